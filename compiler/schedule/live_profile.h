@@ -13,6 +13,7 @@ namespace fsdpc::schedule {
 /// Ranges may extend past the last position.
 class LiveProfile {
 public:
+  /// All values are 0. Takes O(positions) memory, rounded up to a power of two.
   explicit LiveProfile(int positions) : positions(positions) {
     while (leaves < positions)
       leaves *= 2;
@@ -20,19 +21,22 @@ public:
     pending.assign(2 * leaves, 0);
   }
 
-  /// Adds to the positions [begin, end); an empty range is fine.
+  /// Adds to the positions [begin, end); an empty range is fine. O(log n),
+  /// since nodes that lie within the range keep what was added to all of them.
   void add(int begin, int end, int64_t bytes) {
     add(1, 0, leaves, begin, std::min(end, positions), bytes);
   }
 
   /// Returns the largest value in [begin, end), or 0 for an empty range.
+  /// O(log n).
   int64_t max(int begin, int end) const {
     return max(1, 0, leaves, begin, std::min(end, positions));
   }
 
   /// Returns the largest limit ≤ end such that adding `bytes` to [begin, limit)
   /// keeps all values within `budget`.
-  /// Costs O(log² n): a binary search over range maxima.
+  /// Costs O(log² n): a binary search over range maxima. It is how solvers find
+  /// the last op until which a buffer may live within the memory cap.
   int furthest(int begin, int end, int64_t bytes, int64_t budget) const {
     if (max(begin, end) + bytes <= budget)
       return end;

@@ -17,6 +17,8 @@
 
 namespace fsdpc::runtime {
 
+// Starts a thread that runs for as long as this lives. It ends the process by
+// fail() when it has found a rank that is silent, so nobody asks it anything.
 class MpiWatch {
 public:
   // `channel` is the watch's own. `hosts` are by rank. A rank that is silent

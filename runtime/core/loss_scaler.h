@@ -10,6 +10,9 @@
 
 namespace fsdpc::runtime {
 
+// One per rank, used by the loop's thread. Without a scale it is off, and all
+// functions may be called all the same: the factor is 1, and no step is
+// skipped.
 class LossScaler {
 public:
   // The state that the scaler keeps from step to step.
@@ -33,6 +36,7 @@ public:
     current.skips = stored.skips;
   }
 
+  // On if the program was compiled with a scale; dynamic if steps change it.
   bool isOn() const { return rules.isOn(); }
   bool isDynamic() const { return rules.isDynamic(); }
   // The factor of the next step's loss: 1 if the scaler is off.
@@ -40,7 +44,8 @@ public:
   // Steps that were skipped so far.
   int64_t skipped() const { return current.skips; }
 
-  // Ends a step, which was skipped if it was not finite.
+  // Ends a step, which was skipped if it was not finite. A scale that
+  // would overflow stays as it is.
   void update(bool finite);
 
 private:

@@ -12,6 +12,7 @@
 namespace fsdpc::runtime {
 
 // The sizes of a pooling. Pairs are (rows, columns).
+// Plain arrays of fixed size, since kernels take it by value.
 struct PoolingShape {
   int64_t in[2], out[2], kernel[2], strides[2], padsBegin[2], padsEnd[2];
   bool countPadding;
@@ -36,6 +37,9 @@ struct PoolingSpan {
   int64_t counted;    // cells that the average's divisor counts
 };
 
+// Returns the span of output number `output` along an axis (0: rows, 1:
+// columns). It is empty if the window lies in the padding, which legal plans
+// exclude.
 FSDPC_SHARED inline PoolingSpan poolingSpan(const PoolingShape &p, int axis,
                                             int64_t output) {
   PoolingSpan span;
@@ -95,6 +99,8 @@ struct PoolingCover {
   int64_t first, last;
 };
 
+// Returns the outputs whose windows reach over input number `position` along an
+// axis. The range is empty if strides jump over the position.
 FSDPC_SHARED inline PoolingCover poolingCover(const PoolingShape &p, int axis,
                                               int64_t position) {
   // Output o covers [o * stride, o * stride + kernel) of the padded axis, so

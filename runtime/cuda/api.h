@@ -80,41 +80,75 @@ public:
   virtual ~CudaApi() = default;
   // Printed in every line of output: "" or "emulated".
   virtual std::string label() const = 0;
+  // Explains a status in one line for an error message, with the name of the
+  // library that returned it.
   virtual std::string errorText(CudaStatus status) = 0;
 
   // ---- device: the one selected for the calling thread ----
+
+  // Counts the devices that this process may use. Fails if the driver is
+  // missing or older than the library.
   virtual CudaStatus deviceCount(int &count) = 0;
+  // Makes `device`, a number below the count, the calling thread's one. Every
+  // thread must select a device before it makes any other call: a new thread
+  // has device 0, whatever its creator had.
   virtual CudaStatus selectDevice(int device) = 0;
+  // Describes the selected device. The free bytes are those of this moment and
+  // change with other processes.
   virtual CudaStatus deviceInfo(CudaDeviceInfo &info) = 0;
 
-  // ---- memory ----
+  // ---- memory: the caller owns what is allocated, and frees it ----
+
+  // Allocates on the selected device, aligned to 256 bytes. The content is
+  // undefined. Fails if the device has too little room.
   virtual CudaStatus allocateDevice(void *&memory, size_t bytes) = 0;
+  // No work that uses the memory may be under way.
   virtual CudaStatus freeDevice(void *memory) = 0;
+  // Allocates host memory that never moves, which copies on a stream need: from
+  // other host memory they would block the caller.
   virtual CudaStatus allocatePinned(void *&memory, size_t bytes) = 0;
   virtual CudaStatus freePinned(void *memory) = 0;
-  // Copies between any two of device and pinned memory.
+  // Copies between any two of device and pinned memory. The ranges must not
+  // overlap. Both must stay as they are until the stream gets past the copy.
   virtual CudaStatus copy(void *to, const void *from, size_t bytes,
                           CudaStream stream) = 0;
+  // Sets each of the bytes to the low eight bits of `byte`.
   virtual CudaStatus fill(void *to, int byte, size_t bytes,
                           CudaStream stream) = 0;
+
+  // ---- order: streams run beside each other, and events order them ----
 
   // Blocks of `urgent` streams are scheduled first.
   virtual CudaStatus createStream(CudaStream &stream, bool urgent) = 0;
   virtual CudaStatus destroyStream(CudaStream stream) = 0;
+  // Blocks the caller until the stream has run all that was enqueued. Returns
+  // the error of that work, if any; a device that has failed stays failed.
   virtual CudaStatus synchronizeStream(CudaStream stream) = 0;
+  // Events carry no times, so that recording one costs as little as possible.
   virtual CudaStatus createEvent(CudaEvent &event) = 0;
   virtual CudaStatus destroyEvent(CudaEvent event) = 0;
+  // Makes the event stand for all that the stream was given so far. Recording
+  // again replaces that; waits that were enqueued before keep the old meaning.
   virtual CudaStatus recordEvent(CudaEvent event, CudaStream stream) = 0;
+  // Lets the stream wait for the last record; the caller does not wait. An
+  // event that was never recorded is no reason to wait.
   virtual CudaStatus waitEvent(CudaStream stream, CudaEvent event) = 0;
   // Sets `done` to true if the last record has been reached. Returns the error
   // of earlier work on the device, if any.
   virtual CudaStatus queryEvent(CudaEvent event, bool &done) = 0;
 
-  // Loads the program's device code for the calling thread's device.
+  // ---- kernels ----
+
+  // Loads the program's device code for the calling thread's device. Fails if
+  // the code is for other architectures and holds no PTX for this one.
   virtual CudaStatus loadProgram(const fsdpc_program &program) = 0;
+  // Finds a kernel of the loaded program by its name. The handle is not to be
+  // destroyed.
   virtual CudaStatus findKernel(const fsdpc_kernel &kernel,
                                 CudaFunction &function) = 0;
-  // `buffers` are the kernel's arguments, one pointer each.
+  // `buffers` are the kernel's `count` arguments, one pointer each, which are
+  // copied. `threads` are those of a block. Errors of the kernel itself show in
+  // later calls only.
   virtual CudaStatus launch(CudaFunction function, int64_t blocks, int threads,
                             void *const *buffers, int count,
                             CudaStream stream) = 0;
@@ -125,7 +159,9 @@ public:
                                CudaStream stream) = 0;
 
   // ---- graphs: what is enqueued on `stream`, and on streams that join it by
-  // events, between begin and end runs at launchGraph ----
+  // events, between begin and end runs at launchGraph. A graph keeps the
+  // addresses that were passed, not what lay there. Calls that allocate, free
+  // or wait for the device are refused meanwhile, and end the capture. ----
   virtual CudaStatus beginCapture(CudaStream stream) = 0;
   virtual CudaStatus endCapture(CudaStream stream, CudaGraph &graph) = 0;
   virtual CudaStatus launchGraph(CudaGraph graph, CudaStream stream) = 0;
@@ -143,6 +179,7 @@ public:
   virtual CudaStatus gemm(CudaGemm gemm, const void *a, const void *b,
                           const void *bias, void *c, void *workspace,
                           CudaStream stream) = 0;
+  // Plans are destroyed when no call of theirs is under way.
   virtual CudaStatus destroyGemm(CudaGemm gemm) = 0;
   virtual CudaStatus planConvolution(const ConvolutionPlan &plan, size_t cap,
                                      bool deterministic,
@@ -162,14 +199,23 @@ public:
                                CudaStream stream) = 0;
   virtual CudaStatus destroyAttention(CudaAttention attention) = 0;
 
-  // ---- collectives of one rank on one communicator ----
+  // ---- collectives of one rank on one communicator. All of its ranks must
+  // make the same calls in the same order, or they wait for each other for
+  // ever; the watchdog (watchdog.h) ends such a job. Memory is device memory.
+  // ----
+
+  // Makes the number by which the ranks of a communicator find each other. One
+  // rank makes it and sends it to the others, which no function here does.
   virtual CudaStatus makeNcclId(NcclId &id) = 0;
   // Returns at once; communicatorState tells when it is done.
   virtual CudaStatus initCommunicator(CudaCommunicator &communicator, int rank,
                                       int size, const NcclId &id) = 0;
   // Returns cudaOk, cudaInProgress, or the asynchronous error.
   virtual CudaStatus communicatorState(CudaCommunicator communicator) = 0;
+  // Ends the communicator without its other ranks: collectives under way return
+  // with undefined results. For a job that has failed.
   virtual CudaStatus abortCommunicator(CudaCommunicator communicator) = 0;
+  // Ends it together with the other ranks, once all collectives are done.
   virtual CudaStatus destroyCommunicator(CudaCommunicator communicator) = 0;
   // Registers memory that the collectives use often. `registration` is null if
   // there is nothing to undo.

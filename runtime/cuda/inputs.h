@@ -6,8 +6,12 @@
 
 namespace fsdpc::runtime {
 
+// Used by the loop's thread alone. While the device computes on one slot, the
+// host fills the other; a slot is filled again only when its copy has been sent
+// and the compute stream has read it, which the events of a slot tell.
 class CudaInputs {
 public:
+  // Creates the stream and events. Both references must outlive this.
   CudaInputs(CudaContext &context, CudaMemory &memory);
 
   // Pinned bytes that the inputs of a manifest take, for both slots.

@@ -1,4 +1,7 @@
-// Reads and writes elements whose type is known by name.
+// Reads and writes elements whose type is known by name, as plans name it. The
+// emulated libraries compute with these: one branch per element is slow, but
+// one body then serves all types, and the emulation is there to be checked by
+// eye.
 #pragma once
 
 #include "runtime/comm/bfloat16.h"
@@ -23,7 +26,8 @@ inline void *at(void *base, const std::string &dtype, int64_t element) {
   return static_cast<char *>(base) + element * bytesOf(dtype);
 }
 
-// For "f32" and "bf16".
+// Read and write one element of "f32" or "bf16". Writing rounds to nearest,
+// ties to even.
 inline float loadValue(const void *base, const std::string &dtype,
                        int64_t element) {
   return dtype == "bf16" ? widen(static_cast<const BFloat16 *>(base)[element])

@@ -92,9 +92,12 @@ struct Domain {
   }
 };
 
+/// Plans one kernel and is used once. The kernel is not changed, and must
+/// outlive the plan, which refers to its ops and values.
 class Planner {
 public:
-  /// Chooses the plan.
+  /// Chooses the plan. With `keepsValues` stages may keep rows of values in
+  /// memory for later stages, instead of computing them again.
   Planner(mlir::func::FuncOp kernel, bool keepsValues)
       : kernel(kernel), terminator(kernel.getBody().front().getTerminator()),
         keepsValues(keepsValues) {}
@@ -103,22 +106,34 @@ public:
       : kernel(kernel), terminator(kernel.getBody().front().getTerminator()),
         keepsValues(true), given(given) {}
 
+  /// Returns the plan. Emits an error at the kernel and fails if no template
+  /// can compute it, or if the given attribute does not describe it.
   mlir::FailureOr<KernelPlan> run();
 
 private:
   // Planning, in the order of the calls.
+
+  // Refuses kernels whose expressions are nested too deeply for the walks of
+  // planner and emitter, which recurse. Such kernels come from edited dumps.
   mlir::LogicalResult checkDepth();
+  // Chooses by what is reduced: nothing, rows, columns, or rows of a lookup.
   nn::KernelTemplate chooseTemplate();
   mlir::LogicalResult checkTemplate();
+  // Returns true if all reductions run down columns of one domain, straight
+  // from the operands, and all outputs have one element per column.
   bool fitsColumns();
+  // One per template; each fills in the stages of `plan`.
   mlir::LogicalResult planMap();
   mlir::LogicalResult planColumns();
   mlir::LogicalResult planEmbeddingGrad();
   void collectReductions();
+  // Returns how many reductions of a row must be complete before the value can
+  // be computed, one after the other. Levels become stages.
   int level(mlir::Value value);
   // Sets the blocks of lanes: those of the attribute, or of `chosen` lanes each
   // (0 for none).
   mlir::LogicalResult cutBlocks(const Stage &stage, int64_t chosen);
+  // Sets the least part of the outer range that is worth a thread.
   void setGrain();
   // Compares what was built with the attribute.
   mlir::LogicalResult checkGiven();

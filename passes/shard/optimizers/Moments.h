@@ -8,6 +8,8 @@
 
 namespace fsdpc::passes {
 
+/// Used once per optimizer program: constructed where constants go, then
+/// updated in the body. Borrows nothing.
 struct AdamMoments {
   using Value = mlir::Value;
 
@@ -24,7 +26,8 @@ struct AdamMoments {
     averageSquare = s.averageSquare(in.states[1], in.gradient, one, beta2);
   }
 
-  /// Return 1 - beta^step, as f64.
+  /// Return 1 - beta^step, as f64: the average's bias towards its start at
+  /// zero, by which optimizers divide. `step` counts from 1, so it is never 0.
   Value correction1(Scalars s, Value step) const {
     return s.sub(one, s.pow(beta1, step));
   }

@@ -11,10 +11,12 @@ namespace fsdpc::runtime {
 // entries, rows and columns are in elements. A column stride of the row's
 // length is a transposed operand.
 struct PlainProduct {
+  // Device memory. `narrow` says per operand whether its elements are bf16,
+  // else they are f32; each is widened before it is multiplied.
   const void *a = nullptr, *b = nullptr;
   void *c = nullptr;
   bool narrowA = false, narrowB = false, narrowC = false; // bf16
-  int64_t m = 0, n = 0, k = 0;
+  int64_t m = 0, n = 0, k = 0; // A has m × k elements, B k × n
   int64_t rowA = 0, columnA = 0, rowB = 0, columnB = 0, rowC = 0;
   int64_t entries = 1, strideA = 0, strideB = 0, strideC = 0;
   bool add = false;
@@ -39,9 +41,13 @@ struct StoreRows {
   int64_t headsOfBatch = 1, firstHead = 0, heads = 0, rows = 0, width = 0;
 };
 
+// The result: the output, or the cotangent of the input or of the filter.
 enum class ConvolutionKind { forward, input, weight };
 
-// Operands as in fsdpc_convolution. Pairs are (rows, columns).
+// Operands as in fsdpc_convolution. Pairs are (rows, columns). Images are
+// batch × channels × rows × columns, filters are filters × (channels / groups)
+// × rows × columns; both are dense. `pads` are those before the first row and
+// column: those behind the last follow from the extents of the output.
 struct PlainConvolution {
   ConvolutionKind kind = ConvolutionKind::forward;
   bool narrow = false;
@@ -69,6 +75,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const PlainProduct &p) {
   }
 }
 
+// One thread per element of C. The sum is rounded once more, since C was
+// rounded when the product was stored; libraries that fuse the bias round once.
 FSDPC_SHARED inline void body(const Grid &grid, const AddBias &p) {
   int64_t cells = p.m * p.n;
   for (int64_t i = grid.first(); i < p.entries * cells; i += grid.stride()) {
@@ -78,6 +86,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const AddBias &p) {
   }
 }
 
+// One thread per element, for the heads [firstHead, firstHead + heads) of all
+// batch entries in a row.
 FSDPC_SHARED inline void body(const Grid &grid, const StoreRows &s) {
   int64_t cells = s.heads * s.rows * s.width;
   for (int64_t i = grid.first(); i < cells; i += grid.stride()) {
@@ -184,6 +194,8 @@ FSDPC_SHARED inline float weightCell(const PlainConvolution &c, int64_t filter,
   return sum;
 }
 
+// One thread per element of y, which gathers what it is made of. So no two
+// threads add to one element, and the bits do not depend on the grid.
 FSDPC_SHARED inline void body(const Grid &grid, const PlainConvolution &c) {
   bool weight = c.kind == ConvolutionKind::weight;
   bool input = c.kind == ConvolutionKind::input;

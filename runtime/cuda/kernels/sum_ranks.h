@@ -25,6 +25,8 @@ struct Cast {
 // `elements` on count as zero. The shard may lie inside one of the parts, but
 // not with `add`.
 struct SumRanks {
+  // The addends of this rank's shard. Memory of other ranks must be mapped, and
+  // what fills it must be done: the kernel does not wait for anybody.
   const void *parts[mostAddends] = {};
   const void *first = nullptr; // instead of `parts`: one shard's length apart
   int ranks = 1;
@@ -68,6 +70,7 @@ FSDPC_SHARED void castAll(const Grid &grid, const Cast &c) {
     to[i] = narrow<To>(i < c.elements ? widen(from[i]) : 0.0f);
 }
 
+// Chooses the pair of types. Equal types copy, which the padding may need.
 FSDPC_SHARED inline void body(const Grid &grid, const Cast &c) {
   bool wide = c.fromType == WireType::f32;
   if (c.toType == WireType::f32)
@@ -90,6 +93,8 @@ FSDPC_SHARED const T *addend(const SumRanks &s, int rank) {
                  : static_cast<const T *>(s.parts[rank]);
 }
 
+// Each thread sums whole elements over all ranks, in rank order, so the bits do
+// not depend on the grid.
 template <typename T>
 FSDPC_SHARED void sumAll(const Grid &grid, const SumRanks &s) {
   // The shard's or the first rank's value starts the sum, as on the host:
