@@ -20,6 +20,7 @@ struct [[nodiscard]] Error {
   std::string message;
 };
 
+// Success, or an error. Copies are cheap on success: the message is empty then.
 class [[nodiscard]] Status {
 public:
   Status() = default; // success
@@ -27,6 +28,7 @@ public:
 
   // True on success, so that `if (!status)` reads as the error path.
   explicit operator bool() const { return !failed; }
+  // The error; with an empty message on success.
   const Error &error() const { return failure; }
 
 private:
@@ -34,6 +36,9 @@ private:
   Error failure;
 };
 
+// A value of type T, or an error. It owns the value, which `std::move(*result)`
+// takes out. Both constructors are implicit, so that a function returns either
+// kind as it is.
 template <class T> class [[nodiscard]] Result {
 public:
   template <class U, class = std::enable_if_t<std::is_convertible_v<U &&, T>>>

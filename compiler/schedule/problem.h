@@ -43,7 +43,9 @@
 
 namespace fsdpc::schedule {
 
-/// An op with its estimated duration.
+/// An op with its estimated duration, alone on its stream. Views, marks and
+/// other ops that compute nothing have 0, and keep their positions all the
+/// same.
 struct Op {
   double durationUs = 0;
 };
@@ -55,6 +57,7 @@ struct Tensor {
   int64_t alignment = 128;
   /// First and last op at which it is alive, both inclusive.
   int begin = 0, end = 0;
+  /// The place in the arena, in bytes, if something else decides it.
   std::optional<int64_t> fixedOffset;
   /// Tensors with equal labels are summed when contributors are reported.
   std::string label;
@@ -95,8 +98,10 @@ struct Collective {
   std::optional<int> lastUse;
   /// One per layout that it moves, or none if its memory is not the arena's.
   std::vector<Buffer> buffers;
+  /// Names the collective in errors and tables: "all_gather of h.0.flat".
   std::string label;
 
+  /// Returns the bytes of all buffers, without the padding of their alignment.
   int64_t bytes() const {
     int64_t sum = 0;
     for (const Buffer &buffer : buffers)
@@ -106,6 +111,7 @@ struct Collective {
 };
 
 /// A run of one unit's ops, [begin, end): the granularity of `pre` and `post`.
+/// Gathers for a unit belong to its segments, forward or backward.
 struct Segment {
   int begin = 0, end = 0;
   std::string label;
@@ -119,6 +125,7 @@ enum class Prefetch {
   Auto, ///< solve for the least exposed time, then memory
 };
 
+/// The part of a compile's options that decides schedules.
 struct Options {
   Prefetch prefetch = Prefetch::Auto;
   /// The most gathers that may be live (between start and free) at once; 0

@@ -35,17 +35,24 @@ struct Infeasible {
 
 using Solved = std::variant<Solution, Infeasible>;
 
-/// Checks the problem, then calls the solver of `problem.options.prefetch`.
+/// Checks the problem, then calls the solver of `problem.options.prefetch`. A
+/// problem that fails its check is `Infeasible`, with the fault as its message;
+/// the other solvers expect one that passes.
 Solved solve(const Problem &problem);
 
 /// Starts each collective directly before its wait, and waits for each
 /// reduction where it starts: the least memory and the most exposed time.
 Solved solveNone(const Problem &problem);
 
-/// Prefetches by segments. `mode` is `Prefetch::Pre` or `Prefetch::Post`.
+/// Prefetches by segments, as FSDP does with BACKWARD_PRE and BACKWARD_POST:
+/// each gather starts before or after the compute of the segment before its
+/// own. `mode` is `Prefetch::Pre` or `Prefetch::Post`. Starts are delayed if
+/// the limit on live gathers requires it.
 Solved solvePrePost(const Problem &problem, Prefetch mode);
 
-/// Minimises the exposed time, then the memory.
+/// Minimises the exposed time, then the memory. A heuristic: it tries several
+/// walks over the ops and keeps the best result, which need not reach the lower
+/// bound of bound.h.
 Solved solveAuto(const Problem &problem);
 
 /// Simulates and packs a schedule and checks it against the limits. For

@@ -20,6 +20,8 @@ struct BFloat16 {
   uint16_t bits;
 };
 
+// Returns the value as f32, exactly. The overload for f32 lets templates over
+// the element type call it always.
 FSDPC_SHARED inline float widen(float value) { return value; }
 
 FSDPC_SHARED inline float widen(BFloat16 value) {

@@ -21,6 +21,7 @@ public:
                 std::span<const Incoming> receives);
 
 private:
+  // The sender fills it, the receiver empties it; each waits for the other.
   struct Box {
     std::atomic<uint32_t> full{0};
     const void *data = nullptr; // while full, as is `bytes`

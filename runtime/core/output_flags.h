@@ -18,6 +18,8 @@ struct Metric {
 };
 
 // One --predict: a tensor whose rows belong to samples.
+// Rank 0 writes the file, whole, after each evaluation; the other ranks send it
+// their rows.
 struct Prediction {
   size_t output = 0; // index in the manifest
   std::string file;  // .npy

@@ -16,7 +16,8 @@ inline bool isFloatType(const std::string &dtype) {
   return dtype == "f32" || dtype == "bf16" || dtype == "f16";
 }
 
-// Fails if no backend can run the pooling.
+// Fails if no backend can run the pooling: an element type, a kind or extents
+// that the compiler never writes. The error quotes the value.
 inline Status checkPooling(const PoolingPlan &p) {
   if (!isFloatType(p.dtype))
     return Error{"pooling of type '" + p.dtype + "' is not supported"};

@@ -34,6 +34,8 @@ inline UpdateStatistics statisticsUpdate(int32_t mode, const void *own,
   return update;
 }
 
+// Updates element `i` of the buffer. The running value is rounded to f32 after
+// each rank, as it is where ranks apply their statistics one after the other.
 FSDPC_SHARED inline void updateElement(const UpdateStatistics &u, int64_t i) {
   float value = u.buffer[i];
   double sum = 0;

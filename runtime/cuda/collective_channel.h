@@ -22,6 +22,8 @@ public:
         scratch(static_cast<char *>(resources.scratch)),
         watchdog(std::move(watchdog)) {}
 
+  // The calls of the loop's thread. `announce` comes before each collective,
+  // and names the op and the unit that the watchdog prints.
   int rank() const override { return job.rank; }
   int size() const override { return job.size; }
   void announce(const char *op, const char *unit) override {
@@ -53,6 +55,8 @@ protected:
     CollectiveChannel &own;
   };
 
+  // Ends the job with the name of the announced collective unless the status is
+  // cudaOk.
   void check(CudaStatus status) { watchdog->check(name, status); }
   // Enqueues one of the runtime's own kernels on the channel's stream. The
   // kernels loop, so the number of blocks is bounded.

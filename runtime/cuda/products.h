@@ -17,8 +17,8 @@ struct ProductCalls {
   struct Call {
     int64_t a = 0, b = 0, c = 0;
   };
-  CudaGemmShape shape;
-  std::vector<Call> calls;
+  CudaGemmShape shape; // its `count` covers as many batch axes as strides can
+  std::vector<Call> calls; // one per index of the other batch axes
 };
 // Cuts a plan into calls. A pure function, tested on its own.
 ProductCalls cutProduct(const MatmulPlan &plan);
@@ -46,7 +46,8 @@ public:
   ~Products();
   Products(const Products &) = delete;
 
-  // Prepares a product. Fails if it cannot be run.
+  // Prepares a product, which may ask the library's heuristic and take long;
+  // for the start of a program, never for a step. Fails if it cannot be run.
   Result<Product> plan(const MatmulPlan &plan);
   // One line per shape: what the library chose.
   const std::vector<std::string> &choices() const { return lines; }

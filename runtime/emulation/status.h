@@ -1,5 +1,6 @@
 // Status codes of the emulation: cudart's own numbers, and those of NCCL and
-// the libraries with offsets.
+// the libraries with offsets. Tests name them, to see that a call is refused
+// for the reason for which the real library refuses it.
 #pragma once
 
 #include "runtime/cuda/api.h"

@@ -32,10 +32,13 @@ struct PlanFlags {
 // The parsed command line. Paths are as given; an empty one means that its
 // flag is absent.
 struct CommandLine {
-  std::string model;
-  std::string output;
-  std::string dumpFolder;
-  std::string cudaPath;
+  std::string model;      // an ONNX model, or a dump of a phase
+  std::string output;     // the program, or the module of --compile-to
+  std::string dumpFolder; // --dump-ir: gets a file per pass
+  std::string cudaPath;   // of the toolkit, for --target=cuda
+  // Files that are written beside the program: figures of GPU kernels, the
+  // schedule as a table that may be edited, and the page of a plan with the
+  // trace of a run that the page compares it with.
   std::string kernelReport;
   std::string scheduleTable;
   std::string report;

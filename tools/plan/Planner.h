@@ -35,6 +35,9 @@ struct Point {
   bool isValid() const { return fault.empty(); }
 };
 
+// Owns the modules that it keeps. Diagnostics of a plan that cannot be made do
+// not reach the user: they become the fault of its point, since a search goes
+// on with other settings.
 class Planner {
 public:
   // `imported` is of the phase `import`, with the options `shared`. Plans of
@@ -47,7 +50,8 @@ public:
     units[""] = std::move(imported);
   }
 
-  // Plans the model for --plan-ranks with the settings.
+  // Plans the model for --plan-ranks with the settings. Takes as long as the
+  // phases from the first one that the settings change, up to `memory`.
   Point plan(Settings settings, int64_t accumulate);
   mlir::MLIRContext *context() { return units.begin()->second->getContext(); }
   // Returns "" if the settings go together, else what a compile says.

@@ -15,6 +15,8 @@ namespace fsdpc::top {
 // is not a number in the log (null) is NaN.
 using Curve = std::map<int64_t, double>;
 
+// Holds the curves of one file. The run may go on meanwhile: its last line may
+// be incomplete, and is then read by the next update.
 class RunLog {
 public:
   explicit RunLog(std::string path) : path(std::move(path)) {}

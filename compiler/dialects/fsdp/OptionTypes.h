@@ -66,6 +66,7 @@ template <typename T> struct TextOption : SingleOption {
   }
 };
 
+/// Any text, also an empty one, which the attribute leaves out.
 template <> struct OptionType<std::string> : TextOption<std::string> {
   static std::string parse(const OptionInfo &, llvm::StringRef text,
                            std::string &value) {
@@ -75,6 +76,8 @@ template <> struct OptionType<std::string> : TextOption<std::string> {
   static std::string print(const std::string &value) { return value; }
 };
 
+/// One of the names of the enum, by `enumNames`. Aliases are read and never
+/// written, so a dump has one spelling.
 template <typename Enum>
   requires std::is_enum_v<Enum>
 struct OptionType<Enum> : TextOption<Enum> {
@@ -184,6 +187,8 @@ template <> struct OptionType<bool> : SingleOption {
   }
 };
 
+/// Integers and floats within the range of the option's row. The attribute
+/// holds them as numbers, so nothing is lost by printing.
 template <> struct OptionType<int64_t> : SingleOption {
   static std::string parse(const OptionInfo &option, llvm::StringRef text,
                            int64_t &value) {

@@ -31,6 +31,9 @@ public:
     return reshapeTo(builder, loc, value, tensor.getShape());
   }
 
+  // Changes of shape and type, without a check: callers pass shapes that the
+  // verifiers of the composite have accepted. None builds an op if the value
+  // has the wanted type already.
   mlir::Value broadcast(mlir::Value value, llvm::ArrayRef<int64_t> shape) {
     return broadcastTo(builder, loc, value, shape);
   }
@@ -81,6 +84,7 @@ public:
     condition = broadcast(condition, shapeOf(x));
     return SelectOp::create(builder, loc, x.getType(), condition, x, y);
   }
+  // Returns a tensor of integers that count from 0 along `axis`.
   mlir::Value iota(mlir::RankedTensorType type, int64_t axis) {
     return IotaOp::create(builder, loc, type, axis);
   }
@@ -91,7 +95,8 @@ public:
     return TakeAlongAxisOp::create(builder, loc, type, x, index);
   }
 
-  // Reductions along `axes`, kept with size 1.
+  // Reductions along `axes`, kept with size 1, so that the result broadcasts to
+  // the operand again. The order of additions is that of the kernel's template.
   mlir::Value sum(mlir::Value x, llvm::ArrayRef<int64_t> axes) {
     return reduceAlong(builder, loc, ReduceKind::sum, x, axes);
   }

@@ -18,6 +18,7 @@ public:
   ScalarBuilder(mlir::OpBuilder &builder, mlir::Location loc)
       : builder(builder), loc(loc) {}
 
+  // Builds any op at the location of the elementwise op that is expanded.
   template <typename OpTy, typename... Args> mlir::Value make(Args &&...args) {
     return OpTy::create(builder, loc, std::forward<Args>(args)...);
   }
@@ -54,6 +55,8 @@ public:
   mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z) {
     return make<mlir::math::FmaOp>(x, y, z);
   }
+  // Functions of math. Kernels do not call libm: ExpandMath.cpp replaces these
+  // by polynomials, whose bits are the same on every processor.
   mlir::Value exp(mlir::Value x) { return make<mlir::math::ExpOp>(x); }
   mlir::Value tanh(mlir::Value x) { return make<mlir::math::TanhOp>(x); }
   mlir::Value erf(mlir::Value x) { return make<mlir::math::ErfOp>(x); }

@@ -1,4 +1,6 @@
-// Makes handlers of functions of one float value.
+// Makes handlers of functions of one float value. ONNX has many of them
+// that differ in nothing but the expression, so a handler is a template over
+// the function that builds it, and the table of ops names it without a body.
 #pragma once
 
 #include "frontends/onnx/Node.h"

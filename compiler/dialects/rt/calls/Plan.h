@@ -1,4 +1,6 @@
-// Helpers from which the plans of all library calls are built.
+// Helpers from which the plans of all library calls are built. A plan is an
+// attribute with everything that the runtime must know of a call beside its
+// operands; ManifestBuilder.cpp copies it to the manifest field by field.
 #pragma once
 
 #include "compiler/dialects/nn/Build.h"
