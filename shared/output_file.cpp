@@ -56,8 +56,8 @@ static std::string temporaryName(const std::string &path) {
 }
 
 // Calls `make` with names next to `path` until one is not taken, which goes to
-// `temporary`. Returns what `make` returned, or -1. With 64 random bits a second
-// attempt is hardly ever needed.
+// `temporary`. Returns what `make` returned, or -1. With 64 random bits a
+// second attempt is hardly ever needed.
 template <class Make>
 static int makeBeside(const std::string &path, std::string &temporary,
                       const Make &make) {
@@ -83,14 +83,16 @@ int createBeside(const std::string &path, unsigned mode,
   });
 }
 
-// The name of an unnamed file in /proc, where a link finds it.
+// Returns the name of an unnamed file in /proc, where a link finds it. The
+// kernel would also take the descriptor itself, but only from a privileged
+// process.
 static std::string placeInProc(int file) {
   return "/proc/self/fd/" + std::to_string(file);
 }
 
 int createUnnamed(const std::string &folder, unsigned mode) {
-  int file = ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC,
-                    mode_t(mode));
+  int file =
+      ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode_t(mode));
   if (file < 0 || access(placeInProc(file).c_str(), F_OK) == 0)
     return file;
   ::close(file);

@@ -67,7 +67,8 @@ bool writeAll(int descriptor, const void *data, uint64_t bytes);
 // The same from `offset` on, whatever the position.
 bool writeAt(int descriptor, uint64_t offset, const void *data, uint64_t bytes);
 
-// Writes a whole file.
+// Writes a whole file: it appears with all of its bytes, or the one that was
+// there stays. `mode` is cut by the umask.
 Status writeWhole(const std::string &path, const void *data, size_t bytes,
                   unsigned mode = 0666);
 

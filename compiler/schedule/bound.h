@@ -6,8 +6,10 @@
 
 namespace fsdpc::schedule {
 
-/// Returns a lower bound of the exposed time of every schedule that keeps the
-/// problem's memory limit. The bound on live gathers is not used.
+/// Returns a lower bound, in µs, of the exposed time of every schedule that
+/// keeps the problem's memory limit. Tables and reports print it beside a
+/// schedule's own time, so a reader sees how much another schedule could still
+/// gain. The bound on live gathers is not used.
 double leastExposedUs(const Problem &problem);
 
 } // namespace fsdpc::schedule

@@ -7,7 +7,9 @@
 namespace fsdpc::schedule {
 
 /// Returns offsets found by allocating and freeing in the order of positions,
-/// or in reverse. No interval may have a fixed offset. O(n log n).
+/// or in reverse, in the order of the intervals and in bytes. No interval may
+/// have a fixed offset. O(n log n). A heuristic: the packer tries both orders,
+/// and other ways if neither comes near the lower bound.
 std::vector<int64_t> linearScan(const std::vector<Interval> &intervals,
                                 bool backwards);
 

@@ -16,6 +16,8 @@ struct Wire {
   const char *base;
   uint64_t at, end;
 
+  // Reads a number of 7 bits per byte, lowest first; the top bit of a byte says
+  // that another one follows. More than 64 bits are malformed.
   bool varint(uint64_t &value) {
     value = 0;
     for (int shift = 0; shift < 64 && at < end; shift += 7) {

@@ -5,8 +5,8 @@
 // path.
 //
 // The file appears under its name only when it is complete: a run that is
-// killed leaves the previous checkpoint intact, and no other file where the file
-// system has files without names: the end of any rank ends rank 0 too.
+// killed leaves the previous checkpoint intact, and no other file where the
+// file system has files without names: the end of any rank ends rank 0 too.
 #include "runtime/core/checkpoint.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/core/failure.h"
@@ -57,7 +57,8 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
   return text;
 }
 
-// Values in the memory of the device; null if they are offloaded.
+// Values in the memory of the device; null if they are offloaded. The type is
+// not f32 only for frozen layouts, which have no master.
 struct OwnPart {
   const char *values;
   WireType type;

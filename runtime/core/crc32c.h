@@ -21,6 +21,7 @@ constexpr std::array<uint32_t, 256> makeCrcTable() {
   return table;
 }
 
+// Returns the checksum of the bytes in one go; it cannot be continued.
 inline uint32_t crc32c(const void *data, size_t bytes) {
   static constexpr std::array<uint32_t, 256> table = makeCrcTable();
   auto *from = static_cast<const unsigned char *>(data);

@@ -35,8 +35,13 @@ namespace fsdpc::runtime {
 
 class Progress;
 
+// One per rank, used by one thread. An error of one rank alone is a Status,
+// which the ranks compare before anybody acts on it. Whatever else decides how
+// the run goes on is decided from numbers that all ranks have exchanged, and so
+// is decided the same everywhere.
 class Trainer {
 public:
+  // All references must outlive the trainer. Opens and allocates nothing.
   Trainer(const Manifest &manifest, const fsdpc_program &program,
           const Options &options, Job &job)
       : manifest(manifest), program(program), options(options), job(job),
@@ -66,7 +71,10 @@ private:
   int64_t numberOf(int64_t step, int64_t k, int64_t rank) const;
   Status fill(size_t slot, int64_t step, int64_t k);
   Status readNext(int64_t step, int64_t k);
-  // One step, in loop.cpp.
+  // One step, in loop.cpp. A device that runs ahead, as GPUs do, is given step
+  // n before the results of step n - 1 are read (runStepAhead, drain); another
+  // one finishes a step first (runStep). Neither way may allocate after the
+  // first step: what a step needs are members.
   void enter(const char *name, const Section &section,
              void (*entry)(fsdpc_rank *));
   Status runMicrobatches(int64_t step);
@@ -80,6 +88,9 @@ private:
   bool isHistogramStep(int64_t step) const {
     return updateRatios && (step + 1) % options.histogramEvery == 0;
   }
+  // The exchange of a step, in exchange.cpp. All ranks must reach it in every
+  // step, also a rank that has an error: it reports that and then stops with
+  // the rest.
   void exchange(StepRecord *record);
   void packReport();
   void applyReports();
@@ -103,7 +114,9 @@ private:
   Status rollBack(int64_t step);
   void countMicrobatches();
   Status saveResults(Progress &progress);
-  // Checkpoints, in resume.cpp.
+  // Checkpoints, in resume.cpp. A checkpoint is written beside the steps, in
+  // stages that all ranks begin together (start, advance, finish); a failure to
+  // write one is a warning until the last one, since training can go on.
   bool openCheckpoints();
   Status openFolder();
   void warnOfSmallDisk() const;
@@ -127,7 +140,8 @@ private:
   void noteCheckpoint();
   Status removeOld(int64_t newest);
   void awaitHook();
-  // Evaluations, in evaluate.cpp.
+  // Evaluations, in evaluate.cpp. They take the slots and the arena of a step,
+  // so the device must be idle, and change nothing that training reads.
   Status openEvaluation();
   Status findEvaluationFacts();
   bool isEvaluationStep(int64_t done) const;

@@ -32,6 +32,8 @@ public:
   // Selects the rank's GPU and plans every library call.
   Status prepare();
 
+  // The functions of Device. Memory is device memory; upload and download wait
+  // until the bytes are there.
   Status reserve(const MemoryPlan &plan) override;
   void *allocate(size_t bytes) override;
   void release(void *, size_t) override {} // all of it is freed at the end
@@ -84,8 +86,11 @@ private:
               int stream);
   // Names the collective that the call begins.
   void announce(const CallScope &scope, Channel on);
+  // Enqueues a kernel of the program, which is looked up at its first launch.
   void launchKernel(const fsdpc_kernel &kernel, int64_t blocks,
                     void *const *buffers, int count);
+  // Sums one layout's gradient, of type `type`, over the ranks into this rank's
+  // shard, or adds to it.
   void reduce(fsdpc_rank &rank, int32_t layout, const void *gradient,
               WireType type, bool add);
   // Returns true if no collective runs.

@@ -1,4 +1,6 @@
-// Counts events until the one at which a fault is to strike.
+// Counts events until the one at which a fault is to strike. A test names the
+// kind of event, the rank and the number, so each failure of a real machine can
+// be played at every place where it could occur.
 #pragma once
 
 #include "runtime/emulation/settings.h"

@@ -93,8 +93,9 @@ static bool isMet(const OptionInfo &option, const CompileOptions &options) {
   });
 }
 
-// Refuses what the target does not support yet, before anything is compiled: the
-// first row that is used, with what to use instead.
+// Refuses what the target does not support yet, before anything is compiled.
+// The first row that is used decides, so rows that imply another one come
+// first: f16 turns the loss scale on, but the user should hear of f16.
 static std::string checkTarget(const CompileOptions &options) {
   if (!options.isCuda())
     return "";
@@ -117,8 +118,7 @@ static std::string checkTarget(const CompileOptions &options) {
       {!options.keptF32.empty(), "'--keep-f32' is", ""},
       {isHybrid(options.strategy) ||
            llvm::any_of(options.strategyRules, isHybridRule),
-       "the hybrid strategies are",
-       "; use zero3, or zero2 for hybrid_zero2"}};
+       "the hybrid strategies are", "; use zero3, or zero2 for hybrid_zero2"}};
   for (const auto &row : unsupported)
     if (row.isUsed)
       return std::string(row.what) + " not supported with '--target=" +

@@ -7,7 +7,9 @@
 
 namespace fsdpc::fsdp {
 
-/// Emits "breaks rule 'RULE': " at the op; the caller appends the reason.
+/// Emits "breaks rule 'RULE': " at the op; the caller appends the reason. The
+/// rule has the name under which the pass's page lists it, so that whoever has
+/// edited a dump finds what it promises.
 inline mlir::InFlightDiagnostic broken(mlir::Operation *op,
                                        llvm::StringRef rule) {
   return op->emitOpError("breaks rule '") << rule << "': ";

@@ -1,5 +1,7 @@
 // The accumulator of a product, from which its sums start: either a full
-// result, or one row that is added to every row (a bias).
+// result, or one row that is added to every row (a bias). Passes and the
+// runtime treat the two in different ways: memory of a full result becomes the
+// result's, a row is only read.
 #pragma once
 
 #include "compiler/dialects/nn/NNDialect.h"

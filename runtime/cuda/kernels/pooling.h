@@ -9,6 +9,7 @@ namespace fsdpc::runtime {
 
 // `planes` is batch × channels, each a dense plane of shape.in or shape.out.
 // `source` has the extents of the input, or for a gradient those of the output.
+// Memory of the device; the elements are f32, or bf16 if `narrow`.
 struct PoolingCells {
   PoolingShape shape = {};
   int64_t planes = 0;
