@@ -3,8 +3,8 @@
 // killed, or a disk that is full, leaves the previous file as it was.
 //
 // Until then it has a temporary name in the same folder, or none. The name is
-// random and created exclusively. So it can neither replace another file nor follow a link
-// that someone has planted, and two runs never share one.
+// random and created exclusively. So it can neither replace another file nor
+// follow a link that someone has planted, and two runs never share one.
 #pragma once
 
 #include "shared/status.h"

@@ -54,7 +54,7 @@ struct SquareSum {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     if (bits >> 52 > largestExponent) { // with the sign
-      if (value == 0) // -0, which a sum of no squares may be
+      if (value == 0)                   // -0, which a sum of no squares may be
         return;
       notFinite += std::isfinite(value) ? HUGE_VAL : value;
       return;

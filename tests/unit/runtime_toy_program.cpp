@@ -57,7 +57,7 @@ constexpr int64_t lossAt = 0, validAt = 4, scaleAt = 8, sumsAt = 64,
 
 float load(const void *values, int64_t index, const std::string &as = type) {
   return as == "bf16" ? fromBf16(static_cast<const uint16_t *>(values)[index])
-                        : static_cast<const float *>(values)[index];
+                      : static_cast<const float *>(values)[index];
 }
 
 void store(void *values, int64_t index, float value,
