@@ -45,8 +45,8 @@ INSTANTIATE_TEST_SUITE_P(Folders, CheckpointFileIn,
 
 // Around the size of a block, 1 MiB, and of a page.
 TEST_P(CheckpointFileIn, HoldsWhatWasWritten) {
-  std::vector<int64_t> sizes = {0,           1,       4095,   1 << 20,
-                                (1 << 20) - 1, 3 << 20, 4097, (2 << 20) + 5};
+  std::vector<int64_t> sizes = {
+      0, 1, 4095, 1 << 20, (1 << 20) - 1, 3 << 20, 4097, (2 << 20) + 5};
   std::vector<StoredTensor> tensors;
   for (int64_t size : sizes)
     tensors.push_back({"t" + std::to_string(tensors.size()), "i8", {size}});
