@@ -38,6 +38,7 @@ struct CommandLine {
   std::string cudaPath;
   std::string kernelReport;
   std::string scheduleTable;
+  std::string profile;
   std::string report;
   std::string reportTrace;
   // The last phase, from --compile-to.
