@@ -189,17 +189,31 @@ static llvm::ArrayRef<PipelineStep> stepsToSchedule(size_t index) {
       [](const PipelineStep &step) { return step.name == "verify-schedule"; });
 }
 
+// Returns true if the pass comes before the one at `index`.
+static bool isBehind(StringRef name, size_t index) {
+  return llvm::any_of(
+      pipelineSteps().take_front(index),
+      [&](const PipelineStep &step) { return step.name == name; });
+}
+
 LogicalResult fsdpc::pipeline::runPipeline(ModuleOp module,
                                            const PipelineOptions &options) {
   FailureOr<size_t> first = firstStep(module);
   if (failed(first))
     return failure();
+  constexpr StringLiteral scheduler = "schedule-prefetch";
+  if (!options.profile.empty() && isBehind(scheduler, *first))
+    return module.emitError("'--profile' applies to a schedule that is yet to "
+                            "be made, and this module has one; give it the "
+                            "model, or a dump before 'schedule-prefetch'");
   // One manager per pass, so that a dump and `fsdp.done` can be written between
   // two passes.
   auto run = [&](const PipelineStep &step) {
     if (options.progress)
       options.progress(step);
     PassManager manager(module.getContext());
+    if (step.name == scheduler && !options.profile.empty())
+      manager.addPass(createApplyProfile({options.profile}));
     bool writesTable =
         step.name == "verify-schedule" && !options.scheduleTable.empty();
     manager.addPass(writesTable ? createVerifySchedule({options.scheduleTable})

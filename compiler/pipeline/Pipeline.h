@@ -50,6 +50,9 @@ struct PipelineOptions {
   std::string dumpFolder;
   // The file that gets the table of the schedule, or empty for none.
   std::string scheduleTable;
+  // The trace whose durations replace the costs of ops before the schedule is
+  // made, or empty for none.
+  std::string profile;
   // The module comes from this process, so nobody has edited it, and the
   // verifiers behind it need not run again.
   bool unedited = false;

@@ -63,6 +63,31 @@ def SchedulePrefetch : Pass<"schedule-prefetch", "::mlir::ModuleOp"> {
                     Statistic<"reductions", "reductions", "reduce_scatters placed">];
 }
 
+def ApplyProfile : Pass<"apply-profile", "::mlir::ModuleOp"> {
+  let summary = "Replaces the costs of ops by what a run has measured";
+  let description = [{
+    With `--profile=TRACE`, this pass runs before `schedule-prefetch`. `trace` is the file of
+    a program's `--trace`, by one rank on any number of ranks. Each op of @microbatch that has a cost gets
+    the median of its durations over the microbatches in the file. Collectives keep
+    the machine's times: those of a run contain the waits for other ranks.
+
+    The program of the trace must have the same ops in the same order, whatever its
+    schedule was; a difference in number, unit, direction or work is an error.
+
+    Before:
+    ```mlir
+    %y = nn.matmul %x, %w {fsdp.cost_us = 52.000000e+00 : f64, fsdp.flops = 4608 : i64} : …
+    ```
+    After:
+    ```mlir
+    %y = nn.matmul %x, %w {fsdp.cost_us = 61.250000e+00 : f64, fsdp.flops = 4608 : i64} : …
+    ```
+  }];
+  let dependentDialects = ["::fsdpc::rt::RTDialect"]; // library plans
+  let options = [Option<"traceFile", "trace", "std::string", /*default=*/"",
+    "the file of --trace">];
+}
+
 def VerifySchedule : Pass<"verify-schedule", "::mlir::ModuleOp"> {
   let summary = "Checks a schedule, whoever wrote it, and annotates what it exposes";
   let description = [{

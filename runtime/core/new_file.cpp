@@ -64,11 +64,27 @@ Status NewFile::create(const std::string &target, bool named) {
   return {};
 }
 
-// Pieces may come in any order. A gap reads as zeroes.
+// Some file systems refuse the flag here, others only the write.
+void NewFile::setDirect(bool wanted) {
+  int flags = descriptor < 0 ? -1 : fcntl(descriptor, F_GETFL);
+  if (flags < 0)
+    return;
+  flags = wanted ? flags | O_DIRECT : flags & ~O_DIRECT;
+  direct = fcntl(descriptor, F_SETFL, flags) == 0 && wanted;
+}
+
+// Pieces may come in any order. A gap reads as zeroes. A direct write that was
+// cut short, as on a full disk, cannot go on where it ended, so it is repeated
+// through the cache.
 Status NewFile::write(uint64_t offset, const void *data, uint64_t bytes) {
   if (!failure)
     return failure;
-  if (!writeAt(descriptor, offset, data, bytes))
+  bool wrote = writeAt(descriptor, offset, data, bytes);
+  if (!wrote && direct && errno == EINVAL) {
+    setDirect(false);
+    wrote = writeAt(descriptor, offset, data, bytes);
+  }
+  if (!wrote)
     return failure = fileError(path, "save");
   return {};
 }

@@ -14,6 +14,9 @@
 
 namespace fsdpc::runtime {
 
+// Of O_DIRECT: the largest block of a disk that is in use.
+constexpr uint64_t directAlignment = 4096;
+
 class NewFile {
 public:
   NewFile() = default;
@@ -33,6 +36,11 @@ public:
   // nothing and returns it. So a rank that others wait for may go on to the
   // end, and look at `commit` alone.
   Status write(uint64_t offset, const void *data, uint64_t bytes);
+  // Whether what follows passes the page cache by (O_DIRECT), which spares the
+  // processor a copy of everything and the system a cache that nobody reads.
+  // Memory, offsets and lengths must then be multiples of `directAlignment`. A
+  // file system that cannot do it goes on through its cache.
+  void setDirect(bool wanted);
   // The name under which another program may write the data instead; not for
   // unnamed files.
   const std::string &temporaryPath() const { return temporary; }
@@ -44,6 +52,7 @@ private:
   Status create(const std::string &path, bool named);
   std::string path, temporary;
   int descriptor = -1;
+  bool direct = false;
   Status failure;
 };
 

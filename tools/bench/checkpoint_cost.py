@@ -1,12 +1,16 @@
-"""What checkpoints cost: the time of the steps with one every ten steps, beside that without, and the rate at which they reach the
-disk beside `dd` and torch's async_save. Runs with and without alternate; the time of the processor is what they use on all ranks, which
-a busy machine changes little."""
+"""What checkpoints cost: the time of ten steps of which one is followed by a checkpoint, beside that without, and the rate at which they
+reach the disk beside `dd` and torch's async_save.
+
+Runs with and without alternate. A step's time is that from its line in the log to the next one's, so it has all that is done between
+steps. On a shared machine single steps take half as long again, which is more than what is measured; so of each of the ten steps, the
+fastest of all windows of ten counts, on both sides. The time of the processor is that of all ranks for the whole run."""
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from report import Report
@@ -25,22 +29,26 @@ print(time.perf_counter() - began)
 """
 
 
-def times_of(bench: Workbench, program: Path, folder: Path, steps: int, newest: Path | None, *flags) -> tuple[float, float, float]:
-    """Trains. Returns how long the steps after the first took, with all that is done between them, the time from the end of the last
-    step until the checkpoint `newest` has its name (0 without one), and the processor's time of the whole run."""
+@dataclass
+class Run:
+    steps: list[float]  # seconds of each step after the first
+    named: float        # from the end of the last step until the newest checkpoint has its name; 0 without one
+    core: float         # of the processor, in seconds
+
+
+def train(bench: Workbench, program: Path, folder: Path, steps: int, newest: Path | None, *flags) -> Run:
+    """Trains, and measures until the checkpoint `newest` has its name."""
     log, peaks = bench.out / "checkpoint.jsonl", bench.out / "checkpoint.rss"
     log.unlink(missing_ok=True)
     data = [f"--data={key}={folder}/{key}.npy" for key in ("ids", "labels")]
     command = [str(word) for word in (*bench.train_command(program, bench.ranks, data, steps, log, peaks), *flags)]
-    first = last = named = None
+    ends, named = [], None
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
         while True:
             ended, status, usage = os.wait4(child.pid, os.WNOHANG)
             lines, now = log.read_text().count("\n") if log.exists() else 0, time.perf_counter()
-            if lines > 1 and first is None:
-                first = now
-            if lines > steps and last is None:  # a header and a line per step
-                last = now
+            while len(ends) < min(lines - 1, steps):  # the first line is the header
+                ends.append(now)
             if newest is not None and named is None and newest.exists():
                 named = now
             if ended:
@@ -48,9 +56,17 @@ def times_of(bench: Workbench, program: Path, folder: Path, steps: int, newest: 
             time.sleep(0.005)
         child.returncode = os.waitstatus_to_exitcode(status)
         error = child.stderr.read().decode()
-    if child.returncode or first is None or last is None or (newest is not None and named is None):
+    if child.returncode or len(ends) < steps or (newest is not None and named is None):
         sys.exit(f"error: {' '.join(command)}\n{error[-2000:]}")
-    return last - first, named - last if named else 0.0, usage.ru_utime + usage.ru_stime
+    return Run([after - before for before, after in zip(ends, ends[1:])], named - ends[-1] if named else 0.0,
+               usage.ru_utime + usage.ru_stime)
+
+
+def undisturbed(runs: list[Run]) -> float:
+    """Returns the seconds of ten steps in a row: of each of them the fastest in all windows. The first window begins after step 5, so
+    that the checkpoint after step 10 lies in its middle."""
+    windows = [run.steps[first:first + EVERY] for run in runs for first in range(4, len(run.steps) - EVERY + 1, EVERY)]
+    return sum(min(column) for column in zip(*windows))
 
 
 def dd_rate(bench: Workbench, size: int) -> float:
@@ -83,16 +99,18 @@ def checkpoint(bench: Workbench, report: Report, quick: bool) -> None:
         for name in found:
             shutil.rmtree(target, ignore_errors=True)
             newest, more = (target / f"step-{steps:07d}", flags) if name == "with" else (None, [])
-            found[name].append(times_of(bench, program, folder, steps, newest, *more))
+            found[name].append(train(bench, program, folder, steps, newest, *more))
     size = sum(path.stat().st_size for path in target.rglob("*.safetensors"))
     shutil.rmtree(target)
-    best = {name: [min(column) for column in zip(*runs)] for name, runs in found.items()}
-    report.table(["checkpoints", "ms per step", "÷ none", "processor s", "÷ none", ""],
-                 [[name, f"{1e3 * steps_s / (steps - 1):.0f}", f"{steps_s / best['none'][0]:.3f}",
-                   f"{core_s:.1f}", f"{core_s / best['none'][2]:.3f}",
-                   "" if name == "none" else report.held("step with checkpoints ÷ without", steps_s / best["none"][0], most=MOST, form=".3f")]
-                  for name, (steps_s, _, core_s) in best.items()])
-    rates = {"the last checkpoint": size / best["with"][1] / 1e6, "dd": dd_rate(bench, size),
+    seconds = {name: undisturbed(runs) for name, runs in found.items()}
+    core = {name: min(run.core for run in runs) for name, runs in found.items()}
+    report.table(["checkpoints", f"ms per {EVERY} steps", "÷ none", "processor s", "÷ none", ""],
+                 [[name, f"{1e3 * seconds[name]:.0f}", f"{seconds[name] / seconds['none']:.3f}",
+                   f"{core[name]:.1f}", f"{core[name] / core['none']:.3f}",
+                   "" if name == "none" else report.held("steps with checkpoints ÷ without", seconds[name] / seconds["none"], most=MOST,
+                                                         form=".3f")]
+                  for name in found])
+    rates = {"the last checkpoint": size / min(run.named for run in found["with"]) / 1e6, "dd": dd_rate(bench, size),
              "torch's async_save": torch_rate(bench, size)}
-    report.keep("checkpoint", "figures", {"bytes": size, "seconds": best, "mb_per_s": rates})
+    report.keep("checkpoint", "figures", {"bytes": size, "seconds": seconds, "core_seconds": core, "mb_per_s": rates})
     report.table(["written and synced by", "MB", "MB/s"], [[name, f"{size / 1e6:.0f}", f"{rate:.0f}"] for name, rate in rates.items()])

@@ -116,6 +116,9 @@ static void addDriverFlags(CLI::App &app, CommandLine &line,
   add("--schedule-table", line.scheduleTable, "FILE",
       "writes the schedule as a table that can be edited and given to "
       "--schedule");
+  add("--profile", line.profile, "TRACE.json",
+      "makes the schedule with the durations of ops that a run of this model "
+      "has measured (its --trace), not with the machine's");
   add("--report", line.report, "FILE.html",
       "writes a page about the plan: the step on a timeline, memory, units and "
       "what bounds them; it needs no network");
@@ -198,6 +201,10 @@ static int checkDriverFlags(CommandLine &line, const std::string &phase) {
                            : " MODEL"));
   if (line.report.empty() && !line.reportTrace.empty())
     return usageError("'--report-trace' has no effect without '--report'");
+  if (line.command == Command::Tune && !line.profile.empty())
+    return usageError("'--profile' is of one program, and '" + name +
+                      "' plans many; calibrate a machine instead ('fsdpc "
+                      "calibrate')");
   if (line.command != Command::Compile) {
     bool checks = line.command == Command::Check;
     line.last = checks ? Phase::Runtime : Phase::Memory;
@@ -225,6 +232,10 @@ static int checkDriverFlags(CommandLine &line, const std::string &phase) {
   if (!line.scheduleTable.empty() && line.last < Phase::Schedule)
     return usageError("'--schedule-table' requires the phase 'schedule'; the "
                       "compile stops after '" +
+                      phase + "'");
+  if (!line.profile.empty() && line.last < Phase::Schedule)
+    return usageError("'--profile' requires the phase 'schedule'; the compile "
+                      "stops after '" +
                       phase + "'");
   if (!line.report.empty() && line.last < Phase::Memory)
     return usageError("'--report' requires the phase 'memory'; the compile "

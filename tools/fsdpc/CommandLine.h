@@ -41,6 +41,7 @@ struct CommandLine {
   // trace of a run that the page compares it with.
   std::string kernelReport;
   std::string scheduleTable;
+  std::string profile;
   std::string report;
   std::string reportTrace;
   // The last phase, from --compile-to.

@@ -132,8 +132,9 @@ LogicalResult checkOverwrites(const CommandLine &line,
                               std::set<FileIdentity> read) {
   std::vector<std::string> outputs{line.kernelReport, line.scheduleTable,
                                    line.report, line.plan.json};
-  if (std::optional<FileIdentity> trace = identityOf(line.reportTrace))
-    read.insert(*trace);
+  for (const std::string &path : {line.reportTrace, line.profile})
+    if (std::optional<FileIdentity> trace = identityOf(path))
+      read.insert(*trace);
   if (line.output != "-")
     outputs.push_back(line.output);
   if (!line.dumpFolder.empty()) {

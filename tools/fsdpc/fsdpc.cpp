@@ -127,6 +127,7 @@ int compile(const CommandLine &line) {
     options.planned = [&] { return reportPlan(line, *module); };
   options.dumpFolder = line.dumpFolder;
   options.scheduleTable = line.scheduleTable;
+  options.profile = line.profile;
   Progress progress(line.quiet, pipelineSteps().size());
   options.progress = [&](const PipelineStep &step) {
     progress.step(step.name);

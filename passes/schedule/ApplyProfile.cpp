@@ -1,0 +1,69 @@
+// apply-profile: replaces the costs of ops by what a run has measured. It runs
+// between the costs of the model and the solver, so that everything that
+// follows, predictions too, is made with them.
+#include "compiler/dialects/fsdp/Entries.h"
+#include "passes/schedule/MeasuredOps.h"
+#include "passes/schedule/Passes.h"
+
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <cmath>
+
+namespace fsdpc::passes {
+#define GEN_PASS_DEF_APPLYPROFILE
+#include "passes/schedule/Passes.h.inc"
+} // namespace fsdpc::passes
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::passes;
+
+namespace {
+
+// One microbatch in eight may be disturbed by other work on the machine, and
+// the median does not see it.
+double median(std::vector<double> values) {
+  auto middle = values.begin() + ptrdiff_t(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+struct ApplyProfile : fsdpc::passes::impl::ApplyProfileBase<ApplyProfile> {
+  using Base::Base;
+
+  Result<std::vector<MeasuredOp>> measure(const ScheduleIR &ir) const {
+    auto file = llvm::MemoryBuffer::getFile(traceFile);
+    if (!file)
+      return Error{"cannot be read: " + file.getError().message()};
+    Result<schedule::Trace> trace = schedule::parseTrace((*file)->getBuffer());
+    FSDPC_TRY(trace);
+    return measuredOps(ir, *trace);
+  }
+
+  LogicalResult run(ModuleOp module) {
+    FailureOr<func::FuncOp> function = fsdp::getMicrobatch(module);
+    if (failed(function))
+      return failure();
+    FailureOr<ScheduleIR> ir = readSchedule(*function);
+    if (failed(ir))
+      return failure();
+    Result<std::vector<MeasuredOp>> measured = measure(*ir);
+    if (!measured)
+      return emitError(UnknownLoc::get(&getContext()))
+             << "'--profile=" << traceFile << "': " << measured.error().message;
+    Builder builder(&getContext());
+    for (const MeasuredOp &op : *measured)
+      // Rounded as all times in dumps are.
+      ir->ops[op.position]->setAttr(
+          fsdp::FSDPDialect::kCostAttr,
+          builder.getF64FloatAttr(std::round(median(op.us) * 1000) / 1000));
+    return success();
+  }
+
+  void runOnOperation() override {
+    if (failed(run(getOperation())))
+      signalPassFailure();
+  }
+};
+
+} // namespace

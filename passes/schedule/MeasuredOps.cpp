@@ -1,0 +1,49 @@
+#include "passes/schedule/MeasuredOps.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::passes;
+
+namespace {
+
+std::string unitOf(Operation *op) {
+  auto unit =
+      op->getAttrOfType<FlatSymbolRefAttr>(fsdp::FSDPDialect::kUnitAttr);
+  return unit ? unit.getValue().str() : "";
+}
+
+// Returns "" if the commands are those of the ops, else the first difference.
+std::string differenceOf(const ScheduleIR &ir, ArrayRef<MeasuredOp> ops,
+                         ArrayRef<const schedule::TracedCommand *> commands) {
+  for (auto [measured, command] : llvm::zip(ops, commands)) {
+    Operation *op = ir.ops[measured.position];
+    auto flops = op->getAttrOfType<IntegerAttr>(fsdp::FSDPDialect::kFlopsAttr);
+    if (command->unit != unitOf(op) || command->flops != flops.getInt() ||
+        command->backward != op->hasAttr(fsdp::FSDPDialect::kBackwardAttr))
+      return "it has '" + command->title + "' where the plan has '" +
+             op->getName().stripDialect().str() + " " + unitOf(op) + "'";
+  }
+  if (ops.size() != commands.size())
+    return "a microbatch has " + std::to_string(commands.size()) +
+           " commands that compute, and " + std::to_string(ops.size()) +
+           " in the plan";
+  return "";
+}
+
+} // namespace
+
+Result<std::vector<MeasuredOp>>
+fsdpc::passes::measuredOps(const ScheduleIR &ir, const schedule::Trace &trace) {
+  std::vector<MeasuredOp> ops;
+  for (auto [position, op] : llvm::enumerate(ir.problem.ops))
+    if (ir.ops[position]->hasAttr(fsdp::FSDPDialect::kFlopsAttr))
+      ops.push_back({int(position), {}});
+  for (auto &[which, commands] : trace.microbatches()) {
+    if (std::string difference = differenceOf(ir, ops, commands);
+        !difference.empty())
+      return Error{"is a trace of another program: " + difference};
+    for (auto [op, command] : llvm::zip_equal(ops, commands))
+      op.us.push_back(command->us);
+  }
+  return ops;
+}
