@@ -71,6 +71,30 @@ def ExpandMath : Pass<"expand-math", "::mlir::ModuleOp"> {
     "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"];
 }
 
+def ApproximateMath : Pass<"approximate-math", "::mlir::ModuleOp"> {
+  let summary = "Writes tanh, exp and divisions as a GPU's approximate instructions";
+  let description = [{
+    Works on f32 in each `gpu.func`, lane by lane, for `--math=fast`. The instructions are
+    those of PTX: `tanh.approx.f32` (relative error 2^-11), `ex2.approx.ftz.f32` (2 ulp) and
+    `rcp.approx.ftz.f32` (1 ulp, and 0 for numbers above 2^126). Optimizers,
+    the kernels without `known_grid_size`, are left alone, since they update f32.
+
+    It runs before `expand-math`, which would otherwise write these functions as
+    arithmetic, and once more after it for the divisions of what that pass writes.
+
+    Before:
+    ```mlir
+    %y = math.tanh %x : f32
+    ```
+    After:
+    ```mlir
+    %y = llvm.inline_asm "tanh.approx.f32 $0, $1;", "=f,f" %x : (f32) -> f32
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect", "::mlir::vector::VectorDialect"];
+}
+
 def LowerKernels : Pass<"lower-kernels", "::mlir::ModuleOp"> {
   let summary = "Lowers emitted kernels to the LLVM dialect";
   let description = [{

@@ -5,6 +5,7 @@
 // index arithmetic of a kernel distinguishes all of them.
 #include "passes/kernels/ExpandForGrouping.h"
 
+#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
 #include "passes/kernels/Inherit.h"
 
@@ -36,11 +37,24 @@ void expandLosses(func::FuncOp function) {
     expand(loss, [&](OpBuilder &builder) { return loss.decompose(builder); });
 }
 
+// The rows of a block keep a block of columns in the first cache, and leave few
+// blocks to add afterwards. On a GPU a block of threads takes a block of rows,
+// so there are fewer rows if that gives each of some 130 multiprocessors four
+// blocks. The number does not depend on which GPU it is, since it decides the
+// order of a sum.
+constexpr int64_t kFewestRows = 16, kMostRows = 64, kGpuBlocks = 512;
+
 // Returns the number of rows per block in which `count` rows are added up, or 0
-// if the count has no suitable divisor. There are as many as keep a block of
-// columns in the first cache, and enough to leave few blocks to add afterwards.
-int64_t rowsPerBlock(int64_t count) {
-  for (int64_t rows = std::min<int64_t>(count, 64); rows >= 16; --rows)
+// if the count has no suitable divisor: the largest one up to the wanted
+// number, or else the next above.
+int64_t rowsPerBlock(int64_t count, bool onGpu) {
+  int64_t wanted = onGpu
+                       ? std::clamp(count / kGpuBlocks, kFewestRows, kMostRows)
+                       : kMostRows;
+  for (int64_t rows = std::min(count, wanted); rows >= kFewestRows; --rows)
+    if (count % rows == 0)
+      return rows;
+  for (int64_t rows = wanted + 1; rows <= std::min(count, kMostRows); ++rows)
     if (count % rows == 0)
       return rows;
   return 0;
@@ -51,7 +65,7 @@ constexpr int64_t kFewestColumns = 16;
 
 // Splits a sum over rows into sums over blocks of rows, which join other
 // kernels, and a short sum over the blocks.
-void splitRowSum(nn::ReduceOp op) {
+void splitRowSum(nn::ReduceOp op, bool onGpu) {
   auto type = op.getInput().getType();
   Type element = type.getElementType();
   // Only sums over all axes but the last have rows to be split: the input then
@@ -68,7 +82,7 @@ void splitRowSum(nn::ReduceOp op) {
   if (columns < kFewestColumns)
     return;
   int64_t rows = type.getNumElements() / columns;
-  int64_t perBlock = rowsPerBlock(rows);
+  int64_t perBlock = rowsPerBlock(rows, onGpu);
   if (!perBlock)
     return;
   expand(op, [&](OpBuilder &builder) {
@@ -103,14 +117,19 @@ void splitRowSum(nn::ReduceOp op) {
 // decomposed first, which turns them into sums over rows. They stay composites
 // if their rows cannot be split into blocks.
 void splitRowSums(func::FuncOp function) {
+  // The emulation keeps the host's sums.
+  bool onGpu =
+      fsdp::CompileOptions::of(function->getParentOfType<ModuleOp>()).target ==
+      fsdp::Target::Cuda;
   for (nn::NormWeightGradOp op :
        llvm::to_vector(function.getOps<nn::NormWeightGradOp>())) {
-    if (rowsPerBlock(
-            llvm::product_of(op.getInput().getType().getShape().drop_back())))
+    int64_t rows =
+        llvm::product_of(op.getInput().getType().getShape().drop_back());
+    if (rowsPerBlock(rows, onGpu))
       expand(op, [&](OpBuilder &builder) { return op.decompose(builder); });
   }
   for (nn::ReduceOp op : llvm::to_vector(function.getOps<nn::ReduceOp>()))
-    splitRowSum(op);
+    splitRowSum(op, onGpu);
 }
 
 // A concat of more tensors than this is cut. The copies between the levels of

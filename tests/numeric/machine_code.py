@@ -1,40 +1,50 @@
 #!/usr/bin/env python3
-"""Reads the machine code of a small GPT's kernels and refuses code that wastes a GPU.
+"""Reads the machine code of a GPT's kernels, refuses code that wastes a GPU, and estimates the time of a step.
 
 usage: machine_code.py --build DIR --nvdisasm FILE
 
-The model is compiled in bf16 for sm_80, sm_90 and sm_100, and nvdisasm reads the cubins. A table lists for each kernel its
-registers and, from the code as it stands, its instructions, its accesses of global memory by width, its calls of slow paths
-(divisions and roots of unusual numbers), and its instructions per word: for each four bytes that the code loads or stores. An
-H100's data sheet has 36 lanes of instructions for each word of its memory's bandwidth (132 processors of 128 lanes at 1.8 GHz,
-3.35 TB/s), so a kernel with more can not reach that bandwidth.
+The benchmark's GPT of 124 M (32 x 1024 tokens) is compiled in bf16 for sm_80, sm_90 and sm_100, and nvdisasm reads the cubins. A
+table lists for each kernel its registers and, from the code as it stands, its instructions, its accesses of global memory by
+width, its calls of slow paths (divisions and roots of unusual numbers), and its instructions per word: for each four bytes that
+the code loads or stores. A kernel fails above LIMITS.
 
-A kernel fails above LIMITS unless EXCEPTIONS has its own, with a reason. Without a toolkit the test exits with code 77.
+A kernel that moves 16 MB or more is also held against the GPU: it fails below 25 % occupancy, below two blocks per
+multiprocessor, or with more than twice the instructions that the GPU issues in the time in which its memory moves a word (37 on
+an H100). EXCEPTIONS lists kernels that may, with the reason. roofline.py has the GPUs' figures. The estimated step is a sum of
+rooflines; nothing in it ran on a GPU.
+
+Two more compiles show what was gained: --math=exact beside the default, and kernels that add up blocks of rows at the size of the
+GPT of 1.5 B (8 x 1024 tokens), beside blocks of 64 rows. Without a toolkit the test exits with code 77.
 """
 import csv
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+import gpt_graph
 import harness
 from cuda_compile import ARCHS, skip_without_toolkit
 from harness import Failure
+from roofline import GPUS, Launch, Program, read_program
 
-MODEL = harness.MODELS / "demo_gpt.onnx"  # rows of 128 and 512 elements, 1024 tokens
+GPT_124M = gpt_graph.Shape(layers=12, width=768, heads=12, length=1024, vocabulary=50304, batch=32)
+GPT_1600 = gpt_graph.Shape(layers=2, width=1600, heads=25, length=1024, vocabulary=50304, batch=8)  # two blocks of the 1.5 B
+HOST_ROWS = 64                                # of a block that is added up, on the host
+MUCH_MEMORY = 16e6                            # bytes of a launch
 
 # The most of each measure. 128 registers of 65536 leave room for four warps on each of a processor's four schedulers.
-LIMITS = {"instructions per word": 18, "registers": 128, "slow paths": 0, "narrow accesses": 0}
+LIMITS = {"instructions per word": 18, "registers": 128, "slow paths": 0, "narrow accesses": 0,
+          "occupancy": 0.25, "blocks a multiprocessor": 2, "times paid": 2}
 
 # What some kernels may do beyond: a pattern for their names, their own limits, and the reason.
 EXCEPTIONS = [
-    (r"gelu_.*", {"instructions per word": 42, "slow paths": 16}, "tanh is a rational function with an exact division"),
-    (r"cross_entropy_rows_.*", {"instructions per word": 30, "slow paths": 1, "narrow accesses": 1},
-     "exp and log to the host's bits; a row reads the logit of its target"),
-    (r"layer_norm_.*", {"slow paths": 2}, "the reciprocal of the root, once per row"),
+    (r"cross_entropy_rows_.*", {"narrow accesses": 1}, "a row reads the logit of its target"),
+    (r"layer_norm_.*", {"slow paths": 1}, "the exact root of the variance, once per row"),
+    (r"layer_norm_grad_.*", {"registers": 184, "occupancy": 0.12, "slow paths": 1},
+     "a thread keeps the sums of 24 columns or more in registers; with two blocks per multiprocessor ptxas spills 12 to 172 bytes"),
     (r"optimizer", {"slow paths": 20}, "AdamW's divisions and roots to the host's bits, once per step"),
-    (r"div_.*", {"slow paths": 4}, "a division per row of the loss"),
-    (r"embedding_grad_.*", {"narrow accesses": 4}, "a thread per column adds the rows of one id"),
 ]
 
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
@@ -44,6 +54,7 @@ WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 class Kernel:
     name: str
     registers: int = 0
+    shared: int = 0                           # bytes of a block
     instructions: int = 0
     calls: int = 0
     widths: Counter = field(default_factory=Counter)  # accesses of global memory by bytes
@@ -81,32 +92,127 @@ def parse_kernels(text: str) -> dict[str, Kernel]:
     return kernels
 
 
-def check(kernels: dict[str, Kernel], arch: str) -> list[str]:
+def check_code(kernel: Kernel, arch: str) -> list[str]:
+    limits = limits_of(kernel.name)
+    return [f"kernel '{kernel.name}' of {arch} has {value:.4g} {measure}, more than {limits[measure]}"
+            for measure, value in kernel.measures().items() if value > limits[measure]]
+
+
+def check_fit(kernel: Kernel, launch: Launch, arch: str) -> list[str]:
+    """Holds a kernel that moves much memory against the GPU."""
+    if launch.bytes < MUCH_MEMORY:
+        return []
+    gpu, limits = GPUS[arch], limits_of(kernel.name)
+    occupancy, blocks = launch.occupancy(gpu, kernel.registers, kernel.shared), launch.blocks_a_processor(gpu)
     problems = []
-    for kernel in sorted(kernels.values(), key=lambda k: -k.per_word()):
-        accesses = ", ".join(f"{count} of {width}" for width, count in sorted(kernel.widths.items()))
-        print(f"{arch:7} {kernel.name:34} {kernel.registers:4} {kernel.instructions:6} {kernel.per_word():7.1f} {kernel.calls:6}   {accesses}")
-        for measure, most in limits_of(kernel.name).items():
-            if (value := kernel.measures()[measure]) > most:
-                problems.append(f"kernel '{kernel.name}' of {arch} has {value:.4g} {measure}, more than {most}")
+    if occupancy < limits["occupancy"]:
+        problems.append(f"kernel '{kernel.name}' of {arch} has {100 * occupancy:.0f} % occupancy, less than {100 * limits['occupancy']:.0f} %")
+    if blocks < limits["blocks a multiprocessor"]:
+        problems.append(f"kernel '{kernel.name}' of {arch} has {blocks:.2f} blocks per multiprocessor, less than {limits['blocks a multiprocessor']}")
+    if kernel.per_word() > limits["times paid"] * gpu.paid():
+        problems.append(f"kernel '{kernel.name}' of {arch} has {kernel.per_word():.0f} instructions per word, more than "
+                        f"{limits['times paid']} times the {gpu.paid():.0f} that its bytes pay for")
     return problems
 
 
-def lint(bench, nvdisasm: str) -> list[str]:
-    folder, report = bench.path("dump"), bench.path("kernels.tsv")
-    bench.compile(MODEL, "program", "--target=cuda", f"--gpu-arch={','.join(ARCHS)}", "--param-dtype=bf16",
-                  f"--dump-ir={folder}", f"--kernel-report={report}")
+def compile_kernels(bench, model: Path, name: str, archs: list[str], nvdisasm: str, *flags: str) -> tuple[Program, dict[str, dict[str, Kernel]]]:
+    """Returns the program and, by architecture and name, its kernels."""
+    folder, report = bench.path(f"{name}.dump"), bench.path(f"{name}.tsv")
+    bench.compile(model, name, "--target=cuda", f"--gpu-arch={','.join(archs)}", "--param-dtype=bf16", "--plan-ranks=1",
+                  f"--dump-ir={folder}", f"--kernel-report={report}", *flags)
+    kernels = {arch: parse_kernels(harness.run([nvdisasm, folder / f"kernels.{arch}.cubin"]).stdout) for arch in archs}
     with open(report) as file:
-        registers = {(row["arch"], row["kernel"]): int(row["registers"]) for row in csv.DictReader(file, delimiter="\t")}
-    problems = []
-    print(f"{'arch':7} {'kernel':34} {'regs':>4} {'instrs':>6} {'a word':>7} {'slow':>6}   accesses by bytes")
+        for row in csv.DictReader(file, delimiter="\t"):
+            if row["kernel"] not in kernels[row["arch"]]:
+                raise Failure(f"nvdisasm and ptxas name different kernels of {row['arch']}: '{row['kernel']}'")
+            kernel = kernels[row["arch"]][row["kernel"]]
+            kernel.registers, kernel.shared = int(row["registers"]), int(row["shared"])
+    return read_program(max(folder.glob("*-verify-grids.mlir")).read_text()), kernels
+
+
+def print_kernels(program: Program, kernels: dict[str, Kernel], arch: str) -> None:
+    gpu = GPUS[arch]
+    print(f"\n{arch}: {gpu.machine}, {gpu.processors} multiprocessors, {gpu.paid():.0f} instructions paid per word\n"
+          f"{'kernel':38} {'regs':>4} {'instrs':>6} {'a word':>7} {'slow':>5} {'MB':>7} {'occup.':>6} {'blocks a proc.':>14}   accesses by bytes")
+    for kernel in sorted(kernels.values(), key=lambda k: -k.per_word()):
+        launch = program.launches[kernel.name]
+        occupancy = f"{100 * launch.occupancy(gpu, kernel.registers, kernel.shared):5.0f}%" if launch.blocks else ""
+        accesses = ", ".join(f"{count} of {width}" for width, count in sorted(kernel.widths.items()))
+        print(f"{kernel.name:38} {kernel.registers:4} {kernel.instructions:6} {kernel.per_word():7.1f} {kernel.calls:5} "
+              f"{launch.bytes / 1e6:7.1f} {occupancy:>6} {launch.blocks_a_processor(gpu):14.2f}   {accesses}")
+
+
+def step_rows(program: Program, kernels: dict[str, Kernel], arch: str) -> list[tuple[float, int, str, str]]:
+    """Returns seconds, calls, name and bound of each part of a step, longest first."""
+    gpu = GPUS[arch]
+    rows = [(seconds, calls, what, "data sheet") for what, (calls, seconds) in program.other_seconds(gpu).items()]
+    for name, launch in program.launches.items():
+        if launch.calls:
+            seconds, bound = launch.seconds(gpu, kernels[name].per_word())
+            rows.append((seconds, launch.calls, name, bound))
+    return sorted(rows, reverse=True)
+
+
+def print_step(rows: list[tuple[float, int, str, str]], title: str, least: float = 0.005) -> None:
+    total = sum(row[0] for row in rows)
+    print(f"\nestimated step, {title}: {1000 * total:.1f} ms by roofline, not measured\n{'ms':>8} {'%':>5} {'calls':>5}  part, and what bounds it")
+    for seconds, calls, name, bound in rows:
+        if seconds >= least * total:
+            print(f"{1000 * seconds:8.2f} {100 * seconds / total:5.1f} {calls:5}  {name} ({bound})")
+    rest = sum(row[0] for row in rows if row[0] < least * total)
+    print(f"{1000 * rest:8.2f} {100 * rest / total:5.1f}        the rest, each below {100 * least:.1f} %")
+
+
+def compare_math(exact: tuple, fast: tuple, arch: str) -> list[str]:
+    """Prints what --math=fast gains. It must not take more instructions for any kernel, and fewer for GELU."""
+    (program, before), (_, after) = (exact[0], exact[1][arch]), (fast[0], fast[1][arch])
+    gpu, problems = GPUS[arch], []
+    print(f"\n{arch}, --math=exact and --math=fast\n{'kernel':38} {'instrs a word':>15} {'slow paths':>11} {'registers':>11} {'ms a step':>13}")
+    for name in sorted(before, key=lambda n: before[n].per_word() - after[n].per_word(), reverse=True):
+        a, b, launch = before[name], after[name], program.launches[name]
+        if a.instructions == b.instructions:
+            continue
+        ms = [1000 * launch.seconds(gpu, k.per_word())[0] if launch.calls else 0 for k in (a, b)]
+        print(f"{name:38} {a.per_word():6.1f} → {b.per_word():6.1f} {a.calls:4} → {b.calls:4} {a.registers:4} → {b.registers:4} {ms[0]:5.2f} → {ms[1]:5.2f}")
+        if b.per_word() > a.per_word():
+            problems.append(f"kernel '{name}' of {arch} has more instructions per word with --math=fast: {b.per_word():.1f}, not {a.per_word():.1f}")
+    gelus = [name for name in before if name.startswith("gelu")]
+    if not gelus or any(after[name].per_word() > before[name].per_word() / 2 for name in gelus):
+        problems.append(f"--math=fast does not halve the instructions of GELU on {arch}")
+    return problems
+
+
+def compare_rows(program: Program, kernels: dict[str, Kernel], arch: str) -> None:
+    """Prints the kernels that add up blocks of rows beside what they would be with the host's 64 rows."""
+    gpu = GPUS[arch]
+    print(f"\n{arch}, 8192 rows of 1600: blocks of 64 rows, and as chosen\n{'kernel':38} {'rows':>9} {'blocks':>11} {'occupancy':>11}")
+    for name, launch in program.launches.items():
+        if launch.rows_per_block == 1 or launch.rows_per_block == HOST_ROWS or not launch.calls:
+            continue
+        host = replace(launch, blocks=launch.blocks * launch.rows_per_block // HOST_ROWS)
+        shown = [100 * l.occupancy(gpu, kernels[name].registers, kernels[name].shared) for l in (host, launch)]
+        print(f"{name:38} {HOST_ROWS:3} → {launch.rows_per_block:3} {host.blocks:4} → {launch.blocks:4} {shown[0]:3.0f}% → {shown[1]:3.0f}%")
+
+
+def lint(bench, nvdisasm: str) -> list[str]:
+    model = gpt_graph.write(bench.path("."), GPT_124M)
+    fast = compile_kernels(bench, model, "fast", ARCHS, nvdisasm)
+    exact = compile_kernels(bench, model, "exact", ["sm_90"], nvdisasm, "--math=exact")
+    program, problems = fast[0], []
     for arch in ARCHS:
-        kernels = parse_kernels(harness.run([nvdisasm, folder / f"kernels.{arch}.cubin"]).stdout)
-        if {(arch, kernel) for kernel in kernels} != {key for key in registers if key[0] == arch}:
-            raise Failure(f"nvdisasm and ptxas name different kernels of {arch}")
+        kernels = fast[1][arch]
+        print_kernels(program, kernels, arch)
         for kernel in kernels.values():
-            kernel.registers = registers[arch, kernel.name]
-        problems += check(kernels, arch)
+            problems += check_code(kernel, arch) + check_fit(kernel, program.launches[kernel.name], arch)
+    for arch in ARCHS:
+        print_step(step_rows(program, fast[1][arch], arch), f"GPT 124 M on {GPUS[arch].machine}")
+    print_step(step_rows(exact[0], exact[1]["sm_90"], "sm_90"), "the same with --math=exact on h100")
+    problems += compare_math(exact, fast, "sm_90")
+    model = gpt_graph.write(bench.path("."), GPT_1600)
+    program, kernels = compile_kernels(bench, model, "rows", ["sm_90"], nvdisasm)
+    compare_rows(program, kernels["sm_90"], "sm_90")
+    for kernel in kernels["sm_90"].values():
+        problems += check_fit(kernel, program.launches[kernel.name], "sm_90")
     return problems
 
 

@@ -61,11 +61,16 @@ fsdpc::codegen::compileDeviceCode(ModuleOp module, ArrayRef<fsdp::Gpu> gpus,
   DialectRegistry registry;
   kernels::registerGpuTranslations(registry);
   module.getContext()->appendDialectRegistry(registry);
+  bool approximates = fsdp::CompileOptions::of(module).approximates();
   // Threads must not load dialects.
   module.getContext()->loadDialect<cf::ControlFlowDialect>();
   auto lower = [&](OpPassManager &manager) {
     manager.addPass(createEmitGrids());
+    if (approximates)
+      manager.addPass(createApproximateMath());
     manager.addPass(createExpandMath());
+    if (approximates)
+      manager.addPass(createApproximateMath());
   };
   auto toPtx = [&](size_t group, ModuleOp grids) {
     return translate(grids, archs,

@@ -159,10 +159,12 @@ std::vector<GridEmitter::SumRound> GridEmitter::formRounds(bool hasTeams) {
   std::vector<SumRound> rounds;
   const Value *sum = rowSums.begin();
   auto add = [&](const SumVector &vector) {
-    ValueRange own(ArrayRef<Value>(sum, vector.roots.size()));
-    if (rounds.empty() || (hasTeams && threads.spaceFor(rounds.back().sums) +
-                                               threads.spaceFor(own) >
-                                           kSharedAtOnce))
+    ArrayRef<Value> own(sum, vector.roots.size());
+    // All slots have the size of the widest sum, so the space is asked for
+    // together.
+    Values both = rounds.empty() ? Values() : rounds.back().sums;
+    llvm::append_range(both, own);
+    if (rounds.empty() || (hasTeams && threads.spaceFor(both) > kSharedAtOnce))
       rounds.emplace_back();
     SumRound &round = rounds.back();
     round.vectors.push_back(vector);

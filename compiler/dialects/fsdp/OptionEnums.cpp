@@ -141,6 +141,12 @@ template <> ArrayRef<EnumName<AttentionKernel>> enumNames() {
   return names;
 }
 
+template <> ArrayRef<EnumName<Math>> enumNames() {
+  static constexpr EnumName<Math> names[] = {
+      {"auto", Math::Auto}, {"exact", Math::Exact}, {"fast", Math::Fast}};
+  return names;
+}
+
 template <> ArrayRef<EnumName<Cpu>> enumNames() {
   static constexpr EnumName<Cpu> names[] = {{"native", Cpu::Native},
                                             {"x86-64-v3", Cpu::X86_64_V3},
@@ -215,6 +221,7 @@ FSDPC_OPTION_ENUM(RecomputeLevel)
 FSDPC_OPTION_ENUM(Target)
 FSDPC_OPTION_ENUM(Gpu)
 FSDPC_OPTION_ENUM(AttentionKernel)
+FSDPC_OPTION_ENUM(Math)
 FSDPC_OPTION_ENUM(Cpu)
 #undef FSDPC_OPTION_ENUM
 

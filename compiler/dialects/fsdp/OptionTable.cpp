@@ -354,6 +354,11 @@ constexpr OptionInfo table[] = {
         "on CUDA: cuDNN's fused attention where it takes the shapes, or "
         "batched products and a softmax",
         notNegative, onGpus),
+    option<&Options::math>(
+        "math", Group::Output, "HOW",
+        "on CUDA: tanh, exp and divisions of kernels in the host's arithmetic, "
+        "or by approximate instructions; auto: fast with --param-dtype=bf16",
+        notNegative, {"target", "cuda"}),
     option<&Options::cpu>("cpu", Group::Output, "NAME",
                           "the processor of host kernels", notNegative,
                           onProcessors),

@@ -88,6 +88,10 @@ enum class Gpu { SM80, SM86, SM89, SM90, SM100, SM120 };
 /// How attention is computed on CUDA: by cuDNN where it takes the shapes
 /// (Auto), by cuDNN, or by batched products and a softmax.
 enum class AttentionKernel { Auto, Cudnn, Products };
+/// How kernels for GPUs compute tanh, exp and divisions in f32: with the host's
+/// arithmetic, or with the GPU's approximate instructions. Auto is Fast if the
+/// model computes in bf16, which rounds more than they do.
+enum class Math { Auto, Exact, Fast };
 /// Microarchitecture levels of the x86-64 ABI; Native is this machine's.
 enum class Cpu { Native, X86_64_V3, X86_64_V4 };
 
@@ -285,6 +289,7 @@ struct CompileOptions {
   Target target = Target::Host;
   std::vector<Gpu> gpus = {Gpu::SM90}; // ascending, without duplicates
   AttentionKernel attention = AttentionKernel::Auto;
+  Math math = Math::Auto; // see approximates()
   Cpu cpu = Cpu::Native;
   bool poison = false;
 
@@ -302,6 +307,13 @@ struct CompileOptions {
 
   /// Returns true if the program calls CUDA's libraries, or their emulation.
   bool isCuda() const { return target != Target::Host; }
+  /// Returns true if kernels use the GPU's approximate instructions. The
+  /// emulation has none.
+  bool approximates() const {
+    bool isBf16 = paramType == schedule::ElementType::BF16;
+    return target == Target::Cuda &&
+           (math == Math::Fast || (math == Math::Auto && isBf16));
+  }
   /// Returns true if a step may have several microbatches per rank, so that
   /// gradients need memory in which they are added up.
   bool accumulates() const { return maxAccumulate != 1; }
