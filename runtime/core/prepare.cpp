@@ -94,7 +94,8 @@ Status Trainer::check() {
   info.plan = planMemory(manifest, job.size, info.groupRanks, info.threads,
                          channelBytes(manifest, job.size, info.groupRanks,
                                       job.ranksOnNode, job.transport),
-                         scratchpadBytes(manifest, job.size, info.threads));
+                         scratchpadBytes(manifest, job.size, info.threads),
+                         job.rank);
   FSDPC_TRY(checkMemory(info.plan, manifest.memoryLimit));
   planCheckpoints();
   info.processPlan = info.plan.total() * (job.sharesProcess ? job.size : 1);

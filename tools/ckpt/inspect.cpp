@@ -141,7 +141,9 @@ std::string table(const std::string &folder, const CheckpointManifest &stored) {
     text += "    " + printable(name) + ": " + printable(value) + "\n";
   for (const StoredLayout &layout : stored.layouts) {
     text += "layout '" + printable(layout.name) + "', " +
-            std::to_string(layout.shard) + " elements per rank";
+            std::to_string(layout.shard) + " elements " +
+            (layout.owner == noOwner ? "per rank"
+                                     : "on rank " + std::to_string(layout.owner));
     if (layout.states > 0)
       text += ", with " + joined(stateNames(stored, layout));
     text += "\n";

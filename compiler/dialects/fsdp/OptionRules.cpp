@@ -147,14 +147,19 @@ std::string checkOptions(const CompileOptions &options) {
   if (options.isCuda() && !options.keptF32.empty())
     return "'--keep-f32' is not supported with '--target=" +
            findOption("target")->print(options) + "'";
-  auto isHybridRule = [](const StrategyRule &rule) {
-    return isHybrid(rule.strategy);
+  auto usesStrategy = [&](llvm::function_ref<bool(Strategy)> isMeant) {
+    return isMeant(options.strategy) ||
+           llvm::any_of(options.strategyRules, [&](const StrategyRule &rule) {
+             return isMeant(rule.strategy);
+           });
   };
-  if (options.isCuda() && (isHybrid(options.strategy) ||
-                           llvm::any_of(options.strategyRules, isHybridRule)))
+  if (options.isCuda() && usesStrategy(isHybrid))
     return "the hybrid strategies are not supported with '--target=" +
            findOption("target")->print(options) +
            "'; use zero3, or zero2 for hybrid_zero2";
+  if (options.isCuda() && usesStrategy(isOwned))
+    return "the strategy oss is not supported with '--target=" +
+           findOption("target")->print(options) + "'; use zero2";
   if (options.planRanksPerNode > 0 &&
       options.planRanks % options.planRanksPerNode)
     return "'--plan-ranks-per-node=" +

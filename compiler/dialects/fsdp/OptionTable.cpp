@@ -62,7 +62,7 @@ constexpr OptionCondition whereTaken = {"optimizer", ""},
                           wholeUnits = {"recompute", "units|auto"},
                           halves = {"param-dtype", "bf16|f16"},
                           shards = {"strategy",
-                                    "zero1|zero2|zero3|hybrid|hybrid_zero2"},
+                                    "zero1|zero2|zero3|hybrid|hybrid_zero2|oss"},
                           onHost = {"target", "host"},
                           onGpus = {"target", "cuda|cuda-emulation"},
                           onProcessors = {"target", "host|cuda-emulation"};
@@ -122,7 +122,7 @@ constexpr OptionInfo table[] = {
         "strategy", Group::Sharding, "NAME",
         "what is sharded: nothing, optimizer states, gradients as well, "
         "parameters as well; hybrid: within groups of ranks (--shard-group of "
-        "the program)"),
+        "the program); oss: states by whole parameters, each on one rank"),
     option<&Options::strategyRules>(
         "strategy-of", Group::Sharding, "GLOB=NAME",
         "the strategy of units whose names match; the first match wins"),
@@ -155,6 +155,11 @@ constexpr OptionInfo table[] = {
         "layout-size", Group::Sharding, "N",
         "cuts the parameters of a unit into flat buffers of at most N "
         "elements, each reduced by itself (0: not cut)"),
+    option<&Options::bucketSize>(
+        "bucket-size", Group::Sharding, "N",
+        "most elements of several parameters that oss reduces to their owners "
+        "at once (0: each by itself)",
+        notNegative, {"strategy", "oss"}),
     option<&Options::maxAccumulate>(
         "max-accumulate", Group::Sharding, "K",
         "most microbatches per step that the program will run (--accumulate); "
