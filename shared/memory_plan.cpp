@@ -183,9 +183,7 @@ static MemoryPlan planLayouts(const Manifest &manifest, int ranks,
 static MemoryPlan planFullest(const Manifest &manifest, int ranks,
                               int groupRanks, const std::vector<int> &owners) {
   MemoryPlan fullest;
-  bool owned = std::any_of(owners.begin(), owners.end(),
-                           [](int owner) { return owner != noOwner; });
-  for (int rank = 0; rank < (owned ? ranks : 1); ++rank) {
+  for (int rank = 0; rank < (hasOwners(manifest) ? ranks : 1); ++rank) {
     MemoryPlan plan = planLayouts(manifest, ranks, groupRanks, owners, rank);
     if (plan.total() > fullest.total() || rank == 0)
       fullest = plan;

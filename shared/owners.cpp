@@ -8,6 +8,11 @@
 
 namespace fsdpc {
 
+bool hasOwners(const Manifest &manifest) {
+  return std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
+                     [](const Layout &layout) { return layout.owned; });
+}
+
 // Stable, so that parameters of one size keep the order of layouts.
 std::vector<int> ownersOf(const Manifest &manifest, int64_t ranks) {
   const std::vector<Layout> &layouts = manifest.layouts;
@@ -58,8 +63,8 @@ std::string describeOwners(const Manifest &manifest, int64_t ranks,
             std::to_string(load.elements) + " elements\n";
   }
   if (owning > mostLines)
-    text += indent + "and so on up to rank " + std::to_string(owning - 1) +
-            "\n";
+    text +=
+        indent + "and so on up to rank " + std::to_string(owning - 1) + "\n";
   if (parameters < ranks)
     text += indent + "the other " + std::to_string(ranks - parameters) +
             " ranks own nothing: there are fewer parameters than ranks\n";

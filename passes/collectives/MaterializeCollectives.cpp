@@ -67,8 +67,8 @@ public:
   explicit Bucket(int64_t size) : size(size) {}
 
   void add(fsdp::ReduceOp reduce) {
-    int64_t more = cast<ShapedType>(reduce.getGradient().getType())
-                       .getNumElements();
+    int64_t more =
+        cast<ShapedType>(reduce.getGradient().getType()).getNumElements();
     if (elements + more > size)
       close();
     if (last)

@@ -116,7 +116,8 @@ public:
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 
   // Returns the bytes that this rank has handed to others in all-gathers,
-  // reduce-scatters and those to and from owners, in whatever way (a peer that reads them counts too).
+  // reduce-scatters and those to and from owners, in whatever way (a peer that
+  // reads them counts too).
   uint64_t sentBytes() const { return sent; }
 
 protected:

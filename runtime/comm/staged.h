@@ -131,8 +131,8 @@ private:
   struct Cursor {
     size_t index = 0, done = 0; // of the values, and in bytes
   };
-  std::vector<Cursor> cursors;  // by owner
-  std::vector<Outgoing> sends;  // kept from call to call, as is `receives`
+  std::vector<Cursor> cursors; // by owner
+  std::vector<Outgoing> sends; // kept from call to call, as is `receives`
   std::vector<Incoming> receives;
 };
 

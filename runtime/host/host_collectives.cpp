@@ -78,9 +78,9 @@ void HostDevice::reduce(fsdpc_rank &rank, int count, const int32_t *layouts,
       [&](int i) {
         auto [gradient, type] = gradientOf(i);
         const LayoutBuffers &buffers = rank.layouts[size_t(layouts[i])];
-        return OwnedGradient{
-            gradient, type, rank.manifest.layouts[size_t(layouts[i])].elements,
-            buffers.owner, buffers.gradientShard};
+        return OwnedGradient{gradient, type,
+                             rank.manifest.layouts[size_t(layouts[i])].elements,
+                             buffers.owner, buffers.gradientShard};
       },
       [&](int i) {
         auto [gradient, type] = gradientOf(i);
@@ -100,9 +100,7 @@ void HostDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
   layouts = keep(FSDPC_STREAM_GATHER, layouts, count);
   void *const *to = keep(FSDPC_STREAM_GATHER, destinations, count);
   run(FSDPC_STREAM_GATHER, [=, this, &rank] {
-    auto shareOf = [&](int i) {
-      return ownedValues(rank, layouts[i], to[i]);
-    };
+    auto shareOf = [&](int i) { return ownedValues(rank, layouts[i], to[i]); };
     splitOwned(rank, count, layouts, shared, shareOf, [&](int i) {
       WireType type = computeTypeOf(rank, layouts[i]);
       const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
@@ -159,9 +157,7 @@ void HostDevice::reduceScatter(fsdpc_rank &rank, int count,
   run(FSDPC_STREAM_REDUCE, [=, this, &rank] {
     reduce(
         rank, count, layouts,
-        [&](int i) {
-          return Addend{from[i], computeTypeOf(rank, layouts[i])};
-        },
+        [&](int i) { return Addend{from[i], computeTypeOf(rank, layouts[i])}; },
         add);
   });
 }

@@ -56,16 +56,15 @@ constexpr NumberRange notNegative,
     anyNumber = {-std::numeric_limits<double>::infinity()};
 // Conditions that several rows share. checkOptions refuses an option outside of
 // its condition. Optimizers.h says which hyperparameters an optimizer takes.
-constexpr OptionCondition whereTaken = {"optimizer", ""},
-                          gathering = {"strategy", "zero3|hybrid"},
-                          withBatchnorm = {"batchnorm", "graph|on"},
-                          wholeUnits = {"recompute", "units|auto"},
-                          halves = {"param-dtype", "bf16|f16"},
-                          shards = {"strategy",
-                                    "zero1|zero2|zero3|hybrid|hybrid_zero2|oss"},
-                          onHost = {"target", "host"},
-                          onGpus = {"target", "cuda|cuda-emulation"},
-                          onProcessors = {"target", "host|cuda-emulation"};
+constexpr OptionCondition
+    whereTaken = {"optimizer", ""},
+    gathering = {"strategy", "zero3|hybrid"},
+    withBatchnorm = {"batchnorm", "graph|on"},
+    wholeUnits = {"recompute", "units|auto"},
+    halves = {"param-dtype", "bf16|f16"},
+    shards = {"strategy", "zero1|zero2|zero3|hybrid|hybrid_zero2|oss"},
+    onHost = {"target", "host"}, onGpus = {"target", "cuda|cuda-emulation"},
+    onProcessors = {"target", "host|cuda-emulation"};
 
 // The order is that of the help. Names are also the keys of `fsdp.options` in
 // dumps, so renaming one breaks dumps that users have kept.

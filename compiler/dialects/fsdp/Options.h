@@ -224,8 +224,8 @@ struct CompileOptions {
   UnitRule units = UnitRule::Auto;
   std::vector<std::string> unitClasses; // globs
   Patterns unitScopes;
-  int64_t unitSize = 0;      // elements; 0: the root is one unit
-  int64_t layoutSize = 0;    // elements; 0: no limit
+  int64_t unitSize = 0;                  // elements; 0: the root is one unit
+  int64_t layoutSize = 0;                // elements; 0: no limit
   int64_t bucketSize = int64_t(1) << 23; // elements; 0: no buckets
   int64_t maxAccumulate = 0; // microbatches of a rank per step; 0: no limit
   ReductionTime reduce = ReductionTime::Microbatch;
