@@ -215,6 +215,18 @@ CheckpointManifest parseBody(const Json &json) {
 
 } // namespace
 
+// The oldest format that says all of it.
+static int64_t formatOf(const CheckpointManifest &stored) {
+  int64_t format = plainFormat;
+  for (const StoredLayout &layout : stored.layouts) {
+    if (layout.group)
+      format = std::max(format, groupFormat);
+    if (layout.owner != noOwner)
+      format = ownerFormat;
+  }
+  return format;
+}
+
 static std::string formatText(uint64_t version) {
   return "format " + std::to_string(version) +
          ", but this program reads formats " + std::to_string(plainFormat) +
@@ -315,7 +327,6 @@ std::string rankFileName(int64_t rank) {
 // The checksum covers the text of "checkpoint"; the outer object only carries
 // it.
 std::string toJson(const CheckpointManifest &stored) {
-  int64_t format = plainFormat;
   Json layouts = Json::array(), buffers = Json::array(), files = Json::array();
   for (const StoredLayout &layout : stored.layouts) {
     Json members = Json::array();
@@ -337,14 +348,10 @@ std::string toJson(const CheckpointManifest &stored) {
                        {"members", members}});
     if (!layout.optimizer.empty())
       layouts.back()["optimizer"] = layout.optimizer;
-    if (layout.group) {
+    if (layout.group)
       layouts.back()["group"] = layout.group;
-      format = std::max(format, groupFormat);
-    }
-    if (layout.owner != noOwner) {
+    if (layout.owner != noOwner)
       layouts.back()["owner"] = layout.owner;
-      format = ownerFormat;
-    }
   }
   for (const Buffer &buffer : stored.buffers) {
     buffers.push_back({{"name", buffer.name},
@@ -376,7 +383,7 @@ std::string toJson(const CheckpointManifest &stored) {
                {"layouts", layouts},
                {"buffers", buffers},
                {"files", files}};
-  return dump({{"format", format},
+  return dump({{"format", formatOf(stored)},
                {"checksum", checksum(dump(body))},
                {"checkpoint", body}}) +
          "\n";
@@ -396,7 +403,13 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
     if (textIn(json, "checksum") != checksum(dump(body)) ||
         dump(json) + "\n" != text)
       return Error{"its checksum is wrong"};
-    return parseBody(body);
+    CheckpointManifest stored = parseBody(body);
+    // No checksum covers the format, so a flipped bit there shows here.
+    if (formatOf(stored) != version)
+      return Error{"it has format " + std::to_string(version) +
+                   ", but its content is of format " +
+                   std::to_string(formatOf(stored))};
+    return stored;
   } catch (const Json::parse_error &fault) {
     return Error{"it is not valid JSON from byte " +
                  std::to_string(fault.byte ? fault.byte - 1 : 0) + " on"};

@@ -5,7 +5,7 @@ usage: owners.py --build DIR
 
   bits      losses, norms, gradients and weights on 1 to 4 ranks, as threads, processes and virtual nodes, and for several sizes of
             buckets: those of zero3
-  types     gradients in bf16 and f16 on the wire, and one unit under zero1 beside oss: the bits of zero2
+  types     gradients in bf16 and f16 on the wire, one unit under zero1 beside oss, and --reduce=step: the bits of zero2
   whole     Muon and sums over whole parameters (LAMB), averages, and states on the disk: the bits of zero2
   resumed   stopped and continued under other strategies on other numbers of ranks: the same bits
   few       more ranks than parameters: the run says so, with the bits of one rank
@@ -25,7 +25,8 @@ MUON = ["--optimizer=muon", "--group=bias|ln_|wte|wpe|lm_head: optimizer=adamw l
 # Flags that decide bits, and programs that must have the bits of zero2 with these flags alone, on two ranks.
 CASES = {
     "types": [(["--param-dtype=bf16", "--reduce-dtype=bf16"], [OSS]), (["--reduce-dtype=f16"], [OSS, OSS + " --bucket-size=5000"]),
-              ([], [OSS + " --reduce-hook=clip-value=1e9 --strategy-of=h.0=zero1", OSS + " --ignored=bias"])],
+              ([], [OSS + " --reduce-hook=clip-value=1e9 --strategy-of=h.0=zero1", OSS + " --ignored=bias"]),
+              (["--reduce=step"], [OSS])],
     "whole": [(MUON, [OSS]), (["--optimizer=lamb"], [OSS]), (["--ema=0.9"], [OSS, OSS + " --offload=optimizer"])],
 }
 
@@ -96,7 +97,7 @@ def check_few(trials) -> None:
     trials.demand(content(trials.train(program, 4)) == expected, "few: 4 ranks, 2 parameters")
     text = harness.run([program, "--ranks", 4, *trials.fixture.data, "--steps", 1]).stderr
     trials.demand(len(re.findall(r"^rank [01] owns 1 parameter, \d+ elements$", text, re.MULTILINE)) == 2 and
-                  "the other 2 ranks own nothing: there are fewer parameters than ranks" in text, f"few: the run says so")
+                  "the other 2 ranks own nothing: there are fewer parameters than ranks" in text, "few: the run says so")
 
 
 def check_sent(trials) -> None:
