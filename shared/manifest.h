@@ -74,13 +74,15 @@ constexpr int32_t mostStates = 8; // optimizer states per layout
 // ranks instead: a rank owns N / G such shards, and so does its counterpart in
 // every other group. "whole" buffers are replicated: every rank holds all
 // shards. A `secondary` layout is cut over all ranks, and a second time over
-// each group, in the compute type, for gathers within the group.
+// each group, in the compute type, for gathers within the group. An `owned`
+// layout is not cut: one rank has its gradient and state (shared/owners.h).
 struct Layout {
   std::string name;
   std::string unit;
   bool trainable = true;
   bool hybrid = false;
   bool secondary = false; // has a shard over a group of ranks besides
+  bool owned = false;     // one rank has all of it
   int64_t elements = 0;
   bool masterWhole = false;   // f32 masters; false: this rank's shard only
   bool gradientWhole = false; // f32 accumulator

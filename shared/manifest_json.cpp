@@ -53,6 +53,7 @@ template <class V> void fields(V &v, Member &x) {
 template <class V> void fields(V &v, Layout &x) {
   v("name", x.name), v("unit", x.unit), v("trainable", x.trainable);
   v("hybrid", x.hybrid), v("secondary", x.secondary);
+  v("owned", x.owned);
   v("elements", x.elements), v("masterWhole", x.masterWhole);
   v("gradientWhole", x.gradientWhole), v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("keptF32", x.keptF32);
@@ -441,6 +442,11 @@ Status check(const Manifest &manifest) {
     if (layout.secondary && (layout.hybrid || layout.computeWhole))
       return Error{"layout '" + layout.name +
                    "' has a secondary shard, but is not cut over all ranks"};
+    // All ranks compute with an owned layout, and its owner alone updates it.
+    if (layout.owned && (!layout.trainable || layout.hybrid ||
+                         !layout.computeWhole || layout.stateWhole))
+      return Error{"layout '" + layout.name +
+                   "' has an owner, but is not kept whole for computing alone"};
     if (layout.elements < 0 || layout.elements > mostElements)
       return Error{"layout '" + layout.name + "' has " +
                    std::to_string(layout.elements) + " elements"};

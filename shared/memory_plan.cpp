@@ -74,12 +74,19 @@ static bool needsMaster(const Manifest &manifest, const Layout &layout) {
 // The padding is the same for every size of groups, so that files, and sums
 // over own elements, do not depend on it.
 LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
-                          int64_t ranks, int64_t groupRanks) {
+                          int64_t ranks, int64_t groupRanks, int owner,
+                          int rank) {
   LayoutMemory memory;
-  memory.cutOver = layout.hybrid ? groupRanks : ranks;
-  memory.own = shardElements(layout, ranks, manifest.shardAlignment);
-  memory.shard = ranks / memory.cutOver * memory.own;
-  memory.whole = ranks * memory.own;
+  if (owner != noOwner) {
+    memory.owner = owner;
+    memory.whole = shardElements(layout, 1, manifest.shardAlignment);
+    memory.shard = memory.own = owner == rank ? memory.whole : 0;
+  } else {
+    memory.cutOver = layout.hybrid ? groupRanks : ranks;
+    memory.own = shardElements(layout, ranks, manifest.shardAlignment);
+    memory.shard = ranks / memory.cutOver * memory.own;
+    memory.whole = ranks * memory.own;
+  }
   // Each block is rounded up by itself, because the runtime allocates each by
   // itself.
   auto bytes = [&](bool whole, int64_t size) {
@@ -150,13 +157,16 @@ int64_t channelBytes(const Manifest &manifest, int ranks, int groupRanks,
   return bytes;
 }
 
-MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
-                      int threads, int64_t communicationBytes,
-                      int64_t scratchpadBytes) {
+// The rows of what a rank keeps of layouts.
+static MemoryPlan planLayouts(const Manifest &manifest, int ranks,
+                              int groupRanks, const std::vector<int> &owners,
+                              int rank) {
   MemoryPlan plan;
   int64_t largestPiece = 0;
-  for (const Layout &layout : manifest.layouts) {
-    LayoutMemory memory = layoutMemory(manifest, layout, ranks, groupRanks);
+  for (size_t i = 0; i < manifest.layouts.size(); ++i) {
+    const Layout &layout = manifest.layouts[i];
+    LayoutMemory memory =
+        layoutMemory(manifest, layout, ranks, groupRanks, owners[i], rank);
     plan.parameters += memory.master + memory.compute + memory.secondary;
     plan.gradients += memory.gradient;
     plan.optimizer += memory.states;
@@ -166,6 +176,29 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
         std::min(memory.offloaded, layout.states * statePieceElements * 4));
   }
   plan.statePieces = statePiecesInMemory * largestPiece;
+  return plan;
+}
+
+// The same for the rank that keeps the most.
+static MemoryPlan planFullest(const Manifest &manifest, int ranks,
+                              int groupRanks, const std::vector<int> &owners) {
+  MemoryPlan fullest;
+  for (int rank = 0; rank < (hasOwners(manifest) ? ranks : 1); ++rank) {
+    MemoryPlan plan = planLayouts(manifest, ranks, groupRanks, owners, rank);
+    if (plan.total() > fullest.total() || rank == 0)
+      fullest = plan;
+  }
+  return fullest;
+}
+
+MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
+                      int threads, int64_t communicationBytes,
+                      int64_t scratchpadBytes, int rank) {
+  std::vector<int> owners = ownersOf(manifest, ranks);
+  MemoryPlan plan =
+      rank == fullestRank
+          ? planFullest(manifest, ranks, groupRanks, owners)
+          : planLayouts(manifest, ranks, groupRanks, owners, rank);
   for (const Buffer &buffer : manifest.buffers)
     (buffer.optimizerState ? plan.optimizer : plan.parameters) +=
         bufferBytes(buffer);

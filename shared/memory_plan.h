@@ -7,6 +7,7 @@
 #pragma once
 
 #include "shared/manifest.h"
+#include "shared/owners.h"
 
 #include <cstdint>
 #include <string>
@@ -61,21 +62,26 @@ bool reducesInGroups(const Manifest &manifest);
 // program was planned for, else all; and all where it does not divide them.
 int plannedGroup(const Manifest &manifest, int ranks, int wanted);
 
-// How a layout is cut into shards. All sizes are in elements.
+// How a layout is cut into shards, as one rank sees it. All sizes are in
+// elements. An owned layout has one shard, that of its owner: there `shard` and
+// `own` are the whole, and 0 on all other ranks.
 struct LayoutCut {
-  int64_t shard = 0; // of one rank
+  int64_t shard = 0; // of this rank
   int64_t whole = 0; // padded: all shards together
   // The layout is cut over this many ranks, and replicated on further ones.
   int64_t cutOver = 1;
   // The part of a shard for which one of its replicas answers, in norms and in
   // files; without replicas the shard itself.
   int64_t own = 0;
+  int owner = noOwner;
 
   // Return the element at which a rank's shard begins, and that at which the
   // part begins for which the rank answers.
-  int64_t shardOf(int64_t rank) const { return rank % cutOver * shard; }
+  int64_t shardOf(int64_t rank) const {
+    return owner == noOwner ? rank % cutOver * shard : 0;
+  }
   int64_t ownOf(int64_t rank) const {
-    return shardOf(rank) + rank / cutOver * own;
+    return owner == noOwner ? shardOf(rank) + rank / cutOver * own : 0;
   }
 };
 
@@ -92,9 +98,11 @@ struct LayoutMemory : LayoutCut {
   // The rank's part of the parameters over its group, in the compute type.
   int64_t secondary = 0;
 };
-// `groupRanks`, which divides `ranks`, is the size of a shard group.
+// `groupRanks`, which divides `ranks`, is the size of a shard group. `owner` is
+// the layout's of ownersOf, and only where it has one does `rank` matter.
 LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
-                          int64_t ranks, int64_t groupRanks);
+                          int64_t ranks, int64_t groupRanks,
+                          int owner = noOwner, int rank = 0);
 
 // Elements of a piece in which the update reads the states of an offloaded
 // layout, and writes them back. Two pieces are in memory: one that is computed,
@@ -120,10 +128,13 @@ int64_t bufferElements(const Buffer &buffer);
 int64_t statisticsBytes(const Manifest &manifest, int64_t ranks);
 
 // Computes the table. The caller asks the communicator for `communicationBytes`
-// and the device for `scratchpadBytes`, for the same ranks and threads.
+// and the device for `scratchpadBytes`, for the same ranks and threads. Ranks
+// differ only in the layouts that they own; `rank` is one of them, or
+// fullestRank.
+constexpr int fullestRank = -1;
 MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
                       int threads, int64_t communicationBytes,
-                      int64_t scratchpadBytes);
+                      int64_t scratchpadBytes, int rank = fullestRank);
 
 // Returns the bytes that a program's communicators take (shared/staging.h).
 int64_t channelBytes(const Manifest &manifest, int ranks, int groupRanks,

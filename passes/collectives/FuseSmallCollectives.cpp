@@ -7,6 +7,8 @@
 #include "passes/collectives/Segments.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_FUSESMALLCOLLECTIVES
@@ -92,8 +94,15 @@ int64_t fuseGathers(Block &body) {
 }
 
 // The earlier reduction joins the later one, since both sources must be
-// complete. Returns how many reductions were saved.
-int64_t fuseReductions(Block &body) {
+// complete. Buckets of oss are as large as they are meant to be. Returns how
+// many reductions were saved.
+int64_t fuseReductions(Block &body, const SymbolTable &symbols,
+                       const fsdp::CompileOptions &options) {
+  auto isBucket = [&](fsdp::ReduceScatterOp reduce) {
+    auto layout = symbols.lookup<fsdp::LayoutOp>(
+        reduce.getLayoutRefs().front().getAttr());
+    return fsdp::hasOwner(layout, options);
+  };
   int64_t fused = 0;
   fsdp::ReduceScatterOp open;
   for (Operation &op : llvm::make_early_inc_range(body)) {
@@ -103,6 +112,10 @@ int64_t fuseReductions(Block &body) {
       // of an earlier pack may wait for it.
       if (!isa<fsdp::PackOp, fsdp::EnterOp, fsdp::ExitOp, fsdp::FreeOp>(op))
         open = nullptr;
+      continue;
+    }
+    if (isBucket(reduce)) {
+      open = nullptr;
       continue;
     }
     if (open && mayFuse(open, reduce,
@@ -123,11 +136,15 @@ int64_t fuseReductions(Block &body) {
 struct FuseSmallCollectives
     : impl::FuseSmallCollectivesBase<FuseSmallCollectives> {
   void runOnOperation() override {
-    auto functions = fsdp::getForwards(getOperation());
+    ModuleOp module = getOperation();
+    SymbolTable symbols(module);
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+    auto functions = fsdp::getForwards(module);
     if (failed(functions))
       return signalPassFailure();
     for (func::FuncOp function : *functions)
-      fused += fuseGathers(function.front()) + fuseReductions(function.front());
+      fused += fuseGathers(function.front()) +
+               fuseReductions(function.front(), symbols, options);
   }
 };
 

@@ -43,35 +43,90 @@ void accumulateLocally(Block &body) {
   }
 }
 
-// zero2 and zero3 reduce a unit's gradients as soon as they are packed. ddp and
-// zero1 have one reduction of all their layouts at the end of the microbatch.
+// The layouts of one reduction, with their gradients.
+struct Reduction {
+  SmallVector<Attribute> layouts;
+  SmallVector<Value> gradients;
+
+  void add(fsdp::ReduceOp reduce) {
+    layouts.push_back(reduce.getLayoutAttr());
+    gradients.push_back(reduce.getGradient());
+  }
+  fsdp::ReduceScatterOp create(OpBuilder &builder, Location loc) const {
+    return fsdp::ReduceScatterOp::create(
+        builder, loc, builder.getArrayAttr(layouts), gradients);
+  }
+};
+
+// Collects the gradients that are reduced to the owners of their parameters
+// until a bucket is full, as FairScale's ShardedDataParallel. The reduction
+// stands where the last of them is packed. A gradient larger than a bucket is
+// reduced alone.
+class Bucket {
+public:
+  explicit Bucket(int64_t size) : size(size) {}
+
+  void add(fsdp::ReduceOp reduce) {
+    int64_t more =
+        cast<ShapedType>(reduce.getGradient().getType()).getNumElements();
+    if (elements + more > size)
+      close();
+    if (last)
+      last->erase();
+    open.add(reduce);
+    elements += more;
+    last = reduce;
+  }
+  // Writes the reduction.
+  void close() {
+    if (!last)
+      return;
+    OpBuilder builder(last);
+    copyPlace(last, open.create(builder, last->getLoc()));
+    last->erase();
+    last = nullptr;
+    elements = 0;
+    open = {};
+  }
+
+private:
+  int64_t size, elements = 0;
+  Reduction open;
+  Operation *last = nullptr; // stays until the bucket is closed
+};
+
+// zero2 and zero3 reduce a unit's gradients as soon as they are packed, oss in
+// buckets. ddp and zero1 have one reduction of all their layouts at the end of
+// the microbatch.
 void reduceOverRanks(ModuleOp module, const fsdp::CompileOptions &options,
                      Block &body) {
   SymbolTable symbols(module);
-  SmallVector<Attribute> layouts;
-  SmallVector<Value> gradients;
-  for (auto reduce :
-       llvm::make_early_inc_range(body.getOps<fsdp::ReduceOp>())) {
+  Reduction atEnd;
+  Bucket bucket(options.bucketSize);
+  SmallVector<fsdp::ReduceOp> reduces(body.getOps<fsdp::ReduceOp>());
+  for (fsdp::ReduceOp reduce : reduces) {
     auto layout = symbols.lookup<fsdp::LayoutOp>(reduce.getLayout());
+    if (fsdp::hasOwner(layout, options)) {
+      bucket.add(reduce);
+      continue;
+    }
     if (reducesAtEnd(fsdp::strategyOf(layout, options))) {
-      layouts.push_back(reduce.getLayoutAttr());
-      gradients.push_back(reduce.getGradient());
+      atEnd.add(reduce);
     } else {
       OpBuilder builder(reduce);
-      auto op = fsdp::ReduceScatterOp::create(
-          builder, reduce.getLoc(),
-          builder.getArrayAttr({reduce.getLayoutAttr()}), reduce.getGradient());
-      copyPlace(reduce, op);
+      Reduction alone;
+      alone.add(reduce);
+      copyPlace(reduce, alone.create(builder, reduce.getLoc()));
     }
     reduce.erase();
   }
-  if (layouts.empty())
+  bucket.close();
+  if (atEnd.layouts.empty())
     return;
   // It stands before the terminator and has no unit, since it reduces the
   // layouts of many.
   OpBuilder builder(body.getTerminator());
-  fsdp::ReduceScatterOp::create(builder, body.getParentOp()->getLoc(),
-                                builder.getArrayAttr(layouts), gradients);
+  atEnd.create(builder, body.getParentOp()->getLoc());
 }
 
 // ---- marks ----

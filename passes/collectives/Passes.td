@@ -50,11 +50,15 @@ def MaterializeCollectives : Pass<"materialize-collectives", "::mlir::ModuleOp">
     |---|---|---|
     | zero3, hybrid | all_gather and free; reduce_scatter after the unit's pack | |
     | zero2, hybrid_zero2 | reduce_scatter after the unit's pack | gather_parameters at the end |
+    | oss | reduce_scatter of each bucket, after its last pack | gather_parameters at the end |
     | zero1 | one reduce_scatter of all its and ddp's layouts at the end | gather_parameters at the end |
     | ddp | one reduce_scatter of all its and zero1's layouts at the end | gather_gradients before the optimizers, or with `max-accumulate = 1` a whole_gradient before each |
 
     The hybrid strategies differ from those beside them in the ranks that an op concerns:
-    at run time their layouts are cut over groups of ranks.
+    at run time their layouts are cut over groups of ranks. Under oss an op reduces each
+    of its layouts, a parameter, to the rank that owns it, and gathers it from there. A
+    bucket takes the next packs, in program order, up to `bucket-size` elements; a larger
+    one is reduced alone.
 
     With `reduce = step` packs are accumulated locally, and @update begins with
     reduce_gradients.
@@ -91,7 +95,7 @@ def FuseSmallCollectives : Pass<"fuse-small-collectives", "::mlir::ModuleOp"> {
     neighbouring reduce_scatters with nothing but packs and marks between them, become one
     op on several layouts while they move at most 1 MiB together. Those of one unit (its
     trainable and its frozen layout) are joined at any size. Gathers with other marks for
-    secondary shards are not joined.
+    secondary shards are not joined, and neither are the buckets of oss.
 
     Before:
     ```mlir
@@ -118,7 +122,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
 
     | rule of @microbatch | broken where |
     |---|---|
-    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy is on a GPU |
+    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy, or oss, is on a GPU |
     | `stage` | an `fsdp.flat` or `fsdp.reduce` is left, or a collective is split |
     | `replicated` | a replicated layout is gathered, or a sharded one is not |
     | `secondary` | a gather reads a secondary shard that no earlier gather of the function has kept, none of @microbatch keeps that of a layout that has one, or such a layout is not of zero3 |
@@ -130,6 +134,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
     | `kept` | ops of two units read weights between a gather and its free |
     | `unit` | a gather, a free or a view is of another unit than its reader, or a reduction of a unit that has none of its layouts |
     | `reduce-once` | a trainable layout's gradient is not reduced exactly once (with `reduce = step`: accumulated), or the layouts of zero1 and ddp have more than one reduction |
+    | `bucket` | a reduction of oss has layouts of other strategies as well, or several with more than `bucket-size` elements together |
     | `gradient` | what is reduced for a layout is not its `fsdp.pack` |
     | `statistics` | a buffer is updated in the backward, or twice with one value |
     | `symmetric` | an op that communicates stands in a region |

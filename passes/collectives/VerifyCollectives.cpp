@@ -274,6 +274,8 @@ private:
     // must reduce a layout of that unit. Fused reductions may have others
     // besides.
     bool ofUnit = !getUnit(op);
+    size_t owned = 0;
+    int64_t elements = 0;
     for (auto [name, gradient] : llvm::zip_equal(names, op->getOperands())) {
       auto [other, isNew] = reductions.try_emplace(name.getAttr(), op);
       if (!isNew)
@@ -293,11 +295,32 @@ private:
                << "its gradient of layout '" << name.getValue()
                << "' is not an 'fsdp.pack' of that layout";
       ofUnit |= layout.getUnitAttr() == getUnit(op);
+      owned += fsdp::hasOwner(layout, options);
+      elements += layout.getElements();
     }
+    if (!reducesInUpdate && failed(verifyBucket(op, names, owned, elements)))
+      return failure();
     if (!ofUnit)
       return broken(op, "unit")
              << "it belongs to unit '" << nameOrNone(getUnit(op))
              << "', which has none of its layouts";
+    return success();
+  }
+
+  // A reduction to owners has a bucket's parameters and no other layouts: the
+  // ranks exchange its gradients in another way.
+  LogicalResult verifyBucket(Operation *op, ArrayRef<FlatSymbolRefAttr> names,
+                             size_t owned, int64_t elements) {
+    if (owned == 0)
+      return success();
+    if (owned != names.size())
+      return broken(op, "bucket") << "only " << owned << " of its "
+                                  << names.size() << " layouts are of oss";
+    if (owned > 1 && elements > options.bucketSize)
+      return broken(op, "bucket")
+             << "it reduces " << elements
+             << " elements of several parameters, but --bucket-size is "
+             << options.bucketSize;
     return success();
   }
 

@@ -70,12 +70,13 @@ bool GradientPacker::isPlaceable(Value value, Operation *end) {
 
 // Layouts of one unit that are reduced when they are packed are packed at one
 // place, so that they share a reduction, unless --layout-size cuts units in
-// order to reduce less at a time.
+// order to reduce less at a time, or buckets decide what is reduced together.
 GradientPacker::Place GradientPacker::endOf(fsdp::LayoutOp layout) const {
   // A layout that is reduced at the end of the step does not wait for the
   // others of its unit.
-  bool alone =
-      options.layoutSize > 0 || reducesAtEnd(fsdp::strategyOf(layout, options));
+  fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
+  bool alone = options.layoutSize > 0 || reducesAtEnd(strategy) ||
+               fsdp::isOwned(strategy);
   return {layout.getUnitAttr(),
           alone ? Attribute(layout.getSymNameAttr()) : Attribute()};
 }

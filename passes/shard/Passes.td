@@ -27,7 +27,7 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     | strategy | trainable | frozen |
     |---|---|---|
     | zero3, hybrid | | |
-    | zero2, zero1, hybrid_zero2 | compute | compute |
+    | zero2, zero1, oss, hybrid_zero2 | compute | compute |
     | ddp | master, compute, gradient, state | master, compute |
 
     `reduce = step` adds gradient to every trainable layout. With `max-accumulate = 1` ddp
@@ -37,7 +37,9 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     With `layout-size = N` the members of such a layout are cut, in their order, into
     layouts of at most N elements, @u.flat, @u.flat.part1 and so on; a larger parameter has
     one of its own. Each is packed and reduced as soon as its own gradients exist, so that
-    fewer of them lie in memory at a time.
+    fewer of them lie in memory at a time. Under oss each trainable parameter has a layout
+    of its own: one rank owns it, which the program decides when it knows how many ranks
+    there are (`shared/owners.h`).
 
     Each `reduce-hook` becomes ops on the gradient of a member, in the order given, in
     front of the pack. They see this rank's gradient of one microbatch, a loss scale
@@ -221,12 +223,12 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | rule | broken where |
     |---|---|
     | `member-once` | a parameter is not a member of exactly one layout |
-    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group (without `layout-size`; with it, a layout of several members is larger), or a member does not begin at the first aligned place after the one before it |
+    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group (without `layout-size` and oss; with `layout-size`, a layout of several members is larger), one of oss does not have one member, or a member does not begin at the first aligned place after the one before it |
     | `group` | a member is updated by another optimizer than its layout: that of another --group, or of the options |
     | `average` | a trainable layout does not keep an average with --ema, or keeps one without |
     | `offload` | an offloaded layout is on a GPU |
     | `compute` | a layout's compute type is not `param-dtype`, or f32 if its members have `fsdp.keep_f32` |
-    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy is on a GPU |
+    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy, or oss, is on a GPU |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |
     | `hook` | a gradient does not pass each `--reduce-hook` once, in order, before its pack |

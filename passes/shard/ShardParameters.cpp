@@ -131,7 +131,7 @@ private:
           .push_back(parameter);
     }
     for (auto &[group, members] : groups)
-      for (auto [part, cut] : llvm::enumerate(cutBySize(members)))
+      for (auto [part, cut] : llvm::enumerate(cutMembers(group, members)))
         createLayout(units[group.unit], group, part, cut);
     // After the layouts, which have matched all patterns.
     if (failed(strategies.checkUsed(module.getLoc(), units)) ||
@@ -172,10 +172,12 @@ private:
 
   // Cuts the members of a layout into runs of at most --layout-size elements,
   // so that gradients of one run are reduced, and their memory ends, before
-  // those of the next exist. A larger parameter is a run of its own.
+  // those of the next exist. A larger parameter is a run of its own, and so is
+  // each that one rank owns.
   SmallVector<ArrayRef<fsdp::ParameterOp>>
-  cutBySize(ArrayRef<fsdp::ParameterOp> members) {
-    if (options.layoutSize == 0)
+  cutMembers(const Group &group, ArrayRef<fsdp::ParameterOp> members) {
+    bool alone = fsdp::isOwned(group.strategy) && !group.frozen;
+    if (options.layoutSize == 0 && !alone)
       return {members};
     SmallVector<ArrayRef<fsdp::ParameterOp>> runs;
     size_t first = 0;
@@ -184,7 +186,7 @@ private:
       fsdp::ParameterOp member = members[i];
       int64_t begin = llvm::alignTo(end, fsdp::kMemberAlignment);
       int64_t elements = cast<ShapedType>(member.getType()).getNumElements();
-      if (i > first && begin + elements > options.layoutSize) {
+      if (i > first && (alone || begin + elements > options.layoutSize)) {
         runs.push_back(members.slice(first, i - first));
         first = i;
         begin = 0;

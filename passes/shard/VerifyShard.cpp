@@ -110,8 +110,14 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
              << "layout '" << layout.getSymName()
              << "' is offloaded, which target '" << nameOf(options.target)
              << "' does not support";
+    bool owned = fsdp::hasOwner(layout, options);
+    if (owned && layout.getMembers().size() != 1)
+      return broken(layout, "layout")
+             << "layout '" << layout.getSymName() << "' has "
+             << layout.getMembers().size()
+             << " members, but strategy 'oss' gives each parameter an owner";
     // Two layouts that agree in all five should have been one, unless
-    // --layout-size cuts them.
+    // --layout-size cuts them, or each parameter has an owner.
     auto [twin, isOnly] = ofUnit.try_emplace(
         {layout.getUnitAttr().getAttr(), layout.getTrainable(),
          static_cast<int>(strategy), layout.getGroup().value_or(0), keepsF32},
@@ -124,7 +130,7 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
              << layout.getElements()
              << " elements of several parameters, but --layout-size is "
              << most;
-    if (!isOnly && most == 0)
+    if (!isOnly && most == 0 && !owned)
       return refuseWithNote(
           broken(layout, "layout")
               << "unit '" << layout.getUnit() << "' has a second layout of "

@@ -47,6 +47,23 @@ struct ReduceScatter {
   int64_t stride = 0;
 };
 
+// One rank's gradient of a layout that `owner` has whole. On the owner `sum` is
+// the result, `elements` long; it may be `gradient` if that is f32.
+struct OwnedGradient {
+  const void *gradient;
+  WireType type; // of `gradient`
+  int64_t elements;
+  int owner;
+  float *sum;
+};
+
+// Values that `owner` has and all other ranks receive.
+struct OwnedValues {
+  void *values;
+  size_t bytes;
+  int owner;
+};
+
 // A message to or from a rank of the communicator.
 struct Outgoing {
   int peer;
@@ -73,6 +90,13 @@ public:
   virtual void allGather(const void *shard, void *whole, size_t shardBytes) = 0;
   // Sums all ranks' gradients and leaves rank r with part r of the sum.
   virtual void reduceScatter(const ReduceScatter &part) = 0;
+  // Sums all ranks' gradients on their owners, rounded to `wire` first, as
+  // reduceScatter does. With `add` the sums continue from what the owners have,
+  // which then lies outside of the gradients. All ranks give the same list.
+  virtual void reduceToOwners(std::span<const OwnedGradient> gradients,
+                              WireType wire, bool add) = 0;
+  // Sends the values of each owner to all other ranks. All give the same list.
+  virtual void shareOwned(std::span<const OwnedValues> values) = 0;
   // Sums `count` values over the ranks, in place. Every rank gets the same
   // bits.
   virtual void allReduce(double *values, int count) = 0;
@@ -91,13 +115,17 @@ public:
   // in the same order.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 
-  // Returns the bytes that this rank has handed to others in all-gathers and
-  // reduce-scatters, in whatever way (a peer that reads them counts too).
+  // Returns the bytes that this rank has handed to others in all-gathers,
+  // reduce-scatters and those to and from owners, in whatever way (a peer that
+  // reads them counts too).
   uint64_t sentBytes() const { return sent; }
 
 protected:
   // Counts a collective in which each other rank gets `bytes` of this one.
   void countSent(size_t bytes) { sent += bytes * uint64_t(size() - 1); }
+  // The same where each value goes to its owner, or from it to all others.
+  void countSent(std::span<const OwnedGradient> gradients, WireType wire);
+  void countSent(std::span<const OwnedValues> values);
 
 private:
   uint64_t sent = 0;

@@ -99,6 +99,34 @@ public:
     barrier(); // from here on the gradients may change
   }
 
+  // An owner reads all ranks' gradients where they lie.
+  void reduceToOwners(std::span<const OwnedGradient> gradients, WireType wire,
+                      bool add) override {
+    countSent(gradients, wire);
+    meeting->published[self] = gradients.data();
+    barrier();
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const OwnedGradient &own = gradients[i];
+      if (own.owner != self)
+        continue;
+      for (int peer = 0; peer < size(); ++peer)
+        addends[peer] = {published<OwnedGradient>(peer)[i].gradient, own.type};
+      sumRanks(addends.data(), size(), wire, own.elements, own.sum, add);
+    }
+    barrier(); // from here on the gradients may change
+  }
+
+  void shareOwned(std::span<const OwnedValues> values) override {
+    countSent(values);
+    meeting->published[self] = values.data();
+    barrier();
+    for (size_t i = 0; i < values.size(); ++i)
+      if (const OwnedValues &own = values[i]; own.owner != self)
+        memcpy(own.values, published<OwnedValues>(own.owner)[i].values,
+               own.bytes);
+    barrier(); // from here on the values may change
+  }
+
   // Each rank publishes a copy, since `values` is overwritten while slower
   // ranks still add. All add in rank order and get the same bits.
   void allReduce(double *values, int count) override {
@@ -121,9 +149,13 @@ public:
   }
 
 private:
+  template <typename T> const T *published(int peer) const {
+    return static_cast<const T *>(meeting->published[size_t(peer)]);
+  }
+
   int self;
   std::shared_ptr<Meeting> meeting;
-  std::vector<Addend> addends; // of a reduceScatter; kept from call to call
+  std::vector<Addend> addends; // of a reduction; kept from call to call
 };
 
 // Ranks on several virtual nodes. It takes the path of real nodes up to the

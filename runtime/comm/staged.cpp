@@ -62,6 +62,12 @@ void WindowCommunicator::trade(size_t segment, const void **sources) {
   half ^= 1;
 }
 
+// What a segment lacks is not read.
+void WindowCommunicator::trade(size_t segment, std::span<const size_t>,
+                               const void **sources) {
+  trade(segment, sources);
+}
+
 // Each rank writes its piece to its own window, and after the barrier copies
 // the others' pieces from theirs.
 void WindowCommunicator::allGather(const void *shard, void *whole,
@@ -176,6 +182,24 @@ void ExchangeCommunicator::trade(size_t segment, const void **sources) {
   exchange(sent, received, segment);
   for (int peer = 0; peer < ranks; ++peer)
     sources[peer] = received + peer * segment;
+}
+
+void ExchangeCommunicator::trade(size_t segment,
+                                 std::span<const size_t> lengths,
+                                 const void **sources) {
+  sends.clear();
+  receives.clear();
+  for (int i = 1; i < ranks; ++i) {
+    int next = (self + i) % ranks, previous = (self + ranks - i) % ranks;
+    char *place = received + size_t(previous) * segment;
+    sources[previous] = place;
+    if (lengths[size_t(next)])
+      sends.push_back(
+          {next, sent + size_t(next) * segment, lengths[size_t(next)]});
+    if (lengths[size_t(self)])
+      receives.push_back({previous, place, lengths[size_t(self)]});
+  }
+  transfer(sends, receives);
 }
 
 void ExchangeCommunicator::allGather(const void *shard, void *whole,

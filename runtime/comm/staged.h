@@ -22,25 +22,35 @@ public:
   int rank() const override { return self; }
   int size() const override { return ranks; }
   void reduceScatter(const ReduceScatter &part) override;
+  void reduceToOwners(std::span<const OwnedGradient> gradients, WireType wire,
+                      bool add) override;
 
 protected:
   StagedCommunicator(int rank, int ranks, Staging staging)
-      : self(rank), ranks(ranks), staging(staging), sources(ranks),
-        addends(ranks) {}
+      : self(rank), ranks(ranks), staging(staging), runs(ranks), sources(ranks),
+        addends(ranks), lengths(ranks) {}
 
   // Returns where this rank writes the segment for `peer` of the next piece.
   virtual char *outgoing(int peer, size_t segment) = 0;
   // Makes the pieces of all ranks readable. sources[r] is set to the segment
   // that rank r wrote for this rank.
   virtual void trade(size_t segment, const void **sources) = 0;
+  // The same where only the first lengths[r] bytes of the segments for rank r
+  // have content.
+  virtual void trade(size_t segment, std::span<const size_t> lengths,
+                     const void **sources) = 0;
 
   int self, ranks;
   Staging staging;
+  // Bytes by owner of what it owns in a collective. A member, as are those
+  // below, so that a step allocates nothing.
+  std::vector<size_t> runs;
 
 private:
-  // Per rank, for the current piece. Members, so that a step allocates nothing.
+  // Per rank, for the current piece.
   std::vector<const void *> sources;
   std::vector<Addend> addends;
+  std::vector<size_t> lengths;
 };
 
 // Ranks on one node. windows[r] is rank r's window, windowBytes() long. It
@@ -52,10 +62,13 @@ public:
   void barrier() override;
   void allGather(const void *shard, void *whole, size_t shardBytes) override;
   void allReduce(double *values, int count) override;
+  void shareOwned(std::span<const OwnedValues> values) override;
 
 protected:
   char *outgoing(int peer, size_t segment) override;
   void trade(size_t segment, const void **sources) override;
+  void trade(size_t segment, std::span<const size_t> lengths,
+             const void **sources) override;
 
 private:
   char *stage(int rank) {
@@ -78,6 +91,7 @@ public:
   void barrier() override;
   void allGather(const void *shard, void *whole, size_t shardBytes) override;
   void allReduce(double *values, int count) override;
+  void shareOwned(std::span<const OwnedValues> values) override;
 
 protected:
   ExchangeCommunicator(int rank, int ranks, Staging staging);
@@ -100,16 +114,25 @@ protected:
 
   char *outgoing(int peer, size_t segment) override;
   void trade(size_t segment, const void **sources) override;
+  void trade(size_t segment, std::span<const size_t> lengths,
+             const void **sources) override;
 
 private:
   void passLink(size_t bytes); // to each rank
+  // Returns the next values of an owner that go in one message, from where its
+  // cursor is, and moves that.
+  std::span<char> nextOwned(std::span<const OwnedValues> values, int owner);
   void gatherPieces(const void *shard, void *whole, size_t shardBytes);
 
   std::optional<SlowLink> link;
   std::vector<bool> isFar;      // by rank, if there is a link
   std::vector<double> summands; // of allReduce, all ranks'; grows once
   char *sent, *received;        // staging.half bytes each
-  std::vector<Outgoing> sends;  // kept from call to call, as is `receives`
+  struct Cursor {
+    size_t index = 0, done = 0; // of the values, and in bytes
+  };
+  std::vector<Cursor> cursors; // by owner
+  std::vector<Outgoing> sends; // kept from call to call, as is `receives`
   std::vector<Incoming> receives;
 };
 

@@ -8,12 +8,14 @@
 // killed leaves the previous checkpoint intact, and no other file where the
 // file system has files without names: the end of any rank ends rank 0 too.
 #include "runtime/core/checkpoint.h"
+#include "runtime/comm/collectives.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/core/failure.h"
 #include "runtime/core/new_file.h"
 #include "runtime/core/safetensors.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 namespace fsdpc::runtime {
@@ -89,6 +91,44 @@ OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
   return {buffers.computeShard + size_t(first) * wireBytes(type), type};
 }
 
+// Returns elements [begin, begin + count) of this rank's part, as f32: where
+// they lie, or at `place` if they must be read, downloaded or widened.
+Result<const void *> readPiece(const fsdpc_rank &rank, size_t index,
+                               const OwnPart &own, int64_t begin, int64_t count,
+                               float *place) {
+  const Layout &layout = rank.manifest.layouts[index];
+  const LayoutBuffers &buffers = rank.layouts[index];
+  if (!own.values) {
+    int64_t first = buffers.ownOf(rank.job.rank) - buffers.partBegin;
+    FSDPC_TRY(rank.states->read(index, layout.states - 1, first + begin, count,
+                                place));
+    return place;
+  }
+  const char *from = own.values + size_t(begin) * wireBytes(own.type);
+  if (own.type != WireType::f32) {
+    std::vector<char> narrow(size_t(count) * wireBytes(own.type));
+    rank.device->download(narrow.data(), from, narrow.size());
+    castToWire(narrow.data(), own.type, WireType::f32, count, place);
+    return place;
+  }
+  if (rank.device->isHostMemory())
+    return from;
+  rank.device->download(place, from, size_t(count) * sizeof(float));
+  return place;
+}
+
+// Brings a piece from its owner to rank 0. The other ranks have no part in it.
+void takeFromOwner(fsdpc_rank &rank, int owner, const void *piece, float *to,
+                   size_t bytes) {
+  Communicator &ranks = *rank.job.channel[controlChannel];
+  if (owner != 0 && rank.job.rank == owner)
+    send(ranks, piece, bytes, 0);
+  else if (owner != 0 && rank.job.rank == 0)
+    receive(ranks, to, bytes, owner);
+  else if (rank.job.rank == owner && piece != to)
+    std::memcpy(to, piece, bytes);
+}
+
 // Gathers one layout piece by piece and writes it on rank 0. Gradients are
 // divided by V and by the loss's scale, so that the file holds means. Fails
 // only if this rank cannot read its offloaded states; the others then wait for
@@ -99,44 +139,38 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
   OwnPart own = ownPart(rank, index, what);
-  std::vector<char> narrow;
+  int sources = layout.owned ? 1 : rank.job.size;
+  bool hasPart = !layout.owned || rank.job.rank == buffers.owner;
+  int64_t length = layout.owned ? buffers.whole : buffers.own;
   // Elements per rank and piece. The same for all ranks, as all-gather demands.
   // Shards of a layout are of one size, so all ranks also take the same number
-  // of pieces.
+  // of pieces. That of an owned layout comes from its owner.
   int64_t most = std::max<int64_t>(1, pieceElements / rank.job.size);
-  for (int64_t begin = 0; begin < buffers.own; begin += most) {
-    int64_t count = std::min(most, buffers.own - begin);
+  for (int64_t begin = 0; begin < length; begin += most) {
+    int64_t count = std::min(most, length - begin);
     size_t bytes = size_t(count) * sizeof(float);
-    const char *from =
-        own.values ? own.values + size_t(begin) * wireBytes(own.type) : nullptr;
     // all-gather takes a piece that lies at its own place in the result without
     // a copy.
-    float *place = &staging[size_t(rank.job.rank * count)];
-    const void *piece = from;
-    if (!own.values) {
-      int64_t first = buffers.ownOf(rank.job.rank) - buffers.partBegin;
-      FSDPC_TRY(rank.states->read(index, layout.states - 1, first + begin,
-                                  count, place));
-      piece = place;
-    } else if (own.type != WireType::f32) {
-      narrow.resize(size_t(count) * wireBytes(own.type));
-      rank.device->download(narrow.data(), from, narrow.size());
-      castToWire(narrow.data(), own.type, WireType::f32, count, place);
-      piece = place;
-    } else if (!rank.device->isHostMemory()) {
-      rank.device->download(place, from, bytes);
-      piece = place;
+    float *place = &staging[size_t(layout.owned ? 0 : rank.job.rank * count)];
+    const void *piece = nullptr;
+    if (hasPart) {
+      auto read = readPiece(rank, index, own, begin, count, place);
+      FSDPC_TRY(read);
+      piece = *read;
     }
-    rank.job.channel[controlChannel]->allGather(piece, staging.data(), bytes);
+    if (layout.owned)
+      takeFromOwner(rank, buffers.owner, piece, staging.data(), bytes);
+    else
+      rank.job.channel[controlChannel]->allGather(piece, staging.data(), bytes);
     // The others have sent their part; what they received is overwritten next.
     if (rank.job.rank != 0)
       continue;
     // The accumulated gradient is a sum over V microbatches, times the scale.
     if (what == Saved::gradients)
-      for (int64_t i = 0; i < count * rank.job.size; ++i)
+      for (int64_t i = 0; i < count * sources; ++i)
         staging[size_t(i)] =
             float(double(staging[size_t(i)]) * rank.gradientFactor);
-    for (int from = 0; from < rank.job.size; ++from) {
+    for (int from = 0; from < sources; ++from) {
       int64_t first = buffers.ownOf(from) + begin;
       Status written = forEachMember(
           layout, first, first + count,

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -21,10 +22,10 @@ namespace fsdpc::runtime {
 namespace {
 using Json = nlohmann::ordered_json;
 
-// Format 2 says of a layout how many ranks share it, if they are not all. The
-// oldest format that can hold a checkpoint is written, so older programs read
-// what they understand.
-constexpr int64_t plainFormat = 1, groupFormat = 2;
+// Format 2 says of a layout how many ranks share it, if they are not all, and
+// format 3 which rank owns it. The oldest format that can hold a checkpoint is
+// written, so older programs read what they understand.
+constexpr int64_t plainFormat = 1, groupFormat = 2, ownerFormat = 3;
 // Bounds of what is read, far above any run. They keep products of two of them
 // within 64 bits.
 constexpr int64_t mostRanks = 1 << 20;
@@ -142,6 +143,12 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
                                std::to_string(layout.group) +
                                " does not divide its ranks");
   }
+  if (json.contains("owner"))
+    layout.owner = int(numberIn(json, "owner", ranks - 1));
+  if (layout.group && layout.owner != noOwner)
+    throw std::runtime_error("layout '" + layout.name +
+                             "' has an owner and a shard group");
+  int64_t shards = layout.owner == noOwner ? ranks : 1;
   for (const Json &entry : listIn(json, "members")) {
     Member member;
     member.name = textIn(entry, "name");
@@ -151,7 +158,7 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
     if (entry.contains("aliases"))
       for (const Json &alias : listIn(entry, "aliases"))
         member.aliases.push_back(asText(alias, "aliases"));
-    if (member.offset + member.elements > layout.shard * ranks)
+    if (member.offset + member.elements > layout.shard * shards)
       throw std::runtime_error("parameter '" + member.name +
                                "' is outside its layout");
     layout.members.push_back(std::move(member));
@@ -208,10 +215,22 @@ CheckpointManifest parseBody(const Json &json) {
 
 } // namespace
 
+// The oldest format that says all of it.
+static int64_t formatOf(const CheckpointManifest &stored) {
+  int64_t format = plainFormat;
+  for (const StoredLayout &layout : stored.layouts) {
+    if (layout.group)
+      format = std::max(format, groupFormat);
+    if (layout.owner != noOwner)
+      format = ownerFormat;
+  }
+  return format;
+}
+
 static std::string formatText(uint64_t version) {
   return "format " + std::to_string(version) +
          ", but this program reads formats " + std::to_string(plainFormat) +
-         " to " + std::to_string(groupFormat);
+         " to " + std::to_string(ownerFormat);
 }
 
 // Names are stored as valid UTF-8, and compared in that form when a run
@@ -220,10 +239,14 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
                                       int groupRanks) {
   CheckpointManifest stored;
   stored.ranks = ranks;
-  for (const Layout &layout : manifest.layouts) {
+  std::vector<int> owners = ownersOf(manifest, ranks);
+  for (size_t i = 0; i < owners.size(); ++i) {
+    const Layout &layout = manifest.layouts[i];
     StoredLayout copy;
     copy.name = storedName(layout.name);
-    copy.shard = shardElements(layout, ranks, manifest.shardAlignment);
+    copy.owner = owners[i];
+    copy.shard = shardElements(layout, copy.owner == noOwner ? ranks : 1,
+                               manifest.shardAlignment);
     copy.group = layout.hybrid ? groupRanks : 0;
     copy.states = layout.trainable ? layout.states : 0;
     copy.average = layout.average;
@@ -255,6 +278,8 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
 // rank s / groups in a group.
 int64_t rankOfShard(const CheckpointManifest &stored,
                     const StoredLayout &layout, int64_t shard) {
+  if (layout.owner != noOwner)
+    return layout.owner;
   int64_t group = layout.group ? layout.group : stored.ranks;
   int64_t groups = stored.ranks / group;
   return shard % groups * group + shard / groups;
@@ -267,10 +292,11 @@ std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored,
   for (size_t i = 0; i < stored.layouts.size(); ++i) {
     const StoredLayout &layout = stored.layouts[i];
     std::string prefix = std::to_string(i) + "." + layout.name + ".";
-    tensors.push_back({prefix + "master", "f32", {layout.shard}});
+    int64_t shard = layout.shardOf(rank);
+    tensors.push_back({prefix + "master", "f32", {shard}});
     for (int32_t state = 0; state < layout.states; ++state)
       tensors.push_back(
-          {prefix + "state" + std::to_string(state), "f32", {layout.shard}});
+          {prefix + "state" + std::to_string(state), "f32", {shard}});
   }
   if (rank == 0)
     for (const Buffer &buffer : stored.buffers)
@@ -301,7 +327,6 @@ std::string rankFileName(int64_t rank) {
 // The checksum covers the text of "checkpoint"; the outer object only carries
 // it.
 std::string toJson(const CheckpointManifest &stored) {
-  int64_t format = plainFormat;
   Json layouts = Json::array(), buffers = Json::array(), files = Json::array();
   for (const StoredLayout &layout : stored.layouts) {
     Json members = Json::array();
@@ -323,10 +348,10 @@ std::string toJson(const CheckpointManifest &stored) {
                        {"members", members}});
     if (!layout.optimizer.empty())
       layouts.back()["optimizer"] = layout.optimizer;
-    if (layout.group) {
+    if (layout.group)
       layouts.back()["group"] = layout.group;
-      format = groupFormat;
-    }
+    if (layout.owner != noOwner)
+      layouts.back()["owner"] = layout.owner;
   }
   for (const Buffer &buffer : stored.buffers) {
     buffers.push_back({{"name", buffer.name},
@@ -358,7 +383,7 @@ std::string toJson(const CheckpointManifest &stored) {
                {"layouts", layouts},
                {"buffers", buffers},
                {"files", files}};
-  return dump({{"format", format},
+  return dump({{"format", formatOf(stored)},
                {"checksum", checksum(dump(body))},
                {"checkpoint", body}}) +
          "\n";
@@ -370,7 +395,7 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
   try {
     Json json = Json::parse(text);
     int64_t version = numberIn(json, "format", INT64_MAX);
-    if (version < plainFormat || version > groupFormat)
+    if (version < plainFormat || version > ownerFormat)
       return Error{"it has " + formatText(uint64_t(version))};
     const Json &body = fieldIn(json, "checkpoint");
     // The same content could be written otherwise, as with "1E5" for "1e5".
@@ -378,7 +403,13 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
     if (textIn(json, "checksum") != checksum(dump(body)) ||
         dump(json) + "\n" != text)
       return Error{"its checksum is wrong"};
-    return parseBody(body);
+    CheckpointManifest stored = parseBody(body);
+    // No checksum covers the format, so a flipped bit there shows here.
+    if (formatOf(stored) != version)
+      return Error{"it has format " + std::to_string(version) +
+                   ", but its content is of format " +
+                   std::to_string(formatOf(stored))};
+    return stored;
   } catch (const Json::parse_error &fault) {
     return Error{"it is not valid JSON from byte " +
                  std::to_string(fault.byte ? fault.byte - 1 : 0) + " on"};
@@ -394,7 +425,7 @@ std::optional<std::string> laterFormat(const std::string &text) {
       !json["format"].is_number_unsigned())
     return {};
   uint64_t version = json["format"].get<uint64_t>();
-  if (version <= uint64_t(groupFormat))
+  if (version <= uint64_t(ownerFormat))
     return {};
   return formatText(version);
 }

@@ -8,6 +8,7 @@
 
 #include "runtime/core/training_state.h"
 #include "shared/manifest.h"
+#include "shared/owners.h"
 #include "shared/status.h"
 
 #include <cstdint>
@@ -45,12 +46,18 @@ struct StoredLayout {
   std::string optimizer = {};
   // LayoutBuffers::since, per member; empty if it is 0 for all.
   std::vector<int64_t> since = {};
+  // The rank that has all of it, whose shard is the whole; or noOwner.
+  int owner = noOwner;
 
   int64_t sinceOf(size_t member) const {
     return member < since.size() ? since[member] : 0;
   }
   // The states of the optimizer itself, which come first.
   int32_t ownStates() const { return states - int32_t(average); }
+  // Elements in the file of a rank.
+  int64_t shardOf(int64_t rank) const {
+    return owner == noOwner || owner == rank ? shard : 0;
+  }
 };
 
 struct CheckpointManifest {
@@ -71,12 +78,13 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
 // Returns the rank whose file holds a shard. Each rank writes the part of the
 // layout for which it answers (LayoutCut::ownOf). With groups of G of N ranks,
 // rank r mod G of every group has the same N / G shards, and the groups write
-// one each.
+// one each. The only shard of a layout with an owner is in the owner's file.
 int64_t rankOfShard(const CheckpointManifest &stored,
                     const StoredLayout &layout, int64_t shard);
 
 // The tensors in the file of one rank, in their order: each layout's shard of
-// the masters and of every state; the buffers on rank 0.
+// the masters and of every state, which is empty where another rank owns the
+// layout; the buffers on rank 0.
 std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored, int rank);
 
 // Returns a name as a manifest holds it: what is not valid UTF-8 is replaced.

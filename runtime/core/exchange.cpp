@@ -7,6 +7,7 @@
 #include "runtime/core/failure.h"
 #include "runtime/core/resources.h"
 #include "runtime/core/stop_request.h"
+#include "shared/owners.h"
 
 #include <algorithm>
 #include <cmath>
@@ -181,10 +182,10 @@ int Trainer::stopRequest() const {
 }
 
 // Counts what the ranks have sent since the last call, at each level of groups.
-// Only the communicators of the host count, and only it has groups. The streams
-// are idle.
+// Only the communicators of the host count, and only it has groups and owners,
+// where ranks may differ in what they send. The streams are idle.
 void Trainer::countSent(StepRecord &record) {
-  if (!groups[gatherChannel])
+  if (!groups[gatherChannel] && !hasOwners(manifest))
     return;
   std::array<uint64_t, 3> own = {}, before = sent;
   for (Channel channel : {gatherChannel, reduceChannel}) {

@@ -117,7 +117,8 @@ std::string infoText(const Manifest &manifest, int threads, int shardGroup,
             std::to_string(layout.members.size()) + " parameters, " +
             std::to_string(elements) + " elements" +
             (layout.trainable ? "" : ", frozen") +
-            (layout.hybrid      ? ", sharded in groups"
+            (layout.owned       ? ", owned by a rank"
+             : layout.hybrid    ? ", sharded in groups"
              : layout.secondary ? ", resharded to groups"
                                 : "") +
             (layout.masterWhole    ? ", kept whole"
@@ -127,11 +128,15 @@ std::string infoText(const Manifest &manifest, int threads, int shardGroup,
   }
   text += "\nparameters: " + std::to_string(total) + " elements, " +
           std::to_string(trained) + " trained\n";
-  for (const Layout &layout : manifest.layouts)
-    for (const Member &member : layout.members) {
+  std::vector<int> owners = ownersOf(manifest, manifest.planRanks);
+  for (size_t i = 0; i < owners.size(); ++i)
+    for (const Member &member : manifest.layouts[i].members) {
       text += "  " + padded(member.name, 40) + " " + shapeText(member.shape);
       for (const std::string &alias : member.aliases)
         text += " = " + alias;
+      if (owners[i] != noOwner)
+        text += ", of rank " + std::to_string(owners[i]) + " of " +
+                std::to_string(manifest.planRanks);
       text += "\n";
     }
   if (!manifest.buffers.empty())

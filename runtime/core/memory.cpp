@@ -38,8 +38,9 @@ char *fsdpc_rank::take(int64_t bytes) {
 
 // Allocates a layout's buffers and finds this rank's shard in each. Zeroes
 // them, because padding takes part in sums and updates and must not hold NaN.
-void fsdpc_rank::allocateLayout(const Layout &layout) {
-  LayoutMemory memory = layoutMemory(manifest, layout, job.size, groupRanks);
+void fsdpc_rank::allocateLayout(const Layout &layout, int owner) {
+  LayoutMemory memory =
+      layoutMemory(manifest, layout, job.size, groupRanks, owner, job.rank);
   LayoutBuffers buffers;
   static_cast<LayoutCut &>(buffers) = memory;
   int64_t first = memory.shardOf(job.rank);
@@ -144,8 +145,9 @@ void fsdpc_rank::findFactors() {
 Status fsdpc_rank::allocate(const MemoryPlan &plan) {
   FSDPC_TRY(device->reserve(plan));
   try {
-    for (const Layout &layout : manifest.layouts)
-      allocateLayout(layout);
+    std::vector<int> owners = ownersOf(manifest, job.size);
+    for (size_t i = 0; i < owners.size(); ++i)
+      allocateLayout(manifest.layouts[i], owners[i]);
     for (const Buffer &buffer : manifest.buffers)
       buffers.push_back(take(bufferBytes(buffer)));
     for (const Output &output : manifest.outputs)

@@ -91,13 +91,20 @@ Status Trainer::check() {
   FSDPC_TRY(checkBackend(manifest));
   if (!options.trace.empty())
     FSDPC_TRY(trace.open(options.trace, job.rank, job.size));
-  info.plan = planMemory(manifest, job.size, info.groupRanks, info.threads,
-                         channelBytes(manifest, job.size, info.groupRanks,
-                                      job.ranksOnNode, job.transport),
-                         scratchpadBytes(manifest, job.size, info.threads));
+  auto planOf = [&](int rank) {
+    return planMemory(manifest, job.size, info.groupRanks, info.threads,
+                      channelBytes(manifest, job.size, info.groupRanks,
+                                   job.ranksOnNode, job.transport),
+                      scratchpadBytes(manifest, job.size, info.threads), rank);
+  };
+  info.plan = planOf(job.rank);
   FSDPC_TRY(checkMemory(info.plan, manifest.memoryLimit));
   planCheckpoints();
-  info.processPlan = info.plan.total() * (job.sharesProcess ? job.size : 1);
+  // Ranks of one process may differ in what they own.
+  info.processPlan = info.plan.total();
+  if (job.sharesProcess)
+    info.processPlan =
+        job.size * (planOf(fullestRank).total() + info.plan.checkpoint);
   return {};
 }
 

@@ -145,7 +145,7 @@ struct fsdpc_rank {
 private:
   char *allocateBlock(int64_t bytes);
   char *take(int64_t bytes); // allocates and counts towards plan.allocated
-  void allocateLayout(const fsdpc::Layout &layout);
+  void allocateLayout(const fsdpc::Layout &layout, int owner);
   void findFactors();
   fsdpc::Status allocateSlot(int slot);
   struct Block {

@@ -7,6 +7,7 @@
 #include "runtime/core/spelling.h"
 #include "runtime/core/stop_request.h"
 #include "runtime/core/trainer.h"
+#include "shared/owners.h"
 
 #include <algorithm>
 #include <cmath>
@@ -110,6 +111,7 @@ Status Trainer::beginReports(Progress &progress) {
   progress.start();
   if (std::string note = weights.initNote(); !note.empty())
     std::fprintf(stderr, "%s\n", note.c_str());
+  std::fputs(describeOwners(manifest, job.size, "").c_str(), stderr);
   warnOfUnused();
   reportResumed();
   if (!evaluation.note().empty())

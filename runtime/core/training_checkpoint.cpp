@@ -61,8 +61,8 @@ Together together(Job &job, Status own) {
 int64_t checkpointBytes(const CheckpointManifest &stored) {
   int64_t bytes = 0;
   for (const StoredLayout &layout : stored.layouts)
-    bytes += stored.ranks * layout.shard * (1 + layout.states) *
-             int64_t(sizeof(float));
+    bytes += (layout.owner == noOwner ? stored.ranks : 1) * layout.shard *
+             (1 + layout.states) * int64_t(sizeof(float));
   for (const Buffer &buffer : stored.buffers)
     bytes += bufferElements(buffer) * dtypeBytes(buffer.dtype);
   return bytes;
@@ -70,8 +70,11 @@ int64_t checkpointBytes(const CheckpointManifest &stored) {
 
 int64_t checkpointCopyBytes(const CheckpointManifest &stored) {
   int64_t bytes = 0;
+  std::vector<int64_t> owned(size_t(stored.ranks), 0);
   for (const StoredLayout &layout : stored.layouts)
-    bytes += layout.shard * (1 + layout.states) * int64_t(sizeof(float));
+    (layout.owner == noOwner ? bytes : owned[size_t(layout.owner)]) +=
+        layout.shard * (1 + layout.states) * int64_t(sizeof(float));
+  bytes += *std::max_element(owned.begin(), owned.end());
   for (const Buffer &buffer : stored.buffers)
     bytes += bufferElements(buffer) * dtypeBytes(buffer.dtype);
   return bytes;
@@ -134,9 +137,12 @@ std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
   return pieces;
 }
 
-// Reads `length` bytes, as the file holds them, from `done` on.
+// Reads `length` bytes, as the file holds them, from `done` on. What is empty
+// belongs to another rank, and this one may have no memory for it.
 Status CheckpointWriter::read(const Piece &piece, uint64_t done,
                               uint64_t length, char *to) const {
+  if (length == 0)
+    return {};
   if (!piece.from)
     return rank.states->read(
         piece.layout, piece.state, piece.first + int64_t(done / sizeof(float)),

@@ -98,8 +98,8 @@ private:
   std::thread thread; // last member, since it uses all others
 };
 
-// Bytes of a checkpoint of all ranks, and of the copy of one rank (the largest
-// is that of rank 0), both without headers.
+// Bytes of a checkpoint of all ranks, and of the largest copy of a rank, both
+// without headers.
 int64_t checkpointBytes(const CheckpointManifest &stored);
 int64_t checkpointCopyBytes(const CheckpointManifest &stored);
 

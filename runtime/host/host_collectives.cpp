@@ -27,8 +27,8 @@ Communicator &gathererOf(fsdpc_rank &rank, int32_t layout) {
 }
 
 // Sums a layout's gradients over all ranks into this rank's shard.
-void reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
-            WireType type, bool add) {
+void reduceShard(fsdpc_rank &rank, int32_t index, const void *gradient,
+                 WireType type, bool add) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   ReduceScatter part = {gradient,
@@ -44,16 +44,64 @@ void reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
     channelOf(rank, reduceChannel).reduceScatter(part);
 }
 
+// A layout's parameters in the compute type, as their owner shares them.
+OwnedValues ownedValues(const fsdpc_rank &rank, int32_t index, void *whole) {
+  int64_t elements = rank.manifest.layouts[size_t(index)].elements;
+  return {whole, size_t(elements) * wireBytes(computeTypeOf(rank, index)),
+          rank.layouts[size_t(index)].owner};
+}
+
+// Calls body(i) for each layout that is cut over ranks, and lists those that
+// one rank owns as entry(i) describes them to a communicator.
+template <typename Entry, typename Body>
+void splitOwned(const fsdpc_rank &rank, int count, const int32_t *layouts,
+                std::vector<std::invoke_result_t<Entry, int>> &owned,
+                const Entry &entry, const Body &body) {
+  owned.clear();
+  for (int i = 0; i < count; ++i)
+    if (rank.manifest.layouts[size_t(layouts[i])].owned)
+      owned.push_back(entry(i));
+    else
+      body(i);
+}
+
 } // namespace
 
+// Sums gradients over all ranks: those of owned layouts together, on their
+// owners. gradientOf(i) is that of layout i. Padding stays zero, which it is
+// from the start.
+template <typename GradientOf>
+void HostDevice::reduce(fsdpc_rank &rank, int count, const int32_t *layouts,
+                        const GradientOf &gradientOf, bool add) {
+  splitOwned(
+      rank, count, layouts, ownedGradients,
+      [&](int i) {
+        auto [gradient, type] = gradientOf(i);
+        const LayoutBuffers &buffers = rank.layouts[size_t(layouts[i])];
+        return OwnedGradient{gradient, type,
+                             rank.manifest.layouts[size_t(layouts[i])].elements,
+                             buffers.owner, buffers.gradientShard};
+      },
+      [&](int i) {
+        auto [gradient, type] = gradientOf(i);
+        reduceShard(rank, layouts[i], gradient, type, add);
+      });
+  if (!ownedGradients.empty())
+    channelOf(rank, reduceChannel)
+        .reduceToOwners(ownedGradients, wireType(rank.manifest.reduceDtype),
+                        add);
+}
+
 // Without a compute copy the master is cast straight into this rank's place of
-// the destination, which then gathers in place.
+// the destination, which then gathers in place. An owner's copy lies in the
+// destination already.
 void HostDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
                            void *const *destinations) {
   layouts = keep(FSDPC_STREAM_GATHER, layouts, count);
   void *const *to = keep(FSDPC_STREAM_GATHER, destinations, count);
-  run(FSDPC_STREAM_GATHER, [=, &rank] {
-    for (int i = 0; i < count; ++i) {
+  run(FSDPC_STREAM_GATHER, [=, this, &rank] {
+    auto shareOf = [&](int i) { return ownedValues(rank, layouts[i], to[i]); };
+    splitOwned(rank, count, layouts, shared, shareOf, [&](int i) {
       WireType type = computeTypeOf(rank, layouts[i]);
       const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
       size_t bytes = size_t(layout.shard) * wireBytes(type);
@@ -64,7 +112,9 @@ void HostDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
         castToWire(layout.masterShard, WireType::f32, type, layout.shard, own);
       }
       gathererOf(rank, layouts[i]).allGather(own, to[i], bytes);
-    }
+    });
+    if (!shared.empty())
+      channelOf(rank, gatherChannel).shareOwned(shared);
   });
 }
 
@@ -104,9 +154,11 @@ void HostDevice::reduceScatter(fsdpc_rank &rank, int count,
   bool add = rank.microbatch > 0;
   layouts = keep(FSDPC_STREAM_REDUCE, layouts, count);
   void *const *from = keep(FSDPC_STREAM_REDUCE, gradients, count);
-  run(FSDPC_STREAM_REDUCE, [=, &rank] {
-    for (int i = 0; i < count; ++i)
-      reduce(rank, layouts[i], from[i], computeTypeOf(rank, layouts[i]), add);
+  run(FSDPC_STREAM_REDUCE, [=, this, &rank] {
+    reduce(
+        rank, count, layouts,
+        [&](int i) { return Addend{from[i], computeTypeOf(rank, layouts[i])}; },
+        add);
   });
 }
 
@@ -132,10 +184,14 @@ void HostDevice::accumulate(fsdpc_rank &rank, int32_t index,
 void HostDevice::reduceGradients(fsdpc_rank &rank, int count,
                                  const int32_t *layouts) {
   layouts = keep(FSDPC_STREAM_REDUCE, layouts, count);
-  run(FSDPC_STREAM_REDUCE, [=, &rank] {
-    for (int i = 0; i < count; ++i)
-      reduce(rank, layouts[i], rank.layouts[size_t(layouts[i])].gradientWhole,
-             WireType::f32, false);
+  run(FSDPC_STREAM_REDUCE, [=, this, &rank] {
+    reduce(
+        rank, count, layouts,
+        [&](int i) {
+          return Addend{rank.layouts[size_t(layouts[i])].gradientWhole,
+                        WireType::f32};
+        },
+        false);
   });
 }
 
@@ -197,7 +253,13 @@ void HostDevice::allReduce(fsdpc_rank &rank, int count, void *values) {
 
 // Runs on the calling thread: no stream has work yet.
 Status HostDevice::gatherWholes(fsdpc_rank &rank) {
+  shared.clear();
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
+    if (rank.manifest.layouts[i].owned) {
+      shared.push_back(
+          ownedValues(rank, int32_t(i), rank.layouts[i].computeWhole));
+      continue;
+    }
     size_t computeBytes = wireBytes(computeTypeOf(rank, int32_t(i)));
     Communicator &channel = gathererOf(rank, int32_t(i));
     const LayoutBuffers &buffers = rank.layouts[i];
@@ -211,6 +273,8 @@ Status HostDevice::gatherWholes(fsdpc_rank &rank) {
       channel.allGather(buffers.computeShard, buffers.computeWhole,
                         shard * computeBytes);
   }
+  if (!shared.empty())
+    channelOf(rank, gatherChannel).shareOwned(shared);
   return {};
 }
 

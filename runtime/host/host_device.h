@@ -4,6 +4,7 @@
 // overlaps with computation as it does on a GPU.
 #pragma once
 
+#include "runtime/comm/communicator.h"
 #include "runtime/core/device.h"
 #include "runtime/core/square_sum.h"
 #include "runtime/host/library_plans.h"
@@ -104,6 +105,9 @@ private:
             std::initializer_list<const void *> operands,
             const fsdpc_kernel *rows = nullptr);
   void execute(Command &command);
+  template <typename GradientOf>
+  void reduce(fsdpc_rank &rank, int count, const int32_t *layouts,
+              const GradientOf &gradientOf, bool add);
   SquareSum layoutSquares(fsdpc_rank &rank, int32_t layout);
   void sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                   int32_t layout, int32_t perMember, const void *scale,
@@ -128,6 +132,10 @@ private:
   std::vector<Piece> pieces; // of the layout whose members are summed
   std::vector<SquareSum> memberTotals;
   std::vector<double> roundedSums; // what the optimizer that runs takes
+  // What owners exchange in the collective that runs, of each channel. Kept, so
+  // that a step allocates nothing.
+  std::vector<OwnedGradient> ownedGradients;
+  std::vector<OwnedValues> shared;
   // Last, so that their threads start after, and end before, what they use.
   std::unique_ptr<Stream> streams[FSDPC_STREAMS];
 };

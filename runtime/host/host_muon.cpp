@@ -212,6 +212,8 @@ void HostDevice::moveMatrices(fsdpc_rank &rank, int32_t index, void *elements,
   run(FSDPC_STREAM_REDUCE, [=, &rank] {
     const Layout &layout = rank.manifest.layouts[size_t(index)];
     Parts parts{layout, rank.layouts[size_t(index)]};
+    if (layout.owned)
+      return; // the owner has it whole
     std::vector<int> owners = ownersOf(layout, rank.job.size);
     auto *first = static_cast<float *>(elements);
     for (size_t m = 0; m < layout.members.size(); ++m) {
@@ -236,6 +238,9 @@ void HostDevice::orthogonalize(fsdpc_rank &rank, int32_t index,
   run(FSDPC_STREAM_COMPUTE, [=, this, &rank] {
     const Layout &layout = rank.manifest.layouts[size_t(index)];
     std::vector<int> owners = ownersOf(layout, rank.job.size);
+    // The owner of a layout has its matrices whole, so no rank is chosen.
+    if (layout.owned)
+      owners.assign(owners.size(), rank.layouts[size_t(index)].owner);
     EachPiece each = [this](int64_t count, const auto &body) {
       parallelFor(count, 1, body);
     };

@@ -143,6 +143,52 @@ inline std::string runGroupCases(Job &job) {
   return results;
 }
 
+// Lists of what ranks own: of one element, of several pieces, of both types,
+// none of some ranks, and all of the last one.
+inline std::vector<std::vector<ReduceCase>> ownedLists() {
+  std::vector<std::vector<ReduceCase>> lists = {{}};
+  for (const ReduceCase &c : reduceCases({1, 31, 1000, 200001}))
+    if (c.wire == WireType::f32) {
+      lists.push_back({c});
+      lists[0].push_back(c);
+    }
+  return lists;
+}
+inline int ownerOf(size_t list, size_t index, int ranks) {
+  return int(list ? size_t(ranks) - 1 : index * index % size_t(ranks));
+}
+
+// Sums of ownedLists() on their owners, which then share them: the bytes that
+// this rank has afterwards.
+inline std::string runOwnedCases(Job &job) {
+  std::string results;
+  auto lists = ownedLists();
+  for (WireType wire : {WireType::f32, WireType::bf16})
+    for (bool add : {false, true})
+      for (size_t list = 0; list < lists.size(); ++list) {
+        std::vector<std::vector<char>> gradients;
+        std::vector<std::vector<float>> sums;
+        std::vector<OwnedGradient> parts;
+        std::vector<OwnedValues> values;
+        for (const ReduceCase &c : lists[list]) {
+          int owner = ownerOf(list, parts.size(), job.size);
+          gradients.push_back(gradientOf(c, job.rank));
+          sums.emplace_back(size_t(c.elements), NAN);
+          for (int64_t i = 0; add && i < c.elements; ++i)
+            sums.back()[size_t(i)] = valueOf(99, i);
+          parts.push_back({gradients.back().data(), c.type, c.elements, owner,
+                           owner == job.rank ? sums.back().data() : nullptr});
+          values.push_back({sums.back().data(), sums.back().size() * 4, owner});
+        }
+        job.channel[reduceChannel]->reduceToOwners(parts, wire, add);
+        job.channel[gatherChannel]->shareOwned(values);
+        for (const std::vector<float> &sum : sums)
+          results.append(reinterpret_cast<const char *>(sum.data()),
+                         sum.size() * 4);
+      }
+  return results;
+}
+
 // Reductions, gathers with the piece in place and elsewhere, sums of doubles,
 // and a barrier.
 inline std::string runCases(Job &job) {
@@ -181,7 +227,7 @@ inline std::string runCases(Job &job) {
       append(values.data(), count * sizeof(double));
     }
   job.channel[controlChannel]->barrier();
-  return results;
+  return results + runOwnedCases(job);
 }
 
 // Runs each job on a thread of its own. Returns the results by rank.

@@ -96,6 +96,53 @@ TEST_P(Collectives, reduceScatterSumsInRankOrder) {
     expectSums(reduceCases(), results[size_t(rank)], rank, ranks, ranks);
 }
 
+// Every rank has the owners' sums in the end, which are in rank order.
+TEST_P(Collectives, ownersSumInRankOrderAndShare) {
+  int ranks = GetParam();
+  auto jobs = makeLocalJobs(ranks, 0);
+  std::vector<std::string> results = runJobs(jobs, runOwnedCases);
+  std::string expected;
+  auto lists = ownedLists();
+  for (WireType wire : {WireType::f32, WireType::bf16})
+    for (bool add : {false, true})
+      for (const std::vector<ReduceCase> &list : lists)
+        for (ReduceCase c : list) {
+          c.wire = wire;
+          for (int64_t i = 0; i < c.elements; ++i) {
+            float sum = valueOf(99, i);
+            for (int peer = 0; peer < ranks; ++peer) {
+              float value = travelled(c, valueOf(peer, i));
+              sum = peer || add ? sum + value : value;
+            }
+            expected.append(reinterpret_cast<const char *>(&sum), 4);
+          }
+        }
+  for (int rank = 0; rank < ranks; ++rank)
+    EXPECT_TRUE(results[size_t(rank)] == expected) << "rank " << rank;
+}
+
+// What is reduced to owners crosses once, and what they share once per rank.
+TEST(Owned, countsWhatIsSent) {
+  auto jobs = makeLocalJobs(3, 0);
+  runJobs(jobs, [](Job &job) {
+    std::vector<float> values(100);
+    job.channel[reduceChannel]->reduceToOwners(
+        std::vector<OwnedGradient>{
+            {values.data(), WireType::f32, 40, 1, values.data()}},
+        WireType::bf16, false);
+    job.channel[gatherChannel]->shareOwned(
+        std::vector<OwnedValues>{{values.data(), 40, 1}});
+    return std::string();
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    bool owns = rank == 1;
+    EXPECT_EQ(jobs[size_t(rank)]->channel[reduceChannel]->sentBytes(),
+              owns ? 0u : 80u);
+    EXPECT_EQ(jobs[size_t(rank)]->channel[gatherChannel]->sentBytes(),
+              owns ? 80u : 0u);
+  }
+}
+
 // Groups hand their sums on in order, so all ranks count in rank order, and
 // each group has the whole sum.
 TEST_P(Collectives, groupsSumInRankOrderOfAll) {

@@ -247,6 +247,7 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"unit-scope", "h\\.\\d+$", "[\"h\\\\.\\\\d+$\"]"},
       {"unit-size", "1000000", "1000000 : i64"},
       {"layout-size", "1000000", "1000000 : i64"},
+      {"bucket-size", "1000000", "1000000 : i64"},
       {"max-accumulate", "1", "1 : i64"},
       {"lr", "3e-4", "3.000000e-04 : f64"},
       {"betas", "0.5, 0.95", "\"0.5,0.95\""},
@@ -348,7 +349,7 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
     const char *name, *text, *fault;
   } cases[] = {
       {"strategy", "zero4",
-       "is none of ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|no_shard|"
+       "is none of ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|oss|no_shard|"
        "shard_grad_op|full_shard|hybrid_shard|hybrid_shard_zero2; "
        "did you mean 'zero1'?"},
       {"gpu-arch", "sm_80,sm_91",
@@ -409,7 +410,7 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
       {"strategy-of", "=zero2", "is not of the form GLOB=NAME"},
       {"strategy-of", "h.*=zero4",
        "has 'zero4', which is none of "
-       "ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|no_shard|shard_grad_op|"
+       "ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|oss|no_shard|shard_grad_op|"
        "full_shard|hybrid_shard|hybrid_shard_zero2; did you mean 'zero1'?"},
       {"strategy-of", "h[=zero2",
        "has 'h[', which is not a glob: invalid glob pattern, unmatched '['"},
@@ -545,6 +546,14 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"persist", "1000"}, {"strategy", "zero2"}},
        "'--persist' has no effect with '--strategy=zero2'; it needs "
        "'--strategy=zero3' or '--strategy=hybrid'"},
+      {{{"bucket-size", "1000"}, {"strategy", "zero2"}},
+       "'--bucket-size' has no effect with '--strategy=zero2'; it needs "
+       "'--strategy=oss'"},
+      {{{"target", "cuda"}, {"strategy", "oss"}},
+       "the strategy oss is not supported with '--target=cuda'; use zero2"},
+      {{{"target", "cuda-emulation"}, {"strategy-of", "a=oss"}},
+       "the strategy oss is not supported with '--target=cuda-emulation'; use "
+       "zero2"},
       {{{"reshard-to", "2"}, {"strategy", "hybrid"}},
        "'--reshard-to' has no effect with '--strategy=hybrid'; it needs "
        "'--strategy=zero3'"},
@@ -562,7 +571,7 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        "statistics; omit '--sync-batchnorm'"},
       {{{"ignored", "bias"}, {"strategy", "ddp"}},
        "'--ignored' has no effect with '--strategy=ddp'; it needs "
-       "'--strategy=zero1|zero2|zero3|hybrid|hybrid_zero2'"},
+       "'--strategy=zero1|zero2|zero3|hybrid|hybrid_zero2|oss'"},
       {{{"gpu-arch", "sm_90"}},
        "'--gpu-arch' has no effect with '--target=host'; it needs "
        "'--target=cuda' or '--target=cuda-emulation'"},

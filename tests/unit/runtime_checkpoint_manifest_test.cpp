@@ -62,6 +62,29 @@ TEST(CheckpointManifest, ReadsBackAndChecksSizes) {
     EXPECT_FALSE(parseCheckpoint(text)) << text;
 }
 
+// A layout with an owner has one shard, the whole, in the owner's file.
+TEST(CheckpointManifest, OwnersHaveOneShard) {
+  CheckpointManifest stored = small();
+  stored.layouts[0].owner = 1;
+  stored.layouts[0].shard = 3;
+  auto read = parseCheckpoint(toJson(stored));
+  ASSERT_TRUE(read) << read.error().message;
+  const StoredLayout &layout = read->layouts[0];
+  EXPECT_EQ(layout.owner, 1);
+  EXPECT_EQ(rankOfShard(*read, layout, 0), 1);
+  EXPECT_EQ(tensorsOf(*read, 0)[0].shape[0], 0);
+  EXPECT_EQ(tensorsOf(*read, 1)[1].shape[0], 3);
+  EXPECT_THAT(toJson(stored), HasSubstr("\"format\":3"));
+  stored.layouts[0].shard = 2; // twice that would hold it if it were cut
+  EXPECT_FALSE(parseCheckpoint(toJson(stored)));
+  stored.layouts[0].shard = 3;
+  stored.layouts[0].owner = 2; // of 2 ranks
+  EXPECT_FALSE(parseCheckpoint(toJson(stored)));
+  stored.layouts[0].owner = 1;
+  stored.layouts[0].group = 2;
+  EXPECT_FALSE(parseCheckpoint(toJson(stored)));
+}
+
 // Each message says in words what is wrong and where, without those of the JSON
 // library.
 TEST(CheckpointManifest, FaultsAreNamed) {

@@ -308,6 +308,55 @@ TEST(MemoryPlan, GroupsOwnSeveralShards) {
   EXPECT_EQ(memory.ownOf(4), zero3.shardOf(4));
 }
 
+// The largest goes first, to the rank with the fewest elements, and of equals
+// the first to the lowest; what is cut has no owner.
+TEST(Owners, AreGreedyBySize) {
+  Manifest manifest = sample();
+  manifest.layouts.clear();
+  for (int64_t elements : {100, 400, 100, 300, 500}) {
+    manifest.layouts.emplace_back();
+    manifest.layouts.back().elements = elements;
+    manifest.layouts.back().owned = elements != 500;
+  }
+  EXPECT_EQ(ownersOf(manifest, 2), (std::vector<int>{1, 0, 0, 1, noOwner}));
+  EXPECT_EQ(ownersOf(manifest, 8), (std::vector<int>{2, 0, 3, 1, noOwner}));
+  EXPECT_EQ(describeOwners(manifest, 2, "  "),
+            "  rank 0 owns 2 parameters, 500 elements\n"
+            "  rank 1 owns 2 parameters, 400 elements\n");
+  EXPECT_EQ(describeOwners(manifest, 6, ""),
+            "rank 0 owns 1 parameter, 400 elements\n"
+            "rank 1 owns 1 parameter, 300 elements\n"
+            "rank 2 owns 1 parameter, 100 elements\n"
+            "rank 3 owns 1 parameter, 100 elements\n"
+            "the other 2 ranks own nothing: there are fewer parameters than "
+            "ranks\n");
+  EXPECT_EQ(describeOwners(sample(), 2, ""), "");
+}
+
+// The owner has the gradient, the states and in bf16 the master, whole and
+// without the padding of shards; the others have none of them.
+TEST(MemoryPlan, OwnersHaveAll) {
+  Manifest manifest = sample();
+  manifest.computeDtype = "bf16";
+  Layout &layout = manifest.layouts[0];
+  layout.owned = layout.computeWhole = true;
+  LayoutMemory own = layoutMemory(manifest, layout, 3, 3, 0, 0);
+  LayoutMemory other = layoutMemory(manifest, layout, 3, 3, 0, 2);
+  EXPECT_EQ(own.master, 1024 * 4);
+  EXPECT_EQ(own.gradient, 1024 * 4);
+  EXPECT_EQ(own.states, 2 * 1024 * 4);
+  EXPECT_EQ(other.master + other.gradient + other.states, 0);
+  EXPECT_EQ(other.compute, own.compute);
+  EXPECT_EQ(other.compute, 1024 * 2);
+  EXPECT_EQ(own.ownOf(0), 0);
+  EXPECT_EQ(other.own, 0);
+  MemoryPlan owner = planMemory(manifest, 3, 3, 1, 0, 0, 0);
+  EXPECT_EQ(owner.total() - planMemory(manifest, 3, 3, 1, 0, 0, 2).total(),
+            4 * 1024 * 4);
+  // Without a rank it is the plan of the one that has the most.
+  EXPECT_EQ(planMemory(manifest, 3, 3, 1, 0, 0).total(), owner.total());
+}
+
 // A secondary shard is the rank's part over its group, in the compute type. All
 // else is zero3's.
 TEST(MemoryPlan, SecondaryShardsAreOfAGroup) {

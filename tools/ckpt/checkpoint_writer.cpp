@@ -83,6 +83,7 @@ void cutFor(CheckpointManifest &stored, int64_t ranks) {
   stored.ranks = ranks;
   for (StoredLayout &layout : stored.layouts) {
     layout.group = 0; // shard r lies in file r, whatever wrote the source
+    layout.owner = noOwner;
     int64_t elements = 1;
     for (const Member &member : layout.members)
       elements = std::max(elements, member.offset + member.elements);

@@ -140,8 +140,11 @@ std::string table(const std::string &folder, const CheckpointManifest &stored) {
   for (auto &[name, value] : stored.settings)
     text += "    " + printable(name) + ": " + printable(value) + "\n";
   for (const StoredLayout &layout : stored.layouts) {
-    text += "layout '" + printable(layout.name) + "', " +
-            std::to_string(layout.shard) + " elements per rank";
+    text +=
+        "layout '" + printable(layout.name) + "', " +
+        std::to_string(layout.shard) + " elements " +
+        (layout.owner == noOwner ? "per rank"
+                                 : "on rank " + std::to_string(layout.owner));
     if (layout.states > 0)
       text += ", with " + joined(stateNames(stored, layout));
     text += "\n";

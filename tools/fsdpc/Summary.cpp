@@ -198,4 +198,7 @@ void fsdpc::driver::printMemoryTable(const Manifest &manifest) {
   row("peak", [](const MemoryPlan &plan) { return plan.total(); });
   if (plans[0].onDisk > 0)
     row("on disk", [](const MemoryPlan &plan) { return plan.onDisk; });
+  std::string owners = describeOwners(manifest, manifest.planRanks, "  ");
+  if (!owners.empty())
+    llvm::outs() << "owners on " << manifest.planRanks << " ranks:\n" << owners;
 }

@@ -89,6 +89,7 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   // The layout's own attribute, and not the option: a dump may have been edited
   // layout by layout.
   layout.hybrid = isHybrid(strategyOf(op, options));
+  layout.owned = hasOwner(op, options);
   layout.name = op.getSymName().str();
   layout.unit = op.getUnit().str();
   layout.trainable = op.getTrainable();

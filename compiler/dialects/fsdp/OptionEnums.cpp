@@ -49,6 +49,7 @@ template <> ArrayRef<EnumName<Strategy>> enumNames() {
       {"zero3", Strategy::Zero3},
       {"hybrid", Strategy::Hybrid},
       {"hybrid_zero2", Strategy::HybridZero2},
+      {"oss", Strategy::Oss},
       {"no_shard", Strategy::DDP},
       {"shard_grad_op", Strategy::Zero2},
       {"full_shard", Strategy::Zero3},

@@ -102,8 +102,11 @@ static std::string checkTarget(const CompileOptions &options) {
   auto countsZeroed = [](const ReduceHook &hook) {
     return hook.kind == ReduceHook::Kind::ZeroNonfinite;
   };
-  auto isHybridRule = [](const StrategyRule &rule) {
-    return isHybrid(rule.strategy);
+  auto usesStrategy = [&](llvm::function_ref<bool(Strategy)> isMeant) {
+    return isMeant(options.strategy) ||
+           llvm::any_of(options.strategyRules, [&](const StrategyRule &rule) {
+             return isMeant(rule.strategy);
+           });
   };
   struct {
     bool isUsed;
@@ -116,9 +119,9 @@ static std::string checkTarget(const CompileOptions &options) {
       {options.lossScale().isOn(), "'--loss-scale' is", ""},
       {options.syncBatchnorm, "'--sync-batchnorm' is", ""},
       {!options.keptF32.empty(), "'--keep-f32' is", ""},
-      {isHybrid(options.strategy) ||
-           llvm::any_of(options.strategyRules, isHybridRule),
-       "the hybrid strategies are", "; use zero3, or zero2 for hybrid_zero2"}};
+      {usesStrategy(isHybrid), "the hybrid strategies are",
+       "; use zero3, or zero2 for hybrid_zero2"},
+      {usesStrategy(isOwned), "the strategy oss is", "; use zero2"}};
   for (const auto &row : unsupported)
     if (row.isUsed)
       return std::string(row.what) + " not supported with '--target=" +

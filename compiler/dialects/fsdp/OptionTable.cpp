@@ -56,16 +56,15 @@ constexpr NumberRange notNegative,
     anyNumber = {-std::numeric_limits<double>::infinity()};
 // Conditions that several rows share. checkOptions refuses an option outside of
 // its condition. Optimizers.h says which hyperparameters an optimizer takes.
-constexpr OptionCondition whereTaken = {"optimizer", ""},
-                          gathering = {"strategy", "zero3|hybrid"},
-                          withBatchnorm = {"batchnorm", "graph|on"},
-                          wholeUnits = {"recompute", "units|auto"},
-                          halves = {"param-dtype", "bf16|f16"},
-                          shards = {"strategy",
-                                    "zero1|zero2|zero3|hybrid|hybrid_zero2"},
-                          onHost = {"target", "host"},
-                          onGpus = {"target", "cuda|cuda-emulation"},
-                          onProcessors = {"target", "host|cuda-emulation"};
+constexpr OptionCondition
+    whereTaken = {"optimizer", ""},
+    gathering = {"strategy", "zero3|hybrid"},
+    withBatchnorm = {"batchnorm", "graph|on"},
+    wholeUnits = {"recompute", "units|auto"},
+    halves = {"param-dtype", "bf16|f16"},
+    shards = {"strategy", "zero1|zero2|zero3|hybrid|hybrid_zero2|oss"},
+    onHost = {"target", "host"}, onGpus = {"target", "cuda|cuda-emulation"},
+    onProcessors = {"target", "host|cuda-emulation"};
 
 // The order is that of the help. Names are also the keys of `fsdp.options` in
 // dumps, so renaming one breaks dumps that users have kept.
@@ -122,7 +121,7 @@ constexpr OptionInfo table[] = {
         "strategy", Group::Sharding, "NAME",
         "what is sharded: nothing, optimizer states, gradients as well, "
         "parameters as well; hybrid: within groups of ranks (--shard-group of "
-        "the program)"),
+        "the program); oss: states by whole parameters, each on one rank"),
     option<&Options::strategyRules>(
         "strategy-of", Group::Sharding, "GLOB=NAME",
         "the strategy of units whose names match; the first match wins"),
@@ -155,6 +154,11 @@ constexpr OptionInfo table[] = {
         "layout-size", Group::Sharding, "N",
         "cuts the parameters of a unit into flat buffers of at most N "
         "elements, each reduced by itself (0: not cut)"),
+    option<&Options::bucketSize>(
+        "bucket-size", Group::Sharding, "N",
+        "most elements of several parameters that oss reduces to their owners "
+        "at once (0: each by itself)",
+        notNegative, {"strategy", "oss"}),
     option<&Options::maxAccumulate>(
         "max-accumulate", Group::Sharding, "K",
         "most microbatches per step that the program will run (--accumulate); "

@@ -38,13 +38,17 @@ enum class LossReduction { None, Mean, Sum };
 /// ZeRO's stages (Rajbhandari et al., SC 2020). Each shards one thing more:
 /// nothing, optimizer state, gradients, parameters. The hybrid ones shard what
 /// zero2 and zero3 do, but over groups of ranks, and replicate it across
-/// groups.
-enum class Strategy { DDP, Zero1, HybridZero2, Zero2, Hybrid, Zero3 };
+/// groups. Oss shards what zero2 does, but by whole parameters, each of which
+/// one rank owns (FairScale's OSS).
+enum class Strategy { DDP, Zero1, Oss, HybridZero2, Zero2, Hybrid, Zero3 };
 
 /// Returns true if layouts of that strategy are cut over a group of ranks.
 inline bool isHybrid(Strategy strategy) {
   return strategy == Strategy::Hybrid || strategy == Strategy::HybridZero2;
 }
+
+/// Returns true if one rank owns each trainable parameter of that strategy.
+inline bool isOwned(Strategy strategy) { return strategy == Strategy::Oss; }
 
 /// How modules become units: repeated siblings each become one, or the whole
 /// model is one unit.
@@ -224,8 +228,9 @@ struct CompileOptions {
   UnitRule units = UnitRule::Auto;
   std::vector<std::string> unitClasses; // globs
   Patterns unitScopes;
-  int64_t unitSize = 0;      // elements; 0: the root is one unit
-  int64_t layoutSize = 0;    // elements; 0: no limit
+  int64_t unitSize = 0;                  // elements; 0: the root is one unit
+  int64_t layoutSize = 0;                // elements; 0: no limit
+  int64_t bucketSize = int64_t(1) << 23; // elements; 0: no buckets
   int64_t maxAccumulate = 0; // microbatches of a rank per step; 0: no limit
   ReductionTime reduce = ReductionTime::Microbatch;
   Offload offload = Offload::None;

@@ -23,9 +23,9 @@ Strategy strategyOf(LayoutOp layout, const CompileOptions &options) {
 }
 
 // ZeRO's stages in terms of what stays whole: DDP keeps everything, zero1 and
-// zero2 keep the compute weights, zero3 nothing; the hybrid strategies as those
-// that they replicate. Frozen layouts have neither gradients nor optimizer
-// state.
+// zero2 keep the compute weights, as does oss, zero3 nothing; the hybrid
+// strategies as those that they replicate. Frozen layouts have neither
+// gradients nor optimizer state.
 SmallVector<StringRef>
 replicatedBy(Strategy strategy, const CompileOptions &options, bool trainable) {
   SmallVector<StringRef> whole;

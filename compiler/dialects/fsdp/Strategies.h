@@ -19,6 +19,12 @@ Strategy strategyOf(LayoutOp layout, const CompileOptions &options);
 llvm::SmallVector<llvm::StringRef>
 replicatedBy(Strategy strategy, const CompileOptions &options, bool trainable);
 
+/// Returns true if one rank owns the layout, which is one parameter. A frozen
+/// layout has neither gradients nor states, so it is cut as under zero2.
+inline bool hasOwner(LayoutOp layout, const CompileOptions &options) {
+  return layout.getTrainable() && isOwned(strategyOf(layout, options));
+}
+
 /// Returns true if one op at the end of a microbatch reduces the gradients of
 /// all layouts of such strategies; others are reduced one unit at a time.
 inline bool reducesAtEnd(Strategy strategy) {
@@ -38,11 +44,11 @@ inline bool borrowsGradients(LayoutOp layout) {
   return keepsWhole(layout, "state") && !keepsWhole(layout, "gradient");
 }
 
-/// Returns true if each rank updates its part of the layout and @update gathers
-/// the new parameters.
+/// Returns true if each rank updates its part of the layout, or its owner all
+/// of it, and @update gathers the new parameters.
 inline bool gathersParameters(Strategy strategy) {
   return strategy == Strategy::Zero1 || strategy == Strategy::Zero2 ||
-         strategy == Strategy::HybridZero2;
+         strategy == Strategy::HybridZero2 || isOwned(strategy);
 }
 
 /// Returns true if the weights are gathered wherever they are read.

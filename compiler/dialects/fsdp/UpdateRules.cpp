@@ -20,7 +20,7 @@ LogicalResult verifyReplication(ModuleOp module) {
   for (auto layout : module.getOps<LayoutOp>()) {
     Strategy strategy = strategyOf(layout, options);
     // The options are checked for that; a layout may have been edited.
-    if (options.isCuda() && isHybrid(strategy))
+    if (options.isCuda() && (isHybrid(strategy) || isOwned(strategy)))
       return layout.emitOpError("breaks rule 'replication': strategy '")
              << nameOf(strategy) << "' is not supported with target '"
              << nameOf(options.target) << "'";

@@ -501,6 +501,60 @@ module attributes {fsdp.options = {strategy = "ddp", reduce = "step"}} {
 
 // -----
 
+// oss: none,
+module attributes {fsdp.options = {strategy = "oss"}} {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  // expected-error @below {{breaks rule 'reduce-once': the gradient of layout 'a.flat' is not reduced in '@microbatch'}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// two,
+module attributes {fsdp.options = {strategy = "oss"}} {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    // expected-note @below {{the first time is here}}
+    fsdp.reduce_scatter [@a.flat], %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    // expected-error @below {{breaks rule 'reduce-once': the gradient of layout 'a.flat' is reduced twice}}
+    fsdp.reduce_scatter [@a.flat], %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// and one on a branch.
+module attributes {fsdp.options = {strategy = "oss"}} {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    "test.if"() ({
+      // expected-error @below {{references 'a.flat', which is not a fsdp.layout}}
+      fsdp.reduce_scatter [@a.flat], %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    }) : () -> ()
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
 // @update reduces no microbatch again,
 module {
   fsdp.unit @a

@@ -137,6 +137,23 @@ module attributes {fsdp.options = {"layout-size" = 16 : i64}} {
 
 // -----
 
+// Under oss a layout is one parameter, which one rank owns.
+module attributes {fsdp.options = {strategy = "oss"}} {
+  fsdp.unit @a
+  fsdp.parameter @t : tensor<16xf32> trainable unit @a
+  fsdp.parameter @u : tensor<16xf32> trainable unit @a
+  fsdp.parameter @v : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@t[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
+  // expected-error @below {{breaks rule 'layout': layout 'a.flat.part1' has 2 members, but strategy 'oss' gives each parameter an owner}}
+  fsdp.layout @a.flat.part1 of @a trainable elements 32 : f32 states 0 {
+    members = [#fsdp.member<@u[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@v[16, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
+  func.func @microbatch() { return }
+  func.func @update() { return }
+}
+
+// -----
+
 // A unit has one layout for its trainable parameters, and one for its frozen ones.
 module {
   fsdp.unit @a
