@@ -103,6 +103,7 @@ def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
       used together with bf16;
     - buffers, additive masks of attention and class weights of cross-entropy;
     - the ops and layouts of modules that `keep-f32` names (`fsdp.keep_f32`): their
+    - comparisons with numbers that `nn.uniform` draws;
       operands are cast, and what other modules read of their results is cast back.
 
     `nn.cast` stands wherever the two meet, separately in the forward and in the backward,

@@ -154,12 +154,13 @@ def NN_Predicate : I32EnumAttr<"Predicate", "comparison", [
 }
 
 def NN_CmpOp : NN_Op<"cmp", [Pure, ElementwiseScalar, SameOperandsAndResultShape,
-                             SameTypeOperands]> {
+    SameTypeOperands, DeclareOpInterfaceMethods<PrecisionOpInterface, ["computesInF32"]>]> {
   let summary = "Compares elements";
   let description = [{
     Compares the elements of two tensors by `predicate`: eq, ne, lt, le, gt or ge.
     Where an operand is NaN, ne is true and all others are false. Integers compare as
-    signed, i1 and ui8 as unsigned. There is no adjoint: gradients do not pass.
+    signed, i1 and ui8 as unsigned. There is no adjoint: gradients do not pass. A
+    comparison with a draw (`nn.uniform`) is in f32 under `--param-dtype` too.
 
     **Constraints**
     - The operands have the same type, the result the same shape and elements of i1.
