@@ -102,8 +102,10 @@ struct Buffer {
   std::vector<std::string> aliases;
   std::vector<int64_t> shape;
   std::string dtype;
-  int64_t addEachMicrobatch = 0; // num_batches_tracked: grows by V per step,
-  bool countsOneRank = false;    // or by K, where ranks share their batches
+  // num_batches_tracked: grows by this, the calls of its module, times V per
+  // step, or times K, where ranks share their batches
+  int64_t addEachMicrobatch = 0;
+  bool countsOneRank = false;
   // Of the optimizer: zero at the start, and no value of the model.
   bool optimizerState = false;
   Source source;

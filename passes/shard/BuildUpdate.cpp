@@ -70,7 +70,7 @@ LogicalResult declareFactors(fsdp::LayoutOp layout, SymbolTable &symbols) {
           builder, parameter.getLoc(), builder.getStringAttr(factor.name),
           TypeAttr::get(factor.type), UnitAttr(), ArrayAttr(),
           fsdp::SourceAttr(), builder.getStringAttr("zeros"), ElementsAttr(),
-          builder.getUnitAttr());
+          builder.getUnitAttr(), /*calls=*/IntegerAttr());
       symbols.insert(buffer);
     }
   }

@@ -52,13 +52,14 @@ def FSDP_BufferOp : FSDP_Op<"buffer", [Symbol]> {
     Declares a tensor that training changes without an optimizer, such as the running
     statistics of BatchNorm. Every rank keeps all of it, with an initial value as of
     `fsdp.parameter`. `counts` marks a `num_batches_tracked`, which grows by the number
-    of microbatches of a step. `state` marks a factor of `fsdp.update_factors`, which
+    of microbatches of a step, times `calls` where a forward calls its module more than once. `state` marks a factor of `fsdp.update_factors`, which
     begins at zero and is in checkpoints, but not in the model's files.
 
     **Constraints**
     - The symbol is unique in its module.
     - `type` is a tensor of static shape.
 
+    - `calls`, where present, is at least 2, and the buffer `counts`.
     Example:
     ```mlir
     fsdp.buffer @bn.running_mean : tensor<4xf32> {rule = "zeros"}
@@ -71,9 +72,11 @@ def FSDP_BufferOp : FSDP_Op<"buffer", [Symbol]> {
                        UnitAttr:$counts, OptionalAttr<StrArrayAttr>:$aliases,
                        OptionalAttr<FSDP_Source>:$source,
                        OptionalAttr<StrAttr>:$rule,
-                       OptionalAttr<ElementsAttr>:$value, UnitAttr:$state);
+                       OptionalAttr<ElementsAttr>:$value, UnitAttr:$state,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<2>]>>:$calls);
   let assemblyFormat = "$sym_name `:` $type (`counts` $counts^)? (`state` $state^)? attr-dict";
 }
+  let hasVerifier = 1; // calls only with counts
 
 def FSDP_UnitOp : FSDP_Op<"unit", [Symbol]> {
   let summary = "A set of parameters that are gathered, freed and reduced together";

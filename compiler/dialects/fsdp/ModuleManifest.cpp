@@ -145,7 +145,7 @@ static Buffer bufferOf(BufferOp op, const CompileOptions &options) {
   buffer.aliases = strings(op.getAliases());
   buffer.shape = type.getShape().vec();
   buffer.dtype = dtypeName(type.getElementType());
-  buffer.addEachMicrobatch = op.getCounts();
+  buffer.addEachMicrobatch = op.getCounts() ? op.getCalls().value_or(1) : 0;
   buffer.countsOneRank = op.getCounts() && !options.countsEachRank();
   buffer.optimizerState = op.getState();
   return buffer;

@@ -22,6 +22,12 @@ LogicalResult ReportOutputOp::verify() {
   return success();
 }
 
+LogicalResult BufferOp::verify() {
+  if (getCalls() && !getCounts())
+    return emitOpError("has 'calls', but does not count");
+  return success();
+}
+
 // Checks the op alone; verifySymbolUses compares its members with parameters.
 LogicalResult LayoutOp::verify() {
   if (!getCompute().isF32() && !nn::isHalf(getCompute()))
