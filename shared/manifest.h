@@ -82,6 +82,7 @@ struct Layout {
   bool hybrid = false;
   bool secondary = false; // has a shard over a group of ranks besides
   int64_t elements = 0;
+  bool noMaster = false;      // parameters are kept in the compute type alone
   bool masterWhole = false;   // f32 masters; false: this rank's shard only
   bool gradientWhole = false; // f32 accumulator
   bool stateWhole = false;

@@ -54,10 +54,12 @@ public:
 
   void run() {
     // The compute type is that of gathered buffers. Master weights stay f32 in
-    // their shards.
+    // their shards, if there are any.
     for (auto layout : module.getOps<fsdp::LayoutOp>())
-      if (!fsdp::keepsF32(layout))
+      if (!fsdp::keepsF32(layout)) {
         layout.setCompute(half);
+        layout.setNoMaster(options.master == fsdp::Master::None);
+      }
     collectLossTail();
     for (Operation &op : llvm::make_early_inc_range(body.without_terminator()))
       convert(&op);

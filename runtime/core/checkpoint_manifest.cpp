@@ -21,10 +21,12 @@ namespace fsdpc::runtime {
 namespace {
 using Json = nlohmann::ordered_json;
 
-// Format 2 says of a layout how many ranks share it, if they are not all. The
+// Format 2 says of a layout how many ranks share it, if they are not all, and
+// format 3 of what type its parameters are, if not f32. The
 // oldest format that can hold a checkpoint is written, so older programs read
 // what they understand.
-constexpr int64_t plainFormat = 1, groupFormat = 2;
+constexpr int64_t plainFormat = 1, groupFormat = 2, halfFormat = 3,
+                  newestFormat = halfFormat;
 // Bounds of what is read, far above any run. They keep products of two of them
 // within 64 bits.
 constexpr int64_t mostRanks = 1 << 20;
@@ -132,6 +134,10 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
   // Nor the optimizer, which says whose the states are.
   if (json.contains("optimizer"))
     layout.optimizer = textIn(json, "optimizer");
+  if (json.contains("dtype"))
+    layout.dtype = textIn(json, "dtype");
+  if (layout.dtype != "f32" && layout.dtype != "bf16")
+    refuse("dtype", json.at("dtype"), "f32 or bf16");
   if (layout.ownStates() < 0)
     throw std::runtime_error("layout '" + layout.name +
                              "' has an average among no states");
@@ -211,7 +217,11 @@ CheckpointManifest parseBody(const Json &json) {
 static std::string formatText(uint64_t version) {
   return "format " + std::to_string(version) +
          ", but this program reads formats " + std::to_string(plainFormat) +
-         " to " + std::to_string(groupFormat);
+         " to " + std::to_string(newestFormat);
+}
+
+int64_t StoredLayout::elementBytes() const {
+  return dtypeBytes(dtype) + states * int64_t(sizeof(float));
 }
 
 // Names are stored as valid UTF-8, and compared in that form when a run
@@ -228,6 +238,8 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
     copy.states = layout.trainable ? layout.states : 0;
     copy.average = layout.average;
     copy.optimizer = storedName(layout.optimizer);
+    if (layout.noMaster)
+      copy.dtype = manifest.computeDtypeOf(layout);
     for (const Member &member : layout.members) {
       Member place;
       place.name = storedName(member.name);
@@ -267,7 +279,7 @@ std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored,
   for (size_t i = 0; i < stored.layouts.size(); ++i) {
     const StoredLayout &layout = stored.layouts[i];
     std::string prefix = std::to_string(i) + "." + layout.name + ".";
-    tensors.push_back({prefix + "master", "f32", {layout.shard}});
+    tensors.push_back({prefix + "master", layout.dtype, {layout.shard}});
     for (int32_t state = 0; state < layout.states; ++state)
       tensors.push_back(
           {prefix + "state" + std::to_string(state), "f32", {layout.shard}});
@@ -298,10 +310,17 @@ std::string rankFileName(int64_t rank) {
   return name;
 }
 
+static int64_t formatOf(const CheckpointManifest &stored) {
+  int64_t format = plainFormat;
+  for (const StoredLayout &layout : stored.layouts)
+    format = std::max({format, layout.group ? groupFormat : plainFormat,
+                       layout.dtype != "f32" ? halfFormat : plainFormat});
+  return format;
+}
+
 // The checksum covers the text of "checkpoint"; the outer object only carries
 // it.
 std::string toJson(const CheckpointManifest &stored) {
-  int64_t format = plainFormat;
   Json layouts = Json::array(), buffers = Json::array(), files = Json::array();
   for (const StoredLayout &layout : stored.layouts) {
     Json members = Json::array();
@@ -309,7 +328,7 @@ std::string toJson(const CheckpointManifest &stored) {
       const Member &member = layout.members[i];
       members.push_back({{"name", member.name},
                          {"shape", member.shape},
-                         {"dtype", "f32"},
+                         {"dtype", layout.dtype},
                          {"offset", member.offset}});
       if (!member.aliases.empty())
         members.back()["aliases"] = member.aliases;
@@ -323,10 +342,10 @@ std::string toJson(const CheckpointManifest &stored) {
                        {"members", members}});
     if (!layout.optimizer.empty())
       layouts.back()["optimizer"] = layout.optimizer;
-    if (layout.group) {
+    if (layout.group)
       layouts.back()["group"] = layout.group;
-      format = groupFormat;
-    }
+    if (layout.dtype != "f32")
+      layouts.back()["dtype"] = layout.dtype;
   }
   for (const Buffer &buffer : stored.buffers) {
     buffers.push_back({{"name", buffer.name},
@@ -358,7 +377,7 @@ std::string toJson(const CheckpointManifest &stored) {
                {"layouts", layouts},
                {"buffers", buffers},
                {"files", files}};
-  return dump({{"format", format},
+  return dump({{"format", formatOf(stored)},
                {"checksum", checksum(dump(body))},
                {"checkpoint", body}}) +
          "\n";
@@ -370,7 +389,7 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
   try {
     Json json = Json::parse(text);
     int64_t version = numberIn(json, "format", INT64_MAX);
-    if (version < plainFormat || version > groupFormat)
+    if (version < plainFormat || version > newestFormat)
       return Error{"it has " + formatText(uint64_t(version))};
     const Json &body = fieldIn(json, "checkpoint");
     // The same content could be written otherwise, as with "1E5" for "1e5".
@@ -378,7 +397,10 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
     if (textIn(json, "checksum") != checksum(dump(body)) ||
         dump(json) + "\n" != text)
       return Error{"its checksum is wrong"};
-    return parseBody(body);
+    CheckpointManifest stored = parseBody(body);
+    if (formatOf(stored) != version)
+      return Error{"its format is not the one of its content"};
+    return stored;
   } catch (const Json::parse_error &fault) {
     return Error{"it is not valid JSON from byte " +
                  std::to_string(fault.byte ? fault.byte - 1 : 0) + " on"};
@@ -394,7 +416,7 @@ std::optional<std::string> laterFormat(const std::string &text) {
       !json["format"].is_number_unsigned())
     return {};
   uint64_t version = json["format"].get<uint64_t>();
-  if (version <= uint64_t(groupFormat))
+  if (version <= uint64_t(newestFormat))
     return {};
   return formatText(version);
 }

@@ -42,12 +42,17 @@ struct StoredLayout {
   bool average = false; // the last state; see Layout
   // Whose states they are; empty if the layout is frozen or it is not known.
   std::string optimizer = {};
+  // The type of the parameters: f32, or bf16 of a layout without masters.
+  // States are f32.
+  std::string dtype = "f32";
   // LayoutBuffers::since, per member; empty if it is 0 for all.
   std::vector<int64_t> since = {};
 
   int64_t sinceOf(size_t member) const {
     return member < since.size() ? since[member] : 0;
   }
+  // Bytes of an element with its states.
+  int64_t elementBytes() const;
   // The states of the optimizer itself, which come first.
   int32_t ownStates() const { return states - int32_t(average); }
 };
@@ -93,7 +98,7 @@ std::string toJson(const CheckpointManifest &stored);
 Result<CheckpointManifest> parseCheckpoint(const std::string &text);
 
 // Returns what is wrong with the format of a manifest that a later version has
-// written: "format 3, but this program reads …". Returns nothing for any other
+// written: "format 4, but this program reads …". Returns nothing for any other
 // text: a manifest of a known format, or what is damaged.
 std::optional<std::string> laterFormat(const std::string &text);
 

@@ -61,8 +61,7 @@ Together together(Job &job, Status own) {
 int64_t checkpointBytes(const CheckpointManifest &stored) {
   int64_t bytes = 0;
   for (const StoredLayout &layout : stored.layouts)
-    bytes += stored.ranks * layout.shard * (1 + layout.states) *
-             int64_t(sizeof(float));
+    bytes += stored.ranks * layout.shard * layout.elementBytes();
   for (const Buffer &buffer : stored.buffers)
     bytes += bufferElements(buffer) * dtypeBytes(buffer.dtype);
   return bytes;
@@ -71,7 +70,7 @@ int64_t checkpointBytes(const CheckpointManifest &stored) {
 int64_t checkpointCopyBytes(const CheckpointManifest &stored) {
   int64_t bytes = 0;
   for (const StoredLayout &layout : stored.layouts)
-    bytes += layout.shard * (1 + layout.states) * int64_t(sizeof(float));
+    bytes += layout.shard * layout.elementBytes();
   for (const Buffer &buffer : stored.buffers)
     bytes += bufferElements(buffer) * dtypeBytes(buffer.dtype);
   return bytes;
@@ -98,8 +97,9 @@ Status CheckpointWriter::allocateCopy() {
   return {};
 }
 
-// Each replica of a shard writes a part of it. A frozen layout may have no f32
-// master; then its values are widened from the compute type.
+// Each replica of a shard writes a part of it. A layout without masters is
+// written as it lies. A frozen one may lack them otherwise; then its values are
+// widened from the compute type.
 CheckpointWriter::Piece CheckpointWriter::parameters(size_t layout) const {
   const LayoutBuffers &buffers = rank.layouts[layout];
   int64_t first = buffers.ownOf(rank.job.rank) - buffers.shardOf(rank.job.rank);
@@ -107,7 +107,10 @@ CheckpointWriter::Piece CheckpointWriter::parameters(size_t layout) const {
   if (buffers.masterShard)
     return {buffers.masterShard + first, bytes};
   WireType type = computeTypeOf(rank, int32_t(layout));
-  return {buffers.computeShard + size_t(first) * wireBytes(type), bytes, type};
+  const char *from = buffers.computeShard + size_t(first) * wireBytes(type);
+  if (rank.manifest.layouts[layout].noMaster)
+    return {from, uint64_t(buffers.own) * wireBytes(type)};
+  return {from, bytes, type};
 }
 
 // In the order of tensorsOf, on which readers rely.

@@ -95,6 +95,7 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   layout.elements = op.getElements();
   layout.states = op.getStates();
   layout.average = op.getAverage();
+  layout.noMaster = op.getNoMaster();
   layout.offloaded = op.getOffloaded();
   // Before mixed-precision all layouts are f32; the marks are there from the
   // start.

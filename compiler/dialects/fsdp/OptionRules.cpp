@@ -68,6 +68,11 @@ std::string checkHyperparameters(const CompileOptions &options) {
     return "'--optimizer=" + options.optimizer.name() +
            "' works on whole parameters, and '--offload=optimizer' has their "
            "states in memory piece by piece; use another optimizer";
+  if (options.master == Master::None &&
+      infoOf(options.optimizer).ofWholeParameters)
+    return "'--optimizer=" + options.optimizer.name() +
+           "' works on whole parameters, which '--master=none' cannot do yet; "
+           "use another optimizer, or omit '--master'";
   if (options.isCuda() && infoOf(options.optimizer).ofWholeParameters)
     return "'--optimizer=" + options.optimizer.name() +
            "' works on whole parameters, which '--target=" +
@@ -125,6 +130,13 @@ std::string checkOptions(const CompileOptions &options) {
   if (!options.gradients.empty() && options.syncBatchnorm)
     return "'--gradient' names gradients that the graph computes from a rank's "
            "own statistics; omit '--sync-batchnorm'";
+  if (options.master == Master::None &&
+      options.paramType != schedule::ElementType::BF16)
+    return "'--master=none' needs '--param-dtype=bf16', not " +
+           nameOf(options.paramType).str() +
+           (options.paramType == schedule::ElementType::F16
+                ? ", whose least number is far above that of f32"
+                : "");
   // Refuses what the target does not support yet before anything is compiled.
   // Each message says what to use instead.
   if (options.isCuda() && options.usesF16())
@@ -140,6 +152,9 @@ std::string checkOptions(const CompileOptions &options) {
            findOption("target")->print(options) + "'";
   if (options.isCuda() && options.lossScale().isOn())
     return "'--loss-scale' is not supported with '--target=" +
+           findOption("target")->print(options) + "'";
+  if (options.isCuda() && options.master == Master::None)
+    return "'--master=none' is not supported with '--target=" +
            findOption("target")->print(options) + "'";
   if (options.isCuda() && options.syncBatchnorm)
     return "'--sync-batchnorm' is not supported with '--target=" +
