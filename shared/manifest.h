@@ -84,6 +84,7 @@ struct Layout {
   bool secondary = false; // has a shard over a group of ranks besides
   bool owned = false;     // one rank has all of it
   int64_t elements = 0;
+  bool noMaster = false;      // parameters are kept in the compute type alone
   bool masterWhole = false;   // f32 masters; false: this rank's shard only
   bool gradientWhole = false; // f32 accumulator
   bool stateWhole = false;
@@ -104,8 +105,10 @@ struct Buffer {
   std::vector<std::string> aliases;
   std::vector<int64_t> shape;
   std::string dtype;
-  int64_t addEachMicrobatch = 0; // num_batches_tracked: grows by V per step,
-  bool countsOneRank = false;    // or by K, where ranks share their batches
+  // num_batches_tracked: grows by this, the calls of its module, times V per
+  // step, or times K, where ranks share their batches
+  int64_t addEachMicrobatch = 0;
+  bool countsOneRank = false;
   // True if it belongs to the optimizer: zero at the start, and no value of the
   // model.
   bool optimizerState = false;

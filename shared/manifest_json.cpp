@@ -54,7 +54,8 @@ template <class V> void fields(V &v, Layout &x) {
   v("name", x.name), v("unit", x.unit), v("trainable", x.trainable);
   v("hybrid", x.hybrid), v("secondary", x.secondary);
   v("owned", x.owned);
-  v("elements", x.elements), v("masterWhole", x.masterWhole);
+  v("elements", x.elements), v("noMaster", x.noMaster);
+  v("masterWhole", x.masterWhole);
   v("gradientWhole", x.gradientWhole), v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("keptF32", x.keptF32);
   v("states", x.states), v("average", x.average);
@@ -431,6 +432,9 @@ Status check(const Manifest &manifest) {
     if (layout.offloaded && (!layout.trainable || layout.states == 0))
       return Error{"layout '" + layout.name +
                    "' is offloaded, but has no states"};
+    if (layout.noMaster && manifest.computeDtypeOf(layout) != "bf16")
+      return Error{"layout '" + layout.name +
+                   "' has no master, but does not compute in bf16"};
     // An optimizer with replicated state updates replicated masters from
     // replicated gradients, or from one that is gathered for it in each step.
     bool operandsWhole = layout.masterWhole &&

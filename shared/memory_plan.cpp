@@ -59,10 +59,13 @@ int plannedGroup(const Manifest &manifest, int ranks, int wanted) {
   return group > 0 && ranks % group == 0 ? int(group) : ranks;
 }
 
-// Nothing changes a frozen layout, so values that the model's file has in the
-// compute type are kept in that type alone: no bit is lost. Of other types the
-// master stays, so that --save writes what the file held.
+// With --master=none there are no masters. Else, nothing changes a frozen
+// layout, so values that the model's file has in the compute type are kept in
+// that type alone: no bit is lost. Of other types the master stays, so that
+// --save writes what the file held.
 static bool needsMaster(const Manifest &manifest, const Layout &layout) {
+  if (layout.noMaster)
+    return false;
   std::string compute = manifest.computeDtypeOf(layout);
   return layout.trainable || compute == "f32" ||
          !std::all_of(layout.members.begin(), layout.members.end(),

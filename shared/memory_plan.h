@@ -89,9 +89,10 @@ struct LayoutCut {
 // has no such memory. If the compute type is f32 and a replicated copy
 // persists, that copy is the master (or contains the rank's shard of it), so
 // the master has no memory of its own. A compute copy below f32 exists only if
-// it persists; otherwise each gather casts the master. A frozen layout whose
-// values are in a compute type below f32 in the model's file has no master, and
-// a compute copy even where that does not persist whole.
+// it persists; otherwise each gather casts the master. A layout without
+// master weights (Layout::noMaster), and a frozen one whose values are in a
+// compute type below f32 in the model's file, have no master, and a compute
+// copy even where that does not persist whole.
 struct LayoutMemory : LayoutCut {
   int64_t master = 0, compute = 0, gradient = 0, states = 0;
   int64_t offloaded = 0; // the states' bytes on disk; `states` is 0 then

@@ -100,6 +100,10 @@ public:
   // buffers.
   mlir::LogicalResult updateStatistics(Node &node, mlir::Value mean,
                                        mlir::Value variance, double momentum);
+  // Returns how often a microbatch updates a running statistic, in one update.
+  int64_t updatesOf(llvm::StringRef buffer) const {
+    return updateCounts.lookup(buffer);
+  }
   // Returns the ordinal of a dropout, which keys its random numbers, or nullopt
   // if it does not run.
   std::optional<int64_t> dropoutOrdinal(Node &node, double ratio,
@@ -184,6 +188,7 @@ private:
   mlir::Value randomValue;
   // The one update of each buffer in a microbatch.
   llvm::DenseMap<const NamedTensor *, fsdp::UpdateStatisticsOp> updates;
+  llvm::StringMap<int64_t> updateCounts;       // by the buffer's symbol
   llvm::DenseSet<mlir::Operation *> untrained; // no trainable parameter before
 };
 

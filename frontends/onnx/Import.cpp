@@ -139,19 +139,21 @@ static bool reachesLoss(func::FuncOp function, SymbolTable &symbols) {
 // checkpoints have them; they start at zero.
 static void emitCounters(OpBuilder &builder, func::FuncOp function,
                          const ParameterTable &parameters,
+                         const GraphImporter &importer,
                          ImportSummary &summary) {
-  // A module that a model calls twice updates its statistics twice.
-  llvm::StringSet<> defined;
   function.walk([&](fsdp::UpdateStatisticsOp update) {
     std::optional<std::string> name = parameters.counterOf(update.getBuffer());
-    if (!name || !defined.insert(*name).second)
+    if (!name)
       return;
+    // A module that a model calls twice counts twice.
+    int64_t calls = importer.updatesOf(update.getBuffer());
     auto type = RankedTensorType::get({}, builder.getI64Type());
     fsdp::BufferOp::create(
         builder, update.getLoc(), builder.getStringAttr(*name),
         TypeAttr::get(type), builder.getUnitAttr(), ArrayAttr(),
         fsdp::SourceAttr(), StringAttr(),
-        DenseElementsAttr::get(type, int64_t(0)), UnitAttr());
+        DenseElementsAttr::get(type, int64_t(0)), UnitAttr(),
+        calls > 1 ? builder.getI64IntegerAttr(calls) : IntegerAttr());
     ++summary.buffers;
   });
 }
@@ -252,7 +254,7 @@ fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
   builder.setInsertionPointToStart(module->getBody());
   if (failed(parameters.emit(builder, used, counts)))
     return failure();
-  emitCounters(builder, function, parameters, counts);
+  emitCounters(builder, function, parameters, importer, counts);
   if (llvm::none_of(module->getOps<fsdp::ParameterOp>(),
                     [&](fsdp::ParameterOp parameter) {
                       return used.contains(parameter.getSymName());

@@ -383,7 +383,7 @@ LogicalResult ParameterTable::emitTensor(OpBuilder &builder,
   TypeAttr type = TypeAttr::get(tensor.type);
   if (tensor.role == TensorRole::buffer)
     fsdp::BufferOp::create(builder, loc, name, type, UnitAttr(), aliases,
-                           source, rule, value, UnitAttr());
+                           source, rule, value, UnitAttr(), IntegerAttr());
   else
     fsdp::ParameterOp::create(builder, loc, name, type,
                               isTrainable ? builder.getUnitAttr() : UnitAttr(),

@@ -171,8 +171,15 @@ LogicalResult ProgramBuilder::convert(Operation &op) {
     operands.push_back(isNumber(result) ? scalar : narrowed(scalar));
   }
   Value made = elementwise.buildScalar(b, loc, operands);
-  if (isNumber(result) && made.getType().isF32())
-    made = arith::ExtFOp::create(b, loc, f64, made);
+  if (isNumber(result) && made.getType().isF32()) {
+    // An integer becomes an f64 without a way through f32, which does not hold
+    // steps above 2^24.
+    if (auto *op = made.getDefiningOp();
+        isa_and_nonnull<arith::SIToFPOp, arith::UIToFPOp>(op))
+      made.setType(f64);
+    else
+      made = arith::ExtFOp::create(b, loc, f64, made);
+  }
   scalars[result] = made;
   return success();
 }

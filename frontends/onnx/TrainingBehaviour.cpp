@@ -122,6 +122,7 @@ LogicalResult GraphImporter::updateStatistics(Node &node, Value mean,
           "with --batchnorm=off to use fixed statistics");
     Value statistic = i == 3 ? mean : variance;
     double weight = momentum;
+    ++updateCounts[buffer->fqn];
     fsdp::UpdateStatisticsOp &update = updates[buffer];
     if (update) {
       double before = update.getMomentum().convertToDouble() * (1 - momentum);

@@ -164,9 +164,9 @@ func::FuncOp PointerBuilder::outline(Operation *op, StringRef name) {
 FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op) {
   func::FuncOp kernel = outline(op, "optimizer");
   // If the compute type is narrower than f32 and replicated, the kernel also
-  // writes that copy.
+  // writes that copy, unless it is the parameter itself.
   auto layout = symbols.lookup<fsdp::LayoutOp>(op.getLayout());
-  if (fsdp::keepsWhole(layout, "compute"))
+  if (fsdp::keepsWhole(layout, "compute") && !layout.getNoMaster())
     kernel->setAttr("nn.compute", layout.getComputeAttr());
   return share(kernel, "nn.optimizer");
 }

@@ -57,6 +57,9 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
     // states.
     double words = 4 + 2 * layout.states;
     double copy = manifest.computeDtypeOf(layout) == "f32" ? 0 : 2;
+    // Without a master two bytes are read and written instead of four each.
+    if (layout.noMaster)
+      copy = -4;
     us += schedule::opUs(machine, "optimizer", 0, part * (4 * words + copy),
                          schedule::ElementType::F32);
   }

@@ -20,11 +20,11 @@ namespace {
 
 // Fills the region of an op with what `build` makes of the arguments: two
 // elements (parameter and gradient), the variance if there are factors or the
-// update if it is of whole matrices, the states, three scalars, and the sums
-// that the program takes.
+// update if it is of whole matrices, the states, three scalars, the sums that
+// the program takes, and a random word if the parameter is rounded.
 template <typename Build>
 void buildProgram(Region &region, Location loc, const OptimizerProgram &program,
-                  ArrayRef<StringRef> sums, const Build &build) {
+                  ArrayRef<StringRef> sums, bool rounds, const Build &build) {
   Block &body = region.emplaceBlock();
   OpBuilder inner = OpBuilder::atBlockEnd(&body);
   auto add = [&](Type type, ArrayRef<StringRef> names) {
@@ -39,8 +39,10 @@ void buildProgram(Region &region, Location loc, const OptimizerProgram &program,
   add(inner.getF32Type(), states);
   add(inner.getF64Type(), {"lr", "step", "decay"});
   add(inner.getF64Type(), sums);
-  Results results =
-      build(Scalars{inner, loc}, Arguments(body, states.size(), takesNumber));
+  if (rounds)
+    add(inner.getI32Type(), {"word"});
+  Results results = build(Scalars{inner, loc},
+                          Arguments(body, states.size(), takesNumber, rounds));
   fsdp::YieldOp::create(inner, loc, results);
 }
 
@@ -70,7 +72,7 @@ LogicalResult declareFactors(fsdp::LayoutOp layout, SymbolTable &symbols) {
           builder, parameter.getLoc(), builder.getStringAttr(factor.name),
           TypeAttr::get(factor.type), UnitAttr(), ArrayAttr(),
           fsdp::SourceAttr(), builder.getStringAttr("zeros"), ElementsAttr(),
-          builder.getUnitAttr());
+          builder.getUnitAttr(), /*calls=*/IntegerAttr());
       symbols.insert(buffer);
     }
   }
@@ -134,9 +136,9 @@ WholeSums buildSums(OpBuilder &builder, Location loc,
   auto sums = fsdp::MemberSumsOp::create(
       builder, loc, type, builder.getArrayAttr(names), scale,
       factors ? factors.getResult() : Value());
-  buildProgram(sums.getBody(), loc, program, {}, [&](Scalars s, Arguments in) {
-    return program.buildSums(s, in);
-  });
+  buildProgram(
+      sums.getBody(), loc, program, {}, /*rounds=*/false,
+      [&](Scalars s, Arguments in) { return program.buildSums(s, in); });
   auto all = fsdp::AllReduceOp::create(builder, loc, type, sums.getResult());
   return {sums, all.getResult()};
 }
@@ -208,6 +210,7 @@ void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
       factors ? factors.getResult() : Value(), firstFactor, updates,
       /*gradient=*/Value());
   buildProgram(optimizer.getBody(), loc, program, program.sums(),
+               layout.getNoMaster(),
                [&](Scalars s, Arguments in) { return program.build(s, in); });
 }
 

@@ -28,6 +28,11 @@ bool keepsType(Operation *op, Value operand) {
   return precision && precision.keepsType(operand);
 }
 
+bool comparesDraw(Operation *op) {
+  auto precision = dyn_cast<nn::PrecisionOpInterface>(op);
+  return precision && precision.computesInF32();
+}
+
 // Returns true if the result stays f32.
 bool isStatistic(OpResult result) {
   auto precision = dyn_cast<nn::PrecisionOpInterface>(result.getOwner());
@@ -49,10 +54,12 @@ public:
 
   void run() {
     // The compute type is that of gathered buffers. Master weights stay f32 in
-    // their shards.
+    // their shards, if there are any.
     for (auto layout : module.getOps<fsdp::LayoutOp>())
-      if (!fsdp::keepsF32(layout))
+      if (!fsdp::keepsF32(layout)) {
         layout.setCompute(half);
+        layout.setNoMaster(options.master == fsdp::Master::None);
+      }
     collectLossTail();
     for (Operation &op : llvm::make_early_inc_range(body.without_terminator()))
       convert(&op);
@@ -110,7 +117,7 @@ private:
     // A loss in bf16 would have two to three digits (in f16 three to four), and
     // running statistics and reports are f32.
     if (lossTail.contains(op) || op->hasTrait<fsdp::InF32>() ||
-        computesInF32(options, op))
+        comparesDraw(op) || computesInF32(options, op))
       compute = false;
     if (compute && op->hasAttr(FSDPDialect::kKeepF32Attr)) {
       compute = false;

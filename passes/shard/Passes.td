@@ -97,13 +97,15 @@ def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
   let summary = "Computes in --param-dtype, with statistics and losses in f32";
   let description = [{
     With `param-dtype = bf16` (or `f16`) the flat buffers, and what is computed from them or
-    from the model's float inputs, become bf16; masters stay f32. These stay f32:
+    from the model's float inputs, become bf16; masters stay f32. With `--master=none` the layouts in bf16 get `no_master`:
+    their shards are bf16 as well. These stay f32:
 
     - statistics and losses, and the primitives that only lead to the loss (the squares
       and means of a squared error);
     - what depends on integers and constants alone (rotary angles, masks), until it is
       used together with bf16;
     - buffers, additive masks of attention and class weights of cross-entropy;
+    - comparisons with numbers that `nn.uniform` draws;
     - the ops and layouts of modules that `keep-f32` names (`fsdp.keep_f32`): their
       operands are cast, and what other modules read of their results is cast back.
 
@@ -144,6 +146,15 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     the average plus the rest times the parameter. A parameter that is trained from a later
     step on counts its steps from there, and has an average already, unless it is zero. A layout with a `group` has the optimizer
     and hyperparameters of that `--group`.
+
+    Of a layout with `no_master` the region takes a random word too, and rounds the new
+    parameter with it. The average of `--ema` is that of the rounded parameter, in f32:
+    ```mlir
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %word: i32):
+      …
+      %p2 = nn.round_stochastic %p1, %word : f32, i32
+      fsdp.yield %p2 : f32
+    ```
 
     LAMB and LARS take sums over whole parameters. For each program that takes any, one
     `fsdp.member_sums` of the layouts with this program follows clip_scale, with one
@@ -208,7 +219,7 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
       …
     ```
   }];
-  let dependentDialects = ["::fsdpc::fsdp::FSDPDialect",
+  let dependentDialects = ["::fsdpc::fsdp::FSDPDialect", "::fsdpc::nn::NNDialect",
                            "::mlir::arith::ArithDialect",
                            "::mlir::func::FuncDialect",
                            "::mlir::math::MathDialect"];
@@ -228,6 +239,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `average` | a trainable layout does not keep an average with --ema, or keeps one without |
     | `offload` | an offloaded layout is on a GPU |
     | `compute` | a layout's compute type is not `param-dtype`, or f32 if its members have `fsdp.keep_f32` |
+    | `master` | a layout lacks `no_master` with `--master=none` and a compute type of bf16, or has it otherwise |
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy, or oss, is on a GPU |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |

@@ -245,7 +245,7 @@ private:
                       : IntegerAttr(),
         trainable ? builder.getUnitAttr() : UnitAttr(),
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
-        builder.getI64IntegerAttr(states),
+        /*no_master=*/UnitAttr(), builder.getI64IntegerAttr(states),
         average ? builder.getUnitAttr() : UnitAttr(),
         offloads && states > 0 ? builder.getUnitAttr() : UnitAttr(),
         /*secondary=*/UnitAttr(), builder.getArrayAttr(members),

@@ -103,6 +103,13 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
         return diag << "its first member has 'fsdp.keep_f32'";
       return diag << "--param-dtype is " << fsdp::nameOf(options.paramType);
     }
+    bool wantsMaster = options.master != fsdp::Master::None || keepsF32;
+    if (layout.getNoMaster() == wantsMaster)
+      return broken(layout, "master")
+             << "layout '" << layout.getSymName() << "' has "
+             << (wantsMaster ? "no" : "a") << " master, but "
+             << (keepsF32 ? "its members have 'fsdp.keep_f32'" : "--master is ")
+             << (keepsF32 ? StringRef() : nameOf(options.master));
     fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
     // The options are checked for that; a layout may have been edited.
     if (layout.getOffloaded() && options.isCuda())

@@ -22,10 +22,11 @@ namespace fsdpc::runtime {
 namespace {
 using Json = nlohmann::ordered_json;
 
-// Format 2 says of a layout how many ranks share it, if they are not all, and
-// format 3 which rank owns it. The oldest format that can hold a checkpoint is
-// written, so older programs read what they understand.
-constexpr int64_t plainFormat = 1, groupFormat = 2, ownerFormat = 3;
+// Format 2 says of a layout how many ranks share it, if they are not all.
+// Format 3 says which rank owns it, and of what type its parameters are, if not
+// f32. The oldest format that can hold a checkpoint is written, so older
+// programs read what they understand.
+constexpr int64_t plainFormat = 1, groupFormat = 2, newestFormat = 3;
 // Bounds of what is read, far above any run. They keep products of two of them
 // within 64 bits.
 constexpr int64_t mostRanks = 1 << 20;
@@ -133,6 +134,10 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
   // Nor the optimizer, which says whose the states are.
   if (json.contains("optimizer"))
     layout.optimizer = textIn(json, "optimizer");
+  if (json.contains("dtype"))
+    layout.dtype = textIn(json, "dtype");
+  if (layout.dtype != "f32" && layout.dtype != "bf16")
+    refuse("dtype", json.at("dtype"), "f32 or bf16");
   if (layout.ownStates() < 0)
     throw std::runtime_error("layout '" + layout.name +
                              "' has an average among no states");
@@ -221,8 +226,8 @@ static int64_t formatOf(const CheckpointManifest &stored) {
   for (const StoredLayout &layout : stored.layouts) {
     if (layout.group)
       format = std::max(format, groupFormat);
-    if (layout.owner != noOwner)
-      format = ownerFormat;
+    if (layout.owner != noOwner || layout.dtype != "f32")
+      format = newestFormat;
   }
   return format;
 }
@@ -230,7 +235,11 @@ static int64_t formatOf(const CheckpointManifest &stored) {
 static std::string formatText(uint64_t version) {
   return "format " + std::to_string(version) +
          ", but this program reads formats " + std::to_string(plainFormat) +
-         " to " + std::to_string(ownerFormat);
+         " to " + std::to_string(newestFormat);
+}
+
+int64_t StoredLayout::elementBytes() const {
+  return dtypeBytes(dtype) + states * int64_t(sizeof(float));
 }
 
 // Names are stored as valid UTF-8, and compared in that form when a run
@@ -251,6 +260,8 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
     copy.states = layout.trainable ? layout.states : 0;
     copy.average = layout.average;
     copy.optimizer = storedName(layout.optimizer);
+    if (layout.noMaster)
+      copy.dtype = manifest.computeDtypeOf(layout);
     for (const Member &member : layout.members) {
       Member place;
       place.name = storedName(member.name);
@@ -293,7 +304,7 @@ std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored,
     const StoredLayout &layout = stored.layouts[i];
     std::string prefix = std::to_string(i) + "." + layout.name + ".";
     int64_t shard = layout.shardOf(rank);
-    tensors.push_back({prefix + "master", "f32", {shard}});
+    tensors.push_back({prefix + "master", layout.dtype, {shard}});
     for (int32_t state = 0; state < layout.states; ++state)
       tensors.push_back(
           {prefix + "state" + std::to_string(state), "f32", {shard}});
@@ -334,7 +345,7 @@ std::string toJson(const CheckpointManifest &stored) {
       const Member &member = layout.members[i];
       members.push_back({{"name", member.name},
                          {"shape", member.shape},
-                         {"dtype", "f32"},
+                         {"dtype", layout.dtype},
                          {"offset", member.offset}});
       if (!member.aliases.empty())
         members.back()["aliases"] = member.aliases;
@@ -352,6 +363,8 @@ std::string toJson(const CheckpointManifest &stored) {
       layouts.back()["group"] = layout.group;
     if (layout.owner != noOwner)
       layouts.back()["owner"] = layout.owner;
+    if (layout.dtype != "f32")
+      layouts.back()["dtype"] = layout.dtype;
   }
   for (const Buffer &buffer : stored.buffers) {
     buffers.push_back({{"name", buffer.name},
@@ -395,7 +408,7 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
   try {
     Json json = Json::parse(text);
     int64_t version = numberIn(json, "format", INT64_MAX);
-    if (version < plainFormat || version > ownerFormat)
+    if (version < plainFormat || version > newestFormat)
       return Error{"it has " + formatText(uint64_t(version))};
     const Json &body = fieldIn(json, "checkpoint");
     // The same content could be written otherwise, as with "1E5" for "1e5".
@@ -425,7 +438,7 @@ std::optional<std::string> laterFormat(const std::string &text) {
       !json["format"].is_number_unsigned())
     return {};
   uint64_t version = json["format"].get<uint64_t>();
-  if (version <= uint64_t(ownerFormat))
+  if (version <= uint64_t(newestFormat))
     return {};
   return formatText(version);
 }

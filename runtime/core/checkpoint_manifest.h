@@ -44,6 +44,9 @@ struct StoredLayout {
   // The optimizer whose states they are; empty if the layout is frozen or the
   // optimizer is not known.
   std::string optimizer = {};
+  // The type of the parameters: f32, or bf16 of a layout without masters.
+  // States are f32.
+  std::string dtype = "f32";
   // LayoutBuffers::since, per member; empty if it is 0 for all.
   std::vector<int64_t> since = {};
   // The rank that has all of it, whose shard is the whole; or noOwner.
@@ -52,6 +55,8 @@ struct StoredLayout {
   int64_t sinceOf(size_t member) const {
     return member < since.size() ? since[member] : 0;
   }
+  // Bytes of an element with its states.
+  int64_t elementBytes() const;
   // The states of the optimizer itself, which come first.
   int32_t ownStates() const { return states - int32_t(average); }
   // Elements in the file of a rank.
@@ -102,7 +107,7 @@ std::string toJson(const CheckpointManifest &stored);
 Result<CheckpointManifest> parseCheckpoint(const std::string &text);
 
 // Returns what is wrong with the format of a manifest that a later version has
-// written: "format 3, but this program reads …". Returns nothing for any other
+// written: "format 4, but this program reads …". Returns nothing for any other
 // text: a manifest of a known format, or what is damaged.
 std::optional<std::string> laterFormat(const std::string &text);
 

@@ -3,6 +3,7 @@
 // reads need no checks of their own.
 #include "runtime/core/checkpoint_reader.h"
 #include "runtime/core/checkpoint_file.h"
+#include "runtime/core/dtype.h"
 #include "runtime/core/spelling.h"
 #include "shared/memory_plan.h"
 
@@ -150,9 +151,15 @@ Status TrainingCheckpoint::readLayout(const Place &place, int32_t part,
     size_t file = size_t(rankOfShard(stored, layout, at / shard));
     const SafeTensor *tensor =
         tensors[file][firstOf[place.layout] + size_t(part)];
-    FSDPC_TRY(files[file].file().read(tensor->offset +
-                                          uint64_t(within) * sizeof(float),
-                                      to, uint64_t(now) * sizeof(float)));
+    uint64_t each = uint64_t(dtypeBytes(tensor->dtype));
+    // What is narrower lies at the end of its place, where widening it from the
+    // front overwrites only what has been read.
+    auto *bytes =
+        reinterpret_cast<char *>(to) + uint64_t(now) * (sizeof(float) - each);
+    FSDPC_TRY(files[file].file().read(tensor->offset + uint64_t(within) * each,
+                                      bytes, uint64_t(now) * each));
+    if (each < sizeof(float))
+      convert(bytes, tensor->dtype, to, "f32", now);
     at += now;
     to += now;
     count -= now;

@@ -74,8 +74,13 @@ std::string infoText(const Manifest &manifest, int threads, int shardGroup,
   row("compiler", manifest.compiler);
   row("cpu", manifest.cpu);
   row("strategy", manifest.strategy);
-  row("types", manifest.computeDtype + " compute, " + manifest.reduceDtype +
-                   " reduce, f32 masters");
+  bool noMasters =
+      std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
+                  [](const Layout &layout) { return layout.noMaster; });
+  row("types",
+      manifest.computeDtype + " compute, " + manifest.reduceDtype +
+          " reduce, " +
+          (noMasters ? "no masters, stochastic rounding" : "f32 masters"));
   row("optimizer", manifest.optimizer);
   row("schedule hash", manifest.scheduleHash);
   row("program hash", manifest.programHash);

@@ -7,6 +7,9 @@
 #include <new>
 #include <string>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 using namespace fsdpc;
 using namespace fsdpc::runtime;
 
@@ -85,6 +88,15 @@ void fsdpc_rank::allocateLayout(const Layout &layout, int owner) {
     buffers.part = layout.stateWhole ? memory.whole : memory.shard;
     buffers.rates.resize(layout.members.size());
     buffers.since.resize(layout.members.size());
+    // The seed and the step are set in each step. The top bit is what no
+    // counter of a model's draws has, whose third word is a microbatch.
+    for (const Member &member : layout.members)
+      if (layout.noMaster)
+        buffers.roundingKeys.push_back(
+            {0,
+             int64_t(XXH64(member.name.data(), member.name.size(), 0) |
+                     uint64_t(1) << 63),
+             0, buffers.partBegin - member.offset});
   }
   layouts.push_back(std::move(buffers));
 }

@@ -123,6 +123,7 @@ Status Trainer::load() {
   rank =
       std::make_unique<fsdpc_rank>(manifest, program, job, std::move(*device));
   rank->groupRanks = info.groupRanks;
+  rank->seed = options.seed;
   for (size_t channel = 0; channel < groups.size(); ++channel)
     rank->groups[channel] = groups[channel].get();
   rank->inverseV = 1.0 / double(microbatches);

@@ -38,9 +38,9 @@ void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
        ", which does not exist");
 }
 
-// The operands that both kernels begin with: master, gradient, the average of
-// squares if it follows from factors, and states. Without `gradient` it is the
-// layout's own.
+// The operands that both kernels begin with: parameter, gradient, the average
+// of squares if it follows from factors, and states. Without `gradient` it is
+// the layout's own.
 static OptimizerOperands commonOperands(const fsdpc_rank &rank, int32_t index,
                                         const void *gradient, bool hasNumber) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
@@ -48,7 +48,12 @@ static OptimizerOperands commonOperands(const fsdpc_rank &rank, int32_t index,
   OptimizerOperands operands;
   // If the state is replicated, so is the master; `check` of the manifest makes
   // sure of it.
-  operands.push(layout.stateWhole ? buffers.masterWhole : buffers.masterShard);
+  if (layout.noMaster)
+    operands.push(layout.stateWhole ? buffers.computeWhole
+                                    : buffers.computeShard);
+  else
+    operands.push(layout.stateWhole ? buffers.masterWhole
+                                    : buffers.masterShard);
   // Kernels count elements from the part's first. Where a shard has memory of
   // its own and the part is whole, that address lies outside of the memory, so
   // it is computed as a number.
@@ -95,7 +100,9 @@ OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   OptimizerOperands operands = commonOperands(rank, index, gradient, hasNumber);
   // In f32 the master is the compute copy, and the kernel has no such operand.
-  if (layout.computeWhole && rank.manifest.computeDtypeOf(layout) != "f32")
+  if (layout.noMaster)
+    operands.push(nullptr);
+  else if (layout.computeWhole && rank.manifest.computeDtypeOf(layout) != "f32")
     operands.push(layout.stateWhole ? buffers.computeWhole
                                     : buffers.computeShard);
   operands.push(const_cast<void *>(scale));

@@ -52,7 +52,7 @@ struct MemberFactors {
 // this rank's shard, which either has memory of its own or lies inside the
 // full-length ("whole") buffer.
 struct LayoutBuffers : LayoutCut {
-  // Null if the layout is frozen and keeps its values in the compute type only.
+  // Null if the layout keeps its values in the compute type only.
   float *masterShard = nullptr, *masterWhole = nullptr;
   // In the compute type. Null if the layout has no such copy, and gathers cast
   // the master instead.
@@ -67,6 +67,8 @@ struct LayoutBuffers : LayoutCut {
   int64_t partBegin = 0, part = 0; // elements that this rank updates
   // The double[4] of fsdpc_optimizer, per member.
   std::vector<std::array<double, 4>> rates;
+  // The int64[4] of fsdpc_optimizer, per member; empty with a master.
+  std::vector<std::array<int64_t, 4>> roundingKeys;
   // Updates of the run before the first one of each member's state, which is
   // later than the first step if the member was frozen before.
   std::vector<int64_t> since;
@@ -123,6 +125,7 @@ struct fsdpc_rank {
   int64_t microbatch = 0; // of this rank within the step: 0 … accumulate-1
   int64_t step = 0;
   int64_t updates = 0; // steps before this one that were not skipped
+  uint64_t seed = 0;   // of the words with which parameters are rounded
   double inverseV = 1; // 1 / microbatches per step over all ranks
   // The factor that turns an accumulated gradient into the mean: inverseV / the
   // loss's scale, less the factors that hooks on the reduction have applied.
@@ -192,8 +195,9 @@ auto forEachMember(const Layout &layout, int64_t begin, int64_t end, Body body)
   return Outcome();
 }
 
-// Operands of an optimizer kernel: master, gradient, states, the copy in the
-// compute type, scale, and up to three that a device adds.
+// Operands of an optimizer kernel: parameter, gradient, states, the copy in the
+// compute type or the key of a member's rounding, scale, and up to three that a
+// device adds.
 struct OptimizerOperands {
   std::array<void *, mostStates + 7> list;
   size_t count = 0;
@@ -203,7 +207,8 @@ struct OptimizerOperands {
 // The operands of a layout's optimizer kernel, as fsdpc_optimizer lists them,
 // up to and including `scale`. They point to the part that this rank updates:
 // the full-length buffers if the state is replicated, else the shards. With
-// factors or updates the device sets the operand of the element's number. Of an
+// factors or updates the device sets the operand of the element's number, and
+// without a master that of the key, which is the one before `scale`. Of an
 // offloaded layout it sets those of the states, with `placeStates`. `gradient`
 // may be null: the gradient in the layout's memory.
 OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,

@@ -62,7 +62,7 @@ int64_t checkpointBytes(const CheckpointManifest &stored) {
   int64_t bytes = 0;
   for (const StoredLayout &layout : stored.layouts)
     bytes += (layout.owner == noOwner ? stored.ranks : 1) * layout.shard *
-             (1 + layout.states) * int64_t(sizeof(float));
+             layout.elementBytes();
   for (const Buffer &buffer : stored.buffers)
     bytes += bufferElements(buffer) * dtypeBytes(buffer.dtype);
   return bytes;
@@ -73,7 +73,7 @@ int64_t checkpointCopyBytes(const CheckpointManifest &stored) {
   std::vector<int64_t> owned(size_t(stored.ranks), 0);
   for (const StoredLayout &layout : stored.layouts)
     (layout.owner == noOwner ? bytes : owned[size_t(layout.owner)]) +=
-        layout.shard * (1 + layout.states) * int64_t(sizeof(float));
+        layout.shard * layout.elementBytes();
   bytes += *std::max_element(owned.begin(), owned.end());
   for (const Buffer &buffer : stored.buffers)
     bytes += bufferElements(buffer) * dtypeBytes(buffer.dtype);
@@ -101,8 +101,9 @@ Status CheckpointWriter::allocateCopy() {
   return {};
 }
 
-// Each replica of a shard writes a part of it. A frozen layout may have no f32
-// master; then its values are widened from the compute type.
+// Each replica of a shard writes a part of it. A layout without masters is
+// written as it lies. A frozen one may lack them otherwise; then its values are
+// widened from the compute type.
 CheckpointWriter::Piece CheckpointWriter::parameters(size_t layout) const {
   const LayoutBuffers &buffers = rank.layouts[layout];
   int64_t first = buffers.ownOf(rank.job.rank) - buffers.shardOf(rank.job.rank);
@@ -110,7 +111,10 @@ CheckpointWriter::Piece CheckpointWriter::parameters(size_t layout) const {
   if (buffers.masterShard)
     return {buffers.masterShard + first, bytes};
   WireType type = computeTypeOf(rank, int32_t(layout));
-  return {buffers.computeShard + size_t(first) * wireBytes(type), bytes, type};
+  const char *from = buffers.computeShard + size_t(first) * wireBytes(type);
+  if (rank.manifest.layouts[layout].noMaster)
+    return {from, uint64_t(buffers.own) * wireBytes(type)};
+  return {from, bytes, type};
 }
 
 // In the order of tensorsOf, on which readers rely.

@@ -66,7 +66,7 @@ public:
 private:
   enum class Stage { idle, writing, publishing };
   // Memory of the rank, in the order of tensorsOf. `bytes` are those of the
-  // file, which holds f32 where the memory holds a 16-bit type.
+  // file, which may hold f32 where the memory holds a 16-bit type.
   struct Piece {
     const void *from; // null: offloaded
     uint64_t bytes;

@@ -40,6 +40,8 @@ static void setRates(fsdpc_rank &rank, int32_t index) {
     buffers.rates[i] = {rank.lr * layout.members[i].rate,
                         double(rank.updates + 1 - buffers.since[i]),
                         layout.members[i].decay, 0};
+  for (auto &key : buffers.roundingKeys)
+    key[0] = int64_t(rank.seed), key[2] = rank.step;
 }
 
 // Sums each member's elements in this rank's shard. The kernel sums groups of
@@ -125,27 +127,32 @@ void HostDevice::memberSums(fsdpc_rank &rank, const fsdpc_kernel *kernel,
 
 // Runs `update` on a member's elements [from, to), block by block, and adds to
 // `ratios` what it changed of those for which this rank answers: each replica
-// of a shard answers for a part of it. A block's copy is all the memory that
+// of a shard answers for a part of it. A block's copies are all the memory that
 // this takes, and blocks begin with a group (square_sum.h), so the sums are the
 // same for any number of ranks and threads.
 template <class Update>
 static void measure(const fsdpc_rank &rank, int32_t layout, size_t member,
-                    const float *part, int64_t from, int64_t to,
+                    const char *part, int64_t from, int64_t to,
                     UpdateRatios &ratios, const Update &update) {
   const LayoutBuffers &buffers = rank.layouts[size_t(layout)];
   int64_t first = buffers.ownOf(rank.job.rank);
-  std::array<float, sumBlock> before;
+  WireType type = rank.manifest.layouts[size_t(layout)].noMaster
+                      ? computeTypeOf(rank, layout)
+                      : WireType::f32;
+  std::array<float, sumBlock> before, after;
   UpdateSums sums;
   for (int64_t last; from < to; from = last) {
     last = std::min(from + sumBlock, to);
     int64_t begin = std::max(from, first);
     int64_t end = std::max(begin, std::min(last, first + buffers.own));
-    const float *values = part + (begin - buffers.partBegin);
-    std::copy(values, values + (end - begin), before.begin());
+    const char *values =
+        part + (begin - buffers.partBegin) * int64_t(wireBytes(type));
+    castToWire(values, type, WireType::f32, end - begin, before.data());
     update(from, last);
+    castToWire(values, type, WireType::f32, end - begin, after.data());
     addSquares(before.data(), end - begin, sums.values);
     for (int64_t i = 0; i < end - begin; ++i)
-      before[size_t(i)] = values[i] - before[size_t(i)];
+      before[size_t(i)] = after[size_t(i)] - before[size_t(i)];
     addSquares(before.data(), end - begin, sums.changes);
   }
   ratios.add(size_t(layout), member, sums);
@@ -171,7 +178,8 @@ static void update(const fsdpc_rank &rank, const OptimizerCall &call,
                    int64_t end) {
   const Layout &layout = rank.manifest.layouts[size_t(call.layout)];
   const LayoutBuffers &buffers = rank.layouts[size_t(call.layout)];
-  // A copy: the last operands are the rates and the sums of the member at hand.
+  // A copy: the last operands are the key, the rates and the sums of the member
+  // at hand.
   auto own = operands;
   // In blocks, so that the variances of a piece lie on the stack.
   std::array<float, sumBlock> variances;
@@ -183,6 +191,9 @@ static void update(const fsdpc_rank &rank, const OptimizerCall &call,
     own.list[own.count] = const_cast<double *>(buffers.rates[member].data());
     own.list[own.count + 1] = const_cast<double *>(
         call.sums ? call.sums + member * size_t(call.perMember) : nullptr);
+    if (layout.noMaster)
+      own.list[own.count - 2] =
+          const_cast<int64_t *>(buffers.roundingKeys[member].data());
     if (call.updates)
       own.list[numberOperand] =
           updatesOf(buffers, layout, member, call.updates);
@@ -202,7 +213,7 @@ static void update(const fsdpc_rank &rank, const OptimizerCall &call,
         if (!call.ratios)
           return updateMember(member, from, to);
         measure(rank, call.layout, member,
-                static_cast<float *>(operands.list[0]), from, to, *call.ratios,
+                static_cast<char *>(operands.list[0]), from, to, *call.ratios,
                 [&](int64_t a, int64_t b) { updateMember(member, a, b); });
       });
 }

@@ -3,6 +3,8 @@
 // and bf16, and the outer range cut into pieces, which must not change a bit.
 #include "tests/numeric/kernel_test.h"
 
+#include "runtime/core/philox.h"
+
 #include <cmath>
 #include <cstring>
 
@@ -249,6 +251,19 @@ TEST_P(KernelTest, Uniform) {
   runAll();
 }
 
+// Random words and floats of several sizes; 0 has no digits to lose.
+TEST_P(KernelTest, RoundStochastic) {
+  for (const char *factor : {"0.0", "1.0", "1.0e-39", "1.0e38"})
+    add(expand(
+        R"((%x: tensor<4099xf32>, %w: tensor<4099xi32>) -> tensor<4099xf32> attributes {nn.kernel} {
+      %f = nn.constant dense<$F> : tensor<4099xf32>
+      %0 = nn.mul %x, %f : tensor<4099xf32>
+      %y = nn.round_stochastic %0, %w : tensor<4099xf32>, tensor<4099xi32>
+      return %y : tensor<4099xf32> })",
+        {{"F", factor}}));
+  runAll();
+}
+
 // Rows of the table that several tokens share, with a padding row and added to
 // an earlier gradient.
 TEST_P(KernelTest, EmbeddingGrad) {
@@ -354,6 +369,96 @@ module {
     std::memcpy(&narrow, &word, 4);
     EXPECT_NEAR(narrow, p1, std::abs(p1) / 256);
   }
+}
+
+// An optimizer of bf16 parameters, with the words that fsdp.optimizer defines.
+class RoundingOptimizer : public LoopTest {
+protected:
+  // Runs a step of p - lr on the elements from `first` of a parameter, in
+  // pieces, and returns the new parameter.
+  std::vector<uint16_t> run(std::vector<uint16_t> parameter, double lr,
+                            int64_t step, int64_t first = 0,
+                            std::vector<int64_t> cuts = {}) {
+    text = R"(
+module {
+  func.func private @rounded(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %word: i32) -> f32
+      attributes {nn.kernel, nn.optimizer} {
+    %l = arith.truncf %lr : f64 to f32
+    %d = arith.mulf %l, %g : f32
+    %n = arith.subf %p, %d : f32
+    %r = nn.round_stochastic %n, %word : f32, i32
+    return %r : f32
+  }
+})";
+    if (!loaded)
+      loaded = std::make_unique<LoadedKernels>(context, text);
+    std::vector<float> gradient(parameter.size(), 2);
+    float scale = 0.5f;
+    double numbers[4] = {lr, double(step), 0, 0};
+    int64_t key[4] = {seed, stream, step, first};
+    void *buffers[] = {parameter.data(), gradient.data(), key, &scale, numbers};
+    cuts.insert(cuts.begin(), 0);
+    cuts.push_back(int64_t(parameter.size()));
+    for (size_t i = 0; i + 1 < cuts.size(); ++i)
+      loaded->run("rounded", cuts[i], cuts[i + 1], buffers);
+    return parameter;
+  }
+  static uint16_t bitsOf(float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    return uint16_t(bits >> 16);
+  }
+
+  static constexpr int64_t seed = (int64_t(3) << 32) + 5,
+                           stream = int64_t((uint64_t(1) << 63) + 77);
+  std::unique_ptr<LoadedKernels> loaded;
+};
+INSTANTIATE_TEST_SUITE_P(Loops, RoundingOptimizer, ::testing::Values(0),
+                         nameOf);
+
+// 1 less 2⁻¹² is one of the neighbours 1 and 1 - 2⁻⁸, the latter once in 16.
+TEST_P(RoundingOptimizer, TheMeanIsTheValue) {
+  constexpr int elements = 4099, steps = 16;
+  const uint16_t above = bitsOf(1), below = bitsOf(1 - 0x1p-8f);
+  int lower = 0;
+  for (int step = 0; step < steps; ++step)
+    for (uint16_t value :
+         run(std::vector<uint16_t>(elements, above), 0x1p-12, step)) {
+      ASSERT_TRUE(value == above || value == below) << value;
+      lower += value == below;
+    }
+  double expected = elements * steps / 16.0;
+  EXPECT_NEAR(lower, expected, 5 * std::sqrt(expected));
+}
+
+// A word of Philox for each place in the parameter, whatever part of it a call
+// has and however that is cut.
+TEST_P(RoundingOptimizer, WordsFollowFromThePlaceAlone) {
+  constexpr int elements = 403, first = 48;
+  const std::vector<uint16_t> ones(elements, bitsOf(1));
+  std::vector<uint16_t> whole = run(ones, 0x1p-9, 9);
+  EXPECT_EQ(run(ones, 0x1p-9, 9, 0, {16, 208, 400}), whole);
+  EXPECT_EQ(run({ones.begin() + first, ones.end()}, 0x1p-9, 9, first),
+            std::vector<uint16_t>(whole.begin() + first, whole.end()));
+  EXPECT_NE(run(ones, 0x1p-9, 10), whole);
+  for (int i = 0; i < elements; ++i) {
+    uint32_t word = runtime::philox({uint32_t(i / 4), uint32_t(stream),
+                                     uint32_t(uint64_t(stream) >> 32), 9},
+                                    uint64_t(seed))[size_t(i % 4)];
+    // 1 - 2⁻⁹ is halfway, and down is towards 0: up where the upper 16 bits
+    // reach 32768.
+    EXPECT_EQ(whole[size_t(i)], bitsOf(word >> 31 ? 1 : 1 - 0x1p-8f)) << i;
+  }
+}
+
+TEST_P(RoundingOptimizer, WhatBf16HoldsStays) {
+  std::vector<uint16_t> all;
+  for (uint32_t bits = 0; bits < 65536; ++bits)
+    if (bool isNan = (bits & 0x7f80) == 0x7f80 && (bits & 0x7f) != 0; !isNan)
+      all.push_back(uint16_t(bits));
+  EXPECT_EQ(run(all, 0, 3), all);
+  for (uint16_t bits : run({0x7f81, 0xffff, 0x7fc0}, 0, 3))
+    EXPECT_GT(bits & 0x7fff, 0x7f80) << "a NaN became " << bits;
 }
 
 // The largest error of the polynomials over their whole range.

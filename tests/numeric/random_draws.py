@@ -9,6 +9,7 @@ d a dropout of ones, and w is 1 and has a rate of 0. The reference draws with Ph
   draws       the loss of each step within the limit, on one rank and on two, and the same bits with as many microbatches per step
   seeds       another seed gives another loss
   emulated    the same on the emulated GPU
+  certain     in bf16, too, a probability of 1 gives 1 everywhere
   evaluated   an evaluation draws too, without dropout, and the same at one rank and at two
 """
 import struct
@@ -41,6 +42,17 @@ def model() -> bytes:
     return onnx.model(nodes, [onnx.value("x", SHAPE)], [onnx.value("loss", ())],
                       [onnx.tensor("w", (1,), one), onnx.tensor("p", SHAPE, p.tobytes()),
                        onnx.tensor("ones", SHAPE, np.ones(SHAPE, "<f4").tobytes()), onnx.tensor("ratio", (), struct.pack("<f", 0.5))])
+
+
+def certain() -> bytes:
+    """The loss is the mean of w · (1 - b) over 15000 Bernoullis b of probability 1; one in 512 draws is 1 in bf16."""
+    shape = (100, 150)
+    one = struct.pack("<f", 1)
+    nodes = [onnx.node("Mul", ["p", "w"], ["pw"]), onnx.node("Bernoulli", ["pw"], ["b"]), onnx.node("Sub", ["p", "b"], ["none"]),
+             onnx.node("Mul", ["none", "w"], ["nw"]), onnx.node("ReduceMean", ["x"], ["mean"], onnx.attribute("keepdims", 0)),
+             onnx.node("Mul", ["nw", "mean"], ["y"]), onnx.node("ReduceMean", ["y"], ["loss"], onnx.attribute("keepdims", 0))]
+    return onnx.model(nodes, [onnx.value("x", SHAPE)], [onnx.value("loss", ())],
+                      [onnx.tensor("w", (1,), one), onnx.tensor("p", shape, np.ones(shape, "<f4").tobytes())])
 
 
 def words(op: int, microbatch: int, step: int, seed: int) -> np.ndarray:
@@ -88,6 +100,10 @@ def test(bench, options) -> None:
         if target == "host":
             demand(losses(bench, program, 1, 2) == found, "one rank of two microbatches draws otherwise than two ranks")
             demand(losses(bench, program, 1, 2, seed=SEED + 2**32) != found, "the seed's high word does not matter")
+    bench.path("certain.onnx").write_bytes(certain())
+    program = bench.compile(bench.path("certain.onnx"), "certain", *compiling, "--param-dtype=bf16", "--frozen=^p$")
+    found = losses(bench, program, 1, 1)
+    demand(not any(found), f"a draw in bf16 exceeds a probability of 1: losses {found}")
     program = bench.path("host")
     evaluated = {}
     for ranks in (1, 2):

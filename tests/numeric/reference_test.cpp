@@ -63,6 +63,24 @@ TEST_F(Reference, RoundsOnceToTheResultsType) {
 }
 
 // 127 + 1 is -128 in i8; constants keep what an attribute holds.
+// Up to the upper half of the word: 1 + 2⁻⁸ is halfway between two numbers of
+// bf16, and 2⁻¹³⁴ between 0 and the least one.
+TEST_F(Reference, RoundStochasticTakesOneOfTwoNeighbours) {
+  auto rounded = [&](const std::string &values, const std::string &words) {
+    return floats("%x = nn.constant dense<" + values +
+                      "> : tensor<4xf32>\n%w = nn.constant dense<" + words +
+                      "> : tensor<4xi32>\n%y = nn.round_stochastic %x, %w : "
+                      "tensor<4xf32>, tensor<4xi32>",
+                  "tensor<4xf32>");
+  };
+  EXPECT_THAT(rounded("[1.00390625, 1.00390625, -1.00390625, 1.0]",
+                      "[0x7FFFFFFF, 0x80000000, 0x80000000, 0xFFFFFFFF]"),
+              ElementsAre(1.0, 1.0078125, -1.0078125, 1.0));
+  EXPECT_THAT(rounded("[0x00008000, 0x00008000, 0x7F7F8000, 0x7F800000]",
+                      "[0x7FFF0000, 0x80000000, 0x80000000, 0xFFFF0000]"),
+              ElementsAre(0.0, 0x1p-133, INFINITY, INFINITY));
+}
+
 TEST_F(Reference, WrapsIntegersAndKeepsAttributes) {
   auto value = evaluate("%x = nn.constant dense<[127, -128]> : tensor<2xi8>\n"
                         "%one = nn.constant dense<1> : tensor<2xi8>\n"

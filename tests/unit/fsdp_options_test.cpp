@@ -569,6 +569,21 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"gradient", "dw=w"}, {"sync-batchnorm", "true"}},
        "'--gradient' names gradients that the graph computes from a rank's own "
        "statistics; omit '--sync-batchnorm'"},
+      {{{"master", "none"}},
+       "'--master=none' needs '--param-dtype=bf16', not f32"},
+      {{{"master", "none"}, {"param-dtype", "f16"}},
+       "'--master=none' needs '--param-dtype=bf16', not f16, whose least "
+       "number is far above that of f32"},
+      {{{"master", "none"}, {"param-dtype", "bf16"}, {"target", "cuda"}},
+       "'--master=none' is not supported with '--target=cuda'"},
+      {{{"master", "none"},
+        {"param-dtype", "bf16"},
+        {"group", "a: optimizer=lars"}},
+       "'--group=a: ...': '--optimizer=lars' works on whole parameters, which "
+       "'--master=none' cannot do yet; use another optimizer, or omit "
+       "'--master'"},
+      {{{"master", "none"}, {"param-dtype", "bf16"}}, ""},
+      {{{"master", "f32"}, {"target", "cuda"}}, ""},
       {{{"ignored", "bias"}, {"strategy", "ddp"}},
        "'--ignored' has no effect with '--strategy=ddp'; it needs "
        "'--strategy=zero1|zero2|zero3|hybrid|hybrid_zero2|oss'"},

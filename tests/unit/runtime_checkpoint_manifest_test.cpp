@@ -151,6 +151,23 @@ TEST(CheckpointManifest, GroupsReadBackInAnotherFormat) {
   EXPECT_EQ(rankOfShard(stored, stored.layouts[0], 3), 3);
 }
 
+TEST(CheckpointManifest, LayoutsWithoutMastersReadBackInAnotherFormat) {
+  CheckpointManifest stored = small();
+  EXPECT_EQ(tensorsOf(stored, 0)[0].dtype, "f32");
+  EXPECT_EQ(stored.layouts[0].elementBytes(), 8);
+  stored.layouts[0].dtype = "bf16";
+  std::string text = toJson(stored);
+  EXPECT_THAT(text, HasSubstr("\"format\":3"));
+  auto read = parseCheckpoint(text);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->layouts[0].dtype, "bf16");
+  EXPECT_EQ(read->layouts[0].elementBytes(), 6);
+  EXPECT_EQ(tensorsOf(*read, 0)[0].dtype, "bf16");
+  EXPECT_EQ(tensorsOf(*read, 0)[1].dtype, "f32");
+  stored.layouts[0].dtype = "i8";
+  EXPECT_FALSE(parseCheckpoint(toJson(stored)));
+}
+
 TEST(CheckpointManifest, AnotherModelIsNamed) {
   Manifest program;
   Layout layout;

@@ -411,6 +411,24 @@ TEST(MemoryPlan, FrozenValuesInTheComputeTypeHaveNoMaster) {
   EXPECT_EQ(memory.compute, memory.whole * 2);
 }
 
+// With --master=none the shard is bf16 under zero3, and the copy that every
+// rank has under ddp is all there is.
+TEST(MemoryPlan, NoMasterIsPlannedWithoutMasters) {
+  Manifest manifest = sample();
+  Layout &layout = manifest.layouts[0];
+  manifest.computeDtype = "bf16";
+  layout.noMaster = true;
+  layout.computeWhole = false;
+  LayoutMemory memory = layoutMemory(manifest, layout, 3, 3);
+  EXPECT_EQ(memory.master, 0);
+  EXPECT_EQ(memory.compute, memory.shard * 2);
+  EXPECT_GT(memory.gradient, 0);
+  layout.masterWhole = layout.computeWhole = true;
+  memory = layoutMemory(manifest, layout, 3, 3);
+  EXPECT_EQ(memory.master, 0);
+  EXPECT_EQ(memory.compute, memory.whole * 2);
+}
+
 // An update needs f32, and --save what the file held.
 TEST(MemoryPlan, OtherLayoutsHaveAMaster) {
   Manifest manifest = sample();

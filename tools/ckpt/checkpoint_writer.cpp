@@ -4,6 +4,7 @@
 #include "tools/ckpt/checkpoint_writer.h"
 #include "runtime/core/checkpoint_file.h"
 #include "runtime/core/checkpoint_folder.h"
+#include "runtime/core/dtype.h"
 #include "shared/memory_plan.h"
 
 #include <algorithm>
@@ -36,7 +37,14 @@ Status writePart(const StoredLayout &layout, int32_t part, int64_t rank,
         FSDPC_TRY(values.parameter(member, part, from - member.offset,
                                    to - from, &piece[size_t(from - begin)]));
     }
-    FSDPC_TRY(file.write(piece.data(), piece.size() * sizeof(float)));
+    if (part > 0 || layout.dtype == "f32") {
+      FSDPC_TRY(file.write(piece.data(), piece.size() * sizeof(float)));
+      continue;
+    }
+    // The values were bf16 where they come from, so none changes.
+    std::vector<uint16_t> halves(piece.size());
+    std::transform(piece.begin(), piece.end(), halves.begin(), toBf16);
+    FSDPC_TRY(file.write(halves.data(), halves.size() * sizeof(uint16_t)));
   }
   file.endTensor();
   return {};

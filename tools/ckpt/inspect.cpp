@@ -32,7 +32,7 @@ Json describeLayout(const CheckpointManifest &stored,
   Json parameters = Json::array();
   for (const Member &member : layout.members)
     parameters.push_back({{"name", member.name},
-                          {"dtype", "f32"},
+                          {"dtype", layout.dtype},
                           {"shape", member.shape},
                           {"aliases", member.aliases},
                           {"offset", member.offset}});
@@ -149,7 +149,8 @@ std::string table(const std::string &folder, const CheckpointManifest &stored) {
       text += ", with " + joined(stateNames(stored, layout));
     text += "\n";
     for (const Member &member : layout.members)
-      text += tensorLine(member.name, "f32", member.shape, member.aliases);
+      text +=
+          tensorLine(member.name, layout.dtype, member.shape, member.aliases);
   }
   if (!stored.buffers.empty())
     text += "buffers\n";

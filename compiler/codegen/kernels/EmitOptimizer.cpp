@@ -9,6 +9,7 @@
 #include "compiler/codegen/kernels/EmitOptimizer.h"
 
 #include "compiler/codegen/kernels/Half.h"
+#include "compiler/codegen/kernels/Philox.h"
 
 #include "compiler/dialects/nn/Build.h"
 #include "shared/member_sums.h"
@@ -44,7 +45,8 @@ Value OptimizerEmitter::address(Value base, Type element, Value index) {
   return make<LLVM::GEPOp>(base.getType(), element, base, ValueRange{index});
 }
 
-// An op is uniform if all of its operands are.
+// An op is uniform if all of its operands are. What the random words depend on
+// is uniform as well.
 void OptimizerEmitter::emitUniform(Value numbers, Value memberSums) {
   // lr, step and decay stand behind the states, and the sums behind these.
   auto load = [&](unsigned argument, Value base, unsigned i) {
@@ -60,11 +62,28 @@ void OptimizerEmitter::emitUniform(Value numbers, Value memberSums) {
     if (llvm::all_of(op.getOperands(),
                      [&](Value v) { return uniform.contains(v); }))
       builder.clone(op, uniform);
+  for (int64_t i = 0; takesWord && i < 4; ++i)
+    key.push_back(make<LLVM::LoadOp>(
+        builder.getI64Type(),
+        address(buffers.back(), builder.getI64Type(), i64(i))));
 }
 
 // Clones an op and, for a vector step, widens its results and scalar operands.
+// Of an op of nn, which is not of the emitted program, it builds the code.
 void OptimizerEmitter::cloneOp(Operation &op, IRMapping &mapping,
                                int64_t width) {
+  if (auto elementwise = dyn_cast<nn::ElementwiseOpInterface>(op)) {
+    SmallVector<Value> operands;
+    for (Value operand : op.getOperands()) {
+      Value value = mapping.lookup(operand);
+      if (width > 1 && !isa<VectorType>(value.getType()))
+        value = make<vector::BroadcastOp>(
+            VectorType::get({width}, value.getType()), value);
+      operands.push_back(value);
+    }
+    return mapping.map(op.getResult(0),
+                       elementwise.buildScalar(builder, loc, operands));
+  }
   Operation *clone = builder.clone(op, mapping);
   if (width == 1)
     return;
@@ -82,6 +101,51 @@ void OptimizerEmitter::cloneOp(Operation &op, IRMapping &mapping,
     result.setType(VectorType::get({width}, result.getType()));
 }
 
+// A parameter without a master is bf16 in memory.
+Value OptimizerEmitter::loadParameter(Value index, int64_t width,
+                                      int64_t lanes) {
+  Type element = takesWord ? Type(builder.getI16Type()) : builder.getF32Type();
+  Type type = width > 1 ? Type(VectorType::get({width}, element)) : element;
+  Value value = make<LLVM::LoadOp>(type, address(buffers[0], element, index),
+                                   lanes * element.getIntOrFloatBitWidth() / 8);
+  return takesWord ? widenHalfBits(builder, loc, value, builder.getBF16Type())
+                   : value;
+}
+
+// The words follow from the element's place in its parameter alone
+// (fsdp.optimizer). Parts, members and vectors begin at multiples of four, so
+// the lanes of a vector are whole groups of four, and a single element at
+// `index` is word index % 4 of its group.
+Value OptimizerEmitter::randomWords(Value index, int64_t width) {
+  Type i32 = builder.getI32Type();
+  int64_t calls = std::max<int64_t>(width / 4, 1);
+  Type type = calls > 1 ? Type(VectorType::get({calls}, i32)) : i32;
+  auto word = [&](Value number) {
+    Value low = make<arith::TruncIOp>(i32, number);
+    return calls > 1 ? make<vector::BroadcastOp>(type, low) : low;
+  };
+  auto high = [&](Value number) {
+    return word(make<arith::ShRUIOp>(number, i64(32)));
+  };
+  Value seed = key[0], stream = key[1], step = key[2];
+  Value position = make<arith::AddIOp>(index, key[3]);
+  Value group = word(make<arith::ShRUIOp>(position, i64(2)));
+  if (calls > 1) {
+    auto steps = llvm::to_vector(llvm::seq<int32_t>(0, int32_t(calls)));
+    group = make<arith::AddIOp>(
+        group, arith::ConstantOp::create(
+                   builder, loc,
+                   DenseElementsAttr::get(cast<VectorType>(type),
+                                          ArrayRef<int32_t>(steps))));
+  }
+  Philox philox(builder, loc, type);
+  Philox::Words words = philox.run(
+      {group, word(stream), high(stream), word(step)}, word(seed), high(seed));
+  if (width > 1)
+    return philox.interleave(words, calls, width);
+  return philox.pick(words, word(make<arith::AndIOp>(position, i64(3))));
+}
+
 // Loads the parameter, the gradient and the states, and runs the program. The
 // gradient is scaled first, which is how clipping is applied. `lanes` decides
 // only the alignment of the loads.
@@ -90,7 +154,10 @@ SmallVector<Value> OptimizerEmitter::emitProgram(Value index, int64_t width,
   Type f32 = builder.getF32Type();
   Type type = width > 1 ? Type(VectorType::get({width}, f32)) : f32;
   IRMapping mapping = uniform;
-  for (unsigned i = 0; i < 2 + states; ++i)
+  mapping.map(body.getArgument(0), loadParameter(index, width, lanes));
+  if (takesWord)
+    mapping.map(body.getArguments().back(), randomWords(index, width));
+  for (unsigned i = 1; i < 2 + states; ++i)
     mapping.map(
         body.getArgument(i),
         make<LLVM::LoadOp>(type, address(buffers[i], f32, index), 4 * lanes));
@@ -117,6 +184,23 @@ SmallVector<Value> OptimizerEmitter::emitProgram(Value index, int64_t width,
   return results;
 }
 
+// Returns the bf16 of an f32 that the program has rounded, whose lower half is
+// 0. A conversion would lose numbers below the least normal one on some
+// processors.
+Value OptimizerEmitter::upperHalf(Value value, int64_t width) {
+  auto as = [&](Type element) {
+    return width > 1 ? Type(VectorType::get({width}, element)) : element;
+  };
+  Type i32 = as(builder.getI32Type());
+  Value bits = make<arith::BitcastOp>(i32, value);
+  Value sixteen = arith::ConstantOp::create(
+      builder, loc, nn::scalarAttr(builder.getI32Type(), 16));
+  if (width > 1)
+    sixteen = make<vector::BroadcastOp>(i32, sixteen);
+  Value shifted = make<arith::ShRUIOp>(bits, sixteen);
+  return make<arith::TruncIOp>(as(builder.getI16Type()), shifted);
+}
+
 void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
   SmallVector<Value> results = emitProgram(index, width, lanes);
   Type f32 = builder.getF32Type();
@@ -124,7 +208,10 @@ void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
     LLVM::StoreOp::create(builder, loc, value, address(buffer, element, index),
                           lanes * element.getIntOrFloatBitWidth() / 8);
   };
-  store(results[0], buffers[0], f32);
+  if (takesWord)
+    store(upperHalf(results[0], width), buffers[0], builder.getI16Type());
+  else
+    store(results[0], buffers[0], f32);
   // An average of squares that follows from factors is read like a state, but
   // there is no new one. It stands in front of the states.
   unsigned written = results.size() - 1;

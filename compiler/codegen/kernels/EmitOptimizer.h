@@ -25,22 +25,26 @@ unsigned sumsOf(mlir::func::FuncOp program);
 /// results are summed. In front of the states it may take one f32 more, which
 /// has no result: the average of squares from factors. If it has a compute copy
 /// (kComputeAttr), that is replicated, and the rank's part of it is stored as
-/// well.
+/// well. A program whose last argument is an i32 takes a random word there and
+/// yields a parameter of bf16; there is no f32 of that in memory.
 class OptimizerEmitter {
 protected:
   OptimizerEmitter(mlir::OpBuilder &builder, mlir::func::FuncOp program,
                    bool roundsBf16)
       : builder(builder), loc(builder.getUnknownLoc()),
         body(program.getBody().front()), copyType(computeCopyOf(program)),
-        roundsBf16(roundsBf16), sums(sumsOf(program)),
-        states(program.getNumArguments() - 5 - sums) {}
+        roundsBf16(roundsBf16),
+        takesWord(program.getArgumentTypes().back().isInteger(32)),
+        sums(sumsOf(program)),
+        states(program.getNumArguments() - 5 - sums - takesWord) {}
 
   template <typename OpTy, typename... Args> mlir::Value make(Args &&...args) {
     return OpTy::create(builder, loc, std::forward<Args>(args)...);
   }
   mlir::Value i64(int64_t value);
   mlir::Value address(mlir::Value base, mlir::Type element, mlir::Value index);
-  // Emits the ops that depend on lr, step, decay and sums only. `numbers` is
+  // Emits the ops that depend on lr, step, decay and sums only, and loads what
+  // random words depend on. `buffers` are set. `numbers` is
   // the address of the first three, `memberSums` that of the others, as
   // doubles.
   void emitUniform(mlir::Value numbers, mlir::Value memberSums);
@@ -50,22 +54,30 @@ protected:
                                              int64_t lanes = 1);
   // The same for an optimizer, with the stores of its results.
   void emitStep(mlir::Value index, int64_t width, int64_t lanes = 1);
-  unsigned bufferCount() const { return 2 + states + (copyType ? 1 : 0); }
+  unsigned bufferCount() const {
+    return 2 + states + (copyType || takesWord ? 1 : 0);
+  }
 
   mlir::OpBuilder &builder;
   mlir::Location loc;
   mlir::Block &body;
   mlir::Type copyType; // of the compute copy; null if there is none
   bool roundsBf16;
+  bool takesWord; // of the generator, to round the parameter
   unsigned sums, states;
   llvm::SmallVector<mlir::Value>
-      buffers;       // master weights, gradient, states, the copy
+      buffers;       // parameter, gradient, states, the copy or the key
   mlir::Value scale; // f32 factor of the gradient (clipping)
 
 private:
+  mlir::Value loadParameter(mlir::Value index, int64_t width, int64_t lanes);
+  mlir::Value randomWords(mlir::Value index, int64_t width);
+  mlir::Value upperHalf(mlir::Value value, int64_t width);
   void cloneOp(mlir::Operation &op, mlir::IRMapping &mapping, int64_t width);
 
   mlir::IRMapping uniform; // values that are the same for all elements
+  // Of the random words, as fsdpc_optimizer lists them; empty without these.
+  llvm::SmallVector<mlir::Value> key;
 };
 
 /// Builds the body of `function`, which applies `program` to the elements

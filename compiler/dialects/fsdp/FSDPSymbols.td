@@ -12,7 +12,8 @@ def FSDP_ParameterOp : FSDP_Op<"parameter", [Symbol, UsesSymbols]> {
   let summary = "A parameter of the model";
   let description = [{
     Declares a parameter: its fully qualified name (the symbol), its shape, and where
-    its initial value comes from. Masters are f32 whatever the model computes in.
+    its initial value comes from. Masters are f32 whatever the model computes in, if there
+    are any (`fsdp.layout`).
 
     `aliases` are the other names of a tied weight. The initial value is `source`
     (bytes of a file), else `rule` (an initialisation rule), else `value` (embedded);
@@ -52,12 +53,13 @@ def FSDP_BufferOp : FSDP_Op<"buffer", [Symbol]> {
     Declares a tensor that training changes without an optimizer, such as the running
     statistics of BatchNorm. Every rank keeps all of it, with an initial value as of
     `fsdp.parameter`. `counts` marks a `num_batches_tracked`, which grows by the number
-    of microbatches of a step. `state` marks a factor of `fsdp.update_factors`, which
+    of microbatches of a step, times `calls` where a forward calls its module more than once. `state` marks a factor of `fsdp.update_factors`, which
     begins at zero and is in checkpoints, but not in the model's files.
 
     **Constraints**
     - The symbol is unique in its module.
     - `type` is a tensor of static shape.
+    - `calls`, where present, is at least 2, and the buffer `counts`.
 
     Example:
     ```mlir
@@ -71,8 +73,10 @@ def FSDP_BufferOp : FSDP_Op<"buffer", [Symbol]> {
                        UnitAttr:$counts, OptionalAttr<StrArrayAttr>:$aliases,
                        OptionalAttr<FSDP_Source>:$source,
                        OptionalAttr<StrAttr>:$rule,
-                       OptionalAttr<ElementsAttr>:$value, UnitAttr:$state);
+                       OptionalAttr<ElementsAttr>:$value, UnitAttr:$state,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<2>]>>:$calls);
   let assemblyFormat = "$sym_name `:` $type (`counts` $counts^)? (`state` $state^)? attr-dict";
+  let hasVerifier = 1; // calls only with counts
 }
 
 def FSDP_UnitOp : FSDP_Op<"unit", [Symbol]> {
@@ -311,13 +315,15 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
 
     `compute` is the element type that the model computes in. `states` is the number
     of f32 tensors that the optimizer keeps per element; with `average`, the last of
-    them is the running average of the parameters (`--ema`). The states of a layout that
+    them is the running average of the parameters (`--ema`). A layout with `no_master` keeps its
+    parameters in the compute type alone (`--master=none`): the optimizer reads them there and
+    rounds the new ones stochastically. The states of a layout that
     is `offloaded` lie in a file, through which `fsdp.optimizer` goes piece by piece;
     nothing else may read them, and the mark may be edited in a dump. `strategy` is the layout's
     strategy where it is not that of the option `strategy`. `group` is the number of the
     `--group`, from 1, whose optimizer and hyperparameters update the members, where
     these are not those of the options. `whole` lists what every rank keeps in full
-    under the strategy, any of "compute", "gradient", "master" and "state"; the rest is
+    under the strategy (of what there is), any of "compute", "gradient", "master" and "state"; the rest is
     sharded. A layout that is `secondary` has a second shard per rank, over a group of
     ranks and in the compute type, from which gathers may read within a microbatch
     (`fsdp.all_gather`). Rates and decays of the members can be edited in a dump.
@@ -332,7 +338,9 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
       if and only if the layout is.
     - A frozen layout has no states, no `average` and no `group`.
     - With `average` or `offloaded` there is at least one state.
-    - No `fsdp.member_sums` or `fsdp.momentum_updates` is of an `offloaded` layout.
+    - With `no_master`, `compute` is bf16.
+    - No `fsdp.member_sums` or `fsdp.momentum_updates` is of an `offloaded` layout, and no
+      `fsdp.member_sums` of one with `no_master`.
     - `strategy`, where present, is one of the option's names.
     - `whole` lists only the four kinds above, and not "compute" if the layout is
       `secondary`.
@@ -345,6 +353,8 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
       members = [#fsdp.member<@h.0.bias[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     fsdp.layout @h.0.frozen of @h.0 strategy "zero2" elements 8 : f32 states 0 {
       members = [#fsdp.member<@h.0.scale[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
+    fsdp.layout @h.1.half of @h.1 trainable elements 32 : bf16 no_master states 2 {
+      members = [#fsdp.member<@h.1.weight[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     fsdp.layout @h.1.flat of @h.1 trainable elements 32 : f32 states 2 secondary {
       members = [#fsdp.member<@h.1.weight[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     ```
@@ -353,13 +363,14 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
                        OptionalAttr<StrAttr>:$strategy,
                        OptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<1>]>>:$group,
                        UnitAttr:$trainable, I64Attr:$elements, TypeAttr:$compute,
-                       I64Attr:$states, UnitAttr:$average, UnitAttr:$offloaded,
-                       UnitAttr:$secondary,
+                       UnitAttr:$no_master, I64Attr:$states, UnitAttr:$average,
+                       UnitAttr:$offloaded, UnitAttr:$secondary,
                        FSDP_Members:$members,
                        StrArrayAttr:$whole);
   let assemblyFormat = [{
     $sym_name `of` $unit (`strategy` $strategy^)? (`group` $group^)?
-    (`trainable` $trainable^)? `elements` $elements `:` $compute `states` $states
+    (`trainable` $trainable^)? `elements` $elements `:` $compute
+    (`no_master` $no_master^)? `states` $states
     (`average` $average^)? (`offloaded` $offloaded^)? (`secondary` $secondary^)? attr-dict
   }];
   let hasVerifier = 1; // members aligned, disjoint, ordered, within elements

@@ -399,6 +399,15 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
     (f64 each). It yields the new parameter and the new states. Where the layout has a
     copy in the compute type, it is cast from the new parameter.
 
+    Of a layout with `no_master` the parameter is widened from bf16. The region then takes a
+    random word (i32) as its last argument, and the new parameter that it yields is an
+    `nn.round_stochastic` with that word, which bf16 holds exactly. The word is a function of
+    the seed, the step, the parameter's name and the element's index in the parameter:
+    Philox4x32-10 with the key (seed low, seed high) and the counter (element / 4, hash
+    low, hash high with its top bit set, step), where the hash is the name's XXH64, gives four
+    words, of which element % 4 selects one. Ranks, strategies and threads do not matter, and
+    no draw of the model has such a counter.
+
     `sums`, where present, are those of `fsdp.member_sums` over all ranks; those of the
     layout's first member begin at row `first`. `factors`, where present, are those of
     `fsdp.update_factors`, and the layout's begin at `first_factor`. The region then
@@ -410,7 +419,9 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
     **Constraints**
     - `layout` names an `fsdp.layout` whose members are trainable.
     - The region has one block with `states` + 5 arguments of the types above, one more
-      with `factors` or `updates`, and one for each sum if there are `sums`.
+      with `factors` or `updates`, one for each sum if there are `sums`, and the word if the
+      layout has `no_master`.
+    - With a word, what it yields for the parameter is an `nn.round_stochastic` with it.
     - There are not both `factors` and `updates`.
     - `gradient` is the `fsdp.whole_gradient` of `layout`.
     - `sums` has rows of 16 elements. Those of the layout's members lie within `sums`,
@@ -446,12 +457,18 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
     int64_t getSumsPerMember() {
       ::mlir::Block &body = getBody().front();
       int64_t values = body.getTerminator()->getNumOperands();
-      int64_t others = 4 + values + takesNumbers();
+      int64_t others = 4 + values + takesNumbers() + takesWord();
       return getSums() ? body.getNumArguments() - others : 0;
     }
     /// Returns true if an argument for the element's factors or update stands
     /// behind the gradient.
     bool takesNumbers() { return getFactors() || getUpdates(); }
+    /// Returns true if the last argument is a random word.
+    bool takesWord() {
+      ::mlir::Block &body = getBody().front();
+      return body.getNumArguments() > 0 &&
+             body.getArguments().back().getType().isInteger(32);
+    }
   }];
 }
 

@@ -96,6 +96,7 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   layout.elements = op.getElements();
   layout.states = op.getStates();
   layout.average = op.getAverage();
+  layout.noMaster = op.getNoMaster();
   layout.offloaded = op.getOffloaded();
   // Before mixed-precision all layouts are f32; the marks are there from the
   // start.
@@ -146,7 +147,7 @@ static Buffer bufferOf(BufferOp op, const CompileOptions &options) {
   buffer.aliases = strings(op.getAliases());
   buffer.shape = type.getShape().vec();
   buffer.dtype = dtypeName(type.getElementType());
-  buffer.addEachMicrobatch = op.getCounts();
+  buffer.addEachMicrobatch = op.getCounts() ? op.getCalls().value_or(1) : 0;
   buffer.countsOneRank = op.getCounts() && !options.countsEachRank();
   buffer.optimizerState = op.getState();
   return buffer;

@@ -76,6 +76,12 @@ template <> ArrayRef<EnumName<Offload>> enumNames() {
   return names;
 }
 
+template <> ArrayRef<EnumName<Master>> enumNames() {
+  static constexpr EnumName<Master> names[] = {{"f32", Master::F32},
+                                               {"none", Master::None}};
+  return names;
+}
+
 template <> ArrayRef<EnumName<ElementType>> enumNames() {
   static constexpr EnumName<ElementType> names[] = {{"f32", ElementType::F32},
                                                     {"bf16", ElementType::BF16},
@@ -214,6 +220,7 @@ FSDPC_OPTION_ENUM(Strategy)
 FSDPC_OPTION_ENUM(UnitRule)
 FSDPC_OPTION_ENUM(ReductionTime)
 FSDPC_OPTION_ENUM(Offload)
+FSDPC_OPTION_ENUM(Master)
 FSDPC_OPTION_ENUM(ElementType)
 FSDPC_OPTION_ENUM(Optimizer)
 FSDPC_OPTION_ENUM(LrAdjustment)

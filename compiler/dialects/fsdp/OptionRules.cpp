@@ -68,6 +68,11 @@ std::string checkHyperparameters(const CompileOptions &options) {
     return "'--optimizer=" + options.optimizer.name() +
            "' works on whole parameters, and '--offload=optimizer' has their "
            "states in memory piece by piece; use another optimizer";
+  if (options.master == Master::None &&
+      infoOf(options.optimizer).ofWholeParameters)
+    return "'--optimizer=" + options.optimizer.name() +
+           "' works on whole parameters, which '--master=none' cannot do yet; "
+           "use another optimizer, or omit '--master'";
   if (options.isCuda() && infoOf(options.optimizer).ofWholeParameters)
     return "'--optimizer=" + options.optimizer.name() +
            "' works on whole parameters, which '--target=" +
@@ -117,6 +122,7 @@ static std::string checkTarget(const CompileOptions &options) {
       {llvm::any_of(options.reduceHooks, countsZeroed),
        "'--reduce-hook=zero-nonfinite' is", ""},
       {options.lossScale().isOn(), "'--loss-scale' is", ""},
+      {options.master == Master::None, "'--master=none' is", ""},
       {options.syncBatchnorm, "'--sync-batchnorm' is", ""},
       {!options.keptF32.empty(), "'--keep-f32' is", ""},
       {usesStrategy(isHybrid), "the hybrid strategies are",
@@ -161,6 +167,13 @@ std::string checkOptions(const CompileOptions &options) {
   if (!options.gradients.empty() && options.syncBatchnorm)
     return "'--gradient' names gradients that the graph computes from a rank's "
            "own statistics; omit '--sync-batchnorm'";
+  if (options.master == Master::None &&
+      options.paramType != schedule::ElementType::BF16)
+    return "'--master=none' needs '--param-dtype=bf16', not " +
+           nameOf(options.paramType).str() +
+           (options.paramType == schedule::ElementType::F16
+                ? ", whose least number is far above that of f32"
+                : "");
   if (fault = checkTarget(options); !fault.empty())
     return fault;
   if (options.planRanksPerNode > 0 &&

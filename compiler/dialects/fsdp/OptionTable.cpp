@@ -167,6 +167,10 @@ constexpr OptionInfo table[] = {
                              "when gradients are summed over ranks"),
     option<&Options::paramType>("param-dtype", Group::Sharding, "TYPE",
                                 "the type that the model computes in"),
+    option<&Options::master>(
+        "master", Group::Sharding, "TYPE",
+        "f32: the optimizer updates an f32 copy of each parameter; none: it "
+        "rounds bf16 parameters stochastically"),
     option<&Options::keptF32>(
         "keep-f32", Group::Sharding, "GLOB",
         "modules, by class or name, that compute in f32 all the same",

@@ -79,6 +79,9 @@ enum class Optimizer {
 };
 /// The part of a rank's state that lies in a file and not in memory.
 enum class Offload { None, Optimizer };
+/// The type in which parameters lie beside the one that the model computes in:
+/// None where they are kept in the latter alone.
+enum class Master { F32, None };
 /// The activations that the backward computes again. Auto is Cheap, and for a
 /// memory limit also the units that it takes.
 enum class RecomputeLevel { None, Cheap, Units, Auto };
@@ -234,6 +237,7 @@ struct CompileOptions {
   int64_t maxAccumulate = 0; // microbatches of a rank per step; 0: no limit
   ReductionTime reduce = ReductionTime::Microbatch;
   Offload offload = Offload::None;
+  Master master = Master::F32;
   schedule::ElementType paramType = schedule::ElementType::F32;
   std::vector<std::string> keptF32; // globs of modules
   schedule::ElementType reduceType = schedule::ElementType::F32;

@@ -22,11 +22,20 @@ LogicalResult ReportOutputOp::verify() {
   return success();
 }
 
+LogicalResult BufferOp::verify() {
+  if (getCalls() && !getCounts())
+    return emitOpError("has 'calls', but does not count");
+  return success();
+}
+
 // Checks the op alone; verifySymbolUses compares its members with parameters.
 LogicalResult LayoutOp::verify() {
   if (!getCompute().isF32() && !nn::isHalf(getCompute()))
     return emitOpError() << "has compute type " << getCompute()
                          << "; it must be f32, bf16 or f16";
+  if (getNoMaster() && !getCompute().isBF16())
+    return emitOpError() << "has no master, but compute type " << getCompute()
+                         << "; it must be bf16";
   if (std::optional<StringRef> name = getStrategy()) {
     Strategy strategy;
     std::string fault = parseName(*name, strategy);
@@ -147,14 +156,16 @@ LogicalResult ReduceScatterWaitOp::verify() {
 // decay are f64, so that bias corrections such as 1 - beta^step keep their
 // digits. The program is run once per element, in any order and in vectors.
 // With factors the element's average of squares follows the gradient, with
-// updates the element's update; `number` says so.
+// updates the element's update; `number` says so. With `word` a random i32 is
+// the last argument.
 static LogicalResult verifyProgram(Operation *op, Block &body, unsigned sums,
-                                   bool number, Type yielded) {
-  unsigned count = body.getNumArguments();
+                                   bool number, bool word, Type yielded) {
+  unsigned count = body.getNumArguments() - word;
   if (count < 5 + sums + number)
     return op->emitOpError("region must have at least the arguments parameter, "
                            "gradient, lr, step and decay");
-  for (auto [i, argument] : llvm::enumerate(body.getArguments())) {
+  for (auto [i, argument] :
+       llvm::enumerate(body.getArguments().take_front(count))) {
     bool scalar = i + 3 + sums < count;
     if (scalar ? !argument.getType().isF32() : !argument.getType().isF64())
       return op->emitOpError()
@@ -184,7 +195,7 @@ LogicalResult OptimizerOp::verify() {
   // An optimizer's region yields the new parameter and its new states:
   // arguments less gradient, lr, step, decay, sums and the number.
   unsigned values = body.getTerminator()->getNumOperands();
-  unsigned count = body.getNumArguments();
+  unsigned count = body.getNumArguments() - takesWord();
   auto sums = static_cast<unsigned>(std::max<int64_t>(getSumsPerMember(), 0));
   bool hasFactors = static_cast<bool>(getFactors());
   if (hasFactors != getFirstFactor().has_value())
@@ -195,7 +206,7 @@ LogicalResult OptimizerOp::verify() {
     return emitOpError("has 'factors' without 'sums'");
   if (hasFactors && getUpdates())
     return emitOpError("has both 'factors' and 'updates'");
-  if (failed(verifyProgram(*this, body, sums, takesNumbers(),
+  if (failed(verifyProgram(*this, body, sums, takesNumbers(), takesWord(),
                            Float32Type::get(getContext()))))
     return failure();
   unsigned needed = count - sums - 4 - takesNumbers();
@@ -205,13 +216,22 @@ LogicalResult OptimizerOp::verify() {
     return body.getTerminator()->emitOpError()
            << "has " << values
            << " values, but the parameter and its states need " << needed;
+  if (!takesWord())
+    return success();
+  auto rounding = body.getTerminator()
+                      ->getOperand(0)
+                      .getDefiningOp<nn::RoundStochasticOp>();
+  if (!rounding || rounding.getWord() != body.getArguments().back())
+    return body.getTerminator()->emitOpError(
+        "yields a parameter that is not an 'nn.round_stochastic' with the "
+        "region's word");
   return success();
 }
 
 LogicalResult MemberSumsOp::verify() {
   Block &body = getBody().front();
   if (failed(verifyProgram(*this, body, 0, static_cast<bool>(getFactors()),
-                           Float64Type::get(getContext()))))
+                           /*word=*/false, Float64Type::get(getContext()))))
     return failure();
   if (getSumsPerMember() == 0)
     return body.getTerminator()->emitOpError("has no value to sum");

@@ -582,7 +582,12 @@ LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return failure();
   auto layout = *find<LayoutOp>(*this, symbols, getLayoutAttr());
   int64_t sums = getSumsPerMember();
-  unsigned others = sums + takesNumbers();
+  if (takesWord() != layout.getNoMaster())
+    return emitOpError() << (takesWord() ? "takes a random word"
+                                         : "takes no random word")
+                         << ", but layout '" << layout.getSymName() << "' has "
+                         << (layout.getNoMaster() ? "no master" : "a master");
+  unsigned others = sums + takesNumbers() + takesWord();
   if (failed(verifyStates(*this, layout, getBody().getNumArguments() - others)))
     return failure();
   if (getUpdates() &&
@@ -617,6 +622,9 @@ LogicalResult MemberSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   int64_t members = 0;
   for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>()) {
     auto layout = *find<LayoutOp>(*this, symbols, name);
+    if (layout.getNoMaster())
+      return emitOpError() << "reads the parameters of layout '"
+                           << layout.getSymName() << "', which has no master";
     members += layout.getMembers().size();
     unsigned others = getFactors() ? 1 : 0;
     if (failed(verifyStates(*this, layout,

@@ -154,12 +154,13 @@ def NN_Predicate : I32EnumAttr<"Predicate", "comparison", [
 }
 
 def NN_CmpOp : NN_Op<"cmp", [Pure, ElementwiseScalar, SameOperandsAndResultShape,
-                             SameTypeOperands]> {
+    SameTypeOperands, DeclareOpInterfaceMethods<PrecisionOpInterface, ["computesInF32"]>]> {
   let summary = "Compares elements";
   let description = [{
     Compares the elements of two tensors by `predicate`: eq, ne, lt, le, gt or ge.
     Where an operand is NaN, ne is true and all others are false. Integers compare as
-    signed, i1 and ui8 as unsigned. There is no adjoint: gradients do not pass.
+    signed, i1 and ui8 as unsigned. There is no adjoint: gradients do not pass. A
+    comparison with a draw (`nn.uniform`) is in f32 under `--param-dtype` too.
 
     **Constraints**
     - The operands have the same type, the result the same shape and elements of i1.
@@ -338,6 +339,37 @@ def NN_UniformOp : NN_Op<"uniform", [Pure, Fuses<"Map">, CheapToRepeat, DrawsRan
   let results = (outs StaticShapeTensorOf<[F32]>:$result);
   let assemblyFormat = "$random attr-dict `:` type($random) `->` type($result)";
   let hasVerifier = 1; // random is tensor<4xi32>
+}
+
+def NN_F32Like : TypeOrValueSemanticsContainer<F32, "f32">;
+def NN_WordLike : TypeOrValueSemanticsContainer<I32, "i32">;
+
+def NN_RoundStochasticOp : NN_Op<"round_stochastic", [Pure, ElementwiseScalar,
+    SameOperandsAndResultShape, AllTypesMatch<["input", "result"]>]> {
+  let summary = "Rounds to bf16, up or down at random";
+  let description = [{
+    The result is one of the two numbers of bf16 next to x, in f32, and x itself where
+    bf16 has it: that further from 0 where the part of the distance to it from the other,
+    in 65536ths, and the upper 16 bits of `word` together reach 65536. With random words
+    the mean of the results is hence x (Gupta et al., Deep Learning with Limited Numerical
+    Precision, 2015), and updates that are too small for bf16 are made with the probability
+    that is their part of a step. Infinities stay, NaN is NaN, and beyond the largest number
+    the next one is infinite. There is no adjoint.
+
+    `fsdp.optimizer` has the op in its scalar program, so its operands may also be scalars.
+
+    **Constraints**
+    - The operands and the result have one shape, or are scalars.
+    - `input` and the result are of f32, `word` is of i32.
+
+    Example:
+    ```mlir
+    %y = nn.round_stochastic %x, %word : tensor<8x48xf32>, tensor<8x48xi32>
+    ```
+  }];
+  let arguments = (ins NN_F32Like:$input, NN_WordLike:$word);
+  let results = (outs NN_F32Like:$result);
+  let assemblyFormat = "$input `,` $word attr-dict `:` type($result) `,` type($word)";
 }
 
 def NN_CopyOp : NN_Op<"copy", [Pure, SameOperandsAndResultType, ElementwiseScalar]> {

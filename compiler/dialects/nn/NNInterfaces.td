@@ -138,7 +138,11 @@ def PrecisionOpInterface : OpInterface<"PrecisionOpInterface"> {
     }], "bool", "keepsType", (ins "::mlir::Value":$operand), "", "return false;">,
     InterfaceMethod<[{
       Returns true if the result stays f32: statistics and losses.
-    }], "bool", "isStatistic", (ins "::mlir::OpResult":$result), "", "return false;">
+    }], "bool", "isStatistic", (ins "::mlir::OpResult":$result), "", "return false;">,
+    InterfaceMethod<[{
+      Returns true if the op computes in f32 whatever its operands are: a number drawn
+      below 1 could round up to it in 16 bits.
+    }], "bool", "computesInF32", (ins), "", "return false;">
   ];
 }
 

@@ -156,6 +156,23 @@ Value FloorOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return math::FloorOp::create(builder, loc, xs[0]);
 }
 
+// Adds random bits to those that bf16 lacks: the carry is the step to the next
+// number. It could turn a NaN into an infinity, so a NaN becomes the canonical
+// quiet NaN.
+Value RoundStochasticOp::buildScalar(OpBuilder &builder, Location loc,
+                                     ValueRange xs) {
+  ScalarBuilder s(builder, loc);
+  Value word = xs[1];
+  Value bits = s.make<arith::BitcastOp>(word.getType(), xs[0]);
+  Value random = s.make<arith::ShRUIOp>(word, s.constant(word, 16));
+  Value sum = s.make<arith::AddIOp>(bits, random);
+  Value rounded = s.make<arith::AndIOp>(sum, s.constant(sum, -65536));
+  Value isNan = s.make<arith::CmpFOp>(arith::CmpFPredicate::UNO, xs[0], xs[0]);
+  rounded =
+      s.make<arith::SelectOp>(isNan, s.constant(rounded, 0x7fc00000), rounded);
+  return s.make<arith::BitcastOp>(xs[0].getType(), rounded);
+}
+
 Value RoundOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return math::RoundEvenOp::create(builder, loc, xs[0]);
 }

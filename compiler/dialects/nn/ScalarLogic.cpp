@@ -97,6 +97,14 @@ Value toInteger(ScalarBuilder &s, Value x, Type type, bool isUnsigned) {
 
 } // namespace
 
+static bool isDraw(Value value) {
+  while (auto cast = value.getDefiningOp<CastOp>())
+    value = cast.getInput();
+  return value.getDefiningOp<UniformOp>() != nullptr;
+}
+
+bool CmpOp::computesInF32() { return isDraw(getLhs()) || isDraw(getRhs()); }
+
 Value CmpOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   ScalarBuilder s(builder, loc);
   if (isFloat(xs[0]))

@@ -263,8 +263,11 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
     the digits of `per_member` sums for each member, 16 f64 per sum.
 
     The kernel's buffers are indexed by element of that part: master, gradient,
-    state 0 … state n-1, and the copy in the compute type if there is one. Then
-    follow `scale` and
+    state 0 … state n-1, and the copy in the compute type if there is one. Without a
+    master (`no_master`) the parameter in bf16 stands in its place, and in that of the copy
+    int64[4], from which the random words of `fsdp.optimizer` follow: the seed; words 1 and 2
+    of the counter, which name the member; the step; and the place in the member of the
+    part's first element, less than 0 if the member begins behind it. Then follow `scale` and
 
     - on the host double[4]: lr · the member's rate; step, from 1; the member's weight
       decay; unused. The kernel runs once per member and range.

@@ -93,8 +93,11 @@ static LogicalResult bernoulli(Node &node) {
   if (!element || isStorageType(type))
     return node.refuse("results of type " + nameOf(type) +
                        " are not supported");
-  Value draw =
-      b.cast(uniform(node, shapeOf(probability)), elementOf(probability));
+  // In 16 bits a draw could round up to 1.
+  Value draw = uniform(node, shapeOf(probability));
+  if (nn::isHalf(elementOf(probability)))
+    probability = b.cast(probability, elementOf(draw));
+  draw = b.cast(draw, elementOf(probability));
   return node.result(
       b.cast(b.compare(nn::Predicate::lt, draw, probability), element), type);
 }

@@ -5,6 +5,7 @@
 #include "passes/shard/optimizers/Programs.h"
 
 #include "compiler/dialects/fsdp/GroupOptions.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "shared/manifest.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -159,6 +160,10 @@ Results OptimizerProgram::build(Scalars s, Arguments in) const {
   in = prepare(s, in);
   Results results = user ? copyProgram(user, s, in)
                          : programOf(options).build(options, s, in);
+  // All that is kept of the parameter, so the average is that of this.
+  if (in.word)
+    results.front() = nn::RoundStochasticOp::create(s.builder, s.loc,
+                                                    results.front(), in.word);
   if (average)
     results.push_back(
         averageOf(options.ema, s, average, results.front(), in.step));

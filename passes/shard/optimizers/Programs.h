@@ -21,7 +21,8 @@ public:
   /// The names of the f32 states of an element; torch.optim's, or the user's.
   llvm::ArrayRef<llvm::StringRef> states() const { return names; }
 
-  /// Builds the program. Returns the new parameter and the new states. States
+  /// Builds the program. Returns the new parameter, rounded if there is a
+  /// word, and the new states. States
   /// are zero before the first step; one that starts with another value is
   /// replaced by it where the step is 1. The arguments are of one element; `in`
   /// has one state per name. The gradient comes averaged over microbatches and

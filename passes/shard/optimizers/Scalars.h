@@ -100,16 +100,19 @@ struct Scalars {
 
 /// The arguments of the region, in the order that fsdp.optimizer documents:
 /// parameter, gradient, variance or update, and states are f32; learning rate,
-/// step (from 1), decay and sums are f64.
+/// step (from 1), decay and sums are f64, and a random word is an i32.
 struct Arguments {
-  Arguments(mlir::Block &body, unsigned states, bool takesNumber)
+  Arguments(mlir::Block &body, unsigned states, bool takesNumber, bool rounds)
       : parameter(body.getArgument(0)), gradient(body.getArgument(1)),
         number(takesNumber ? body.getArgument(2) : mlir::Value()),
         states(body.getArguments().slice(2 + takesNumber, states)),
         lr(body.getArgument(2 + takesNumber + states)),
         step(body.getArgument(3 + takesNumber + states)),
         decay(body.getArgument(4 + takesNumber + states)),
-        sums(body.getArguments().drop_front(5 + takesNumber + states)) {}
+        sums(body.getArguments()
+                 .drop_front(5 + takesNumber + states)
+                 .drop_back(rounds)),
+        word(rounds ? body.getArguments().back() : mlir::Value()) {}
   mlir::Value parameter, gradient;
   // The average of squares that follows from factors, or the update of
   // fsdp.orthogonalize; null without either.
@@ -117,6 +120,8 @@ struct Arguments {
   mlir::ValueRange states;
   mlir::Value lr, step, decay;
   mlir::ValueRange sums; // of the member, over all ranks
+  // With which the new parameter is rounded; null if it is not.
+  mlir::Value word;
 
   /// Adds the decay to the gradient. In torch's terms: grad.add(param,
   /// alpha=weight_decay).

@@ -169,3 +169,22 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
   }
   func.func @microbatch() { return }
 }
+
+// -----
+
+// A comparison with a draw is f32, since a draw below 1 may be 1 in bf16.
+module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%x: tensor<4x8xf32>) {
+    %keys = fsdp.random : tensor<4xi32>
+    %p = nn.sigmoid %x : tensor<4x8xf32>
+    // CHECK: %[[U:.*]] = nn.uniform
+    %u = nn.uniform %keys {op = 0} : tensor<4xi32> -> tensor<4x8xf32>
+    // CHECK: %[[P:.*]] = nn.cast %{{.*}} : tensor<4x8xbf16> -> tensor<4x8xf32>
+    // CHECK: nn.cmp lt %[[U]], %[[P]] : tensor<4x8xf32>
+    %b = nn.cmp lt %u, %p : tensor<4x8xf32> -> tensor<4x8xi1>
+    %c = nn.cast %b : tensor<4x8xi1> -> tensor<4x8xf32>
+    fsdp.report_output "b" %c : tensor<4x8xf32>
+    return
+  }
+}

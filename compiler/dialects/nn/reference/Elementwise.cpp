@@ -173,6 +173,27 @@ static void compare(CmpOp op, Inputs in, ReferenceTensors &out) {
             : compare(op.getPredicate(), in[0].ints[i], in[1].ints[i]);
 }
 
+// In multiples of the step of bf16 at x, which has 8 digits, and no step below
+// that of its least normal number.
+static double toNeighbour(double x, uint32_t word) {
+  if (!std::isfinite(x))
+    return x;
+  int exponent;
+  std::frexp(x, &exponent);
+  double step = std::ldexp(1.0, std::max(exponent, -125) - 8);
+  double low = std::trunc(x / step);
+  double part = std::abs(x / step - low) * 65536;
+  bool away = part + (word >> 16) >= 65536;
+  return (low + (away ? std::copysign(1.0, x) : 0)) * step;
+}
+
+static void roundStochastic(RoundStochasticOp, Inputs in,
+                            ReferenceTensors &out) {
+  for (int64_t i = 0; i < out[0].size(); ++i)
+    out[0].floats[i] =
+        toNeighbour(in[0].floats[i], static_cast<uint32_t>(in[1].ints[i]));
+}
+
 using Floats = ArrayRef<double>;
 using Ints = ArrayRef<int64_t>;
 
@@ -246,6 +267,7 @@ static void addFunctions(ReferenceTable &table) {
   add<CosOp>(table, [](CosOp, Floats x) { return std::cos(x[0]); });
   add<FloorOp>(table, [](FloorOp, Floats x) { return std::floor(x[0]); });
   // The default rounding mode takes the even one of two equally near integers.
+  table.add<RoundStochasticOp>(roundStochastic);
   add<RoundOp>(table, [](RoundOp, Floats x) { return std::nearbyint(x[0]); });
   add<StopGradientOp>(table, [](StopGradientOp, Floats x) { return x[0]; });
   add<GeluOp>(table,

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Checks training without master weights: bf16 parameters that the optimizer rounds stochastically (--master=none).
+
+usage: stochastic_rounding.py --build DIR
+
+  bits        the same losses, norms and weights on 1, 2 and 4 ranks, under every strategy, with two threads, and with --ema and
+              --keep-f32; another seed gives others
+  memory      a plan with 2 bytes per parameter where f32 masters take 4 to 6
+  loss        150 small steps reach the loss of f32 masters, and masters rounded to the nearest bf16 do not
+  resume      7 steps on two ranks and 13 more on four have the bits of 20; the checkpoint holds bf16, and fsdpc ckpt reads it
+  refusals    what --master=none does not do is refused in one line
+"""
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import half_floats
+import harness
+import identity
+from compare import read_safetensors
+from harness import Failure
+
+NONE = ("--param-dtype=bf16", "--master=none")
+# strategy, other flags, ranks, other arguments of Bench.train
+WAYS = [("zero3", (), 1, {}), ("zero3", (), 2, {"threads": 2}), ("zero3", (), 4, {}), ("zero2", (), 2, {}), ("zero1", (), 4, {}),
+        ("ddp", (), 2, {"threads": 2}), ("ddp", (), 4, {}), ("hybrid", (), 4, {"flags": ["--shard-group", "2"]}),
+        ("zero3", ("--persist=1000", "--layout-size=3000"), 2, {})]
+REFUSED = [(("--master=none",), "'--master=none' needs '--param-dtype=bf16', not f32"),
+           (("--master=none", "--param-dtype=f16"), "'--master=none' needs '--param-dtype=bf16', not f16"),
+           ((*NONE, "--target=cuda"), "'--master=none' is not supported with '--target=cuda'"),
+           ((*NONE, "--optimizer=lamb"), "'--optimizer=lamb' works on whole parameters")]
+LR, STEPS, LAST = "2e-5", 150, 10
+
+
+def demand(holds: bool, what: str) -> None:
+    if not holds:
+        raise Failure(what)
+
+
+def chosen_fixture(*without: str):
+    chosen = harness.fixture("gpt")
+    chosen.compiling = [flag for flag in chosen.compiling if not flag.startswith(without or ("--none",))]
+    return chosen
+
+
+def train(bench, program, chosen, ranks: int, *flags, steps: int = 3, **more):
+    return bench.train(program, chosen, ranks, *flags, *more.pop("flags", []), steps=steps, accumulate=4 // ranks, local=True, **more)
+
+
+def content(training) -> tuple:
+    """Losses and norms, and the saved tensors, which stand in the file in the order of layouts."""
+    numbers, _, saved = training.bits()
+    return numbers, identity.tensors(saved)
+
+
+def check_bits(bench) -> None:
+    chosen, expected, programs = chosen_fixture(), None, {}
+    for strategy, flags, ranks, more in WAYS:
+        name = "-".join((strategy, *flags))
+        if name not in programs:
+            programs[name] = bench.compile_fixture(chosen, name, *NONE, f"--strategy={strategy}", *flags)
+        found = content(train(bench, programs[name], chosen, ranks, **more))
+        expected = expected or found
+        demand(found == expected, f"{strategy} {flags} on {ranks} ranks has other bits")
+    for tensor, value in read_safetensors(train(bench, programs["zero3"], chosen, 2).saved).items():
+        demand(not (value.astype("<f4").view("<u4") & 0xFFFF).any(), f"'{tensor}' has digits that bf16 does not have")
+    other = train(bench, programs["zero3"], replace(chosen, seed=chosen.seed + 1), 2)
+    demand(content(other)[1] != expected[1], "the seed does not matter")
+    # An average, a module with masters, a second optimizer and no state at all.
+    for flags in (("--ema=0.9", "--keep-f32=*LayerNorm*", "--group=bias: optimizer=sgd momentum=0.9 lr=1e-2"),
+                  ("--optimizer=sgd",)):
+        own = chosen_fixture("--optimizer") if "--optimizer=sgd" in flags else chosen
+        program = bench.compile_fixture(own, f"more{len(flags)}", *NONE, *flags)
+        averages = [bench.path(f"averages{ranks}") for ranks in (1, 2)]
+        ema = [["--save-ema", path] if len(flags) > 1 else [] for path in averages]
+        found = [content(train(bench, program, own, ranks, *ema[ranks - 1])) for ranks in (1, 2)]
+        demand(found[0] == found[1], f"{flags}: other bits on two ranks")
+        demand(len(flags) == 1 or averages[0].read_bytes() == averages[1].read_bytes(), "averages differ on two ranks")
+
+
+def check_memory(bench) -> None:
+    chosen = chosen_fixture()
+    for strategy, wide, narrow in (("zero3", 4, 2), ("ddp", 6, 2)):
+        plans = []
+        for flags in (("--param-dtype=bf16",), NONE):
+            program = bench.compile_fixture(chosen, "planned", f"--strategy={strategy}", *flags)
+            training = train(bench, program, chosen, 1, steps=1)
+            plans.append(training.header()["plan"]["parameters"])
+        print(f"{strategy}: {plans[0]} bytes of parameters, without masters {plans[1]}", flush=True)
+        # Blocks are multiples of 64 bytes.
+        demand(abs(plans[0] * narrow - plans[1] * wide) < 0.01 * plans[0], f"{strategy}: plans of {plans} bytes")
+
+
+def check_loss(bench) -> None:
+    chosen = chosen_fixture("--lr=")
+    chosen.compiling.append(f"--lr={LR}")
+
+    def losses(program) -> tuple[float, float]:
+        found = train(bench, program, chosen, 1, steps=STEPS).losses()
+        return sum(found[:LAST]) / LAST, sum(found[-LAST:]) / LAST
+
+    folder = bench.path("ir")
+    first, masters = losses(bench.compile_fixture(chosen, "masters", "--param-dtype=bf16", f"--dump-ir={folder}"))
+    source = harness.edited(harness.dump(folder, "build-update"), "nearest", half_floats.round_update)
+    nearest = losses(bench.compile(source, "nearest"))[1]
+    stochastic = losses(bench.compile_fixture(chosen, "stochastic", *NONE))[1]
+    print(f"losses: {first:.4f} at first, then {masters:.4f} with masters, {stochastic:.4f} without, {nearest:.4f} rounded to nearest")
+    fall = first - masters
+    demand(abs(stochastic - masters) < 0.02 * fall, "without masters the loss falls otherwise")
+    demand(nearest - masters > 0.5 * fall, "rounding to the nearest falls nearly as far")
+
+
+def check_resume(bench) -> None:
+    chosen, folder = chosen_fixture(), bench.path("checkpoints")
+    program = bench.compile_fixture(chosen, "resumed", *NONE)
+    whole = content(train(bench, program, chosen, 1, steps=20))
+    train(bench, program, chosen, 2, "--checkpoint", folder, steps=7)
+    header = (folder / "step-0000007" / "rank-00000.safetensors").read_bytes()
+    length = int.from_bytes(header[:8], "little")
+    types = {name.rsplit(".", 1)[1]: entry["dtype"] for name, entry in json.loads(header[8:8 + length]).items() if name != "__metadata__"}
+    demand(types.get("master") == "BF16" and types.get("state0") == "F32", f"the checkpoint has {types}")
+    fsdpc = bench.build / "bin" / "fsdpc"
+    harness.run([fsdpc, "ckpt", "reshard", folder, "--ranks", 3, "-o", bench.path("resharded")])
+    for name in ("checkpoints", "resharded"):
+        numbers, weights = content(train(bench, program, chosen, 4, "--checkpoint", bench.path(name), "--resume", steps=20))
+        demand((numbers, weights) == (whole[0][7:], whole[1]), f"20 steps are not 7 and 13, from {name}")
+    harness.run([fsdpc, "ckpt", "consolidate", folder, "-o", bench.path("whole.safetensors")])
+    demand(identity.tensors(bench.path("whole.safetensors").read_bytes()) == whole[1], "consolidated weights differ from --save's")
+
+
+def check_refusals(bench) -> None:
+    chosen = chosen_fixture("--optimizer")
+    for flags, expected in REFUSED:
+        done = subprocess.run([bench.build / "bin" / "fsdpc", chosen.model, "-o", bench.path("refused"), *flags],
+                              capture_output=True, text=True)
+        demand(done.returncode != 0 and expected in done.stderr and done.stderr.count("\n") == 1,
+               f"{' '.join(flags)}: exit code {done.returncode}, {done.stderr}")
+
+
+def test(bench, options) -> None:
+    for check in (check_refusals, check_bits, check_memory, check_resume, check_loss):
+        check(bench)
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main(__doc__, test))
