@@ -115,7 +115,8 @@ def check_resume(bench) -> None:
     chosen, folder = chosen_fixture(), bench.path("checkpoints")
     program = bench.compile_fixture(chosen, "resumed", *NONE)
     whole = content(train(bench, program, chosen, 1, steps=20))
-    train(bench, program, chosen, 2, "--checkpoint", folder, steps=7)
+    # From a copy of the shards.
+    train(bench, program, chosen, 2, "--checkpoint", folder, "--checkpoint-every", 7, steps=7)
     header = (folder / "step-0000007" / "rank-00000.safetensors").read_bytes()
     length = int.from_bytes(header[:8], "little")
     types = {name.rsplit(".", 1)[1]: entry["dtype"] for name, entry in json.loads(header[8:8 + length]).items() if name != "__metadata__"}
@@ -125,8 +126,12 @@ def check_resume(bench) -> None:
     for name in ("checkpoints", "resharded"):
         numbers, weights = content(train(bench, program, chosen, 4, "--checkpoint", bench.path(name), "--resume", steps=20))
         demand((numbers, weights) == (whole[0][7:], whole[1]), f"20 steps are not 7 and 13, from {name}")
+    # The newest is of step 20.
     harness.run([fsdpc, "ckpt", "consolidate", folder, "-o", bench.path("whole.safetensors")])
     demand(identity.tensors(bench.path("whole.safetensors").read_bytes()) == whole[1], "consolidated weights differ from --save's")
+    masters = bench.compile_fixture(chosen, "with-masters", "--param-dtype=bf16")
+    loss = train(bench, masters, chosen, 1, "--checkpoint", folder, "--resume=7", steps=8).losses()[0]
+    demand(loss == whole[0][7][0], f"a program with masters continues with loss {loss}, not {whole[0][7][0]}")
 
 
 def check_refusals(bench) -> None:
