@@ -259,10 +259,9 @@ FailureOr<Training> Training::take(ModelFile &model, bool withUpdate,
     return training;
   if (count > 1)
     return emitError(UnknownLoc::get(context))
-               << "'" << model.path << "' has " << count
-               << " entries of training_info, but a program has one update; "
-                  "keep one of them",
-           failure();
+           << "'" << model.path << "' has " << count
+           << " entries of training_info, but a program has one update; keep "
+              "one of them";
   if (failed(Split(model, context).run(withUpdate, training)))
     return failure();
   return training;

@@ -436,9 +436,12 @@ int run(const Arguments &arguments) {
   if (failed(training))
     return ckpt::inputFault;
   Weights weights(*model, budgets, &context);
+  Refusals refusals(model->path, &context);
   // The importer's own table names the tensors, as in a compile.
-  ParameterTable parameters(*model, *training, weights, options, &context);
-  if (failed(weights.check()) || failed(parameters.build()))
+  ParameterTable parameters(*model, *training, weights, options, refusals,
+                            &context);
+  if (failed(weights.check()) || failed(parameters.build()) ||
+      failed(refusals.report()))
     return ckpt::inputFault;
   auto source = ckpt::openTensors(arguments.weights, ckpt::Content::values);
   if (!source)
