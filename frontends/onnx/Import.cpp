@@ -7,6 +7,7 @@
 #include "frontends/onnx/GivenGradients.h"
 #include "frontends/onnx/Inputs.h"
 #include "frontends/onnx/ModelOptimizer.h"
+#include "frontends/onnx/RuntimeTraining.h"
 
 #include "compiler/dialects/fsdp/OptionTable.h"
 
@@ -166,16 +167,22 @@ static LogicalResult adoptTraining(const Training &training,
   auto initial = readInitialization(training, importer);
   if (failed(initial) || failed(parameters.setInitial(*initial)))
     return failure();
-  if (!training.updatesParameters())
+  if (!training.updatesParameters() ||
+      (training.isOfRuntime && training.optimizerFile.empty()))
     return success();
-  if (!isGiven(options, "optimizer")) {
+  bool isOwn = !isGiven(options, "optimizer");
+  if (isOwn && training.isOfRuntime)
+    return adoptRuntimeOptimizer(training.optimizerFile, options, summary,
+                                 importer.emitter().builder.getContext());
+  if (isOwn) {
     auto update = importUpdate(training, *initial, importer, parameters);
     return failed(update) ? failure()
                           : adoptOptimizer(*update, importer, parameters,
                                            options, summary);
   }
-  summary.optimizer = options.optimizer.name() +
-                      " of --optimizer, not that of the model's training_info";
+  summary.optimizer =
+      options.optimizer.name() + " of --optimizer, not that of the model's " +
+      (training.isOfRuntime ? "optimizer_model.onnx" : "training_info");
   return success();
 }
 

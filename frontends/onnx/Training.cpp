@@ -1,7 +1,7 @@
 // Splits the algorithm of a model's `training_info` at its Gradient nodes. What
 // neither a gradient nor a tensor of the algorithm that changes affects is part
 // of the forward, such as the loss and the targets; the rest is the update.
-#include "frontends/onnx/Training.h"
+#include "frontends/onnx/RuntimeTraining.h"
 
 #include "mlir/IR/Diagnostics.h"
 
@@ -255,6 +255,8 @@ FailureOr<Training> Training::take(ModelFile &model, bool withUpdate,
                                    MLIRContext *context) {
   Training training;
   int count = model.proto.training_info_size();
+  if (count == 0 && isRuntimeTraining(model.proto.graph()))
+    return takeRuntimeTraining(model, context);
   if (count == 0)
     return training;
   if (count > 1)
