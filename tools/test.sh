@@ -61,6 +61,9 @@ if [[ $all ]]; then
   say "failing every system call of a run"
   FSDPC_FAULTS=all ctest --test-dir "$build" --output-on-failure -R '^runtime_faults_test$' </dev/null
 fi
+# Other shapes for each commit; a failure prints its seed.
+say "adjoints against central differences"
+FSDPC_SEEDS=$([[ $all ]] && echo 300 || echo 20) FSDPC_SEED=$((16#$(git -C "$root" rev-parse --short=6 HEAD))) "$build"/bin/adjoint_test --gtest_brief=1
 say "ONNX's own node tests"
 others=$build/python
 [[ -x $others/bin/python ]] || /usr/bin/python3 -m venv "$others"

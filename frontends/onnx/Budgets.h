@@ -73,7 +73,7 @@ constexpr int64_t kFoldedBytes = 64 << 20;
 constexpr int64_t kHighestRank = 64;
 // An import stops after so many refused nodes.
 constexpr size_t kMostRefusals = 1000;
-// Errors for tensors and inputs, of each kind; further ones are not printed.
+// Tensors and inputs that an error lists; further ones are counted.
 constexpr size_t kMostRefusedTensors = 20;
 
 // Counts what an import has cost so far.

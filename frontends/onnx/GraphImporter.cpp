@@ -15,10 +15,11 @@ using namespace fsdpc::frontend;
 GraphImporter::GraphImporter(const ModelFile &model, Weights &weights,
                              ParameterTable &parameters,
                              const fsdp::CompileOptions &options,
-                             const TorchExport &torch, MLIRContext *context,
-                             ImportSummary &summary)
+                             const TorchExport &torch, Refusals &refusals,
+                             MLIRContext *context, ImportSummary &summary)
     : model(model), tensors(weights), parameters(parameters), options(options),
-      torch(torch), summary(summary), b(context, summary.budgets) {
+      torch(torch), refusals(refusals), summary(summary),
+      b(context, summary.budgets) {
   for (const auto &import : model.proto.opset_import())
     root.opsets[import.domain() == "ai.onnx" ? "" : import.domain()] =
         import.version();
@@ -150,8 +151,8 @@ void GraphImporter::refuse(Node &node, const Twine &reason) {
     StringRef module = cast<StringAttr>(b.scope[b.scope.size() - 2]).getValue();
     text += " in module '" + module.str() + "'";
   }
-  refusals.push_back(
-      {b.loc, text + ": " + reason.str() + describeInputs(node.proto)});
+  refusals.addNode(b.loc,
+                   text + ": " + reason.str() + describeInputs(node.proto));
 }
 
 // Returns the types of the node's inputs, as the end of a refusal.
@@ -413,43 +414,29 @@ LogicalResult GraphImporter::checkDefined() {
         << " tensors that its nodes use (";
   for (auto [i, name] : llvm::enumerate(ArrayRef(missing).take_front(3)))
     error << (i ? ", '" : "'") << name << "'";
-  return error << (missing.size() > 3 ? ", …" : "")
-               << "); to export without weights, save with "
-                  "include_initializers=False, "
-                  "keep_initializers_as_inputs=True";
-}
-
-// Emits one error: for a single refusal at its node, else with a note per node.
-LogicalResult GraphImporter::reportRefusals() {
-  if (refusals.empty())
-    return success();
-  if (refusals.size() == 1)
-    return emitError(refusals[0].loc)
-           << "cannot import node " << refusals[0].text;
-  InFlightDiagnostic error = emitError(b.builder.getUnknownLoc());
-  error << "cannot import " << refusals.size()
-        << (refusals.size() < kMostRefusals ? "" : " or more") << " nodes of '"
-        << model.path << "'";
-  for (const Refusal &refusal : refusals)
-    error.attachNote(refusal.loc) << refusal.text;
+  error << (missing.size() > 3 ? ", …" : "")
+        << "); to export without weights, save with "
+           "include_initializers=False, keep_initializers_as_inputs=True";
+  refusals.attachTo(error);
   return error;
 }
 
 // Defines inputs, then initializers: a name that is both has the initializer's
 // value.
 LogicalResult GraphImporter::run(func::FuncOp function,
-                                 ArrayRef<std::string> inputs,
-                                 const llvm::StringSet<> &refused) {
+                                 ArrayRef<std::string> inputs) {
   if (failed(checkDefined()))
     return failure();
   // Comes before any node is imported: nested functions can ask for 2^40 nodes.
   std::string reason =
       InliningCost(functions).spend(model.proto.graph(), summary.budgets);
-  if (!reason.empty())
-    return emitError(b.builder.getUnknownLoc())
-           << "'" << model.path << "' has " << reason
-           << "; export with fewer functions, or inline them with "
-              "onnx.inliner";
+  if (!reason.empty()) {
+    InFlightDiagnostic error = emitError(b.builder.getUnknownLoc());
+    error << "'" << model.path << "' has " << reason
+          << "; export with fewer functions, or inline them with onnx.inliner";
+    refusals.attachTo(error);
+    return error;
+  }
   Block *body = function.addEntryBlock();
   b.builder.setInsertionPointToEnd(body);
   for (auto [name, argument] : llvm::zip(inputs, body->getArguments()))
@@ -465,10 +452,10 @@ LogicalResult GraphImporter::run(func::FuncOp function,
     entry.loaded = parameters.find(tensor.name());
     entry.elementType = tensor.data_type();
   }
-  for (const auto &name : refused)
+  for (const auto &name : refusals.tensorNames())
     root.values[name.getKey()].isPoisoned = true;
   importNodes(model.proto.graph().node());
   b.scope = b.classes = nullptr;
   b.loc = b.builder.getUnknownLoc();
-  return reportRefusals();
+  return refusals.report();
 }

@@ -7,6 +7,7 @@
 #include "frontends/onnx/InliningCost.h"
 #include "frontends/onnx/Node.h"
 #include "frontends/onnx/Parameters.h"
+#include "frontends/onnx/Refusals.h"
 #include "frontends/onnx/TorchExport.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -17,18 +18,17 @@ namespace fsdpc::frontend {
 // keeps references to all arguments of its constructor.
 class GraphImporter {
 public:
-  // `summary` counts nodes, and keeps the budgets.
+  // `summary` counts nodes, and keeps the budgets. `refusals` has the tensors
+  // that were refused before: what reads them is skipped.
   GraphImporter(const ModelFile &model, Weights &weights,
                 ParameterTable &parameters, const fsdp::CompileOptions &options,
-                const TorchExport &torch, mlir::MLIRContext *context,
-                ImportSummary &summary);
+                const TorchExport &torch, Refusals &refusals,
+                mlir::MLIRContext *context, ImportSummary &summary);
 
   // Imports all nodes into the body of `function`, whose arguments are the
-  // inputs. `refused` are the tensors that were refused before; what reads them
-  // is skipped. Emits one error for all nodes that are refused.
+  // inputs. Emits one error for all that is refused.
   mlir::LogicalResult run(mlir::func::FuncOp function,
-                          llvm::ArrayRef<std::string> inputs,
-                          const llvm::StringSet<> &refused);
+                          llvm::ArrayRef<std::string> inputs);
   // Returns the loss, a float of one element: the tensor named by --loss or the
   // sum that it says, or the only output that is a single float and not kept by
   // --keep-output. Tensors of more elements are reduced by --loss-reduction.
@@ -133,10 +133,6 @@ private:
     std::string prefix; // of node names
     bool isInlined = false;
   };
-  struct Refusal {
-    mlir::Location loc;
-    std::string text;
-  };
 
   Entry *find(llvm::StringRef name);
   // Returns the buffer that a name stands for, or null.
@@ -167,7 +163,6 @@ private:
   bool dependsOnTrainable(mlir::Value value);
   void stopGradients(const onnx::NodeProto &proto);
   std::string describeInputs(const onnx::NodeProto &proto);
-  mlir::LogicalResult reportRefusals();
   mlir::Value findNamed(llvm::StringRef name, llvm::StringRef flag);
   mlir::Value findTerm(llvm::StringRef name);
   mlir::Value findChosenLoss();
@@ -178,12 +173,12 @@ private:
   ParameterTable &parameters;
   const fsdp::CompileOptions &options;
   const TorchExport &torch;
+  Refusals &refusals;
   ImportSummary &summary;
   Emitter b;
   HandlerTable handlers;
   Frame root;
   Frame *frame = &root;
-  std::vector<Refusal> refusals;
   FunctionTable functions;
   mlir::Value randomValue;
   // The one update of each buffer in a microbatch.

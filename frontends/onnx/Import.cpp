@@ -7,6 +7,7 @@
 #include "frontends/onnx/GivenGradients.h"
 #include "frontends/onnx/Inputs.h"
 #include "frontends/onnx/ModelOptimizer.h"
+#include "frontends/onnx/RuntimeTraining.h"
 
 #include "compiler/dialects/fsdp/OptionTable.h"
 
@@ -168,16 +169,22 @@ static LogicalResult adoptTraining(const Training &training,
   auto initial = readInitialization(training, importer);
   if (failed(initial) || failed(parameters.setInitial(*initial)))
     return failure();
-  if (!training.updatesParameters())
+  if (!training.updatesParameters() ||
+      (training.isOfRuntime && training.optimizerFile.empty()))
     return success();
-  if (!isGiven(options, "optimizer")) {
+  bool isOwn = !isGiven(options, "optimizer");
+  if (isOwn && training.isOfRuntime)
+    return adoptRuntimeOptimizer(training.optimizerFile, options, summary,
+                                 importer.emitter().builder.getContext());
+  if (isOwn) {
     auto update = importUpdate(training, *initial, importer, parameters);
     return failed(update) ? failure()
                           : adoptOptimizer(*update, importer, parameters,
                                            options, summary);
   }
-  summary.optimizer = options.optimizer.name() +
-                      " of --optimizer, not that of the model's training_info";
+  summary.optimizer =
+      options.optimizer.name() + " of --optimizer, not that of the model's " +
+      (training.isOfRuntime ? "optimizer_model.onnx" : "training_info");
   return success();
 }
 
@@ -202,11 +209,13 @@ fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
   if (!training->loss.empty() && options.loss.empty())
     (void)fsdp::setOption(*fsdp::findOption("loss"), training->loss, options);
   Weights weights(*model, counts.budgets, context);
-  ParameterTable parameters(*model, *training, weights, options, context);
+  Refusals refusals(path, context);
+  ParameterTable parameters(*model, *training, weights, options, refusals,
+                            context);
   if (failed(weights.check()) || failed(parameters.build()))
     return failure();
   FailureOr<ModelInputs> inputs =
-      readInputs(*model, parameters, options, context);
+      readInputs(*model, parameters, options, refusals, context);
   if (failed(inputs))
     return failure();
   // Only a warning: the model trains, but its names may not be the user's.
@@ -219,15 +228,9 @@ fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
   auto function =
       func::FuncOp::create(builder, loc, fsdp::FSDPDialect::kMicrobatch,
                            builder.getFunctionType(inputs->types, {}));
-  GraphImporter importer(*model, weights, parameters, options, torch, context,
-                         counts);
-  // Tensors that are refused do not keep the nodes from being looked at: one
-  // run reports all that is wrong with a model.
-  llvm::StringSet<> refused = parameters.refused();
-  for (const auto &name : inputs->refused)
-    refused.insert(name.getKey());
-  if (failed(importer.run(function, inputs->names, refused)) ||
-      !refused.empty())
+  GraphImporter importer(*model, weights, parameters, options, torch, refusals,
+                         context, counts);
+  if (failed(importer.run(function, inputs->names)))
     return failure();
   Value lossValue = importer.findLoss();
   if (!lossValue)
@@ -261,14 +264,12 @@ fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
                     }))
     return emitError(loc) << "'" << path
                           << "' has nothing to train: its loss does not depend "
-                             "on any parameter",
-           failure();
+                             "on any parameter";
   SymbolTable symbols(*module);
   if (!reachesLoss(function, symbols))
     return emitError(loc)
-               << "no trainable parameter of '" << path
-               << "' affects the loss; check --frozen and --trainable",
-           failure();
+           << "no trainable parameter of '" << path
+           << "' affects the loss; check --frozen and --trainable";
   // After eraseDead, or inputs of dead ops would count as used.
   finishInputs(function, inputs->names);
   counts.files = weights.filesRead();

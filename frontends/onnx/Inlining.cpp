@@ -181,7 +181,7 @@ GraphImporter::importBeside(Block &body, const onnx::GraphProto &graph,
     define(tensor.name(), b.constant(*value), tensor.data_type());
   }
   importNodes(graph.node());
-  if (failed(reportRefusals()))
+  if (failed(refusals.report()))
     return failure();
   SmallVector<Value> values;
   for (const std::string &output : outputs) {

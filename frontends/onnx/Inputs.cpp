@@ -22,20 +22,17 @@ using namespace fsdpc::frontend;
 FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
                                             const ParameterTable &parameters,
                                             const fsdp::CompileOptions &options,
+                                            Refusals &refusals,
                                             MLIRContext *context) {
   Location loc = UnknownLoc::get(context);
   ModelInputs result;
   llvm::SetVector<StringRef> unfixed;
   llvm::StringSet<> used;
   for (const onnx::ValueInfoProto &input : model.proto.graph().input()) {
-    if (parameters.find(input.name()) ||
-        parameters.refused().contains(input.name()))
+    if (parameters.find(input.name()) || refusals.hasTensor(input.name()))
       continue;
     auto refuse = [&](const Twine &why) {
-      result.refused.insert(input.name());
-      if (result.refused.size() <= kMostRefusedTensors)
-        emitError(loc) << "input '" << input.name() << "' of '" << model.path
-                       << "' " << why;
+      refusals.addTensor("input", input.name(), why);
     };
     const auto &type = input.type().tensor_type();
     Type element = importedType(type.elem_type(), context);
@@ -97,9 +94,8 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
   for (const auto &[name, value] : options.dims)
     if (!used.contains(name))
       return emitError(loc)
-                 << "no input of '" << model.path << "' has dimension '" << name
-                 << "' (--dim " << name << "=" << value << ")",
-             failure();
+             << "no input of '" << model.path << "' has dimension '" << name
+             << "' (--dim " << name << "=" << value << ")";
   if (!unfixed.empty()) {
     InFlightDiagnostic error = emitError(loc);
     error << "'" << model.path
@@ -108,6 +104,7 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
       error << " --dim " << name << "=VALUE";
     if (unfixed.size() > 20)
       error << " … (" << unfixed.size() << " in all)";
+    refusals.attachTo(error);
     return failure();
   }
   return result;

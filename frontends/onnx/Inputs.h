@@ -4,6 +4,7 @@
 
 #include "frontends/onnx/Import.h"
 #include "frontends/onnx/Parameters.h"
+#include "frontends/onnx/Refusals.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -12,14 +13,15 @@ namespace fsdpc::frontend {
 struct ModelInputs {
   std::vector<std::string> names;
   llvm::SmallVector<mlir::Type> types;
-  llvm::StringSet<> refused; // an error is emitted for each
 };
 
-// Returns the graph inputs that are not parameters. Emits an error that lists
-// all symbolic dimensions without a value, and fails.
+// Returns the graph inputs that are not parameters, and adds those that cannot
+// be fed to `refusals`. Fails after an error that lists all symbolic dimensions
+// without a value.
 mlir::FailureOr<ModelInputs> readInputs(const ModelFile &model,
                                         const ParameterTable &parameters,
                                         const fsdp::CompileOptions &options,
+                                        Refusals &refusals,
                                         mlir::MLIRContext *context);
 
 // Drops unused arguments, names the others, and records the range of integers

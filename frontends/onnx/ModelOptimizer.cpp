@@ -131,7 +131,8 @@ LogicalResult Adoption::setRate(const UpdateSlice &slice) {
     return failure();
   if (slice.parameter == first)
     rate = *own;
-  if (!*own || options.givenLr || (*own)->initial == rate->initial)
+  // The first one's program has no rate where nothing that it reads is one.
+  if (!*own || !rate || options.givenLr || (*own)->initial == rate->initial)
     return success();
   std::string pattern =
       "^" + llvm::Regex::escape(slice.parameter->tensor) + "$";

@@ -253,6 +253,7 @@ HandlerTable::HandlerTable() {
   registerLinearAttention(*this);
   registerLoop(*this);
   registerLoss(*this);
+  registerMicrosoft(*this);
   registerNGrams(*this);
   registerNormalisation(*this);
   registerOptimizers(*this);

@@ -175,6 +175,7 @@ void registerIntegerProduct(HandlerTable &table);
 void registerLinearAttention(HandlerTable &table);
 void registerLoop(HandlerTable &table);
 void registerLoss(HandlerTable &table);
+void registerMicrosoft(HandlerTable &table);
 void registerNGrams(HandlerTable &table);
 void registerNormalisation(HandlerTable &table);
 void registerOptimizers(HandlerTable &table);

@@ -110,10 +110,7 @@ LogicalResult ParameterTable::add(StringRef name, TensorRole role,
   Type element = importedType(onnxType, context);
   if (std::string fault = tensorFault(onnxType, shape, context);
       !fault.empty()) {
-    refusedNames.insert(name);
-    if (refusedNames.size() <= kMostRefusedTensors)
-      emitError(UnknownLoc::get(context))
-          << "tensor '" << name << "' of '" << model.path << "' " << fault;
+    refusals.addTensor("tensor", name, fault);
     return success();
   }
   if (role != TensorRole::constant &&

@@ -6,6 +6,7 @@
 #include "compiler/dialects/fsdp/Names.h"
 #include "frontends/onnx/Import.h"
 #include "frontends/onnx/Metadata.h"
+#include "frontends/onnx/Refusals.h"
 #include "frontends/onnx/Training.h"
 #include "frontends/onnx/Weights.h"
 
@@ -58,15 +59,14 @@ class ParameterTable {
 public:
   ParameterTable(const ModelFile &model, const Training &training,
                  Weights &weights, const fsdp::CompileOptions &options,
-                 mlir::MLIRContext *context)
+                 Refusals &refusals, mlir::MLIRContext *context)
       : model(model), training(training), weights(weights), options(options),
-        context(context) {}
+        refusals(refusals), context(context) {}
 
-  // Classifies initializers and inputs, and finds aliases. Emits an error for
-  // each tensor that has an unsupported type or shape; `refused` names them.
-  // Fails if a tensor is defined twice.
+  // Classifies initializers and inputs, and finds aliases. Adds each tensor of
+  // an unsupported type or shape to `refusals`. Fails after an error if a
+  // tensor is defined twice.
   mlir::LogicalResult build();
-  const llvm::StringSet<> &refused() const { return refusedNames; }
 
   // Returns a tensor by its name in the graph, or null for the user's inputs.
   const NamedTensor *find(llvm::StringRef name) const;
@@ -108,13 +108,13 @@ private:
   const Training &training;
   Weights &weights;
   const fsdp::CompileOptions &options;
+  Refusals &refusals;
   mlir::MLIRContext *context;
   InitialValues initial;
   fsdp::NamePatterns frozen, trainable;
   std::vector<SignatureEntry> signature;
   llvm::StringSet<> buffers;        // those that the signature names
   llvm::StringSet<> declaredFrozen; // requires_grad=False in the module
-  llvm::StringSet<> refusedNames;
   std::vector<NamedTensor> tensors; // in the order of the graph
   llvm::StringMap<size_t> byName;
 };

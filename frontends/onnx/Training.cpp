@@ -1,7 +1,7 @@
 // Splits the algorithm of a model's `training_info` at its Gradient nodes. What
 // neither a gradient nor a tensor of the algorithm that changes affects is part
 // of the forward, such as the loss and the targets; the rest is the update.
-#include "frontends/onnx/Training.h"
+#include "frontends/onnx/RuntimeTraining.h"
 
 #include "mlir/IR/Diagnostics.h"
 
@@ -255,14 +255,15 @@ FailureOr<Training> Training::take(ModelFile &model, bool withUpdate,
                                    MLIRContext *context) {
   Training training;
   int count = model.proto.training_info_size();
+  if (count == 0 && isRuntimeTraining(model.proto.graph()))
+    return takeRuntimeTraining(model, context);
   if (count == 0)
     return training;
   if (count > 1)
     return emitError(UnknownLoc::get(context))
-               << "'" << model.path << "' has " << count
-               << " entries of training_info, but a program has one update; "
-                  "keep one of them",
-           failure();
+           << "'" << model.path << "' has " << count
+           << " entries of training_info, but a program has one update; keep "
+              "one of them";
   if (failed(Split(model, context).run(withUpdate, training)))
     return failure();
   return training;

@@ -2,7 +2,8 @@
 // are initialised, which tensor is the loss, which tensors are trained, and
 // what one step makes of them. The algorithm's nodes up to the loss join the
 // model's graph, as ONNX says. Those behind the Gradient nodes are the update,
-// which ModelOptimizer.h turns into the compile's optimizer.
+// which ModelOptimizer.h turns into the compile's optimizer. The training
+// models of onnxruntime-training are read to the same end (RuntimeTraining.h).
 #pragma once
 
 #include "frontends/onnx/ModelFile.h"
@@ -15,7 +16,7 @@
 
 namespace fsdpc::frontend {
 
-// Holds the training of a model; empty if it has no `training_info`.
+// Holds how a model is trained; empty if it does not say so.
 struct Training {
   // A tensor of which a Gradient node takes the derivative, with the name of
   // that derivative, and which a binding updates.
@@ -33,6 +34,11 @@ struct Training {
   onnx::GraphProto initialization;
   // Initializers of the algorithm that the loss reads.
   llvm::StringSet<> constants;
+
+  // The model is one of onnxruntime-training's, whose optimizer, if there is
+  // one, is in this file.
+  bool isOfRuntime = false;
+  std::string optimizerFile;
 
   bool updatesParameters() const { return !trained.empty(); }
   // Returns true if the tensor is one that a step updates by its gradient.

@@ -11,7 +11,7 @@ class UnaryAdjoint : public testing::TestWithParam<const char *> {};
 
 TEST_P(UnaryAdjoint, MatchesCentralDifferences) {
   forSeeds([](Shapes &s, unsigned seed) {
-    std::string type = tensor({s.size(), s.size(7)});
+    std::string type = tensor(s.shape());
     checkAdjoint("%x: " + type + " {test.positive}",
                  std::string("%y = nn.") + GetParam() + " %x : " + type, type,
                  seed);
@@ -26,7 +26,7 @@ class SignedUnaryAdjoint : public testing::TestWithParam<const char *> {};
 
 TEST_P(SignedUnaryAdjoint, MatchesCentralDifferences) {
   forSeeds([](Shapes &s, unsigned seed) {
-    std::string type = tensor({s.size(), s.size(7)});
+    std::string type = tensor(s.shape());
     checkAdjoint("%x: " + type,
                  std::string("%y = nn.") + GetParam() + " %x : " + type, type,
                  seed);
@@ -44,7 +44,7 @@ class BinaryAdjoint : public testing::TestWithParam<const char *> {};
 
 TEST_P(BinaryAdjoint, MatchesCentralDifferences) {
   forSeeds([](Shapes &s, unsigned seed) {
-    std::string type = tensor({s.size(), s.size(7)});
+    std::string type = tensor(s.shape());
     std::string op = std::string("%y = nn.") + GetParam();
     std::string both = "%a: " + type + ", %b: " + type + " {test.positive}";
     checkAdjoint(both, op + " %a, %b : " + type, type, seed);
@@ -88,7 +88,7 @@ TEST(Adjoint, PowWithConstantExponent) {
 // The exponent itself has no gradient.
 TEST(Adjoint, PowWithTensorExponent) {
   forSeeds([](Shapes &s, unsigned seed) {
-    std::string type = tensor({s.size(), s.size(7)});
+    std::string type = tensor(s.shape());
     checkAdjoint("%x: " + type + " {test.positive}, %p: " + type +
                      " {test.fixed}",
                  "%y = nn.pow %x, %p : " + type, type, seed);
@@ -110,7 +110,7 @@ TEST(Adjoint, Select) {
 // The mask depends on the random key alone, so both evaluations have the same.
 TEST(Adjoint, Dropout) {
   forSeeds([](Shapes &s, unsigned seed) {
-    std::string type = tensor({s.size(), s.size(7)});
+    std::string type = tensor(s.shape());
     checkAdjoint("%x: " + type + ", %r: tensor<4xi32> {test.bound = 1000}",
                  "%y = nn.dropout %x, %r {ratio = 0.3 : f64, op = 7 : i64} : " +
                      type + ", tensor<4xi32>",

@@ -20,6 +20,20 @@ TEST(Adjoint, Broadcast) {
   });
 }
 
+// Of any rank: some leading dimensions are new, and some others were 1.
+TEST(Adjoint, BroadcastOfAnyRank) {
+  forSeeds([](Shapes &s, unsigned seed) {
+    std::vector<int64_t> to = s.shape();
+    std::vector<int64_t> from(to.begin() + (s.size(to.size() + 1) - 1),
+                              to.end());
+    for (int64_t &size : from)
+      size = s.coin() ? 1 : size;
+    checkAdjoint("%x: " + tensor(from),
+                 "%y = nn.broadcast %x : " + tensor(from) + " -> " + tensor(to),
+                 tensor(to), seed);
+  });
+}
+
 // Sizes of 1 come and go.
 TEST(Adjoint, Reshape) {
   forSeeds([](Shapes &s, unsigned seed) {
@@ -39,6 +53,19 @@ TEST(Adjoint, Transpose) {
     checkAdjoint("%x: " + from,
                  "%y = nn.transpose %x [2, 0, 1] : " + from + " -> " + to, to,
                  seed);
+  });
+}
+
+TEST(Adjoint, TransposeOfAnyRank) {
+  forSeeds([](Shapes &s, unsigned seed) {
+    std::vector<int64_t> from = s.shape(), to;
+    std::vector<int64_t> permutation = s.permutation(from.size());
+    for (int64_t axis : permutation)
+      to.push_back(from[axis]);
+    checkAdjoint("%x: " + tensor(from),
+                 "%y = nn.transpose %x " + list(permutation) + " : " +
+                     tensor(from) + " -> " + tensor(to),
+                 tensor(to), seed);
   });
 }
 
@@ -84,6 +111,27 @@ TEST_P(ReduceAdjoint, MatchesCentralDifferences) {
                  std::string("%y = nn.reduce ") + GetParam() +
                      " %x [0, 2] : " + from + " -> " + to,
                  to, seed);
+  });
+}
+
+// Over some axes of a tensor of any rank. The largest element of none is
+// undefined.
+TEST_P(ReduceAdjoint, OfAnyRank) {
+  forSeeds([](Shapes &s, unsigned seed) {
+    std::vector<int64_t> from = s.shape(), axes;
+    std::string kind = GetParam();
+    if (kind == "max" || kind == "min")
+      std::replace(from.begin(), from.end(), 0, 1);
+    std::vector<int64_t> to = from;
+    for (size_t axis = 0; axis < from.size(); ++axis)
+      if (s.coin()) {
+        axes.push_back(int64_t(axis));
+        to[axis] = 1;
+      }
+    checkAdjoint("%x: " + tensor(from),
+                 "%y = nn.reduce " + kind + " %x " + list(axes) + " : " +
+                     tensor(from) + " -> " + tensor(to),
+                 tensor(to), seed);
   });
 }
 

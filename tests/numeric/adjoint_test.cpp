@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/StringSet.h"
 #include "gtest/gtest.h"
 
 using namespace mlir;
@@ -17,16 +18,43 @@ namespace fsdpc::test {
 
 namespace {
 
-constexpr double kStep = 1e-5;
+// Short, since a maximum may change its element within it, by chance.
+constexpr double kStep = 1e-7;
 constexpr double kTolerance = 1e-6;
+
+// The names of the ops that were checked so far.
+llvm::StringSet<> &checkedOps() {
+  static llvm::StringSet<> ops;
+  return ops;
+}
+
+// Fails after a run of all tests if an op with an adjoint was not checked. The
+// gradient of nn.stop_gradient is zero whatever its slope.
+class EveryAdjoint : public testing::Environment {
+public:
+  void TearDown() override {
+    if (testing::GTEST_FLAG(filter) != "*")
+      return;
+    MLIRContext context;
+    context.loadDialect<nn::NNDialect>();
+    for (RegisteredOperationName op : context.getRegisteredOperations())
+      if (op.hasInterface<nn::AdjointOpInterface>() &&
+          op.getStringRef() != nn::StopGradientOp::getOperationName() &&
+          !checkedOps().contains(op.getStringRef()))
+        ADD_FAILURE() << "no test differentiates " << op.getStringRef().str();
+  }
+};
+
+const testing::Environment *everyAdjoint =
+    testing::AddGlobalTestEnvironment(new EveryAdjoint);
 
 class AdjointCheck {
 public:
-  AdjointCheck(const std::string &text, unsigned seed)
-      : text(text), generator(seed) {
+  AdjointCheck(const std::string &body, unsigned seed)
+      : text(body + "seed " + std::to_string(seed)), generator(seed) {
     context.loadDialect<nn::NNDialect, func::FuncDialect>();
     context.allowUnregisteredDialects();
-    module = parseSourceString<ModuleOp>(text, &context);
+    module = parseSourceString<ModuleOp>(body, &context);
   }
 
   void run() {
@@ -118,6 +146,7 @@ private:
     Operation *terminator = body.getTerminator();
     Value result = terminator->getOperand(0);
     Operation *op = result.getDefiningOp();
+    checkedOps().insert(op->getName().getStringRef());
     Value seed = body.addArgument(result.getType(), op->getLoc());
     inputs.push_back(cotangent);
     SmallVector<Value> resultGrads(op->getNumResults());
@@ -174,6 +203,13 @@ std::string tensor(const std::vector<int64_t> &shape,
   for (int64_t size : shape)
     text += std::to_string(size) + "x";
   return text + element + ">";
+}
+
+std::string list(const std::vector<int64_t> &numbers) {
+  std::string text = "[";
+  for (int64_t number : numbers)
+    text += (text.size() > 1 ? ", " : "") + std::to_string(number);
+  return text + "]";
 }
 
 void checkAdjoint(const std::string &arguments, const std::string &body,

@@ -16,8 +16,7 @@ import sys
 import harness
 import numpy as np
 import onnx_wire as onnx
-from compare import read_safetensors
-from harness import Failure
+from small_models import Models, demand
 
 LIMIT, STEPS, ROWS, RATE = 1e-6, 3, 4, 0.5  # the limit is of a parameter's change
 random = np.random.default_rng(5)
@@ -27,11 +26,6 @@ SAMPLES = {"x": random.normal(size=(2 * STEPS * ROWS, 6)).astype(np.float32), "t
 FLAGS = ["-q", "--loss=loss", "--optimizer=sgd", f"--lr={RATE}"]
 GIVEN = "--gradient=*_grad=*"
 UNITS = ["--unit-scope=^first$", "--unit-scope=^second$"]
-
-
-def demand(holds: bool, what: str) -> None:
-    if not holds:
-        raise Failure(what)
 
 
 def scope(output: str) -> bytes:
@@ -71,75 +65,55 @@ def reference(ranks: int) -> dict[str, np.ndarray]:
     return p
 
 
-class Models:
-    def __init__(self, bench):
-        self.bench = bench
-        for name, value in SAMPLES.items():
-            np.save(bench.path(f"{name}.npy"), value)
-        self.data = [f"--data={name}={bench.path(name + '.npy')}" for name in SAMPLES]
-        self.model = bench.path("model.onnx")
-        self.model.write_bytes(model())
-
-    def train(self, program, ranks: int, *flags):
-        saved = program.with_name(f"{program.name}.safetensors")
-        harness.run([program, "--ranks", ranks, *self.data, "--steps", STEPS, "--threads", 1, "--save", saved, *flags])
-        return saved
-
-
 def error(found: dict, expected: dict) -> float:
     return max(np.linalg.norm(found[name] - value) / np.linalg.norm(value - START[name]) for name, value in expected.items())
 
 
 def exact(models: Models) -> None:
     for name, flags in {"whole": ["--units=whole"], "units": UNITS, "ddp": [*UNITS, "--strategy=ddp"]}.items():
-        program = models.bench.compile(models.model, name, *FLAGS, GIVEN, *flags)
-        errors = [error(read_safetensors(models.train(program, ranks)), reference(ranks)) for ranks in (1, 2)]
+        program = models.compile(name, model(), *FLAGS, GIVEN, *flags)
+        errors = [error(models.train(program, STEPS, ranks), reference(ranks)) for ranks in (1, 2)]
         print("  ".join(f"{e:7.1e}" for e in errors) + f"  {name}", flush=True)
         demand(max(errors) <= LIMIT, f"{name}: over the limit of {LIMIT:.0e}")
-        bits = [models.train(program, ranks, "--accumulate", 2 // ranks).read_bytes() for ranks in (1, 2)]
+        bits = [models.saved(program, STEPS, ranks, "--accumulate", 2 // ranks).read_bytes() for ranks in (1, 2)]
         demand(bits[0] == bits[1], f"{name}: other bits on one rank than on two")
 
 
 def given(models: Models) -> None:
-    double = models.bench.path("double.onnx")
-    double.write_bytes(model(2))
     flags = [flag for flag in FLAGS if not flag.startswith("--lr")] + [f"--lr={RATE / 2}"]
-    found = error(read_safetensors(models.train(models.bench.compile(double, "double", *flags, GIVEN), 1)), reference(1))
+    found = error(models.train(models.compile("double", model(2), *flags, GIVEN), STEPS, 1), reference(1))
     demand(found <= LIMIT, f"gradients that are doubled with half of the rate: {found:.1e}")
-    found = error(read_safetensors(models.train(models.bench.compile(double, "own", *flags), 1)), reference(1))
+    found = error(models.train(models.compile("own", model(2), *flags), STEPS, 1), reference(1))
     demand(found > 0.1, "the compiler's own gradients are not told from those of the graph")
     print("doubled gradients double the change")
 
 
 def some(models: Models) -> None:
-    program = models.bench.compile(models.model, "some", *FLAGS, "--gradient=w_grad=w", "--gradient=b_grad=b", "--frozen=^b$")
-    found = read_safetensors(models.train(program, 2))
+    program = models.compile("some", model(), *FLAGS, "--gradient=w_grad=w", "--gradient=b_grad=b", "--frozen=^b$")
+    found = models.train(program, STEPS, 2)
     demand(all(np.array_equal(found[name], START[name]) for name in ("v", "b")), "a parameter without a gradient has changed")
     demand(not np.array_equal(found["w"], START["w"]), "the only parameter with a gradient has not changed")
     print("parameters without a gradient, and frozen ones, keep their values")
 
 
 def emulated(models: Models) -> None:
-    program = models.bench.compile(models.model, "emulated", *FLAGS, GIVEN, "--target=cuda-emulation")
-    found = error(read_safetensors(models.train(program, 2)), reference(2))
+    program = models.compile("emulated", model(), *FLAGS, GIVEN, "--target=cuda-emulation")
+    found = error(models.train(program, STEPS, 2), reference(2))
     demand(found <= LIMIT, f"on the emulated GPU: {found:.1e}, over the limit of {LIMIT:.0e}")
     print(f"{found:7.1e}  on 2 emulated GPUs")
 
 
 def refused(models: Models) -> None:
+    file = models.write("model", model())
     for flag, code, text in (("--gradient=*_gradient=*", 1, "matches no output"), ("--gradient=*_grad=a.*", 1, "names no parameter 'a."),
                              ("--gradient=b_grad=w", 1, "tensor<6x8xf32>"), ("--gradient=*_grad=w", 2, "'*' on each side"),
                              ("--gradient=w_grad", 2, "OUTPUT=PARAMETER")):
-        done = harness.run([models.bench.build / "bin" / "fsdpc", models.model, "-o", models.bench.path("refused"), *FLAGS, flag], code)
-        demand(done.stderr.count("error:") == 1 and text in done.stderr, f"{flag}: expected one error with '{text}', found\n{done.stderr}")
-    done = harness.run([models.bench.build / "bin" / "fsdpc", models.model, "-o", models.bench.path("refused"), *FLAGS, GIVEN,
-                        "--loss-scale=8"], 2)
-    demand("'--gradient'" in done.stderr, f"a loss scale is refused by\n{done.stderr}")
-    print("refused: pairs that name nothing or another shape, and a scale of the loss")
+        models.refused(file, text, flags=[*FLAGS, flag], code=code)
+    models.refused(file, "'--gradient'", flags=[*FLAGS, GIVEN, "--loss-scale=8"], code=2)
 
 
 def test(bench, options):
-    models = Models(bench)
+    models = Models(bench, SAMPLES)
     for check in (exact, given, some, emulated, refused):
         check(models)
 

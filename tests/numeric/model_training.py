@@ -20,8 +20,7 @@ from typing import Callable
 import harness
 import numpy as np
 import onnx_wire as onnx
-from compare import read_safetensors
-from harness import Failure
+from small_models import Models, demand
 
 LIMIT = 1e-6  # of a parameter's norm
 STEPS, ROWS, INPUTS, OUTPUTS = 4, 4, 3, 2
@@ -30,11 +29,6 @@ random = np.random.default_rng(11)
 START = {"w": random.normal(size=(INPUTS, OUTPUTS)).astype(np.float32), "b": random.normal(size=OUTPUTS).astype(np.float32)}
 SAMPLES = {"x": random.normal(size=(2 * STEPS * ROWS, INPUTS)).astype(np.float32),
            "t": random.normal(size=(2 * STEPS * ROWS, OUTPUTS)).astype(np.float32)}
-
-
-def demand(holds: bool, what: str) -> None:
-    if not holds:
-        raise Failure(what)
 
 
 # ---- models ----
@@ -190,33 +184,6 @@ def reference(formula, states: dict[str, float], ranks: int, start=START) -> lis
 
 # ---- checks ----
 
-class Models:
-    def __init__(self, bench):
-        self.bench = bench
-        for name, value in SAMPLES.items():
-            np.save(bench.path(f"{name}.npy"), value)
-        self.data = [f"--data={name}={bench.path(name + '.npy')}" for name in SAMPLES]
-
-    def write(self, name: str, bytes_: bytes):
-        path = self.bench.path(f"{name}.onnx")
-        path.write_bytes(bytes_)
-        return path
-
-    def compile(self, name: str, bytes_: bytes, *flags: str):
-        return self.bench.compile(self.write(name, bytes_), name, *flags)
-
-    def train(self, program, steps: int, ranks: int, *flags: str) -> dict[str, np.ndarray]:
-        saved = program.with_name(f"{program.name}.safetensors")
-        harness.run([program, "--ranks", ranks, *self.data, "--steps", steps, "--threads", 1, "--save", saved, *flags])
-        return read_safetensors(saved)
-
-    def refused(self, name: str, bytes_: bytes, *mentions: str, flags=()) -> None:
-        done = harness.run([self.bench.build / "bin" / "fsdpc", self.write(name, bytes_), "-o", self.bench.path(name), *flags], 1)
-        demand(done.stderr.count("error:") == 1 and all(text in done.stderr for text in mentions),
-               f"{name}: expected one error with {mentions}, found\n{done.stderr}")
-        print(f"refused  {done.stderr.strip().splitlines()[0][-110:]}")
-
-
 def error(found: dict, expected: dict) -> float:
     return max(np.linalg.norm(found[name] - value) / np.linalg.norm(value) for name, value in expected.items())
 
@@ -280,6 +247,9 @@ def initial(models: Models) -> None:
 
 
 def refused(models: Models) -> None:
+    def refuse(name, bytes_, *mentions, flags=()):
+        models.refused(models.write(name, bytes_), *mentions, flags=flags)
+
     def with_nodes(nodes, states=None, **more):
         return model(Update(nodes, states or {}, adam, **more))
 
@@ -287,27 +257,30 @@ def refused(models: Models) -> None:
         return [onnx.node("Sub", [p, change.format(p)], [f"{p}_new"]) for p in START]
     norms = [onnx.node("ReduceL2", ["gw"], ["n"], onnx.integer("keepdims", 0)), onnx.node("Div", ["gw", "n"], ["cw"]),
              onnx.node("Identity", ["gb"], ["cb"])]
-    models.refused("norm", with_nodes(norms + descend("c{}")), "'w' is not pointwise", "--optimizer")
+    refuse("norm", with_nodes(norms + descend("c{}")), "'w' is not pointwise", "--optimizer")
     other = [onnx.node("Mul", ["gb", "gb"], ["cb"]), onnx.node("Identity", ["gw"], ["cw"])]
-    models.refused("differ", with_nodes(other + descend("c{}")), "updates 'b' in another way than 'w'")
+    refuse("differ", with_nodes(other + descend("c{}")), "updates 'b' in another way than 'w'")
     data = [onnx.node("ReduceMean", ["x"], ["m"], onnx.integer("keepdims", 0)), onnx.node("Mul", ["gw", "m"], ["cw"]),
             onnx.node("Mul", ["gb", "m"], ["cb"])]
-    models.refused("data", with_nodes(data + descend("c{}")), "of a microbatch")
+    # The rate that the second parameter has is none of the first one's.
+    rate = [onnx.node("Sub", ["w", "gw"], ["w_new"]), onnx.node("Mul", ["gb", "R"], ["cb"]), onnx.node("Sub", ["b", "cb"], ["b_new"])]
+    refuse("second", with_nodes(rate), "updates 'b' in another way than 'w'")
+    refuse("data", with_nodes(data + descend("c{}")), "of a microbatch")
     count = [onnx.node("Mul", ["T", "T"], ["T_new"])]
-    models.refused("count", with_nodes(count + descend("g{}"), counts=False), "'T'", "T + c")
-    models.refused("decay", model(UPDATES["adam"]), "--weight-decay has no effect", flags=["--weight-decay=0.1"])
-    models.refused("rate", with_nodes(descend("g{}")), "no learning rate", flags=["--lr=0.1"])
-    models.refused("group", model(UPDATES["adam"]), "--weight-decay has no effect", flags=["--group=w: weight_decay=0.1"])
+    refuse("count", with_nodes(count + descend("g{}"), counts=False), "'T'", "T + c")
+    refuse("decay", model(UPDATES["adam"]), "--weight-decay has no effect", flags=["--weight-decay=0.1"])
+    refuse("rate", with_nodes(descend("g{}")), "no learning rate", flags=["--lr=0.1"])
+    refuse("group", model(UPDATES["adam"]), "--weight-decay has no effect", flags=["--group=w: weight_decay=0.1"])
     random = onnx.node("RandomNormal", [], ["w0"], onnx.attribute("shape", [OUTPUTS, INPUTS]))
-    models.refused("shape", model(UPDATES["adam"], onnx.graph([random], [], [], []), {"w": "w0"}), "[2, 3]", "tensor<3x2xf32>")
-    models.refused("start", model(Update(adam_nodes(), {"v": 0, "h": 0}, adam,
+    refuse("shape", model(UPDATES["adam"], onnx.graph([random], [], [], []), {"w": "w0"}), "[2, 3]", "tensor<3x2xf32>")
+    refuse("start", model(Update(adam_nodes(), {"v": 0, "h": 0}, adam,
                                          [number("R", 0.1), onnx.tensor("T", (2,), np.arange(2, dtype="<i8").tobytes(), onnx.INT64)])),
                    "the step must be scalars")
-    models.refused("key", model(Update(descend("g{}"), {}, adam, bindings={"nothing": "w_new"})), "'nothing'", "no initializer")
+    refuse("key", model(Update(descend("g{}"), {}, adam, bindings={"nothing": "w_new"})), "'nothing'", "no initializer")
 
 
 def test(bench, options):
-    models = Models(bench)
+    models = Models(bench, SAMPLES)
     for check in (exact, wrong, emulated, given, initial, refused):
         check(models)
 

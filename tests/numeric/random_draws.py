@@ -3,8 +3,8 @@
 
 usage: random_draws.py --build DIR
 
-The loss is the mean of w · (n + u · d + b), where n is a RandomNormal of mean 0.5 and scale 2, u a RandomUniform in [-1, 3), b a Bernoulli and
-d a dropout of ones, and w is 1 and has a rate of 0. The reference draws with Philox as NNElementwise.td says.
+The loss is the mean of w · (n + u · d + b + m), where n is a RandomNormal of mean 0.5 and scale 2, u a RandomUniform in [-1, 3), b a
+Bernoulli, d a dropout of ones and m a Multinomial of five classes, and w is 1 and has a rate of 0. The reference draws with Philox as NNElementwise.td says.
 
   draws       the loss of each step within the limit, on one rank and on two, and the same bits with as many microbatches per step
   seeds       another seed gives another loss
@@ -22,6 +22,7 @@ from harness import Failure
 
 LIMIT = 2e-6
 SHAPE, STEPS, SEED = (6, 50), 3, 2**33 + 5
+LOGITS = np.log(np.random.default_rng(2).uniform(0.05, 1, (SHAPE[0], 5))).astype("<f4")
 
 
 def demand(holds: bool, what: str) -> None:
@@ -35,7 +36,11 @@ def model() -> bytes:
              onnx.node("RandomUniformLike", ["x"], ["u"], onnx.attribute("low", -1.0), onnx.attribute("high", 3.0)),
              onnx.node("Bernoulli", ["p"], ["b"]),
              onnx.node("Dropout", ["ones", "ratio"], ["d"]),
-             onnx.node("Mul", ["u", "d"], ["ud"]), onnx.node("Add", ["n", "ud"], ["nud"]), onnx.node("Add", ["nud", "b"], ["all"]),
+             onnx.node("Constant", [], ["logits"], onnx.attribute("value", onnx.tensor("", LOGITS.shape, LOGITS.tobytes()))),
+             onnx.node("Multinomial", ["logits"], ["mi"], onnx.integer("sample_size", SHAPE[1])),
+             onnx.node("Cast", ["mi"], ["m"], onnx.integer("to", onnx.FLOAT)),
+             onnx.node("Mul", ["u", "d"], ["ud"]), onnx.node("Add", ["n", "ud"], ["nud"]), onnx.node("Add", ["nud", "b"], ["nudb"]),
+             onnx.node("Add", ["nudb", "m"], ["all"]),
              onnx.node("Mul", ["all", "x"], ["allx"]), onnx.node("Mul", ["allx", "w"], ["y"]),
              onnx.node("ReduceMean", ["y"], ["loss"], onnx.attribute("keepdims", 0))]
     one = struct.pack("<f", 1)
@@ -55,9 +60,9 @@ def certain() -> bytes:
                       [onnx.tensor("w", (1,), one), onnx.tensor("p", shape, np.ones(shape, "<f4").tobytes())])
 
 
-def words(op: int, microbatch: int, step: int, seed: int) -> np.ndarray:
+def words(op: int, microbatch: int, step: int, seed: int, shape: tuple = SHAPE) -> np.ndarray:
     """The words of Philox4x32-10 for all elements."""
-    count = int(np.prod(SHAPE))
+    count = int(np.prod(shape))
     mask = np.uint64(0xFFFFFFFF)
     c = [np.arange((count + 3) // 4, dtype=np.uint64)] + [np.full((count + 3) // 4, v, np.uint64) for v in (op, microbatch, step)]
     k = [seed & 0xFFFFFFFF, seed >> 32]
@@ -65,17 +70,19 @@ def words(op: int, microbatch: int, step: int, seed: int) -> np.ndarray:
         a, b = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
         c = [(b >> np.uint64(32)) ^ c[1] ^ np.uint64(k[0]), b & mask, (a >> np.uint64(32)) ^ c[3] ^ np.uint64(k[1]), a & mask]
         k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return np.stack(c, axis=1).reshape(-1)[:count].reshape(SHAPE)
+    return np.stack(c, axis=1).reshape(-1)[:count].reshape(shape)
 
 
 def reference(microbatch: int, step: int, seed: int = SEED, drops: bool = True) -> float:
     """The loss of one microbatch. Draws are numbered in the order of the nodes, two for a normal one."""
-    def uniform(op: int) -> np.ndarray:
-        return ((words(op, microbatch, step, seed) >> np.uint64(8)) | np.uint64(1)).astype(np.float64) * 2.0**-24
+    def uniform(op: int, shape: tuple = SHAPE) -> np.ndarray:
+        return ((words(op, microbatch, step, seed, shape) >> np.uint64(8)) | np.uint64(1)).astype(np.float64) * 2.0**-24
     normal = np.sqrt(-2 * np.log(uniform(0))) * np.cos(2 * np.pi * uniform(1))
     kept = (words(4, microbatch, step, seed) >> np.uint64(8)).astype(np.float64) * 2.0**-24 >= 0.5
     dropped = np.where(kept, 2.0, 0.0) if drops else np.ones(SHAPE)
-    return float((0.5 + 2 * normal + (4 * uniform(2) - 1) * dropped + (uniform(3) < np.float32(0.3))).mean())
+    noise = -np.log(-np.log(uniform(5, (*SHAPE, LOGITS.shape[1]))))
+    drawn = np.argmax(LOGITS[:, None, :] + noise, axis=2)
+    return float((0.5 + 2 * normal + (4 * uniform(2) - 1) * dropped + (uniform(3) < np.float32(0.3)) + drawn).mean())
 
 
 def losses(bench, program, ranks: int, microbatches: int, *flags: str, seed: int = SEED) -> list[float]:

@@ -435,10 +435,18 @@ int run(const Arguments &arguments) {
   auto training = Training::take(*model, /*withUpdate=*/false, &context);
   if (failed(training))
     return ckpt::inputFault;
+  if (training->isOfRuntime)
+    return ckpt::report(
+        Error{"'" + arguments.model +
+              "' is a training model of onnxruntime-training, which has no "
+              "values; name the model from which it was generated"});
   Weights weights(*model, budgets, &context);
+  Refusals refusals(model->path, &context);
   // The importer's own table names the tensors, as in a compile.
-  ParameterTable parameters(*model, *training, weights, options, &context);
-  if (failed(weights.check()) || failed(parameters.build()))
+  ParameterTable parameters(*model, *training, weights, options, refusals,
+                            &context);
+  if (failed(weights.check()) || failed(parameters.build()) ||
+      failed(refusals.report()))
     return ckpt::inputFault;
   auto source = ckpt::openTensors(arguments.weights, ckpt::Content::values);
   if (!source)

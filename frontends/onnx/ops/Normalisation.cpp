@@ -363,7 +363,9 @@ void frontend::registerNormalisation(HandlerTable &table) {
   table.add("Softmax", 13, softmax<nn::SoftmaxOp>);
   table.add("LogSoftmax", 1, softmaxOfRows<nn::LogSoftmaxOp>);
   table.add("LogSoftmax", 13, softmax<nn::LogSoftmaxOp>);
-  table.add("LayerNormalization", 17, layerNorm);
+  // Of opset 17. onnxruntime's own ops of these names are of opset 1.
+  table.add("LayerNormalization", 1, layerNorm);
+  table.add("SimplifiedLayerNormalization", 1, rmsNorm);
   table.add("RMSNormalization", 23, rmsNorm);
   table.add("GroupNormalization", 18, groupNorm);
   table.add("InstanceNormalization", 6, instanceNorm);

@@ -102,10 +102,53 @@ static LogicalResult bernoulli(Node &node) {
       b.cast(b.compare(nn::Predicate::lt, draw, probability), element), type);
 }
 
+// Indices of classes, drawn by unnormalised log-probabilities with replacement.
+// The class whose log-probability plus Gumbel noise, -ln(-ln u), is the largest
+// has just its probability (Gumbel, Statistical Theory of Extreme Values,
+// 1954), so there are no sums of probabilities to search.
+static LogicalResult multinomial(Node &node) {
+  if (failed(node.expectInputs(1, 1)) ||
+      failed(node.expectFloat(node.input(0))))
+    return failure();
+  Emitter &b = node.b;
+  Value logits = node.input(0);
+  int64_t type = node.getInt("dtype", onnx::TensorProto::INT32);
+  int64_t samples = node.getInt("sample_size", 1);
+  if (type != onnx::TensorProto::INT32 && type != onnx::TensorProto::INT64)
+    return node.refuse("attribute 'dtype' is " + nameOf(type) +
+                       "; it must be int32 or int64");
+  if (rankOf(logits) != 2 || shapeOf(logits)[1] == 0 || samples < 1)
+    return node.refuse("the input must be a matrix with classes, and attribute "
+                       "'sample_size' at least 1");
+  int64_t rows = shapeOf(logits)[0], classes = shapeOf(logits)[1];
+  Shape shape = {rows, samples, classes};
+  if (failed(node.checkShape(shape)))
+    return failure();
+  auto minusLog = [&](Value x) {
+    return b.unary<nn::NegOp>(b.unary<nn::LogOp>(x));
+  };
+  Value noise =
+      b.cast(minusLog(minusLog(uniform(node, shape))), elementOf(logits));
+  Value sum = b.binary<nn::AddOp>(
+      b.broadcast(b.reshape(logits, {rows, 1, classes}), shape), noise);
+  Value largest = b.broadcast(b.reduce(nn::ReduceKind::max, sum, {2}), shape);
+  Value places = b.iota(shape, 2);
+  // Of equal sums the first counts. NaN attains nothing, so a row with one is
+  // the last class.
+  Value chosen = b.select(b.compare(nn::Predicate::eq, sum, largest), places,
+                          b.like(places, double(classes - 1)));
+  return node.result(
+      b.cast(b.reshape(b.reduce(nn::ReduceKind::min, chosen, {2}),
+                       {rows, samples}),
+             importedType(type, b.builder.getContext())),
+      type);
+}
+
 void frontend::registerRandom(HandlerTable &table) {
   table.add("RandomUniform", 1, random<false, false>);
   table.add("RandomUniformLike", 1, random<true, false>);
   table.add("RandomNormal", 1, random<false, true>);
   table.add("RandomNormalLike", 1, random<true, true>);
   table.add("Bernoulli", 15, bernoulli);
+  table.add("Multinomial", 7, multinomial);
 }
