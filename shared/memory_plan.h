@@ -82,10 +82,11 @@ struct LayoutCut {
 // The persistent memory of one layout on one rank, in bytes; 0 if the layout
 // has no such memory. If the compute type is f32 and a replicated copy
 // persists, that copy is the master (or contains the rank's shard of it), so
-// the master has no memory of its own. A compute copy below f32 exists only if
-// it persists; otherwise each gather casts the master. A frozen layout whose
-// values are in a compute type below f32 in the model's file has no master, and
-// a compute copy even where that does not persist whole.
+// the master has no memory of its own, unless the layout is gathered in blocks:
+// the copy then holds what has been rounded. A compute copy below f32 exists
+// only if it persists; otherwise each gather casts the master. A frozen layout
+// whose values are in a compute type below f32 in the model's file has no
+// master, and a compute copy even where that does not persist whole.
 struct LayoutMemory : LayoutCut {
   int64_t master = 0, compute = 0, gradient = 0, states = 0;
   int64_t offloaded = 0; // the states' bytes on disk; `states` is 0 then
@@ -95,6 +96,10 @@ struct LayoutMemory : LayoutCut {
 // `groupRanks`, which divides `ranks`, is the size of a shard group.
 LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
                           int64_t ranks, int64_t groupRanks);
+
+// Returns true if the compute copy of a layout is its master, or contains the
+// rank's shard of it.
+bool computesOnMaster(const Manifest &manifest, const Layout &layout);
 
 // Elements of a piece in which the update reads the states of an offloaded
 // layout, and writes them back. Two pieces are in memory: one that is computed,
@@ -118,6 +123,11 @@ int64_t bufferElements(const Buffer &buffer);
 // Bytes needed to gather one buffer's batch statistics from all ranks; the
 // largest over the buffers.
 int64_t statisticsBytes(const Manifest &manifest, int64_t ranks);
+// Bytes of the blocks in which a gather leaves what it has received, before it
+// is converted; the largest over the layouts that travel in blocks.
+int64_t gatheredBlockBytes(const Manifest &manifest, int64_t ranks);
+// Bytes of the pieces of reductions in blocks; 0 if there are none.
+int64_t reducedBlockBytes(const Manifest &manifest, int64_t ranks);
 
 // Computes the table. The caller asks the communicator for `communicationBytes`
 // and the device for `scratchpadBytes`, for the same ranks and threads.

@@ -4,6 +4,7 @@
 // overlaps with computation as it does on a GPU.
 #pragma once
 
+#include "runtime/comm/blocks.h"
 #include "runtime/core/device.h"
 #include "runtime/core/square_sum.h"
 #include "runtime/host/library_plans.h"
@@ -105,6 +106,8 @@ private:
             const fsdpc_kernel *rows = nullptr);
   void execute(Command &command);
   SquareSum layoutSquares(fsdpc_rank &rank, int32_t layout);
+  void reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
+              WireType type, bool add);
   void sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                   int32_t layout, int32_t perMember, const void *scale,
                   const double *factors, double *sums);
@@ -128,6 +131,7 @@ private:
   std::vector<Piece> pieces; // of the layout whose members are summed
   std::vector<SquareSum> memberTotals;
   std::vector<double> roundedSums; // what the optimizer that runs takes
+  BlockReducer blockReducer;       // of the stream `reduce`
   // Last, so that their threads start after, and end before, what they use.
   std::unique_ptr<Stream> streams[FSDPC_STREAMS];
 };

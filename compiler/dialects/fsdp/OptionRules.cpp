@@ -93,6 +93,29 @@ static bool isMet(const OptionInfo &option, const CompileOptions &options) {
   });
 }
 
+static bool usesHybrid(const CompileOptions &options) {
+  return isHybrid(options.strategy) ||
+         llvm::any_of(options.strategyRules, [](const StrategyRule &rule) {
+           return isHybrid(rule.strategy);
+         });
+}
+
+// What travels in blocks does so on the host. Groups hand on sums, which only
+// f32 holds without rounding them again.
+static std::string checkBlocks(const CompileOptions &options) {
+  std::string flag =
+      options.reducesBlocks()
+          ? ("'--reduce-dtype=" + nameOf(options.reduceType) + "'").str()
+          : ("'--gather-dtype=" + nameOf(options.gatherType) + "'").str();
+  if (options.isCuda() && options.sendsBlocks())
+    return flag + " is not supported with '--target=" +
+           findOption("target")->print(options) + "'; omit it";
+  if (options.reducesBlocks() && usesHybrid(options))
+    return flag + " is not supported with the hybrid strategies; use zero3 "
+                  "with '--reshard-to', or bf16";
+  return "";
+}
+
 // Checks conditions of the options that were given against the values of the
 // others, given or not.
 std::string checkOptions(const CompileOptions &options) {
@@ -147,14 +170,13 @@ std::string checkOptions(const CompileOptions &options) {
   if (options.isCuda() && !options.keptF32.empty())
     return "'--keep-f32' is not supported with '--target=" +
            findOption("target")->print(options) + "'";
-  auto isHybridRule = [](const StrategyRule &rule) {
-    return isHybrid(rule.strategy);
-  };
-  if (options.isCuda() && (isHybrid(options.strategy) ||
-                           llvm::any_of(options.strategyRules, isHybridRule)))
+  if (options.isCuda() && usesHybrid(options))
     return "the hybrid strategies are not supported with '--target=" +
            findOption("target")->print(options) +
            "'; use zero3, or zero2 for hybrid_zero2";
+  fault = checkBlocks(options);
+  if (!fault.empty())
+    return fault;
   if (options.planRanksPerNode > 0 &&
       options.planRanks % options.planRanksPerNode)
     return "'--plan-ranks-per-node=" +
