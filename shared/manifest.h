@@ -90,7 +90,10 @@ struct Layout {
   bool stateWhole = false;
   bool computeWhole = false; // the compute copy persists: zero1, zero2, ddp
   bool keptF32 = false;      // computes in f32, whatever the manifest's type is
-  int32_t states = 0;        // f32 tensors per parameter: 2 for adam, …
+  // Gathers send blocks of "i8" or "f8e4m3" (blocks.h); empty: the compute
+  // type.
+  std::string wire;
+  int32_t states = 0;     // f32 tensors per parameter: 2 for adam, …
   bool average = false;   // the last state is the parameters' running average
   bool offloaded = false; // the states lie in a file, not in memory
   std::string optimizer;  // that updates it; empty if frozen
@@ -228,7 +231,8 @@ struct Manifest {
   std::string cpu;                   // "x86-64-v3", …; "native" is resolved
   std::vector<std::string>
       cpuFeatures; // LLVM names; the processor must have them all
-  std::string computeDtype, reduceDtype; // see computeDtypeOf
+  // See computeDtypeOf. Gradients may travel in blocks: "i8" or "f8e4m3".
+  std::string computeDtype, reduceDtype;
   double lr = 0;
   double maxNorm = 0; // of clipping; 0: none
   LossScale lossScale;

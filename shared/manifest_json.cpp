@@ -5,6 +5,7 @@
 // same version, so an unknown or a missing key, or one that stands twice, means
 // that the text is damaged. After reading, `check` tests what later code relies
 // on, such as indices, members' ranges, and sizes whose products fit 64 bits.
+#include "shared/blocks.h"
 #include "shared/manifest.h"
 #include "shared/plan_shapes.h"
 
@@ -58,6 +59,7 @@ template <class V> void fields(V &v, Layout &x) {
   v("masterWhole", x.masterWhole);
   v("gradientWhole", x.gradientWhole), v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("keptF32", x.keptF32);
+  v("wire", x.wire);
   v("states", x.states), v("average", x.average);
   v("offloaded", x.offloaded), v("optimizer", x.optimizer);
   v("members", x.members);
@@ -396,6 +398,22 @@ Status checkCalls(const Manifest &manifest) {
   return {};
 }
 
+// Later code compares with only one of the names, so it would silently take any
+// other type for f32.
+Status checkTypes(const Manifest &manifest) {
+  bool reducesBlocks = blockTypeOf(manifest.reduceDtype) != BlockType::None;
+  auto isFloat = [](const std::string &dtype) {
+    return dtype == "f32" || dtype == "bf16" || dtype == "f16";
+  };
+  bool computes = isFloat(manifest.computeDtype);
+  if (!computes || !(isFloat(manifest.reduceDtype) || reducesBlocks))
+    return Error{"'" +
+                 (computes ? manifest.reduceDtype : manifest.computeDtype) +
+                 "' is not a supported compute or reduce type; expected 'f32', "
+                 "'bf16' or 'f16', or to reduce in 'i8' or 'f8e4m3'"};
+  return {};
+}
+
 // Checks what later code relies on without looking.
 Status check(const Manifest &manifest) {
   if (manifest.version != Manifest().version)
@@ -404,13 +422,7 @@ Status check(const Manifest &manifest) {
   FSDPC_TRY(checkSizes(manifest));
   FSDPC_TRY(checkCalls(manifest));
   FSDPC_TRY(checkPlans(manifest));
-  // Later code compares with only one of the two names, so it would silently
-  // take any other type for f32.
-  for (const std::string &dtype : {manifest.computeDtype, manifest.reduceDtype})
-    if (dtype != "f32" && dtype != "bf16" && dtype != "f16")
-      return Error{"'" + dtype +
-                   "' is not a supported compute or reduce type; expected "
-                   "'f32', 'bf16' or 'f16'"};
+  FSDPC_TRY(checkTypes(manifest));
   const LossScale &scale = manifest.lossScale;
   if (scale.init < 0 || scale.growth <= 1 || scale.backoff <= 0 ||
       scale.backoff >= 1 || scale.interval < 0)
@@ -423,6 +435,7 @@ Status check(const Manifest &manifest) {
     if (input.shape.empty() || elementsOf(input.shape, 1) < 0)
       return Error{"input '" + input.name +
                    "' has no elements, or too many of them"};
+  bool sendsBlocks = blockTypeOf(manifest.reduceDtype) != BlockType::None;
   for (const Layout &layout : manifest.layouts) {
     if (layout.states < int32_t(layout.average) || layout.states > mostStates)
       return Error{"layout '" + layout.name + "' has " +
@@ -451,6 +464,11 @@ Status check(const Manifest &manifest) {
                          !layout.computeWhole || layout.stateWhole))
       return Error{"layout '" + layout.name +
                    "' has an owner, but is not kept whole for computing alone"};
+    if (!layout.wire.empty() &&
+        (blockTypeOf(layout.wire) == BlockType::None || layout.masterWhole))
+      return Error{"layout '" + layout.name + "' cannot be gathered as '" +
+                   layout.wire + "'"};
+    sendsBlocks |= !layout.wire.empty();
     if (layout.elements < 0 || layout.elements > mostElements)
       return Error{"layout '" + layout.name + "' has " +
                    std::to_string(layout.elements) + " elements"};
@@ -468,6 +486,12 @@ Status check(const Manifest &manifest) {
       end = member.offset + member.elements;
     }
   }
+  // A block has elements of one rank only.
+  if (sendsBlocks && manifest.shardAlignment % blockElements != 0)
+    return Error{"'shardAlignment' is " +
+                 std::to_string(manifest.shardAlignment) +
+                 ", but ranks send blocks of " + std::to_string(blockElements) +
+                 " elements"};
   return {};
 }
 

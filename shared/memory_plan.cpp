@@ -4,6 +4,7 @@
 // of the arena are attributed to kinds: the arena is allocated as one block.
 #include "shared/memory_plan.h"
 
+#include "shared/blocks.h"
 #include "shared/staging.h"
 
 #include <algorithm>
@@ -62,16 +63,22 @@ int plannedGroup(const Manifest &manifest, int ranks, int wanted) {
 // With --master=none there are no masters. Else, nothing changes a frozen
 // layout, so values that the model's file has in the compute type are kept in
 // that type alone: no bit is lost. Of other types the master stays, so that
-// --save writes what the file held.
+// --save writes what the file held, and so does it where the copy that persists
+// holds what a gather has rounded.
 static bool needsMaster(const Manifest &manifest, const Layout &layout) {
   if (layout.noMaster)
     return false;
   std::string compute = manifest.computeDtypeOf(layout);
   return layout.trainable || compute == "f32" ||
+         (layout.computeWhole && !layout.wire.empty()) ||
          !std::all_of(layout.members.begin(), layout.members.end(),
                       [&](const Member &member) {
                         return member.source.dtype == compute;
                       });
+}
+
+bool computesOnMaster(const Manifest &manifest, const Layout &layout) {
+  return manifest.computeDtypeOf(layout) == "f32" && layout.wire.empty();
 }
 
 // The padding is the same for every size of groups, so that files, and sums
@@ -97,7 +104,7 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
   };
   // With f32 compute a replicated compute copy serves as the master too.
   std::string compute = manifest.computeDtypeOf(layout);
-  bool same = compute == "f32";
+  bool same = computesOnMaster(manifest, layout);
   bool master = needsMaster(manifest, layout);
   if (same && layout.computeWhole)
     memory.compute = bytes(true, 4);
@@ -148,6 +155,22 @@ int64_t statisticsBytes(const Manifest &manifest, int64_t ranks) {
     if (buffer.dtype == "f32" && !buffer.optimizerState)
       largest = std::max(largest, product(buffer.shape) * 4);
   return roundUp(largest * ranks, 64);
+}
+
+int64_t gatheredBlockBytes(const Manifest &manifest, int64_t ranks) {
+  int64_t largest = 0;
+  for (const Layout &layout : manifest.layouts)
+    if (!layout.wire.empty())
+      largest =
+          std::max(largest, ranks * shardElements(layout, ranks,
+                                                  manifest.shardAlignment));
+  return roundUp(blockedBytes(largest), 64);
+}
+
+int64_t reducedBlockBytes(const Manifest &manifest, int64_t ranks) {
+  return blockTypeOf(manifest.reduceDtype) == BlockType::None
+             ? 0
+             : roundUp(reducedPieceBytes(ranks), 64);
 }
 
 int64_t channelBytes(const Manifest &manifest, int ranks, int groupRanks,
@@ -210,11 +233,14 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
     plan.activations += 2 * inputBytes(input);
   for (const Output &output : manifest.outputs)
     plan.activations += outputBytes(output);
-  int64_t statistics = statisticsBytes(manifest, ranks);
+  // What collectives need besides the windows of their channels.
+  int64_t exchanged = statisticsBytes(manifest, ranks) +
+                      gatheredBlockBytes(manifest, ranks) +
+                      reducedBlockBytes(manifest, ranks);
   // The arena is one block, so `allocated` is taken before its peak is divided
   // among the kinds.
   plan.allocated = plan.parameters + plan.gradients + plan.optimizer +
-                   plan.statePieces + plan.activations + statistics +
+                   plan.statePieces + plan.activations + exchanged +
                    manifest.arenaBytes;
 
   // The shares of the arena and its slack add up to arenaBytes. Constants are
@@ -224,7 +250,7 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
   plan.activations += manifest.arenaActivations + manifest.constantBytes;
   plan.slack = manifest.arenaBytes - manifest.arenaGathered -
                manifest.arenaGradients - manifest.arenaActivations;
-  plan.communication = communicationBytes + statistics;
+  plan.communication = communicationBytes + exchanged;
   plan.scratchpads = scratchpadBytes;
   plan.stacks = threads * manifest.stackBytes;
   return plan;

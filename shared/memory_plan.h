@@ -88,8 +88,9 @@ struct LayoutCut {
 // The persistent memory of one layout on one rank, in bytes; 0 if the layout
 // has no such memory. If the compute type is f32 and a replicated copy
 // persists, that copy is the master (or contains the rank's shard of it), so
-// the master has no memory of its own. A compute copy below f32 exists only if
-// it persists; otherwise each gather casts the master. A layout without
+// the master has no memory of its own, unless the layout is gathered in blocks:
+// the copy then holds what has been rounded. A compute copy below f32 exists
+// only if it persists; otherwise each gather casts the master. A layout without
 // master weights (Layout::noMaster), and a frozen one whose values are in a
 // compute type below f32 in the model's file, have no master, and a compute
 // copy even where that does not persist whole.
@@ -104,6 +105,10 @@ struct LayoutMemory : LayoutCut {
 LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
                           int64_t ranks, int64_t groupRanks,
                           int owner = noOwner, int rank = 0);
+
+// Returns true if the compute copy of a layout is its master, or contains the
+// rank's shard of it.
+bool computesOnMaster(const Manifest &manifest, const Layout &layout);
 
 // Elements of a piece in which the update reads the states of an offloaded
 // layout, and writes them back. Two pieces are in memory: one that is computed,
@@ -127,6 +132,11 @@ int64_t bufferElements(const Buffer &buffer);
 // Bytes needed to gather one buffer's batch statistics from all ranks; the
 // largest over the buffers.
 int64_t statisticsBytes(const Manifest &manifest, int64_t ranks);
+// Bytes of the blocks in which a gather leaves what it has received, before it
+// is converted; the largest over the layouts that travel in blocks.
+int64_t gatheredBlockBytes(const Manifest &manifest, int64_t ranks);
+// Bytes of the pieces of reductions in blocks; 0 if there are none.
+int64_t reducedBlockBytes(const Manifest &manifest, int64_t ranks);
 
 // Computes the table. The caller asks the communicator for `communicationBytes`
 // and the device for `scratchpadBytes`, for the same ranks and threads. Ranks

@@ -16,7 +16,7 @@ static FailureOr<SmallVector<Slot>> slotsOf(ModuleOp module, StringRef name) {
   if (!function)
     return SmallVector<Slot>();
   SlotOptions options;
-  options.maxRanks = fsdp::CompileOptions::of(module).maxRanks;
+  options.gatherPadding = fsdp::CompileOptions::of(module).gatherPadding();
   // The planner uses every tie that is allowed. Readers of its plan ask
   // isPlannedTie instead, since an edited dump may give a result memory of its
   // own.

@@ -190,6 +190,55 @@ private:
       terms;
 };
 
+// A layout's flat buffer as it travels, without the shards' padding.
+struct Sent {
+  StringRef type;
+  uint64_t bytes;
+};
+
+// How a program's collectives send a layout.
+class Wire {
+public:
+  explicit Wire(fsdp::CompileOptions options) : options(std::move(options)) {}
+
+  Sent computed(fsdp::LayoutOp layout) const {
+    return inType(layout, computeType(layout));
+  }
+  Sent gathered(fsdp::LayoutOp layout) const {
+    BlockType wire = fsdp::wireOf(layout);
+    return wire == BlockType::None
+               ? computed(layout)
+               : Sent{fsdp::nameOf(wire),
+                      uint64_t(fsdp::gatheredBytesOf(layout))};
+  }
+  Sent wide(fsdp::LayoutOp layout) const {
+    return inType(layout, schedule::ElementType::F32);
+  }
+  Sent reduced(fsdp::LayoutOp layout) const {
+    return {fsdp::nameOf(options.reduceType),
+            uint64_t(options.reducedBytes(layout.getElements()))};
+  }
+  // On the host a 16-bit gradient travels as it is, and is widened where it is
+  // summed (handedOver, runtime/comm/reduce.h), unless it travels in blocks.
+  Sent handedOver(fsdp::LayoutOp layout) const {
+    bool asItIs = !options.isCuda() && !options.reducesBlocks() &&
+                  computeType(layout) != schedule::ElementType::F32;
+    return asItIs ? computed(layout) : reduced(layout);
+  }
+
+private:
+  static Sent inType(fsdp::LayoutOp layout, schedule::ElementType type) {
+    return {fsdp::nameOf(type),
+            uint64_t(layout.getElements() * schedule::bytesOf(type))};
+  }
+  schedule::ElementType computeType(fsdp::LayoutOp layout) const {
+    return fsdp::keepsF32(layout) ? schedule::ElementType::F32
+                                  : options.paramType;
+  }
+
+  fsdp::CompileOptions options;
+};
+
 // Adds the numbers that a microbatch sums over ranks, S, if there are any.
 // Those of @update are not counted: they are a few per layout.
 void addSums(ModuleOp module, CommunicationVolume &volume) {
@@ -213,57 +262,38 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
   SymbolTable symbols(module);
   CommunicationVolume volume;
   Parts parts(module);
-  fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
-  schedule::ElementType wire = options.reduceType;
-  auto typeOf = [&](fsdp::LayoutOp layout) {
-    return fsdp::keepsF32(layout) ? schedule::ElementType::F32
-                                  : options.paramType;
-  };
-  // On the host a 16-bit gradient travels as it is, and is widened where it is
-  // summed (handedOver, runtime/comm/reduce.h).
-  auto handedOver = [&](fsdp::LayoutOp layout) {
-    schedule::ElementType compute = typeOf(layout);
-    return options.isCuda() || compute == schedule::ElementType::F32 ? wire
-                                                                     : compute;
-  };
-  auto onWire = [&](fsdp::LayoutOp) { return wire; };
-  auto wide = [](fsdp::LayoutOp) { return schedule::ElementType::F32; };
+  Wire wire(fsdp::CompileOptions::of(module));
   for (auto layout : module.getOps<fsdp::LayoutOp>())
     for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>())
       (layout.getTrainable() ? volume.trainable : volume.frozen) +=
           member.getElements();
 
   auto count = [&](StringRef what, bool eachMicrobatch, Level level,
-                   fsdp::LayoutOp layout, schedule::ElementType type) {
-    StringRef name = fsdp::nameOf(type);
-    parts.add(what, level, name, layout);
+                   fsdp::LayoutOp layout, Sent sent) {
+    parts.add(what, level, sent.type, layout);
     auto it = llvm::find_if(volume.terms, [&](auto &term) {
-      return term.what == what && term.level == level && term.type == name;
+      return term.what == what && term.level == level && term.type == sent.type;
     });
-    uint64_t bytes = layout.getElements() * schedule::bytesOf(type);
     if (it != volume.terms.end())
-      it->bytes += bytes;
+      it->bytes += sent.bytes;
     else
       volume.terms.push_back(
-          {what.str(), level, eachMicrobatch, bytes, name.str()});
+          {what.str(), level, eachMicrobatch, sent.bytes, sent.type.str()});
   };
   // Sums the collectives of one kind. Each op counts once, so a parameter that
   // is gathered for the forward and again for the backward counts twice. The
   // bytes are those of the flat buffers, without the shards' padding. Groups
   // hand on their sums in f32.
   auto add = [&](StringRef what, bool eachMicrobatch, ArrayAttr layouts,
-                 llvm::function_ref<schedule::ElementType(fsdp::LayoutOp)>
-                     typeOfLayout) {
+                 Sent (Wire::*sentOf)(fsdp::LayoutOp) const) {
     for (auto name : layouts.getAsRange<FlatSymbolRefAttr>()) {
       auto layout = symbols.lookup<fsdp::LayoutOp>(name.getValue());
-      schedule::ElementType type = typeOfLayout(layout);
       bool hybrid = parts.isHybrid(layout);
       bool inGroup = hybrid || what == gatherSecondary;
       count(what, eachMicrobatch, inGroup ? Level::Group : Level::Ranks, layout,
-            type);
+            (wire.*sentOf)(layout));
       if (hybrid && what.starts_with("reduce"))
-        count(what, eachMicrobatch, Level::Groups, layout,
-              schedule::ElementType::F32);
+        count(what, eachMicrobatch, Level::Groups, layout, wire.wide(layout));
     }
   };
   // Counts a step only: evaluations communicate too, but are not part of it.
@@ -273,30 +303,32 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
       return WalkResult::skip();
     TypeSwitch<Operation *>(op)
         .Case<fsdp::AllGatherOp, fsdp::AllGatherStartOp>([&](auto gather) {
-          StringRef what = "all_gather";
+          // Secondary shards hold what has been converted.
           if (gather.getFromSecondary())
-            what = gatherSecondary;
-          add(what, true, gather.getLayouts(), typeOf);
+            add(gatherSecondary, true, gather.getLayouts(), &Wire::computed);
+          else
+            add("all_gather", true, gather.getLayouts(), &Wire::gathered);
         })
         .Case<fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp>(
             [&](auto reduce) {
-              add("reduce_scatter", true, reduce.getLayouts(), handedOver);
+              add("reduce_scatter", true, reduce.getLayouts(),
+                  &Wire::handedOver);
             })
         .Case([&](fsdp::ReduceGradientsOp reduce) {
-          add("reduce_gradients", false, reduce.getLayouts(), onWire);
+          add("reduce_gradients", false, reduce.getLayouts(), &Wire::reduced);
         })
         .Case([&](fsdp::GatherGradientsOp gather) {
           // ddp gathers gradients that are reduced already. They are f32 shards
           // of the accumulators, so the wire type does not apply.
-          add("gather_gradients", false, gather.getLayouts(), wide);
+          add("gather_gradients", false, gather.getLayouts(), &Wire::wide);
         })
         .Case([&](fsdp::WholeGradientOp gather) {
           add("gather_gradients", false,
               ArrayAttr::get(gather.getContext(), gather.getLayoutAttr()),
-              wide);
+              &Wire::wide);
         })
         .Case([&](fsdp::GatherParametersOp gather) {
-          add("gather_parameters", false, gather.getLayouts(), typeOf);
+          add("gather_parameters", false, gather.getLayouts(), &Wire::gathered);
         });
     return WalkResult::advance();
   });

@@ -119,8 +119,8 @@ void SlotFinder::gather(Operation *op, ValueRange results) {
   for (auto [index, result] : llvm::enumerate(results)) {
     int node =
         newNode(op, index, bytesOf(result.getType()), SlotKind::Gathered);
-    // Shards are multiples of 128 bytes, so a gather may pad its result.
-    slots[node].slack = options.maxRanks * 128;
+    // Shards have padding, so a gather may write more than its result.
+    slots[node].slack = options.gatherPadding;
     slots[node].bytes += slots[node].slack;
     places[result] = {node, 0};
   }

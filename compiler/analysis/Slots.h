@@ -32,7 +32,9 @@ struct Slot {
 constexpr int64_t slotAlignment = 64;
 
 struct SlotOptions {
-  int64_t maxRanks = 1024;
+  // The room behind a gathered buffer (CompileOptions::gatherPadding), in
+  // bytes.
+  int64_t gatherPadding = 0;
   // Returns true if a result that may take an operand's memory does.
   bool (*useTie)(mlir::OpResult result, mlir::Value operand) = nullptr;
 };

@@ -340,8 +340,7 @@ void borrowGradients(ModuleOp module, const fsdp::CompileOptions &options,
       continue;
     OpBuilder builder(optimizer);
     auto type = RankedTensorType::get(
-        {fsdp::wholeGradientElementsOf(layout, options.maxRanks)},
-        builder.getF32Type());
+        {fsdp::wholeGradientElementsOf(layout, options)}, builder.getF32Type());
     auto whole = fsdp::WholeGradientOp::create(builder, optimizer.getLoc(),
                                                type, optimizer.getLayoutAttr());
     optimizer.getGradientMutable().assign(whole.getResult());

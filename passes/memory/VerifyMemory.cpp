@@ -63,7 +63,7 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
       return module.emitError("missing attribute 'fsdp.arena' with entry "
                               "'bytes'; run plan-memory first");
     SlotOptions options;
-    options.maxRanks = fsdp::CompileOptions::of(module).maxRanks;
+    options.gatherPadding = fsdp::CompileOptions::of(module).gatherPadding();
     options.useTie = isPlannedTie;
     for (func::FuncOp function : fsdp::entriesOf(module)) {
       FailureOr<SmallVector<Slot>> slots = findSlots(function, 0, options);

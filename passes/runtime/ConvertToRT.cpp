@@ -387,9 +387,9 @@ LogicalResult FunctionConverter::run(const DeadMemory &deadMemory) {
 
 // Returns where the slots of a planned function end, for --poison.
 FailureOr<FunctionConverter::DeadMemory> findDeadMemory(func::FuncOp function,
-                                                        int64_t maxRanks) {
+                                                        int64_t gatherPadding) {
   SlotOptions options;
-  options.maxRanks = maxRanks;
+  options.gatherPadding = gatherPadding;
   options.useTie = isPlannedTie;
   FailureOr<SmallVector<Slot>> slots = findSlots(function, 0, options);
   if (failed(slots))
@@ -425,7 +425,7 @@ struct ConvertToRT : fsdpc::passes::impl::ConvertToRTBase<ConvertToRT> {
       FailureOr<FunctionConverter::DeadMemory> dead =
           FunctionConverter::DeadMemory();
       if (options.poison)
-        dead = findDeadMemory(function, options.maxRanks);
+        dead = findDeadMemory(function, options.gatherPadding());
       if (failed(dead) ||
           failed(FunctionConverter(function, symbols).run(*dead)))
         return signalPassFailure();

@@ -80,8 +80,8 @@ LogicalResult addOperand(OpOperand &operand,
     return op->emitOpError("writes to space '")
            << rt::stringifySpace(pointer.getSpace())
            << "', which only the runtime writes";
-  // Shards are multiples of 128 bytes, so a gather may write padding behind its
-  // destination, and secondary shards are cut from that too. Its slot has room
+  // Shards have padding, so a gather may write more than its destination, and
+  // secondary shards are cut from that too. Its slot has room
   // for that; any other buffer there would be overwritten.
   if (access.isOfArena() && op->hasTrait<fsdp::ReachesPadding>())
     access.end += gatherPadding;

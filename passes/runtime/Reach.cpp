@@ -218,8 +218,8 @@ int64_t wholeGradientBytes(Operation *op, FlatSymbolRefAttr name) {
   if (!layout)
     return 0;
   auto module = op->getParentOfType<ModuleOp>();
-  int64_t maxRanks = fsdp::CompileOptions::of(module).maxRanks;
-  return fsdp::wholeGradientElementsOf(layout, maxRanks) *
+  return fsdp::wholeGradientElementsOf(layout,
+                                       fsdp::CompileOptions::of(module)) *
          int64_t(sizeof(float));
 }
 

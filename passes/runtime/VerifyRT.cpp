@@ -122,10 +122,8 @@ struct VerifyRT : fsdpc::passes::impl::VerifyRTBase<VerifyRT> {
                                "'bytes'; run plan-memory first");
       return signalPassFailure();
     }
-    // A shard is a multiple of 128 bytes, so a gather pads by less than that
-    // per rank.
     Bounds bounds{bytes.getInt(),
-                  fsdp::CompileOptions::of(getOperation()).maxRanks * 128};
+                  fsdp::CompileOptions::of(getOperation()).gatherPadding()};
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function->hasAttr("nn.kernel") &&
           failed(verifyFunction(function, bounds)))

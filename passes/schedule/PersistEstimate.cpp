@@ -43,8 +43,9 @@ public:
   // Gathers a layout in each run of segments that reads it, from all ranks or
   // from those of a group.
   void add(fsdp::ReplicatedOp replicated, bool inGroups) {
-    auto type = cast<RankedTensorType>(replicated.getResult().getType());
-    int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
+    int64_t bytes = fsdp::gatheredBytesOf(
+        SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(
+            replicated, replicated.getLayoutAttr()));
     for (const schedule::Segment &run : runs) {
       // The first and last reader within the run; no reader: no gather.
       int first = run.end, last = -1;

@@ -62,13 +62,13 @@ class Reader {
 public:
   explicit Reader(func::FuncOp function)
       : function(function), module(function->getParentOfType<ModuleOp>()),
-        reduceBytes(
-            schedule::bytesOf(fsdp::CompileOptions::of(module).reduceType)),
-        onGpu(fsdp::CompileOptions::of(module).isCuda()) {
-    fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
-    for (auto layout : module.getOps<fsdp::LayoutOp>())
+        options(fsdp::CompileOptions::of(module)) {
+    for (auto layout : module.getOps<fsdp::LayoutOp>()) {
       if (fsdp::isHybrid(fsdp::strategyOf(layout, options)))
         hybridLayouts.insert(layout.getSymNameAttr());
+      if (fsdp::wireOf(layout) != BlockType::None)
+        blockLayouts.insert(layout.getSymNameAttr());
+    }
   }
 
   FailureOr<ScheduleIR> run();
@@ -77,6 +77,8 @@ private:
   void readOps();
   void readGather(Operation *first, ArrayAttr layouts, Operation *wait,
                   ValueRange results);
+  void countBlocks(ArrayAttr layouts, ValueRange results,
+                   CollectiveOps &ops) const;
   void readReduction(Operation *first, ArrayAttr layouts, ValueRange gradients);
   void readCollective(Operation *op);
   LogicalResult readMemory();
@@ -87,10 +89,10 @@ private:
 
   func::FuncOp function;
   ModuleOp module;
-  int64_t reduceBytes; // per element of a gradient on the wire
-  bool onGpu;
-  // Layouts that are cut over the ranks of a group.
-  DenseSet<StringAttr> hybridLayouts;
+  fsdp::CompileOptions options;
+  // Layouts that are cut over the ranks of a group, and those that are gathered
+  // in blocks.
+  DenseSet<StringAttr> hybridLayouts, blockLayouts;
   ScheduleIR ir;
   // The position of an op, or of the gap that contains it.
   DenseMap<Operation *, int> positions;
@@ -189,6 +191,21 @@ double castUs(const schedule::Machine &machine, const CollectiveOps &ops) {
                         schedule::ElementType::F32);
 }
 
+// A gather in blocks converts the rank's masters, and then what all ranks have
+// sent; a reduction the rank's gradients, and then all ranks' of its part. Both
+// do so on the collective's stream.
+double blocksUs(const schedule::Machine &machine, const CollectiveOps &ops) {
+  if (ops.blockElements == 0)
+    return 0;
+  int64_t own = ops.blockElements / machine.ranks;
+  bool gathers = !ops.results.empty();
+  int64_t bytes = own * 4 + ops.blockElements * ops.elementBytes +
+                  blockedBytes(ops.blockElements) +
+                  blockedBytes(gathers ? own : ops.blockElements);
+  return schedule::opUs(machine, "launch", 0, double(bytes),
+                        schedule::ElementType::F32);
+}
+
 double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
   // As plannedGroup of the memory plan: all ranks where the group does not
   // divide them.
@@ -197,17 +214,18 @@ double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
     group.ranks = int(ops.secondaryRanks);
     return schedule::allGatherUs(group, ops.wholeBytes);
   }
-  double us =
-      ops.groupBytes ? schedule::groupGatherUs(machine, ops.groupBytes) : 0;
+  double us = blocksUs(machine, ops);
+  if (ops.groupBytes)
+    us += schedule::groupGatherUs(machine, ops.groupBytes);
   return ops.wholeBytes ? us + castUs(machine, ops) +
                               schedule::allGatherUs(machine, ops.wholeBytes)
                         : us;
 }
 
 double reduceUs(const schedule::Machine &machine, const CollectiveOps &ops) {
-  double us = ops.groupBytes ? schedule::groupReduceUs(machine, ops.groupBytes,
-                                                       ops.sumBytes)
-                             : 0;
+  double us = blocksUs(machine, ops);
+  if (ops.groupBytes)
+    us += schedule::groupReduceUs(machine, ops.groupBytes, ops.sumBytes);
   return ops.wholeBytes
              ? us + schedule::reduceScatterUs(machine, ops.wholeBytes)
              : us;
@@ -222,9 +240,12 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   ops.groupBytes = groups * width;
   ops.elementBytes = width;
   if (readsSecondary(first))
-    ops.secondaryRanks = fsdp::CompileOptions::of(module).reshardTo;
-  else if (onGpu)
+    ops.secondaryRanks = options.reshardTo;
+  else if (options.isCuda())
     ops.castElements = whole;
+  // Secondary shards hold what has been converted.
+  if (!readsSecondary(first))
+    countBlocks(layouts, results, ops);
   schedule::Collective c;
   c.kind = schedule::CollectiveKind::Gather;
   c.channel = gatherChannel;
@@ -250,12 +271,31 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   ir.problem.collectives.push_back(c);
 }
 
+// Replaces the bytes of buffers that travel in blocks.
+void Reader::countBlocks(ArrayAttr layouts, ValueRange results,
+                         CollectiveOps &ops) const {
+  for (auto [name, buffer] :
+       llvm::zip_equal(layouts.getAsRange<FlatSymbolRefAttr>(), results)) {
+    if (!blockLayouts.contains(name.getAttr()))
+      continue;
+    int64_t elements = elementsOf(buffer);
+    ops.blockElements += elements;
+    (hybridLayouts.contains(name.getAttr()) ? ops.groupBytes
+                                            : ops.wholeBytes) +=
+        blockedBytes(elements) - elements * ops.elementBytes;
+  }
+}
+
 void Reader::readReduction(Operation *first, ArrayAttr layouts,
                            ValueRange gradients) {
   CollectiveOps ops{first, nullptr, {}, {}};
   auto [whole, groups] = splitElements(hybridLayouts, layouts, gradients);
-  ops.wholeBytes = whole * reduceBytes;
-  ops.groupBytes = groups * reduceBytes;
+  ops.wholeBytes = options.reducedBytes(whole);
+  ops.groupBytes = options.reducedBytes(groups);
+  if (options.reducesBlocks()) {
+    ops.blockElements = whole + groups;
+    ops.elementBytes = byteWidth(gradients[0].getType());
+  }
   ops.sumBytes = groups * int64_t(sizeof(float)); // groups hand on f32
   // The token has one user (verify-schedule's rule 'token').
   if (auto start = dyn_cast<fsdp::ReduceScatterStartOp>(first))
@@ -453,6 +493,8 @@ void fsdpc::passes::annotate(const ScheduleIR &ir,
       moved = ops.first->getOperands();
     for (Value value : moved)
       bytes += elementsOf(value) * byteWidth(value.getType());
+    if (ops.blockElements > 0)
+      bytes = ops.wholeBytes + ops.groupBytes;
     // The model is not more precise than a thousandth of a µs.
     auto time = [&](double us) {
       return builder.getF64FloatAttr(std::round(us * 1000) / 1000);

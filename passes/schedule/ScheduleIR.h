@@ -19,8 +19,10 @@ struct CollectiveOps {
   // groups, and the sums that groups hand on.
   int64_t wholeBytes = 0, groupBytes = 0, sumBytes = 0;
   // The elements of a gather that a kernel of a GPU converts from the masters,
-  // over all ranks, and the bytes of one.
+  // over all ranks, and the bytes of one element of the buffers.
   int64_t castElements = 0, elementBytes = 0;
+  // The elements that travel in blocks.
+  int64_t blockElements = 0;
   // The ranks of a group that gathers secondary shards (0: none are read).
   int64_t secondaryRanks = 0;
 };

@@ -60,6 +60,10 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
 
     With `--offload=optimizer` layouts with states are `offloaded`.
 
+    With `gather-dtype` all layouts but those of ddp and of `fsdp.keep_f32` have its type as
+    `wire`. With it, and with a `reduce-dtype` of 8 bits, members stand at multiples of 256
+    elements, so that a block on the wire has elements of one parameter.
+
     Loads become views of the flat buffer. The gradients of a layout become one
     `fsdp.pack`, right after the last of them, whose operands the planner places inside
     the buffer. An operand that cannot lie there (an argument, a constant, a weight, a
@@ -241,6 +245,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `compute` | a layout's compute type is not `param-dtype`, or f32 if its members have `fsdp.keep_f32` |
     | `master` | a layout lacks `no_master` with `--master=none` and a compute type of bf16, or has it otherwise |
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy, or oss, is on a GPU |
+    | `wire` | a layout's `wire` is not `gather-dtype`; or there is one under ddp, or with `fsdp.keep_f32` |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |
     | `hook` | a gradient does not pass each `--reduce-hook` once, in order, before its pack |

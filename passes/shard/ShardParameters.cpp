@@ -184,7 +184,7 @@ private:
     int64_t end = 0;
     for (size_t i = 0; i < members.size(); ++i) {
       fsdp::ParameterOp member = members[i];
-      int64_t begin = llvm::alignTo(end, fsdp::kMemberAlignment);
+      int64_t begin = llvm::alignTo(end, fsdp::memberAlignment(options));
       int64_t elements = cast<ShapedType>(member.getType()).getNumElements();
       if (i > first && (alone || begin + elements > options.layoutSize)) {
         runs.push_back(members.slice(first, i - first));
@@ -197,7 +197,7 @@ private:
     return runs;
   }
 
-  // Places the members in order, each aligned to kMemberAlignment elements.
+  // Places the members in order, each at a multiple of memberAlignment.
   // Rate and decay are properties of the member, since --group and --no-decay
   // concern single parameters of a unit. `part` numbers the runs of one group.
   void createLayout(StringRef unit, const Group &group, size_t part,
@@ -207,7 +207,7 @@ private:
     SmallVector<Attribute> members;
     int64_t end = 0;
     for (fsdp::ParameterOp parameter : parameters) {
-      int64_t offset = llvm::alignTo(end, fsdp::kMemberAlignment);
+      int64_t offset = llvm::alignTo(end, fsdp::memberAlignment(options));
       int64_t elements = cast<ShapedType>(parameter.getType()).getNumElements();
       members.push_back(fsdp::MemberAttr::get(
           module.getContext(), FlatSymbolRefAttr::get(parameter), offset,
@@ -233,6 +233,9 @@ private:
     int64_t states = trainable ? programs[group.program].states().size() : 0;
     bool average = trainable && options.ema > 0;
     bool offloads = options.offload == fsdp::Offload::Optimizer;
+    Type wire = fsdp::wireTypeOf(
+        fsdp::gatheredBy(group.strategy, group.keptF32, options),
+        module.getContext());
     // Layouts stand behind the units and in their order.
     builder.setInsertionPointAfter(lastSymbol);
     auto layout = fsdp::LayoutOp::create(
@@ -245,7 +248,8 @@ private:
                       : IntegerAttr(),
         trainable ? builder.getUnitAttr() : UnitAttr(),
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
-        /*no_master=*/UnitAttr(), builder.getI64IntegerAttr(states),
+        wire ? TypeAttr::get(wire) : TypeAttr(), /*no_master=*/UnitAttr(),
+        builder.getI64IntegerAttr(states),
         average ? builder.getUnitAttr() : UnitAttr(),
         offloads && states > 0 ? builder.getUnitAttr() : UnitAttr(),
         /*secondary=*/UnitAttr(), builder.getArrayAttr(members),

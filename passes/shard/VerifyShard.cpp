@@ -169,7 +169,7 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
                                   << "' of unit '"
                                   << nameOrNone(parameter.getUnitAttr()) << "'",
                               parameter, "the parameter");
-      int64_t first = llvm::alignTo(end, fsdp::kMemberAlignment);
+      int64_t first = llvm::alignTo(end, fsdp::memberAlignment(options));
       if (member.getOffset() != first)
         return broken(layout, "layout")
                << "member '" << name.getValue() << "' begins at "

@@ -120,8 +120,8 @@ public:
   // reads them counts too).
   uint64_t sentBytes() const { return sent; }
 
-protected:
-  // Counts a collective in which each other rank gets `bytes` of this one.
+  // Counts a collective in which each other rank gets `bytes` of this one. For
+  // those that are written over transfer(), which counts nothing.
   void countSent(size_t bytes) { sent += bytes * uint64_t(size() - 1); }
   // The same where each value goes to its owner, or from it to all others.
   void countSent(std::span<const OwnedGradient> gradients, WireType wire);

@@ -59,7 +59,7 @@ void fsdpc_rank::allocateLayout(const Layout &layout, int owner) {
   // With f32 compute there is one copy: the master is the compute copy, or a
   // part of it.
   std::string type = manifest.computeDtypeOf(layout);
-  bool same = type == "f32";
+  bool same = computesOnMaster(manifest, layout);
   if (same && layout.computeWhole)
     master = compute;
   else if (same)
@@ -170,6 +170,8 @@ Status fsdpc_rank::allocate(const MemoryPlan &plan) {
       FSDPC_TRY(allocateSlot(slot));
     statistics =
         reinterpret_cast<float *>(take(statisticsBytes(manifest, job.size)));
+    gatheredBlocks = take(gatheredBlockBytes(manifest, job.size));
+    reducedBlocks = take(reducedBlockBytes(manifest, job.size));
     arena = take(manifest.arenaBytes);
   } catch (const std::bad_alloc &) {
     return Error{"out of memory after " + std::to_string(taken) + " of " +

@@ -12,6 +12,7 @@
 #include "runtime/comm/reduce.h"
 #include "runtime/core/device.h"
 #include "runtime/core/state_file.h"
+#include "shared/blocks.h"
 #include "shared/factors.h"
 #include "shared/memory_plan.h"
 #include "shared/status.h"
@@ -118,6 +119,9 @@ struct fsdpc_rank {
   // a metric.
   std::vector<void *> outputs;
   float *statistics = nullptr; // one buffer's batch statistics of all ranks
+  // What a gather in blocks receives, and the pieces of a reduction in blocks;
+  // null if there are none. Each is of one stream.
+  char *gatheredBlocks = nullptr, *reducedBlocks = nullptr;
 
   // The loop's position. Calls of the C ABI read it while they enqueue; work on
   // the streams must not, because it runs later.
@@ -229,6 +233,11 @@ void placeStates(OptimizerOperands &operands, const Layout &layout,
 inline WireType computeTypeOf(const fsdpc_rank &rank, int32_t layout) {
   return wireType(
       rank.manifest.computeDtypeOf(rank.manifest.layouts[size_t(layout)]));
+}
+
+// Returns the type of the blocks in which a layout is gathered.
+inline BlockType gatheredAs(const fsdpc_rank &rank, int32_t layout) {
+  return blockTypeOf(rank.manifest.layouts[size_t(layout)].wire);
 }
 
 // Returns the bytes of a layout's secondary shard without padding.

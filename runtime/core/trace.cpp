@@ -38,7 +38,10 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
     const Layout &layout = rank.manifest.layouts[size_t(index)];
     const LayoutBuffers &buffers = rank.layouts[size_t(index)];
     int64_t element = dtypeBytes(rank.manifest.computeDtypeOf(layout));
-    if (command.op == "all_gather") // every shard is read and written
+    if (command.op == "all_gather" && !layout.wire.empty())
+      bytes += buffers.shard * 4 + 2 * blockedBytes(buffers.whole) +
+               buffers.whole * element;
+    else if (command.op == "all_gather") // every shard is read and written
       bytes += (2 * buffers.whole - buffers.shard) * element +
                buffers.shard * (buffers.computeShard ? element : 4);
     else if (command.op == "reduce_scatter") // every rank's part of the shard

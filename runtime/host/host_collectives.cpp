@@ -3,6 +3,7 @@
 // other.
 #include "runtime/host/host_device.h"
 
+#include "runtime/comm/blocks.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/rank.h"
@@ -26,22 +27,46 @@ Communicator &gathererOf(fsdpc_rank &rank, int32_t layout) {
              : channelOf(rank, gatherChannel);
 }
 
-// Sums a layout's gradients over all ranks into this rank's shard.
-void reduceShard(fsdpc_rank &rank, int32_t index, const void *gradient,
-                 WireType type, bool add) {
-  const Layout &layout = rank.manifest.layouts[size_t(index)];
-  const LayoutBuffers &buffers = rank.layouts[size_t(index)];
-  ReduceScatter part = {gradient,
-                        type,
-                        wireType(rank.manifest.reduceDtype),
-                        layout.elements,
-                        buffers.shard,
-                        buffers.gradientShard,
-                        add};
-  if (layout.hybrid)
-    rank.groups[reduceChannel]->reduceScatter(part);
+// Gathers a layout's parameters in the compute type. Without a compute copy the
+// master is cast straight into this rank's place of the destination, which then
+// gathers in place.
+void gatherValues(fsdpc_rank &rank, int32_t index, void *destination) {
+  WireType type = computeTypeOf(rank, index);
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  size_t bytes = size_t(layout.shard) * wireBytes(type);
+  char *own = layout.computeShard;
+  if (!own) {
+    own = static_cast<char *>(destination) +
+          size_t(layout.shardOf(rank.job.rank)) * wireBytes(type);
+    castToWire(layout.masterShard, WireType::f32, type, layout.shard, own);
+  }
+  gathererOf(rank, index).allGather(own, destination, bytes);
+}
+
+// The same in blocks, which are converted to the compute type when all are
+// there. So every rank computes with the same rounded values, also of its own
+// shard.
+void gatherBlocks(fsdpc_rank &rank, int32_t index, void *destination) {
+  BlockType blockType = gatheredAs(rank, index);
+  WireType type = computeTypeOf(rank, index);
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  auto *blocks = reinterpret_cast<Block *>(rank.gatheredBlocks);
+  Block *own = blocks + layout.shardOf(rank.job.rank) / blockElements;
+  int64_t count = layout.shard / blockElements;
+  if (layout.masterShard)
+    toBlocks(layout.masterShard, WireType::f32, layout.shard, blockType, own,
+             count);
   else
-    channelOf(rank, reduceChannel).reduceScatter(part);
+    toBlocks(layout.computeShard, type, layout.shard, blockType, own, count);
+  gathererOf(rank, index).allGather(own, blocks, size_t(count * blockBytes));
+  fromBlocks(blocks, blockType, layout.whole, type, destination);
+}
+
+void gather(fsdpc_rank &rank, int32_t index, void *destination) {
+  if (gatheredAs(rank, index) == BlockType::None)
+    gatherValues(rank, index, destination);
+  else
+    gatherBlocks(rank, index, destination);
 }
 
 // A layout's parameters in the compute type, as their owner shares them.
@@ -66,6 +91,28 @@ void splitOwned(const fsdpc_rank &rank, int count, const int32_t *layouts,
 }
 
 } // namespace
+
+// Sums a layout's gradients over all ranks into this rank's shard.
+void HostDevice::reduceShard(fsdpc_rank &rank, int32_t index,
+                             const void *gradient, WireType type, bool add) {
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  ReduceScatter part = {gradient,
+                        type,
+                        wireType(rank.manifest.reduceDtype),
+                        layout.elements,
+                        buffers.shard,
+                        buffers.gradientShard,
+                        add};
+  BlockType blocks = blockTypeOf(rank.manifest.reduceDtype);
+  if (blocks != BlockType::None)
+    blockReducer.reduceScatter(channelOf(rank, reduceChannel), part,
+                               layout.members, blocks, rank.reducedBlocks);
+  else if (layout.hybrid)
+    rank.groups[reduceChannel]->reduceScatter(part);
+  else
+    channelOf(rank, reduceChannel).reduceScatter(part);
+}
 
 // Sums gradients over all ranks: those of owned layouts together, on their
 // owners. gradientOf(i) is that of layout i. Padding stays zero, which it is
@@ -92,27 +139,15 @@ void HostDevice::reduce(fsdpc_rank &rank, int count, const int32_t *layouts,
                         add);
 }
 
-// Without a compute copy the master is cast straight into this rank's place of
-// the destination, which then gathers in place. An owner's copy lies in the
-// destination already.
+// An owner's copy lies in the destination already.
 void HostDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
                            void *const *destinations) {
   layouts = keep(FSDPC_STREAM_GATHER, layouts, count);
   void *const *to = keep(FSDPC_STREAM_GATHER, destinations, count);
   run(FSDPC_STREAM_GATHER, [=, this, &rank] {
     auto shareOf = [&](int i) { return ownedValues(rank, layouts[i], to[i]); };
-    splitOwned(rank, count, layouts, shared, shareOf, [&](int i) {
-      WireType type = computeTypeOf(rank, layouts[i]);
-      const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
-      size_t bytes = size_t(layout.shard) * wireBytes(type);
-      char *own = layout.computeShard;
-      if (!own) {
-        own = static_cast<char *>(to[i]) +
-              size_t(layout.shardOf(rank.job.rank)) * wireBytes(type);
-        castToWire(layout.masterShard, WireType::f32, type, layout.shard, own);
-      }
-      gathererOf(rank, layouts[i]).allGather(own, to[i], bytes);
-    });
+    splitOwned(rank, count, layouts, shared, shareOf,
+               [&](int i) { gather(rank, layouts[i], to[i]); });
     if (!shared.empty())
       channelOf(rank, gatherChannel).shareOwned(shared);
   });
@@ -260,18 +295,16 @@ Status HostDevice::gatherWholes(fsdpc_rank &rank) {
           ownedValues(rank, int32_t(i), rank.layouts[i].computeWhole));
       continue;
     }
-    size_t computeBytes = wireBytes(computeTypeOf(rank, int32_t(i)));
-    Communicator &channel = gathererOf(rank, int32_t(i));
     const LayoutBuffers &buffers = rank.layouts[i];
-    size_t shard = size_t(buffers.shard);
     if (buffers.masterWhole)
-      channel.allGather(buffers.masterShard, buffers.masterWhole, shard * 4);
+      gathererOf(rank, int32_t(i))
+          .allGather(buffers.masterShard, buffers.masterWhole,
+                     size_t(buffers.shard) * sizeof(float));
     // With f32 compute both names may mean one buffer, which is gathered once.
     bool separate =
         static_cast<void *>(buffers.masterWhole) != buffers.computeWhole;
     if (buffers.computeWhole && separate)
-      channel.allGather(buffers.computeShard, buffers.computeWhole,
-                        shard * computeBytes);
+      gather(rank, int32_t(i), buffers.computeWhole);
   }
   if (!shared.empty())
     channelOf(rank, gatherChannel).shareOwned(shared);

@@ -4,6 +4,7 @@
 // overlaps with computation as it does on a GPU.
 #pragma once
 
+#include "runtime/comm/blocks.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/core/device.h"
 #include "runtime/core/square_sum.h"
@@ -109,6 +110,8 @@ private:
   void reduce(fsdpc_rank &rank, int count, const int32_t *layouts,
               const GradientOf &gradientOf, bool add);
   SquareSum layoutSquares(fsdpc_rank &rank, int32_t layout);
+  void reduceShard(fsdpc_rank &rank, int32_t index, const void *gradient,
+                   WireType type, bool add);
   void sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                   int32_t layout, int32_t perMember, const void *scale,
                   const double *factors, double *sums);
@@ -136,6 +139,7 @@ private:
   // that a step allocates nothing.
   std::vector<OwnedGradient> ownedGradients;
   std::vector<OwnedValues> shared;
+  BlockReducer blockReducer;       // of the stream `reduce`
   // Last, so that their threads start after, and end before, what they use.
   std::unique_ptr<Stream> streams[FSDPC_STREAMS];
 };

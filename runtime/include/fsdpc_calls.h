@@ -106,10 +106,11 @@ void fsdpc_report_zeroed(fsdpc_rank *, const void *zeroed);
 
 /* Gathers layouts from the shards of all ranks. Stream GATHER. Writes, for
  * each layout, the shards of all ranks in rank order to its destination, in
- * the compute type. The length is padded to equal shards, so that the
- * destination has room for up to 128 bytes per rank after its last element. A
- * destination that is the layout's own memory (space `whole`) is gathered in
- * place. */
+ * the compute type. Those of a layout with a `wire` come in blocks and are
+ * converted. The length is padded to equal shards, so that the destination has
+ * room for padding after its last element, up to 128 bytes per rank, or a
+ * block. A destination that is the layout's own memory (space `whole`) is
+ * gathered in place. */
 void fsdpc_all_gather(fsdpc_rank *, int32_t count, const int32_t *layouts,
                       void *const *destinations);
 

@@ -17,13 +17,13 @@ import harness
 import onnx_wire as onnx
 from harness import Failure
 
-RANKS, ACCUMULATE, LAYERS, WIDTH = 4, 3, 4, 32
+RANKS, ACCUMULATE, LAYERS, ROWS, WIDTH = 4, 3, 4, 16, 64
 NORM = 128                                    # bytes per layout in the all-reduce of the norm
 STRATEGIES = {
     "zero3": [], "zero2": ["--strategy=zero2"], "ddp": ["--strategy=ddp"],
     "zero3, reduced once a step": ["--reduce=step"],
     "mixed": ["--strategy-of=layers.0=ddp", "--strategy-of=layers.1=zero2", "--strategy-of=layers.2=zero1"],
-    "persistent and ignored": ["--persist=1000", "--ignored=s_0"],
+    "persistent and ignored": ["--persist=2000", "--ignored=s_0"],
     "resharded": ["--reshard-to=2"],
 }
 
@@ -32,6 +32,8 @@ HYBRID = {"hybrid": ["--strategy=hybrid"], "hybrid_zero2": ["--strategy=hybrid_z
           "hybrid, reduced once a step": ["--strategy=hybrid", "--reduce=step"],
           "resharded": ["--reshard-to=2"],
           "resharded and hybrid": ["--reshard-to=2", "--strategy-of=layers.0=hybrid"],
+          "resharded, in blocks": ["--reshard-to=2", "--gather-dtype=i8", "--reduce-dtype=f8e4m3"],
+          "hybrid, gathered in blocks": ["--strategy=hybrid", "--param-dtype=bf16", "--gather-dtype=f8e4m3"],
           "hybrid and others": ["--strategy-of=layers.0=hybrid", "--strategy-of=layers.1=hybrid_zero2", "--strategy-of=layers.2=ddp"]}
 
 
@@ -42,17 +44,17 @@ def scope(layer: int) -> bytes:
 
 
 def layers() -> bytes:
-    """Returns the model loss = mean(y^2), y = (x · w_i) * s_i layer by layer; each parameter is a multiple of 32 · RANKS elements."""
+    """Returns the model loss = mean(y^2), y = (x · w_i) * s_i layer by layer; each parameter is a multiple of 256 · RANKS elements."""
     nodes, weights, last = [], [], "x"
     for i in range(LAYERS):
-        w, s = np.eye(WIDTH, dtype="<f4"), np.ones((4, WIDTH), "<f4")
+        w, s = np.eye(WIDTH, dtype="<f4"), np.ones((ROWS, WIDTH), "<f4")
         weights += [onnx.tensor(f"w_{i}", w.shape, w.tobytes()), onnx.tensor(f"s_{i}", s.shape, s.tobytes())]
         nodes += [onnx.node("MatMul", [last, f"w_{i}"], [f"y_{i}"]) + scope(i),
                   onnx.node("Mul", [f"y_{i}", f"s_{i}"], [f"z_{i}"]) + scope(i)]
         last = f"z_{i}"
     nodes += [onnx.node("Mul", [last, last], ["square"]),
               onnx.node("ReduceMean", ["square"], ["loss"], onnx.integer("keepdims", 0))]
-    return onnx.model(nodes, [onnx.value("x", (4, WIDTH))], [onnx.value("loss", ())], weights)
+    return onnx.model(nodes, [onnx.value("x", (ROWS, WIDTH))], [onnx.value("loss", ())], weights)
 
 
 def counted(bench, program, data, steps: int) -> list[list[int]]:
@@ -100,7 +102,7 @@ def check_groups(bench, model, data) -> list[str]:
 def test(bench, options):
     model, data = bench.path("layers.onnx"), bench.path("x.npy")
     model.write_bytes(layers())
-    np.save(data, np.ones((4 * RANKS * ACCUMULATE * 2, WIDTH), "<f4"))
+    np.save(data, np.ones((ROWS * RANKS * ACCUMULATE * 2, WIDTH), "<f4"))
     wrong = check_groups(bench, model, data)
     for name, flags in STRATEGIES.items():
         program = bench.path("program")

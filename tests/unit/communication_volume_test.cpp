@@ -22,14 +22,15 @@ protected:
   // One layout of 1000 elements, with `options` and the collectives of the two
   // functions.
   CommunicationVolume count(std::string options, std::string type,
-                            std::string microbatch, std::string update) {
+                            std::string microbatch, std::string update,
+                            std::string wire = "") {
     std::string text = R"(
 module attributes {fsdp.options = {)" +
                        options + R"(}} {
   fsdp.parameter @w : tensor<1000xf32> trainable unit @u
   fsdp.unit @u
   fsdp.layout @l of @u trainable elements 1000 : )" +
-                       type + R"( states 2 {members =
+                       type + wire + R"( states 2 {members =
     [#fsdp.member<@w[0, 1000] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%g: tensor<1000x)" +
                        type + R"(>) {
@@ -90,6 +91,20 @@ TEST_F(CommunicationVolumeTest, TypesAndMicrobatches) {
   EXPECT_EQ(volume.formula(), "(N-1)/N · (K·2·P·bf16 + K·P·f32)");
   EXPECT_EQ(volume.bytes(Level::Ranks, 2, 2, 3), 3 * (2000 + 4000) / 2.);
   EXPECT_EQ(volume.bytes(Level::Ranks, 1, 1, 3), 0);
+}
+
+// Blocks take a byte per element and 4 per block; the last one is padded. A
+// gradient of 16 bits then travels in blocks too.
+TEST_F(CommunicationVolumeTest, BlocksHaveScales) {
+  const char *options = R"("param-dtype" = "bf16", "gather-dtype" = "i8",
+                           "reduce-dtype" = "f8e4m3")";
+  CommunicationVolume volume =
+      count(options, "bf16",
+            "%a = fsdp.all_gather [@l] : tensor<1000xbf16>\n"
+            "fsdp.reduce_scatter [@l], %g : tensor<1000xbf16>\n",
+            "", " wire i8");
+  EXPECT_EQ(volume.formula(), "(N-1)/N · (K·2·P·i8 + K·P·f8e4m3)");
+  EXPECT_EQ(volume.bytes(Level::Ranks, 2, 2, 3), 3 * (1040 + 1040) / 2.);
 }
 
 // Groups gather and reduce among their own ranks, and hand on sums in f32.

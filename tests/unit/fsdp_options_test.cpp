@@ -244,6 +244,8 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"ignored", "norm|bias", "[\"norm|bias\"]"},
       {"unit-class", "*Block", "[\"*Block\"]"},
       {"keep-f32", "*Norm", "[\"*Norm\"]"},
+      {"gather-dtype", "i8", "\"i8\""},
+      {"reduce-dtype", "f8e4m3", "\"f8e4m3\""},
       {"unit-scope", "h\\.\\d+$", "[\"h\\\\.\\\\d+$\"]"},
       {"unit-size", "1000000", "1000000 : i64"},
       {"layout-size", "1000000", "1000000 : i64"},

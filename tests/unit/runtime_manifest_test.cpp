@@ -1,6 +1,7 @@
 // The manifest survives JSON unchanged, malformed text is refused with the path
 // of the error, and the memory table equals the sum of what each layout keeps.
 // The expected bytes are worked out by hand.
+#include "shared/blocks.h"
 #include "shared/cuda_scratch.h"
 #include "shared/manifest.h"
 #include "shared/memory_plan.h"
@@ -155,6 +156,27 @@ TEST(Manifest, RefusesWhatTheRuntimeCannotRun) {
               HasSubstr("'reshardTo' is 1025, above 'maxRanks'"));
 }
 
+// Blocks have elements of one rank, of a type that the runtime knows, and are
+// of layouts whose masters are sharded.
+TEST(Manifest, RefusesBlocksAcrossRanks) {
+  Manifest manifest = sample();
+  manifest.layouts[0].wire = "i4";
+  EXPECT_THAT(readError(toJson(manifest)), HasSubstr("gathered as 'i4'"));
+  manifest.layouts[0].wire = "i8";
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'shardAlignment' is 32, but ranks send blocks"));
+  manifest.shardAlignment = blockElements;
+  EXPECT_EQ(readError(toJson(manifest)), "");
+  manifest.layouts[0].masterWhole = true;
+  EXPECT_THAT(readError(toJson(manifest)), HasSubstr("gathered as 'i8'"));
+  manifest = sample();
+  manifest.reduceDtype = "f8e4m3";
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'shardAlignment' is 32, but ranks send blocks"));
+  manifest.computeDtype = "f8e4m3";
+  EXPECT_THAT(readError(toJson(manifest)), HasSubstr("is not a supported"));
+}
+
 // Lists that library calls index, and extents that sizes are divided by.
 TEST(Manifest, RefusesPlansOfImpossibleShape) {
   Manifest manifest = sample();
@@ -286,6 +308,29 @@ TEST(MemoryPlan, LayoutsThatStayF32TravelInF32) {
   larger.elements = 1200;
   manifest.layouts.push_back(larger);
   EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 4 * 256 * 4);
+}
+
+// 1000 elements are four blocks. A copy that persists holds rounded values, so
+// the master has memory of its own; what a gather receives, and the pieces of a
+// reduction, belong to communication.
+TEST(MemoryPlan, BlocksHaveMemory) {
+  Manifest manifest = sample();
+  manifest.shardAlignment = blockElements;
+  MemoryPlan before = planMemory(manifest, 3, 3, 1, 0, 0);
+  Layout &layout = manifest.layouts[0];
+  layout.wire = "i8";
+  MemoryPlan plan = planMemory(manifest, 3, 3, 1, 0, 0);
+  // Three shards of two blocks of 260 bytes, in whole cache lines.
+  EXPECT_EQ(plan.communication - before.communication, 1600);
+  EXPECT_EQ(plan.allocated - before.allocated, 1600);
+  manifest.reduceDtype = "i8";
+  EXPECT_EQ(planMemory(manifest, 3, 3, 1, 0, 0).communication -
+                plan.communication,
+            (2 * 3 * (262144 / 260 / 3) * 260 + 63) / 64 * 64);
+  layout.computeWhole = true;
+  LayoutMemory memory = layoutMemory(manifest, layout, 3, 3);
+  EXPECT_EQ(memory.master, 512 * 4);
+  EXPECT_EQ(memory.compute, 3 * 512 * 4);
 }
 
 // Six ranks in groups of three: a rank owns two of zero3's shards at that

@@ -15,6 +15,7 @@ import memory_experiment
 import offload
 import plans
 import published_plans
+import quantized
 import shapes
 import step_time
 from report import Report
@@ -29,6 +30,7 @@ PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FS
          "published": (published_plans.published, "plans of published sizes: ZeRO's table, and GPTs of 13 B to 1 T parameters"),
          "checkpoint": (checkpoint_cost.checkpoint, "what checkpoints cost a step, and how fast they reach the disk"),
          "offload": (offload.offload, "what optimizer states on disk cost a step, and the memory that they save"),
+         "quantized": (quantized.quantized, "the loss and the bytes of 8 bits between ranks, beside bf16's, after 300 steps"),
          "memory": (memory_experiment.memory, "the published memory experiment: ten Linear(10000, 10000)")}
 
 

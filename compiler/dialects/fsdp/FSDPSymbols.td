@@ -326,7 +326,10 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     under the strategy (of what there is), any of "compute", "gradient", "master" and "state"; the rest is
     sharded. A layout that is `secondary` has a second shard per rank, over a group of
     ranks and in the compute type, from which gathers may read within a microbatch
-    (`fsdp.all_gather`). Rates and decays of the members can be edited in a dump.
+    (`fsdp.all_gather`). With `wire` every gather of the parameters sends blocks of 256
+    elements of that type, each with an f32 scale, and converts them to `compute` when
+    they have arrived (ZeRO++'s qwZ: Wang et al., ZeRO++, 2023); members then begin at
+    multiples of 256. Rates and decays of the members can be edited in a dump.
 
     **Constraints**
     - The symbol is unique in its module, and `unit` names an `fsdp.unit`.
@@ -344,6 +347,7 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     - `strategy`, where present, is one of the option's names.
     - `whole` lists only the four kinds above, and not "compute" if the layout is
       `secondary`.
+    - `wire`, where present, is i8 or f8E4M3FN, and `whole` does not list "master".
 
     Example:
     ```mlir
@@ -355,7 +359,7 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
       members = [#fsdp.member<@h.0.scale[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
     fsdp.layout @h.1.half of @h.1 trainable elements 32 : bf16 no_master states 2 {
       members = [#fsdp.member<@h.1.weight[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-    fsdp.layout @h.1.flat of @h.1 trainable elements 32 : f32 states 2 secondary {
+    fsdp.layout @h.1.flat of @h.1 trainable elements 32 : f32 wire i8 states 2 secondary {
       members = [#fsdp.member<@h.1.weight[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     ```
   }];
@@ -363,14 +367,15 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
                        OptionalAttr<StrAttr>:$strategy,
                        OptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<1>]>>:$group,
                        UnitAttr:$trainable, I64Attr:$elements, TypeAttr:$compute,
-                       UnitAttr:$no_master, I64Attr:$states, UnitAttr:$average,
-                       UnitAttr:$offloaded, UnitAttr:$secondary,
+                       OptionalAttr<TypeAttr>:$wire, UnitAttr:$no_master,
+                       I64Attr:$states, UnitAttr:$average, UnitAttr:$offloaded,
+                       UnitAttr:$secondary,
                        FSDP_Members:$members,
                        StrArrayAttr:$whole);
   let assemblyFormat = [{
     $sym_name `of` $unit (`strategy` $strategy^)? (`group` $group^)?
     (`trainable` $trainable^)? `elements` $elements `:` $compute
-    (`no_master` $no_master^)? `states` $states
+    (`wire` $wire^)? (`no_master` $no_master^)? `states` $states
     (`average` $average^)? (`offloaded` $offloaded^)? (`secondary` $secondary^)? attr-dict
   }];
   let hasVerifier = 1; // members aligned, disjoint, ordered, within elements

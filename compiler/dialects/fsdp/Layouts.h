@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "shared/blocks.h"
 #include "shared/factors.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -13,6 +14,24 @@ namespace fsdpc::fsdp {
 /// Members start at multiples of this many elements: 64 bytes in f32, 32 in the
 /// half types.
 inline constexpr int64_t kMemberAlignment = 16;
+
+struct CompileOptions;
+
+/// Returns the multiples of elements at which shard-parameters places members:
+/// those above, or whole blocks if any travel between ranks, so that no block
+/// has elements of two parameters.
+int64_t memberAlignment(const CompileOptions &options);
+
+/// Returns the element type of such blocks, as layouts have it; null for None.
+mlir::Type wireTypeOf(BlockType type, mlir::MLIRContext *context);
+
+/// Returns the type of the blocks in which the layout's parameters are
+/// gathered. None: they travel in the compute type.
+BlockType wireOf(LayoutOp layout);
+
+/// Returns the bytes of the layout's gathered parameters on the wire, without
+/// padding.
+int64_t gatheredBytesOf(LayoutOp layout);
 
 /// Returns the layout whose parameters `flat` holds, or null if it is not a
 /// result of an op that names layouts (fsdp.flat, replicated, all_gather or
@@ -43,8 +62,8 @@ FactorShape factorShapeOf(ParameterOp parameter);
 int64_t factorsOf(LayoutOp layout);
 
 /// Returns the length of a layout's gradient that is gathered in the arena: its
-/// elements, and the padding of its shards on up to `maxRanks` ranks.
-int64_t wholeGradientElementsOf(LayoutOp layout, int64_t maxRanks);
+/// elements, and the padding of its shards on up to --max-ranks ranks.
+int64_t wholeGradientElementsOf(LayoutOp layout, const CompileOptions &options);
 
 /// Returns the number of f64 from which these factors follow and that travel
 /// between ranks (FactorShape::sumCount).

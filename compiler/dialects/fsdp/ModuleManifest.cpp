@@ -70,8 +70,7 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   manifest.reshardTo = options.reshardTo;
   manifest.maxAccumulate = options.maxAccumulate;
   manifest.memoryLimit = options.memoryLimit.bytes;
-  // Shards are multiples of 128 bytes in the compute type.
-  manifest.shardAlignment = 128 / schedule::bytesOf(options.paramType);
+  manifest.shardAlignment = options.shardAlignment();
 }
 
 // A dump may name a group that the options do not have, until verify-shard.
@@ -102,6 +101,8 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   // start.
   layout.keptF32 = keepsF32(op);
   layout.secondary = op.getSecondary();
+  if (BlockType wire = wireOf(op); wire != BlockType::None)
+    layout.wire = nameOf(wire).str();
   if (op.getTrainable())
     layout.optimizer = optimizerOf(op, options);
   for (auto kept : op.getWhole().getAsRange<StringAttr>()) {

@@ -89,6 +89,24 @@ template <> ArrayRef<EnumName<ElementType>> enumNames() {
   return names;
 }
 
+template <> ArrayRef<EnumName<BlockType>> enumNames() {
+  static constexpr EnumName<BlockType> names[] = {
+      {"none", BlockType::None},
+      {"i8", BlockType::I8},
+      {"f8e4m3", BlockType::F8E4M3}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<ReduceType>> enumNames() {
+  static constexpr EnumName<ReduceType> names[] = {
+      {"f32", ReduceType::F32},
+      {"bf16", ReduceType::BF16},
+      {"f16", ReduceType::F16},
+      {"i8", ReduceType::I8},
+      {"f8e4m3", ReduceType::F8E4M3}};
+  return names;
+}
+
 // The optimizers' names lie in their own table (Optimizers.cpp), so that a new
 // one is entered once.
 template <> ArrayRef<EnumName<Optimizer>> enumNames() {
@@ -222,6 +240,8 @@ FSDPC_OPTION_ENUM(ReductionTime)
 FSDPC_OPTION_ENUM(Offload)
 FSDPC_OPTION_ENUM(Master)
 FSDPC_OPTION_ENUM(ElementType)
+FSDPC_OPTION_ENUM(BlockType)
+FSDPC_OPTION_ENUM(ReduceType)
 FSDPC_OPTION_ENUM(Optimizer)
 FSDPC_OPTION_ENUM(LrAdjustment)
 FSDPC_OPTION_ENUM(Prefetch)

@@ -98,6 +98,15 @@ static bool isMet(const OptionInfo &option, const CompileOptions &options) {
   });
 }
 
+// Returns true if the model, or some of its units, has a strategy that is meant.
+static bool usesStrategy(const CompileOptions &options,
+                         bool (*isMeant)(Strategy)) {
+  return isMeant(options.strategy) ||
+         llvm::any_of(options.strategyRules, [&](const StrategyRule &rule) {
+           return isMeant(rule.strategy);
+         });
+}
+
 // Refuses what the target does not support yet, before anything is compiled.
 // The first row that is used decides, so rows that imply another one come
 // first: f16 turns the loss scale on, but the user should hear of f16.
@@ -106,12 +115,6 @@ static std::string checkTarget(const CompileOptions &options) {
     return "";
   auto countsZeroed = [](const ReduceHook &hook) {
     return hook.kind == ReduceHook::Kind::ZeroNonfinite;
-  };
-  auto usesStrategy = [&](llvm::function_ref<bool(Strategy)> isMeant) {
-    return isMeant(options.strategy) ||
-           llvm::any_of(options.strategyRules, [&](const StrategyRule &rule) {
-             return isMeant(rule.strategy);
-           });
   };
   struct {
     bool isUsed;
@@ -125,13 +128,38 @@ static std::string checkTarget(const CompileOptions &options) {
       {options.master == Master::None, "'--master=none' is", ""},
       {options.syncBatchnorm, "'--sync-batchnorm' is", ""},
       {!options.keptF32.empty(), "'--keep-f32' is", ""},
-      {usesStrategy(isHybrid), "the hybrid strategies are",
+      {usesStrategy(options, isHybrid), "the hybrid strategies are",
        "; use zero3, or zero2 for hybrid_zero2"},
-      {usesStrategy(isOwned), "the strategy oss is", "; use zero2"}};
+      {usesStrategy(options, isOwned), "the strategy oss is", "; use zero2"}};
   for (const auto &row : unsupported)
     if (row.isUsed)
       return std::string(row.what) + " not supported with '--target=" +
              findOption("target")->print(options) + "'" + row.instead;
+  return "";
+}
+
+// What travels in blocks does so on the host. Groups hand on sums, which only
+// f32 holds without rounding them again, and owners share values as they are.
+// What is gathered in blocks is rounded anew each time, from values that never
+// are.
+static std::string checkBlocks(const CompileOptions &options) {
+  if (!options.sendsBlocks())
+    return "";
+  std::string flag =
+      options.reducesBlocks()
+          ? ("'--reduce-dtype=" + nameOf(options.reduceType) + "'").str()
+          : ("'--gather-dtype=" + nameOf(options.gatherType) + "'").str();
+  if (options.isCuda())
+    return flag + " is not supported with '--target=" +
+           findOption("target")->print(options) + "'; omit it";
+  if (options.reducesBlocks() && usesStrategy(options, isHybrid))
+    return flag + " is not supported with the hybrid strategies; use zero3 "
+                  "with '--reshard-to', or bf16";
+  if (usesStrategy(options, isOwned))
+    return flag + " is not supported with the strategy oss; use zero2";
+  if (options.gatherType != BlockType::None && options.master == Master::None)
+    return "'--gather-dtype=" + nameOf(options.gatherType).str() +
+           "' needs f32 masters; omit '--master=none'";
   return "";
 }
 
@@ -175,6 +203,8 @@ std::string checkOptions(const CompileOptions &options) {
                 ? ", whose least number is far above that of f32"
                 : "");
   if (fault = checkTarget(options); !fault.empty())
+    return fault;
+  if (fault = checkBlocks(options); !fault.empty())
     return fault;
   if (options.planRanksPerNode > 0 &&
       options.planRanks % options.planRanksPerNode)

@@ -175,8 +175,15 @@ constexpr OptionInfo table[] = {
         "keep-f32", Group::Sharding, "GLOB",
         "modules, by class or name, that compute in f32 all the same",
         notNegative, halves),
-    option<&Options::reduceType>("reduce-dtype", Group::Sharding, "TYPE",
-                                 "the type of gradients on the wire"),
+    option<&Options::gatherType>(
+        "gather-dtype", Group::Sharding, "TYPE",
+        "gathers parameters in blocks of 8 bits, each with a scale (ZeRO++'s "
+        "qwZ); none: in the type of the weights",
+        notNegative, shards),
+    option<&Options::reduceType>(
+        "reduce-dtype", Group::Sharding, "TYPE",
+        "the type of gradients on the wire; i8 and f8e4m3: blocks with a scale "
+        "(ZeRO++'s qgZ)"),
     option<&Options::reduceHooks>(
         "reduce-hook", Group::Sharding, "HOOK",
         "changes each rank's gradients before they are summed, in the order "

@@ -9,6 +9,7 @@
 
 #include "compiler/schedule/machine.h"
 #include "compiler/schedule/problem.h"
+#include "shared/blocks.h"
 #include "shared/loss_scale.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -77,6 +78,9 @@ enum class Optimizer {
   Muon,
   User
 };
+/// The type in which gradients travel between ranks: a float, or blocks
+/// (shared/blocks.h), of ZeRO++'s qgZ.
+enum class ReduceType { F32, BF16, F16, I8, F8E4M3 };
 /// The part of a rank's state that lies in a file and not in memory.
 enum class Offload { None, Optimizer };
 /// The type in which parameters lie beside the one that the model computes in:
@@ -239,8 +243,9 @@ struct CompileOptions {
   Offload offload = Offload::None;
   Master master = Master::F32;
   schedule::ElementType paramType = schedule::ElementType::F32;
-  std::vector<std::string> keptF32; // globs of modules
-  schedule::ElementType reduceType = schedule::ElementType::F32;
+  std::vector<std::string> keptF32;       // globs of modules
+  BlockType gatherType = BlockType::None; // None: the type of the weights
+  ReduceType reduceType = ReduceType::F32;
   std::vector<ReduceHook> reduceHooks; // in the order of application
 
   // Training. A number that was not given has the optimizer's own default,
@@ -338,7 +343,30 @@ struct CompileOptions {
   /// Returns true if gradients, or what they are computed from, are f16.
   bool usesF16() const {
     return paramType == schedule::ElementType::F16 ||
-           reduceType == schedule::ElementType::F16;
+           reduceType == ReduceType::F16;
+  }
+  /// Returns true if gradients travel in blocks.
+  bool reducesBlocks() const {
+    return reduceType == ReduceType::I8 || reduceType == ReduceType::F8E4M3;
+  }
+  /// Returns the bytes of so many elements of a gradient on the wire.
+  int64_t reducedBytes(int64_t elements) const {
+    return reducesBlocks() ? blockedBytes(elements)
+                           : elements * (reduceType == ReduceType::F32 ? 4 : 2);
+  }
+  /// Returns the elements of which shards are multiples: 128 bytes in the type
+  /// of --param-dtype, or blocks if any travel between ranks. Then members
+  /// begin with a block, too.
+  int64_t shardAlignment() const {
+    return sendsBlocks() ? blockElements : 128 / schedule::bytesOf(paramType);
+  }
+  bool sendsBlocks() const {
+    return gatherType != BlockType::None || reducesBlocks();
+  }
+  /// Returns the most bytes that a gather writes behind its destination, where
+  /// shards have padding.
+  int64_t gatherPadding() const {
+    return maxRanks * (sendsBlocks() ? blockElements * 4 : 128);
   }
   /// Returns true if each rank's microbatch counts as a batch of its own in the
   /// running statistics, and in how many there were.

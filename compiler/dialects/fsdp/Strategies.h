@@ -25,6 +25,15 @@ inline bool hasOwner(LayoutOp layout, const CompileOptions &options) {
   return layout.getTrainable() && isOwned(strategyOf(layout, options));
 }
 
+/// Returns the type of the blocks in which the parameters of a layout of that
+/// strategy are gathered. Modules that --keep-f32 names keep it on the wire,
+/// and ddp gathers no parameters.
+inline BlockType gatheredBy(Strategy strategy, bool keptF32,
+                            const CompileOptions &options) {
+  return keptF32 || strategy == Strategy::DDP ? BlockType::None
+                                              : options.gatherType;
+}
+
 /// Returns true if one op at the end of a microbatch reduces the gradients of
 /// all layouts of such strategies; others are reduced one unit at a time.
 inline bool reducesAtEnd(Strategy strategy) {

@@ -15,6 +15,19 @@ using namespace mlir;
 namespace fsdpc::fsdp {
 
 // Equal sets are enough: the order in `whole` carries no meaning.
+// Ranks agree on the option, and members and shards are aligned by it.
+static LogicalResult verifyWire(LayoutOp layout, Strategy strategy,
+                                const CompileOptions &options) {
+  BlockType wanted = gatheredBy(strategy, keepsF32(layout), options);
+  if (wireOf(layout) == wanted)
+    return success();
+  return layout.emitOpError("breaks rule 'wire': layout '")
+         << layout.getSymName() << "' is gathered as '"
+         << nameOf(wireOf(layout)) << "', and strategy '" << nameOf(strategy)
+         << "' with gather-dtype '" << nameOf(options.gatherType)
+         << "' gathers it as '" << nameOf(wanted) << "'";
+}
+
 LogicalResult verifyReplication(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
   for (auto layout : module.getOps<LayoutOp>()) {
@@ -32,8 +45,11 @@ LogicalResult verifyReplication(ModuleOp module) {
         llvm::to_vector(layout.getWhole().getAsValueRange<StringAttr>());
     llvm::sort(wanted);
     llvm::sort(found);
-    if (wanted == found)
+    if (wanted == found) {
+      if (failed(verifyWire(layout, strategy, options)))
+        return failure();
       continue;
+    }
     InFlightDiagnostic diag =
         layout.emitOpError("breaks rule 'replication': layout '")
         << layout.getSymName() << "' keeps [";

@@ -85,6 +85,12 @@ LogicalResult LayoutOp::verify() {
   // A layout that every rank has whole is never gathered.
   if (getSecondary() && keepsWhole(*this, "compute"))
     return emitOpError("has a secondary shard, but keeps 'compute' replicated");
+  if (std::optional<Type> wire = getWire();
+      wire && !wire->isInteger(8) && !isa<Float8E4M3FNType>(*wire))
+    return emitOpError() << "cannot be gathered as blocks of " << *wire
+                         << "; expected i8 or f8E4M3FN";
+  if (getWire() && keepsWhole(*this, "master"))
+    return emitOpError("is gathered in blocks, but keeps 'master' replicated");
   return success();
 }
 

@@ -28,14 +28,47 @@ RankedTensorType getFlatType(LayoutOp layout) {
                                layout.getCompute());
 }
 
-// Shards are multiples of 128 bytes in the type of --param-dtype
-// (ModuleManifest.cpp), so each of them pads by less than that many elements. A
-// layout that --keep-f32 leaves in f32 is in a program whose type has 16 bits.
-int64_t wholeGradientElementsOf(LayoutOp layout, int64_t maxRanks) {
+// Shards are multiples of 128 bytes in the type of --param-dtype, or of blocks
+// (CompileOptions::shardAlignment), so each of them pads by less than that many
+// elements. A layout that --keep-f32 leaves in f32 is in a program whose type
+// has 16 bits.
+int64_t wholeGradientElementsOf(LayoutOp layout,
+                                const CompileOptions &options) {
   int64_t bits =
       keepsF32(layout) ? 16 : layout.getCompute().getIntOrFloatBitWidth();
-  int64_t alignment = 128 * 8 / bits;
-  return static_cast<int64_t>(layout.getElements()) + maxRanks * alignment;
+  int64_t alignment = options.sendsBlocks() ? blockElements : 128 * 8 / bits;
+  return static_cast<int64_t>(layout.getElements()) +
+         options.maxRanks * alignment;
+}
+
+int64_t memberAlignment(const CompileOptions &options) {
+  return options.sendsBlocks() ? blockElements : kMemberAlignment;
+}
+
+Type wireTypeOf(BlockType type, MLIRContext *context) {
+  switch (type) {
+  case BlockType::None:
+    return {};
+  case BlockType::I8:
+    return IntegerType::get(context, 8);
+  case BlockType::F8E4M3:
+    return Float8E4M3FNType::get(context);
+  }
+  llvm_unreachable("covered above");
+}
+
+BlockType wireOf(LayoutOp layout) {
+  std::optional<Type> wire = layout.getWire();
+  if (!wire)
+    return BlockType::None;
+  return wire->isInteger(8) ? BlockType::I8 : BlockType::F8E4M3;
+}
+
+int64_t gatheredBytesOf(LayoutOp layout) {
+  int64_t elements = layout.getElements();
+  return wireOf(layout) == BlockType::None
+             ? elements * layout.getCompute().getIntOrFloatBitWidth() / 8
+             : blockedBytes(elements);
 }
 
 bool keepsWhole(LayoutOp layout, StringRef what) {
@@ -396,10 +429,9 @@ WholeGradientOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyLayout(*this, symbols, getLayoutAttr(), Members::Trainable)))
     return failure();
   auto layout = *find<LayoutOp>(*this, symbols, getLayoutAttr());
-  int64_t maxRanks =
-      CompileOptions::of((*this)->getParentOfType<ModuleOp>()).maxRanks;
+  auto options = CompileOptions::of((*this)->getParentOfType<ModuleOp>());
   return verifyElements(*this, getResult(),
-                        wholeGradientElementsOf(layout, maxRanks));
+                        wholeGradientElementsOf(layout, options));
 }
 
 // These three name layouts and take no tensors: they work on the memory of

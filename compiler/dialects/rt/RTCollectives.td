@@ -13,9 +13,10 @@ def RT_AllGatherOp : RT_Command<"all_gather", "gather",
   let summary = "Gathers layouts from the shards of all ranks";
   let description = [{
     Calls `fsdpc_all_gather` on stream `gather`. Writes, for each layout, the shards
-    of all ranks in rank order to its destination, in the compute type. The length
-    is padded to equal shards, so that the destination has room for up to 128 bytes
-    per rank after its last element. A destination that is the layout's own memory
+    of all ranks in rank order to its destination, in the compute type. Those of a layout
+    with a `wire` come in blocks and are converted. The length is padded to equal shards,
+    so that the destination has room for padding after its last element, up to 128 bytes
+    per rank, or a block. A destination that is the layout's own memory
     (space `whole`) is gathered in place.
 
     **Constraints**

@@ -1,0 +1,47 @@
+// Values that travel between ranks in 8 bits: blocks of elements with one scale
+// each, as in ZeRO++ (Wang et al., ZeRO++, 2023: qwZ and qgZ). A block begins
+// at a multiple of its length in a layout's flat buffer, whatever the number of
+// ranks is, so that what a value is rounded to does not depend on it. Compiler
+// and runtime compute the bytes by the functions below.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace fsdpc {
+
+// What an element is in a block: a multiple of a 127th of the block's largest
+// magnitude, or a float of 4 bits of exponent and 3 of mantissa (torch's
+// float8_e4m3fn), of which 448 stands for the largest magnitude.
+enum class BlockType { None, I8, F8E4M3 };
+
+constexpr int64_t blockElements = 256;
+constexpr int64_t blockBytes = blockElements + 4; // the scale is an f32
+
+// Returns the bytes of so many elements; the last block is padded.
+constexpr int64_t blockedBytes(int64_t elements) {
+  return (elements + blockElements - 1) / blockElements * blockBytes;
+}
+
+// Parses "i8" or "f8e4m3"; any other name is None.
+inline BlockType blockTypeOf(const std::string &dtype) {
+  return dtype == "i8"       ? BlockType::I8
+         : dtype == "f8e4m3" ? BlockType::F8E4M3
+                             : BlockType::None;
+}
+
+// Returns the blocks of each rank's part that a reduction in blocks sends at a
+// time. All parts of a piece fit a core's cache, unless there are very many
+// ranks.
+constexpr int64_t reducedBlocks(int64_t ranks) {
+  constexpr int64_t most = (int64_t(1) << 18) / blockBytes;
+  return most < ranks ? 1 : most / ranks;
+}
+
+// Returns the bytes of such pieces on one rank: what it sends to each rank, and
+// what it receives from each.
+constexpr int64_t reducedPieceBytes(int64_t ranks) {
+  return 2 * ranks * reducedBlocks(ranks) * blockBytes;
+}
+
+} // namespace fsdpc
