@@ -139,7 +139,7 @@ private:
   // that a step allocates nothing.
   std::vector<OwnedGradient> ownedGradients;
   std::vector<OwnedValues> shared;
-  BlockReducer blockReducer;       // of the stream `reduce`
+  BlockReducer blockReducer; // of the stream `reduce`
   // Last, so that their threads start after, and end before, what they use.
   std::unique_ptr<Stream> streams[FSDPC_STREAMS];
 };

@@ -98,7 +98,8 @@ static bool isMet(const OptionInfo &option, const CompileOptions &options) {
   });
 }
 
-// Returns true if the model, or some of its units, has a strategy that is meant.
+// Returns true if the model, or some of its units, has a strategy that is
+// meant.
 static bool usesStrategy(const CompileOptions &options,
                          bool (*isMeant)(Strategy)) {
   return isMeant(options.strategy) ||
