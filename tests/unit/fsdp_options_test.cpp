@@ -639,4 +639,17 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
   }
 }
 
+// A rank's shard is padded by less than shardAlignment() elements, of as many
+// bytes as the widest layout has. Modules that stay f32 have twice bf16's.
+TEST_F(OptionsTest, AGatherHasRoomForThePaddingOfTheWidestLayout) {
+  ASSERT_EQ(set("max-ranks", "8"), "");
+  EXPECT_EQ(options.gatherPadding(), 8 * 32 * 4);
+  ASSERT_EQ(set("param-dtype", "bf16"), "");
+  EXPECT_EQ(options.gatherPadding(), 8 * 64 * 2);
+  ASSERT_EQ(set("keep-f32", "*Norm"), "");
+  EXPECT_EQ(options.gatherPadding(), 8 * 64 * 4);
+  ASSERT_EQ(set("gather-dtype", "i8"), "");
+  EXPECT_EQ(options.gatherPadding(), 8 * 256 * 4);
+}
+
 } // namespace

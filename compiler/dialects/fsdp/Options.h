@@ -364,9 +364,12 @@ struct CompileOptions {
     return gatherType != BlockType::None || reducesBlocks();
   }
   /// Returns the most bytes that a gather writes behind its destination, where
-  /// shards have padding.
+  /// shards have padding: that of the widest layout, which is f32 with
+  /// --keep-f32, and may be with blocks.
   int64_t gatherPadding() const {
-    return maxRanks * (sendsBlocks() ? blockElements * 4 : 128);
+    bool isF32 = sendsBlocks() || !keptF32.empty();
+    return maxRanks * shardAlignment() *
+           (isF32 ? 4 : schedule::bytesOf(paramType));
   }
   /// Returns true if each rank's microbatch counts as a batch of its own in the
   /// running statistics, and in how many there were.
