@@ -414,9 +414,9 @@ Status checkTypes(const Manifest &manifest) {
   return {};
 }
 
-// A gather in blocks begins with shards of masters, which it leaves as they are,
-// and a reduction in blocks is over all ranks. Owners exchange values as they
-// are.
+// A gather in blocks leaves masters as they are, and rounds anew what lies
+// elsewhere. A reduction in blocks is over all ranks, and owners exchange
+// values in their types.
 Status checkBlocks(const Manifest &manifest) {
   bool reduces = blockTypeOf(manifest.reduceDtype) != BlockType::None;
   bool sends = reduces;
