@@ -414,6 +414,32 @@ Status checkTypes(const Manifest &manifest) {
   return {};
 }
 
+// A gather in blocks leaves masters as they are, and rounds anew what lies
+// elsewhere. A reduction in blocks is over all ranks, and owners exchange
+// values in their types.
+Status checkBlocks(const Manifest &manifest) {
+  bool reduces = blockTypeOf(manifest.reduceDtype) != BlockType::None;
+  bool sends = reduces;
+  for (const Layout &layout : manifest.layouts) {
+    bool gathers = !layout.wire.empty();
+    sends |= gathers;
+    if (gathers && (blockTypeOf(layout.wire) == BlockType::None ||
+                    layout.masterWhole || layout.noMaster || layout.owned))
+      return Error{"layout '" + layout.name + "' cannot be gathered as '" +
+                   layout.wire + "'"};
+    if (reduces && (layout.hybrid || layout.owned))
+      return Error{"layout '" + layout.name + "' cannot be reduced as '" +
+                   manifest.reduceDtype + "'"};
+  }
+  // A block has elements of one rank only.
+  if (sends && manifest.shardAlignment % blockElements != 0)
+    return Error{"'shardAlignment' is " +
+                 std::to_string(manifest.shardAlignment) +
+                 ", but ranks send blocks of " + std::to_string(blockElements) +
+                 " elements"};
+  return {};
+}
+
 // Checks what later code relies on without looking.
 Status check(const Manifest &manifest) {
   if (manifest.version != Manifest().version)
@@ -435,7 +461,6 @@ Status check(const Manifest &manifest) {
     if (input.shape.empty() || elementsOf(input.shape, 1) < 0)
       return Error{"input '" + input.name +
                    "' has no elements, or too many of them"};
-  bool sendsBlocks = blockTypeOf(manifest.reduceDtype) != BlockType::None;
   for (const Layout &layout : manifest.layouts) {
     if (layout.states < int32_t(layout.average) || layout.states > mostStates)
       return Error{"layout '" + layout.name + "' has " +
@@ -464,11 +489,6 @@ Status check(const Manifest &manifest) {
                          !layout.computeWhole || layout.stateWhole))
       return Error{"layout '" + layout.name +
                    "' has an owner, but is not kept whole for computing alone"};
-    if (!layout.wire.empty() &&
-        (blockTypeOf(layout.wire) == BlockType::None || layout.masterWhole))
-      return Error{"layout '" + layout.name + "' cannot be gathered as '" +
-                   layout.wire + "'"};
-    sendsBlocks |= !layout.wire.empty();
     if (layout.elements < 0 || layout.elements > mostElements)
       return Error{"layout '" + layout.name + "' has " +
                    std::to_string(layout.elements) + " elements"};
@@ -486,13 +506,7 @@ Status check(const Manifest &manifest) {
       end = member.offset + member.elements;
     }
   }
-  // A block has elements of one rank only.
-  if (sendsBlocks && manifest.shardAlignment % blockElements != 0)
-    return Error{"'shardAlignment' is " +
-                 std::to_string(manifest.shardAlignment) +
-                 ", but ranks send blocks of " + std::to_string(blockElements) +
-                 " elements"};
-  return {};
+  return checkBlocks(manifest);
 }
 
 } // namespace

@@ -19,6 +19,9 @@ constexpr std::array besides = {"all_gather", "gather_secondary",
                                 "keep_secondary", "reduce_scatter",
                                 "accumulate"};
 
+// Eleven days. Longer durations would overflow as costs.
+constexpr double longestUs = 1e12;
+
 template <class Names> bool holds(const Names &names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -54,12 +57,13 @@ bool readCommand(const Json &event, TracedCommand &command) {
   auto arguments = event.find("args");
   if (arguments == event.end() || !arguments->is_object())
     return false;
-  bool whole =
-      read(event, "ts", command.beginUs) && read(event, "dur", command.us) &&
-      command.us >= 0 && read(event, "tid", command.stream) &&
-      read(event, "cat", command.op) && read(event, "name", command.title) &&
-      read(*arguments, "step", command.step) &&
-      read(*arguments, "microbatch", command.microbatch);
+  bool whole = read(event, "ts", command.beginUs) &&
+               read(event, "dur", command.us) && command.us >= 0 &&
+               command.us <= longestUs && read(event, "tid", command.stream) &&
+               read(event, "cat", command.op) &&
+               read(event, "name", command.title) &&
+               read(*arguments, "step", command.step) &&
+               read(*arguments, "microbatch", command.microbatch);
   read(*arguments, "flops", command.flops);
   read(*arguments, "unit", command.unit);
   read(*arguments, "backward", command.backward);

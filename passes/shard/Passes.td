@@ -245,7 +245,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `compute` | a layout's compute type is not `param-dtype`, or f32 if its members have `fsdp.keep_f32` |
     | `master` | a layout lacks `no_master` with `--master=none` and a compute type of bf16, or has it otherwise |
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy, or oss, is on a GPU |
-    | `wire` | a layout's `wire` is not `gather-dtype`; or there is one under ddp, or with `fsdp.keep_f32` |
+    | `wire` | a layout's `wire` is not `gather-dtype`; or there is one under ddp, or with `fsdp.keep_f32`; or layouts of oss are in a program that sends blocks, or hybrid ones in one that reduces in blocks |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |
     | `hook` | a gradient does not pass each `--reduce-hook` once, in order, before its pack |

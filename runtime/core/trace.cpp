@@ -57,11 +57,12 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
       bytes += buffers.own * 4 * 3;
     else if (command.op == "member_sums") // all is read
       bytes += buffers.own * 4 * (2 + layout.states);
-    else if (command.op == "optimizer") // all but the gradient is written
-      bytes +=
-          buffers.part * (4 * (3 + 2 * layout.states) +
-                          (element < 4 && layout.computeWhole ? element : 0));
-    else if (command.op != "clip") // full-length gradients
+    else if (command.op == "optimizer") { // all but the gradient is written
+      int64_t parameter = layout.noMaster ? 2 * element : 8;
+      if (!layout.noMaster && element < 4 && layout.computeWhole)
+        parameter += element;
+      bytes += buffers.part * (4 * (1 + 2 * layout.states) + parameter);
+    } else if (command.op != "clip") // full-length gradients
       bytes += buffers.whole * 4;
   }
   return bytes;

@@ -255,8 +255,10 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                std::min(from + end * sumBlock, to));
       });
     };
-    if (!layout.offloaded)
-      return updatePart(0, rank.layouts[size_t(index)].part);
+    // A rank that owns no layout has no file of states.
+    int64_t part = rank.layouts[size_t(index)].part;
+    if (!layout.offloaded || part == 0)
+      return updatePart(0, part);
     for (int64_t i = 0; i < rank.states->pieces(size_t(index)); ++i) {
       auto piece = rank.states->acquire(size_t(index), i);
       if (!piece) {

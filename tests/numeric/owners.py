@@ -95,6 +95,8 @@ def check_few(trials) -> None:
     program = trials.compile(OSS, r"--trainable=ln_f\.")
     expected = content(trials.train(program, 1))
     trials.demand(content(trials.train(program, 4)) == expected, "few: 4 ranks, 2 parameters")
+    offloaded = trials.compile(OSS, r"--trainable=ln_f\.", "--offload=optimizer")
+    trials.demand(content(trials.train(offloaded, 4)) == expected, "few: 4 ranks, of which 2 have no states on the disk")
     text = harness.run([program, "--ranks", 4, *trials.fixture.data, "--steps", 1]).stderr
     trials.demand(len(re.findall(r"^rank [01] owns 1 parameter, \d+ elements$", text, re.MULTILINE)) == 2 and
                   "the other 2 ranks own nothing: there are fewer parameters than ranks" in text, "few: the run says so")

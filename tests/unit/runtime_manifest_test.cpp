@@ -169,10 +169,18 @@ TEST(Manifest, RefusesBlocksAcrossRanks) {
   EXPECT_EQ(readError(toJson(manifest)), "");
   manifest.layouts[0].masterWhole = true;
   EXPECT_THAT(readError(toJson(manifest)), HasSubstr("gathered as 'i8'"));
+  // Owners share what they have.
+  manifest.layouts[0].masterWhole = false;
+  manifest.layouts[0].owned = manifest.layouts[0].computeWhole = true;
+  EXPECT_THAT(readError(toJson(manifest)), HasSubstr("gathered as 'i8'"));
   manifest = sample();
   manifest.reduceDtype = "f8e4m3";
   EXPECT_THAT(readError(toJson(manifest)),
               HasSubstr("'shardAlignment' is 32, but ranks send blocks"));
+  // A shard of a group is longer than one of all ranks.
+  manifest.layouts[0].hybrid = true;
+  EXPECT_THAT(readError(toJson(manifest)), HasSubstr("reduced as 'f8e4m3'"));
+  manifest.layouts[0].hybrid = false;
   manifest.computeDtype = "f8e4m3";
   EXPECT_THAT(readError(toJson(manifest)), HasSubstr("is not a supported"));
 }

@@ -14,10 +14,17 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
-// Equal sets are enough: the order in `whole` carries no meaning.
-// Ranks agree on the option, and members and shards are aligned by it.
+// Ranks agree on the option, and members and shards are aligned by it. The
+// options are checked for what sends no blocks; a layout may have been edited.
 static LogicalResult verifyWire(LayoutOp layout, Strategy strategy,
                                 const CompileOptions &options) {
+  if ((isOwned(strategy) && options.sendsBlocks()) ||
+      (isHybrid(strategy) && options.reducesBlocks()))
+    return layout.emitOpError("breaks rule 'wire': layout '")
+           << layout.getSymName() << "' is of strategy '" << nameOf(strategy)
+           << "', which cannot send blocks of 8 bits (gather-dtype '"
+           << nameOf(options.gatherType) << "', reduce-dtype '"
+           << nameOf(options.reduceType) << "')";
   BlockType wanted = gatheredBy(strategy, keepsF32(layout), options);
   if (wireOf(layout) == wanted)
     return success();
@@ -28,6 +35,7 @@ static LogicalResult verifyWire(LayoutOp layout, Strategy strategy,
          << "' gathers it as '" << nameOf(wanted) << "'";
 }
 
+// Equal sets are enough: the order in `whole` carries no meaning.
 LogicalResult verifyReplication(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
   for (auto layout : module.getOps<LayoutOp>()) {
