@@ -78,6 +78,7 @@ def ApproximateMath : Pass<"approximate-math", "::mlir::ModuleOp"> {
     those of PTX: `tanh.approx.f32` (relative error 2^-11), `ex2.approx.ftz.f32` (2 ulp) and
     `rcp.approx.ftz.f32` (1 ulp, and 0 for numbers above 2^126). Optimizers,
     the kernels without `known_grid_size`, are left alone, since they update f32.
+    Quotients that `math.floor` or `math.roundeven` reads stay exact.
 
     It runs before `expand-math`, which would otherwise write these functions as
     arithmetic, and once more after it for the divisions of what that pass writes.

@@ -9,6 +9,7 @@
 
 #include "frontends/onnx/Budgets.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace fsdpc;
@@ -30,6 +31,10 @@ enum TensorField {
 };
 
 constexpr uint32_t mostTensors = 1 << 20, longestName = 1 << 16;
+
+// What each tensor has of its own beside the name's characters: the reference
+// to it, those to its vtable and name, and the name's length.
+constexpr uint64_t leastTensor = 16;
 
 // A position outside of the file reads as zeros, and is remembered.
 class FlatBuffer {
@@ -132,14 +137,21 @@ frontend::readRuntimeCheckpoint(const std::string &folder,
                  "no values; give the complete one"};
   bool isExternal = state && buffer.value<uint8_t>(state, hasExternal, 0);
   RuntimeCheckpoint result;
+  // Tensors share no bytes. Else a small file could refer to one long name a
+  // million times.
+  uint64_t rest = file->size();
   for (auto [index, tensors] : {std::pair(trainedTensors, &result.trained),
                                 std::pair(frozenTensors, &result.frozen)}) {
     if (!state)
       break;
     auto [places, count] = buffer.vector(state, index, mostTensors);
-    for (uint32_t i = 0; i < count && !buffer.isDamaged; ++i)
+    for (uint32_t i = 0; i < count && !buffer.isDamaged; ++i) {
       tensors->push_back(readTensor(
           buffer, buffer.follow(places + 4 * uint64_t(i)), name, isExternal));
+      uint64_t bytes = leastTensor + tensors->back().name().size();
+      buffer.isDamaged |= bytes > rest;
+      rest -= std::min(bytes, rest);
+    }
   }
   result.hasOptimizerState =
       buffer.vector(root, optimizerGroups, mostTensors).second > 0;

@@ -1,8 +1,8 @@
 // The files of onnxruntime-training's generate_artifacts, which lie in one
 // folder:
 //
-//   PREFIXtraining_model.onnx    forward, gradients, and an accumulator for
-//   each PREFIXcheckpoint             the values of the parameters
+//   PREFIXtraining_model.onnx    forward, gradients and their accumulators
+//   PREFIXcheckpoint             the values of the parameters
 //   PREFIXoptimizer_model.onnx   one node with the optimizer's settings
 //
 // The forward is imported. The gradient nodes and the accumulators say which

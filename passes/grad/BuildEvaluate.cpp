@@ -3,6 +3,7 @@
 // before the backward exists, so that training and evaluation cannot differ in
 // anything but dropout and batch norm.
 #include "passes/grad/Passes.h"
+#include "passes/grad/WeightDerived.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/RunningStatistics.h"
@@ -71,6 +72,21 @@ void useRunningStatistics(nn::BatchNormOp norm) {
       b.add(scaled, perElement(norm.getBias())));
 }
 
+/// Replaces a dropout by its operand. A weight is copied in the dropout's unit:
+/// each unit loads the weights that it reads, and users of the dropout may
+/// belong to other units.
+void passOn(nn::DropoutOp dropout, const Origins &origins) {
+  Value input = dropout.getInput();
+  if (origins.isWeight(input)) {
+    MarkPlace mark(dropout);
+    OpBuilder builder(dropout->getContext(), &mark);
+    builder.setInsertionPoint(dropout);
+    input =
+        nn::CopyOp::create(builder, dropout.getLoc(), input.getType(), input);
+  }
+  dropout.getResult().replaceAllUsesWith(input);
+}
+
 /// Returns true if the op is a cross-entropy of the mean.
 template <typename OpTy> bool isMean(Operation *op) {
   auto entropy = dyn_cast<OpTy>(op);
@@ -119,11 +135,12 @@ struct BuildEvaluate : impl::BuildEvaluateBase<BuildEvaluate> {
     module.getBody()->getOperations().insertAfter(
         microbatch->getOperation()->getIterator(), evaluate);
 
+    Origins origins(evaluate.front());
     for (auto norm : evaluate.getOps<nn::BatchNormOp>())
       useRunningStatistics(norm);
     // Dropout scales in training, so it is the identity here.
     for (auto dropout : evaluate.getOps<nn::DropoutOp>())
-      dropout.getResult().replaceAllUsesWith(dropout.getInput());
+      passOn(dropout, origins);
     for (auto stop : evaluate.getOps<nn::StopGradientOp>())
       stop.getResult().replaceAllUsesWith(stop.getInput());
     for (auto report : evaluate.getOps<fsdp::ReportLossOp>())

@@ -36,6 +36,18 @@ func.func private @erf(%x: tensor<2048xf32>) -> tensor<2048xf32> attributes {nn.
   return %0 : tensor<2048xf32>
 }
 
+// A quotient that is rounded down stays exact.
+// CHECK-LABEL: gpu.func @mod
+// CHECK-NOT: llvm.inline_asm
+// CHECK: arith.divf
+// CHECK: math.floor
+// CHECK-NOT: llvm.inline_asm
+// CHECK: llvm.store
+func.func private @mod(%x: tensor<2048xf32>, %y: tensor<2048xf32>) -> tensor<2048xf32> attributes {nn.kernel} {
+  %0 = nn.mod %x, %y : tensor<2048xf32>
+  return %0 : tensor<2048xf32>
+}
+
 // An optimizer updates f32 and stays exact.
 // CHECK-LABEL: gpu.func @scaled
 // CHECK-NOT: llvm.inline_asm

@@ -2,7 +2,8 @@
 // GPU's special function unit has for them. The host's polynomials and exact
 // divisions take 10 to 30 instructions an element, which bounds elementwise
 // kernels on bf16 by arithmetic instead of memory. Errors are those of the PTX
-// ISA's tables for tanh, ex2 and rcp; bf16 rounds by 2⁻⁹.
+// ISA's tables for tanh, ex2 and rcp; bf16 rounds by 2⁻⁹. Quotients that are
+// rounded to whole numbers stay exact.
 #include "compiler/codegen/Passes.h"
 #include "compiler/dialects/nn/ScalarBuilder.h"
 
@@ -64,6 +65,15 @@ private:
   Location loc;
 };
 
+// Returns true if the value is rounded to a whole number, as in a modulus. A
+// product with a reciprocal may be just below the whole number that the
+// quotient is: 41 / 41 would round down to 0.
+bool isRounded(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return isa<math::FloorOp, math::RoundEvenOp>(user);
+  });
+}
+
 // Returns the replacement of the op's result, or null if the op stays.
 Value approximate(Operation *op) {
   if (op->getNumResults() != 1 ||
@@ -71,7 +81,8 @@ Value approximate(Operation *op) {
     return {};
   OpBuilder builder(op);
   Approximation fast(builder, op->getLoc());
-  if (auto divided = dyn_cast<arith::DivFOp>(op))
+  if (auto divided = dyn_cast<arith::DivFOp>(op);
+      divided && !isRounded(divided))
     return fast.divide(divided.getLhs(), divided.getRhs());
   if (auto tanh = dyn_cast<math::TanhOp>(op))
     return fast.tanh(tanh.getOperand());

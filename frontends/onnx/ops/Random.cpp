@@ -111,7 +111,10 @@ static LogicalResult multinomial(Node &node) {
       failed(node.expectFloat(node.input(0))))
     return failure();
   Emitter &b = node.b;
+  // In 16 bits many sums would be equal, of which the first counts.
   Value logits = node.input(0);
+  if (nn::isHalf(elementOf(logits)))
+    logits = b.cast(logits, b.builder.getF32Type());
   int64_t type = node.getInt("dtype", onnx::TensorProto::INT32);
   int64_t samples = node.getInt("sample_size", 1);
   if (type != onnx::TensorProto::INT32 && type != onnx::TensorProto::INT64)

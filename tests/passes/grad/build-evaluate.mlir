@@ -118,3 +118,26 @@ func.func @microbatch(%x: tensor<2xf32> {fsdp.input = "x"}) {
   fsdp.report_loss %l : tensor<f32>
   return
 }
+
+// -----
+
+// A weight that a dropout passes on to another unit is copied, since each unit
+// loads the weights that it reads.
+// CHECK-LABEL: func.func @evaluate
+// CHECK-NOT: nn.dropout
+// CHECK: %[[W:.*]] = fsdp.load @w {fsdp.unit = @a}
+// CHECK: %[[C:.*]] = nn.copy %[[W]] {fsdp.unit = @a}
+// CHECK: nn.mul %{{.*}}, %[[C]] {fsdp.unit = @b}
+fsdp.parameter @w : tensor<2xf32> trainable unit @a
+fsdp.unit @a
+fsdp.unit @b
+func.func @microbatch(%x: tensor<2xf32> {fsdp.input = "x"}) {
+  %r = fsdp.random {fsdp.unit = @a} : tensor<4xi32>
+  %w = fsdp.load @w {fsdp.unit = @a} : tensor<2xf32>
+  %d = nn.dropout %w, %r {op = 0 : i64, ratio = 0.5 : f64, fsdp.unit = @a} : tensor<2xf32>, tensor<4xi32>
+  %y = nn.mul %x, %d {fsdp.unit = @b} : tensor<2xf32>
+  %s = nn.reduce sum %y [0] {fsdp.unit = @b} : tensor<2xf32> -> tensor<1xf32>
+  %l = nn.reshape %s {fsdp.unit = @b} : tensor<1xf32> -> tensor<f32>
+  fsdp.report_loss %l {fsdp.unit = @b} : tensor<f32>
+  return
+}
