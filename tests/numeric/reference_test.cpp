@@ -62,7 +62,6 @@ TEST_F(Reference, RoundsOnceToTheResultsType) {
               ElementsAre(1.0));
 }
 
-// 127 + 1 is -128 in i8; constants keep what an attribute holds.
 // Up to the upper half of the word: 1 + 2⁻⁸ is halfway between two numbers of
 // bf16, and 2⁻¹³⁴ between 0 and the least one.
 TEST_F(Reference, RoundStochasticTakesOneOfTwoNeighbours) {
@@ -81,6 +80,7 @@ TEST_F(Reference, RoundStochasticTakesOneOfTwoNeighbours) {
               ElementsAre(0.0, 0x1p-133, INFINITY, INFINITY));
 }
 
+// 127 + 1 is -128 in i8; constants keep what an attribute holds.
 TEST_F(Reference, WrapsIntegersAndKeepsAttributes) {
   auto value = evaluate("%x = nn.constant dense<[127, -128]> : tensor<2xi8>\n"
                         "%one = nn.constant dense<1> : tensor<2xi8>\n"
