@@ -130,12 +130,13 @@ def check_resume(bench) -> None:
 def check_full_disk(bench) -> None:
     """A best that cannot be written costs a warning, at the end of the run an error, and never the checkpoint of the last step."""
     fixture = harness.fixture("conv_net")
-    for full, code in (("/full/.step-0000002", 0), ("/full/.step", 3)):
+    # A file of weights has no name, which the shim sees as /full/#NUMBER, until it is whole. That of step 2 is the first.
+    for times, code in (("FAULT_AT", 0), ("FAULT_FROM", 3)):
         best, checkpoints = bench.path("full"), bench.path("full-checkpoints")
         done = run([bench.path("conv_net-zero3"), *fixture.data, *eval_flags(fixture), "--ranks", 2, "--steps", 4, "--eval-every", 2,
                     "--best", best, "--checkpoint", checkpoints], code,
-                   env={**os.environ, "LD_PRELOAD": str(bench.build / "lib" / "libruntime_fault_shim.so"), "FAULT_PATH": full,
-                        "FAULT_CALL": "write", "FAULT_FROM": "1", "FAULT_ERRNO": "28"})
+                   env={**os.environ, "LD_PRELOAD": str(bench.build / "lib" / "libruntime_fault_shim.so"), "FAULT_PATH": "/full/#",
+                        "FAULT_CALL": "write", times: "1", "FAULT_ERRNO": "28"})
         index = best / "best.json"
         kept = json.loads(index.read_text())["step"] if index.exists() else None
         if kept != (4 if code == 0 else None) or not (checkpoints / "step-0000004").exists() or \
