@@ -70,7 +70,7 @@ GemmShape denseShape(const GemmShape &s, bool widen) {
   if (widen)
     d.a = d.b = d.c = ElementType::f32;
   d.accumulate = s.accumulate && d.rowC == s.rowC && d.c == s.c;
-  return d;
+  return withFixedStrides(d); // a gap has left a single row a stride of 1
 }
 
 // Chunks are full rows if that gives enough of them: their results are dense,

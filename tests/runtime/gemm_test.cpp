@@ -53,7 +53,7 @@ float errorOf(const Product &product) {
   std::memset(scratch.get(), kGuard, bytes + kGuardBytes);
   std::mt19937 random(1);
   std::uniform_real_distribution<float> number(-1, 1);
-  std::vector<float> a(s.m * s.k), b(s.k * s.n), c(s.m * s.n, 1.0f);
+  std::vector<float> a(2 * s.m * s.k), b(s.k * s.n), c(s.m * s.n, 1.0f);
   for (std::vector<float> *matrix : {&a, &b})
     for (float &x : *matrix)
       x = number(random);
@@ -74,13 +74,16 @@ float errorOf(const Product &product) {
   return worst;
 }
 
-// Returns the layouts, and each again with another stride along a single row.
+// Returns the layouts, and each again with another stride along a single row,
+// and with a gap between its elements, which oneDNN is given as a dense copy.
 std::vector<GemmShape> sameProducts(int64_t m, int64_t n, int64_t k) {
   std::vector<GemmShape> shapes = layouts(m, n, k);
   for (GemmShape shape : layouts(m, n, k))
     if (m == 1 && shape.columnA == 1) {
       shape.rowA += 5;
       shapes.push_back(shape);
+      shape.rowA = 1, shape.columnA = 2;
+      shapes.insert(shapes.begin(), shape);
     }
   return shapes;
 }
