@@ -6,6 +6,7 @@
 #include "frontends/onnx/RuntimeCheckpoint.h"
 
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
@@ -46,6 +47,7 @@ private:
   Location loc;
   Training result;
   llvm::StringSet<> accumulated; // outputs of accumulators
+  llvm::StringMap<const onnx::TypeProto *> inputs;
 };
 
 } // namespace
@@ -164,13 +166,10 @@ void RuntimeSplit::keepForward() {
 // Makes an input that the checkpoint has a value of an initializer. Other
 // values of the checkpoint belong to parameters that the loss does not need.
 LogicalResult RuntimeSplit::addValue(const onnx::TensorProto &tensor) {
-  auto input =
-      llvm::find_if(graph.input(), [&](const onnx::ValueInfoProto &other) {
-        return other.name() == tensor.name();
-      });
-  if (input == graph.input().end())
+  auto input = inputs.find(tensor.name());
+  if (input == inputs.end())
     return success();
-  const auto &type = input->type().tensor_type();
+  const auto &type = input->second->tensor_type();
   bool fits = type.elem_type() == tensor.data_type() &&
               type.shape().dim_size() == tensor.dims_size();
   for (int i = 0; fits && i < tensor.dims_size(); ++i)
@@ -207,6 +206,8 @@ LogicalResult RuntimeSplit::readFiles() {
   if (values->hasOptimizerState)
     emitWarning(loc) << "the moments in '" << checkpoint
                      << "' are not read; the optimizer begins anew";
+  for (const onnx::ValueInfoProto &input : graph.input())
+    inputs.try_emplace(input.name(), &input.type());
   for (const auto *tensors : {&values->trained, &values->frozen})
     for (const onnx::TensorProto &tensor : *tensors)
       if (failed(addValue(tensor)))
