@@ -4,9 +4,7 @@ Both compile the same models. Their programs train in turn, so that a machine th
 must be the same text.
 """
 import json
-import shutil
 import statistics
-import sys
 from pathlib import Path
 
 from report import Report
@@ -47,8 +45,6 @@ def one_case(bench: Workbench, report: Report, shape: Shape, dtype: str) -> list
 
 
 def against_before(bench: Workbench, report: Report, quick: bool) -> None:
-    if bench.before is None or shutil.which(bench.before) is None:
-        sys.exit("error: name the compiler to compare with: --before BUILD/bin/fsdpc")
     report.title(f"Programs of this build and of {bench.before}, {bench.ranks} ranks, in turn; each figure is the median of "
                  f"{bench.steps} steps of a run")
     shapes = SHAPES[:1] if quick else [SHAPES[0], SHAPES[3]]

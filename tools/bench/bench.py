@@ -5,6 +5,7 @@ marked. Limits apply to wall-clock time. Core time is printed too: other process
 machine was idle. Exits with code 1 if a program is slower than PyTorch FSDP2.
 """
 import argparse
+import shutil
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import plans
 import published_plans
 import quantized
 import shapes
+import start_up
 import step_time
 from report import Report
 from workbench import Workbench
@@ -24,6 +26,7 @@ from workbench import Workbench
 PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FSDP2"),
          "step": (step_time.against_products, "time of a step against its own matrix products, and the ten largest other costs"),
          "before": (before.against_before, "steps against those of another build (--before), in turn; only with --before"),
+         "startup": (start_up.start_up, "the start and end of a job against those of another build (--before), in turn; only with --before"),
          "ddp": (shapes.against_ddp, "fsdpc's zero3 against its ddp"),
          "plan": (plans.against_bound, "planned arena against its lower bound, for these shapes and tests/models"),
          "compile": (compile_times.compiles, "compile times, up to a 96-layer GPT of 175 B parameters"),
@@ -32,6 +35,8 @@ PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FS
          "offload": (offload.offload, "what optimizer states on disk cost a step, and the memory that they save"),
          "quantized": (quantized.quantized, "the loss and the bytes of 8 bits between ranks, beside bf16's, after 300 steps"),
          "memory": (memory_experiment.memory, "the published memory experiment: ten Linear(10000, 10000)")}
+
+COMPARISONS = ("before", "startup")
 
 
 def main() -> int:
@@ -44,14 +49,14 @@ def main() -> int:
     parser.add_argument("--python", type=Path, required=True, help="a Python with torch and onnx (default: an environment that tools/bench/setup-peer.sh creates)")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder for models, programs, traces and results.json (default: build/bench)")
     parser.add_argument("--only", metavar="PART,…", help="run only these parts, separated by commas (default: all)")
-    parser.add_argument("--before", type=Path, metavar="FSDPC", help="the compiler of another build, for the part 'before'")
+    parser.add_argument("--before", type=Path, metavar="FSDPC", help="the compiler of another build, for the parts 'before' and 'startup'")
     parser.add_argument("--memory", action="store_true", help="the same as --only memory")
     parser.add_argument("--quick", action="store_true", help="measure only the first shape, in f32")
     parser.add_argument("--ranks", type=int, default=2, help="ranks per run (default: 2)")
     parser.add_argument("--steps", type=int, default=6, help="measured steps, after one for warm-up; at least 5 (default: 6)")
     options = parser.parse_args()
     chosen = ["memory"] if options.memory else options.only.split(",") if options.only else [
-        name for name in PARTS if name != "before" or options.before]
+        name for name in PARTS if options.before or name not in COMPARISONS]
     for name in chosen:
         if name not in PARTS:
             parser.error(f"unknown part '{name}'; available: {', '.join(PARTS)}")
@@ -60,6 +65,8 @@ def main() -> int:
     bench = Workbench(options)
     report = Report(options.out / "results.json")
     for name in chosen:
+        if name in COMPARISONS and (options.before is None or shutil.which(options.before) is None):
+            parser.error("name the compiler to compare with: --before BUILD/bin/fsdpc")
         PARTS[name][0](bench, report, options.quick)
     return report.close()
 
