@@ -6,6 +6,7 @@
 #include "passes/schedule/Passes.h"
 #include "passes/schedule/PersistEstimate.h"
 #include "passes/schedule/ScheduleIR.h"
+#include "passes/schedule/ScheduledOps.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
