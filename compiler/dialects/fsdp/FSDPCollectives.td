@@ -1,8 +1,9 @@
 // Ops on sharded parameters, in the order in which the phases introduce them:
 // flat buffers (shard), collectives (collectives), their starts and waits
-// (schedule). The ops of @update are in FSDPUpdate.td. What each strategy gathers, reduces and
-// keeps follows ZeRO (Rajbhandari et al., ZeRO: Memory Optimizations Toward
-// Training Trillion Parameter Models, 2020) and PyTorch FSDP (Zhao et al., 2023).
+// (schedule). The ops of @update are in FSDPUpdate.td, FSDPMatrices.td and
+// FSDPOptimizer.td. What each strategy gathers, reduces and keeps follows ZeRO
+// (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion
+// Parameter Models, 2020) and PyTorch FSDP (Zhao et al., 2023).
 #ifndef FSDPC_FSDP_COLLECTIVES
 #define FSDPC_FSDP_COLLECTIVES
 
