@@ -91,6 +91,10 @@ public:
   std::optional<std::string> counterOf(llvm::StringRef runningMean) const;
 
 private:
+  // Reads what metadata says: returns the kinds of values by name ("PARAMETER",
+  // "BUFFER" and so on; empty without any metadata), and fills `signature`,
+  // `buffers` and `declaredFrozen`.
+  llvm::StringMap<std::string> readKinds();
   mlir::LogicalResult add(llvm::StringRef name, TensorRole role,
                           int64_t onnxType, llvm::ArrayRef<int64_t> shape,
                           int initializer);
