@@ -18,9 +18,7 @@ int64_t fsdpc::passes::byteWidth(Type type) {
 }
 
 bool fsdpc::passes::isScheduled(Operation *op) {
-  return isa<fsdp::AllGatherOp, fsdp::AllGatherStartOp, fsdp::AllGatherWaitOp,
-             fsdp::FreeOp, fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp,
-             fsdp::ReduceScatterWaitOp>(op);
+  return op->hasTrait<fsdp::MovedBySchedule>();
 }
 
 SmallVector<Operation *> fsdpc::passes::usersOfMemory(Value value) {

@@ -174,7 +174,7 @@ def FSDP_ReplicatedOp : FSDP_Op<"replicated",
 defvar GatherEffects = DeclareOpInterfaceMethods<MemoryEffectsOpInterface>;
 
 def FSDP_AllGatherOp : FSDP_Op<"all_gather",
-    [HoldsWeights, GatherEffects, LayoutUserOpInterface, UsesSymbols]> {
+    [HoldsWeights, MovedBySchedule, GatherEffects, LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Gathers layouts from the shards of all ranks";
   let description = [{
     Every rank receives the shards of all ranks, in rank order, one result per
@@ -214,7 +214,7 @@ def FSDP_AllGatherOp : FSDP_Op<"all_gather",
   let hasVerifier = 1; // at most one mark
 }
 
-def FSDP_FreeOp : FSDP_Op<"free"> {
+def FSDP_FreeOp : FSDP_Op<"free", [MovedBySchedule]> {
   let summary = "Ends the life of a gathered buffer";
   let description = [{
     The memory of the buffer may be reused from here on. Each gathered buffer is freed
@@ -235,7 +235,7 @@ def FSDP_FreeOp : FSDP_Op<"free"> {
 }
 
 def FSDP_ReduceScatterOp : FSDP_Op<"reduce_scatter",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
+    [MovedBySchedule, MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
      LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Sums gradients over all ranks into the gradient shards";
   let description = [{
@@ -282,7 +282,7 @@ def FSDP_AccumulateOp : FSDP_Op<"accumulate",
 // ---- after schedule-prefetch ----
 
 def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start",
-    [GatherEffects, LayoutUserOpInterface, UsesSymbols]> {
+    [MovedBySchedule, GatherEffects, LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Starts an all-gather";
   let description = [{
     Starts `fsdp.all_gather` on its own stream; compute goes on meanwhile. The
@@ -311,7 +311,7 @@ def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start",
 }
 
 def FSDP_AllGatherWaitOp : FSDP_Op<"all_gather_wait",
-    [HoldsWeights, MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemAlloc]>,
+    [HoldsWeights, MovedBySchedule, MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemAlloc]>,
      DeclareOpInterfaceMethods<LayoutUserOpInterface, ["getLayoutRefs"]>, UsesSymbols]> {
   let summary = "Waits for an all-gather";
   let description = [{
@@ -336,7 +336,7 @@ def FSDP_AllGatherWaitOp : FSDP_Op<"all_gather_wait",
 }
 
 def FSDP_ReduceScatterStartOp : FSDP_Op<"reduce_scatter_start",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
+    [MovedBySchedule, MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
      LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Starts a reduce-scatter";
   let description = [{
@@ -360,7 +360,7 @@ def FSDP_ReduceScatterStartOp : FSDP_Op<"reduce_scatter_start",
 }
 
 def FSDP_ReduceScatterWaitOp : FSDP_Op<"reduce_scatter_wait",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
+    [MovedBySchedule, MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
      DeclareOpInterfaceMethods<LayoutUserOpInterface, ["getLayoutRefs"]>]> {
   let summary = "Waits for a reduce-scatter";
   let description = [{
