@@ -164,6 +164,40 @@ static std::string checkBlocks(const CompileOptions &options) {
   return "";
 }
 
+// Checks the numbers of ranks that the plan and the program are for.
+static std::string checkRanks(const CompileOptions &options) {
+  if (options.planRanksPerNode > 0 &&
+      options.planRanks % options.planRanksPerNode)
+    return "'--plan-ranks-per-node=" +
+           std::to_string(options.planRanksPerNode) +
+           "' does not divide '--plan-ranks=" +
+           std::to_string(options.planRanks) + "'";
+  if (options.planCrossNodeGBs > 0 && options.planRanksPerNode == 0 &&
+      options.machine.name.empty())
+    return "'--plan-cross-node-gbs' has no effect without "
+           "'--plan-ranks-per-node'";
+  if (!options.accumulates() && options.reduce == ReductionTime::Step)
+    return "'--reduce=step' has no effect with '--max-accumulate=1', since a "
+           "step has one microbatch; omit it";
+  if (options.reshardTo > options.maxRanks)
+    return "'--reshard-to=" + std::to_string(options.reshardTo) +
+           "' is above '--max-ranks=" + std::to_string(options.maxRanks) +
+           "', the most ranks that the program will run on";
+  // The default of --plan-ranks may exceed a small --max-ranks; only a user who
+  // gives both has contradicted themselves.
+  bool plansRanks = llvm::is_contained(options.given, findOption("plan-ranks"));
+  if (plansRanks && options.reshardTo > 0 &&
+      options.planRanks % options.reshardTo)
+    return "'--reshard-to=" + std::to_string(options.reshardTo) +
+           "' does not divide '--plan-ranks=" +
+           std::to_string(options.planRanks) + "'";
+  if (plansRanks && options.planRanks > options.maxRanks)
+    return "'--plan-ranks=" + std::to_string(options.planRanks) +
+           "' is above '--max-ranks=" + std::to_string(options.maxRanks) +
+           "', the most ranks that the program will run on";
+  return "";
+}
+
 // Checks conditions of the options that were given against the values of the
 // others, given or not.
 std::string checkOptions(const CompileOptions &options) {
@@ -207,36 +241,7 @@ std::string checkOptions(const CompileOptions &options) {
     return fault;
   if (fault = checkBlocks(options); !fault.empty())
     return fault;
-  if (options.planRanksPerNode > 0 &&
-      options.planRanks % options.planRanksPerNode)
-    return "'--plan-ranks-per-node=" +
-           std::to_string(options.planRanksPerNode) +
-           "' does not divide '--plan-ranks=" +
-           std::to_string(options.planRanks) + "'";
-  if (options.planCrossNodeGBs > 0 && options.planRanksPerNode == 0 &&
-      options.machine.name.empty())
-    return "'--plan-cross-node-gbs' has no effect without "
-           "'--plan-ranks-per-node'";
-  if (!options.accumulates() && options.reduce == ReductionTime::Step)
-    return "'--reduce=step' has no effect with '--max-accumulate=1', since a "
-           "step has one microbatch; omit it";
-  if (options.reshardTo > options.maxRanks)
-    return "'--reshard-to=" + std::to_string(options.reshardTo) +
-           "' is above '--max-ranks=" + std::to_string(options.maxRanks) +
-           "', the most ranks that the program will run on";
-  // The default of --plan-ranks may exceed a small --max-ranks; only a user who
-  // gives both has contradicted themselves.
-  bool plansRanks = llvm::is_contained(options.given, findOption("plan-ranks"));
-  if (plansRanks && options.reshardTo > 0 &&
-      options.planRanks % options.reshardTo)
-    return "'--reshard-to=" + std::to_string(options.reshardTo) +
-           "' does not divide '--plan-ranks=" +
-           std::to_string(options.planRanks) + "'";
-  if (plansRanks && options.planRanks > options.maxRanks)
-    return "'--plan-ranks=" + std::to_string(options.planRanks) +
-           "' is above '--max-ranks=" + std::to_string(options.maxRanks) +
-           "', the most ranks that the program will run on";
-  return "";
+  return checkRanks(options);
 }
 
 } // namespace fsdpc::fsdp
