@@ -2,12 +2,11 @@
 // between the costs of the model and the solver, so that everything that
 // follows, predictions too, is made with them.
 #include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/schedule/rounding.h"
 #include "passes/schedule/MeasuredOps.h"
 #include "passes/schedule/Passes.h"
 
 #include "llvm/Support/MemoryBuffer.h"
-
-#include <cmath>
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_APPLYPROFILE
@@ -53,10 +52,9 @@ struct ApplyProfile : fsdpc::passes::impl::ApplyProfileBase<ApplyProfile> {
              << "'--profile=" << traceFile << "': " << measured.error().message;
     Builder builder(&getContext());
     for (const MeasuredOp &op : *measured)
-      // Rounded as all times in dumps are.
       ir->ops[op.position]->setAttr(
           fsdp::FSDPDialect::kCostAttr,
-          builder.getF64FloatAttr(std::round(median(op.us) * 1000) / 1000));
+          builder.getF64FloatAttr(schedule::roundedUs(median(op.us))));
     return success();
   }
 

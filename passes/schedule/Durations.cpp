@@ -4,10 +4,9 @@
 #include "compiler/analysis/CommunicationVolume.h"
 #include "compiler/dialects/fsdp/RunningStatistics.h"
 #include "compiler/schedule/cost_model.h"
+#include "compiler/schedule/rounding.h"
 #include "passes/schedule/ScheduleIR.h"
 #include "passes/schedule/ScheduledOps.h"
-
-#include <cmath>
 
 using namespace mlir;
 using namespace fsdpc;
@@ -123,9 +122,8 @@ void fsdpc::passes::annotate(const ScheduleIR &ir,
       bytes += elementsOf(value) * byteWidth(value.getType());
     if (ops.blockElements > 0)
       bytes = ops.wholeBytes + ops.groupBytes;
-    // The model is not more precise than a thousandth of a µs.
     auto time = [&](double us) {
-      return builder.getF64FloatAttr(std::round(us * 1000) / 1000);
+      return builder.getF64FloatAttr(schedule::roundedUs(us));
     };
     set(ops.first, fsdp::FSDPDialect::kBytesAttr,
         builder.getI64IntegerAttr(bytes));

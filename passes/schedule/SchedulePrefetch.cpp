@@ -11,11 +11,11 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/schedule/problem_json.h"
+#include "compiler/schedule/rounding.h"
 #include "compiler/schedule/solvers.h"
 #include "compiler/schedule/table.h"
 #include "shared/output_file.h"
 
-#include <cmath>
 #include <optional>
 
 namespace fsdpc::passes {
@@ -166,7 +166,7 @@ void annotatePersist(ModuleOp module, double exposedUs,
   Builder builder(module.getContext());
   auto time = [&](StringRef name, double us) {
     return builder.getNamedAttr(
-        name, builder.getF64FloatAttr(std::round(us * 1000) / 1000));
+        name, builder.getF64FloatAttr(schedule::roundedUs(us)));
   };
   module->setAttr(
       "fsdp.persist",
