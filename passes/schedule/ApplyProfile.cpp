@@ -6,8 +6,6 @@
 #include "passes/schedule/MeasuredOps.h"
 #include "passes/schedule/Passes.h"
 
-#include "llvm/Support/MemoryBuffer.h"
-
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_APPLYPROFILE
 #include "passes/schedule/Passes.h.inc"
@@ -30,15 +28,6 @@ double median(std::vector<double> values) {
 struct ApplyProfile : fsdpc::passes::impl::ApplyProfileBase<ApplyProfile> {
   using Base::Base;
 
-  Result<std::vector<MeasuredOp>> measure(const ScheduleIR &ir) const {
-    auto file = llvm::MemoryBuffer::getFile(traceFile);
-    if (!file)
-      return Error{"cannot be read: " + file.getError().message()};
-    Result<schedule::Trace> trace = schedule::parseTrace((*file)->getBuffer());
-    FSDPC_TRY(trace);
-    return measuredOps(ir, *trace);
-  }
-
   LogicalResult run(ModuleOp module) {
     FailureOr<func::FuncOp> function = fsdp::getMicrobatch(module);
     if (failed(function))
@@ -46,12 +35,12 @@ struct ApplyProfile : fsdpc::passes::impl::ApplyProfileBase<ApplyProfile> {
     FailureOr<ScheduleIR> ir = readSchedule(*function);
     if (failed(ir))
       return failure();
-    Result<std::vector<MeasuredOp>> measured = measure(*ir);
+    Result<MeasuredTrace> measured = readTrace(*ir, traceFile);
     if (!measured)
       return emitError(UnknownLoc::get(&getContext()))
              << "'--profile=" << traceFile << "': " << measured.error().message;
     Builder builder(&getContext());
-    for (const MeasuredOp &op : *measured)
+    for (const MeasuredOp &op : measured->ops)
       ir->ops[op.position]->setAttr(
           fsdp::FSDPDialect::kCostAttr,
           builder.getF64FloatAttr(schedule::roundedUs(median(op.us))));
