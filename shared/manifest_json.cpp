@@ -269,9 +269,9 @@ private:
   size_t read = 0;
 };
 
-// Looks at the text while it is parsed. Of two equal keys the parser would keep
-// the last one without a word, and text that is only nested would take many
-// times its size in memory.
+// Looks at the text while it is parsed. The parser would keep the last of two
+// equal keys without a word, and text that is only nested would take many times
+// its size in memory.
 class TextRules {
 public:
   bool operator()(int depth, Json::parse_event_t event, Json &parsed) {

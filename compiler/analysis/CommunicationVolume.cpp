@@ -1,5 +1,5 @@
-// What a program's collectives send, in the summary and in the module.
-// CountedBytes.cpp counts it.
+// Prints what a program's collectives send in the summary, and writes it to the
+// module and reads it from there. CountedBytes.cpp counts it.
 //
 // The count stands in the module as an attribute because the collectives do
 // not outlive the conversion to runtime calls, while the summary is printed at

@@ -85,7 +85,8 @@ struct Sent {
   uint64_t bytes;
 };
 
-// How a program's collectives send a layout.
+// Tells in which type a program's collectives send a layout, and how many bytes
+// that takes.
 class Wire {
 public:
   explicit Wire(fsdp::CompileOptions options) : options(std::move(options)) {}

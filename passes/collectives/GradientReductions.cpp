@@ -1,6 +1,6 @@
-// How gradients are handed over in @microbatch: packed as their layout lies, in
-// its unit, once, and by the op that --reduce wants. A gradient that is handed
-// over in another way trains the wrong parameters without an error.
+// Checks how gradients are handed over in @microbatch: packed as their layout
+// lies, in its unit, once, and by the op that --reduce wants. A gradient that
+// is handed over in another way trains the wrong parameters without an error.
 #include "passes/collectives/CollectiveRules.h"
 #include "passes/collectives/Segments.h"
 

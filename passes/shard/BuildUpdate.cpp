@@ -200,7 +200,7 @@ void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
   Location loc = layout.getLoc();
   auto name = FlatSymbolRefAttr::get(layout);
   IntegerAttr first, firstFactor;
-  // Where this layout's sums begin in the vector over all layouts.
+  // This layout's sums begin at row `first` of the vector over all layouts.
   if (sums.ofAll)
     first = builder.getI64IntegerAttr(*sums.ofRank.getFirstSum(name));
   if (factors)

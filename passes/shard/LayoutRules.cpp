@@ -118,7 +118,7 @@ private:
   // members, so that a dump with a gap is refused.
   LogicalResult verifyMembers(fsdp::LayoutOp layout) {
     bool keepsF32 = fsdp::keepsF32(layout);
-    // Where the last member ends, in elements.
+    // The end of the last member, in elements.
     int64_t end = 0;
     for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
       StringAttr name = member.getParameter().getAttr();

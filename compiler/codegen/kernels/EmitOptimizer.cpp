@@ -69,7 +69,7 @@ void OptimizerEmitter::emitUniform(Value numbers, Value memberSums) {
 }
 
 // Clones an op and, for a vector step, widens its results and scalar operands.
-// Of an op of nn, which is not of the emitted program, it builds the code.
+// The emitted program has no ops of nn, so for such an op it builds the code.
 void OptimizerEmitter::cloneOp(Operation &op, IRMapping &mapping,
                                int64_t width) {
   if (auto elementwise = dyn_cast<nn::ElementwiseOpInterface>(op)) {

@@ -139,10 +139,9 @@ static std::string checkTarget(const CompileOptions &options) {
   return "";
 }
 
-// What travels in blocks does so on the host. Groups hand on sums, which only
-// f32 holds without rounding them again, and owners share values as they are.
-// What is gathered in blocks is rounded anew each time, from values that never
-// are.
+// Only the host sends blocks. Groups hand on sums, which only f32 holds without
+// rounding them again, and owners share values as they are. A gather in blocks
+// rounds anew each time, so it needs f32 masters, which are never rounded.
 static std::string checkBlocks(const CompileOptions &options) {
   if (!options.sendsBlocks())
     return "";

@@ -1,5 +1,6 @@
-// How verifiers of fsdp ops resolve symbols, for the files VerifySymbols.cpp
-// and VerifyUpdateSymbols.cpp. Each function emits its error on the op.
+// Resolves symbols for the verifiers of fsdp ops, in the files
+// VerifySymbols.cpp and VerifyUpdateSymbols.cpp. Each function emits its error
+// on the op.
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"

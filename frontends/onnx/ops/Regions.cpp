@@ -205,8 +205,8 @@ static LogicalResult deformConv(Node &node) {
 // ---- RoiAlign ----
 
 namespace {
-// How all regions are read: `samples` places per bin and dimension. He et al.,
-// Mask R-CNN, 2017.
+// Says how all regions are read: `samples` places per bin and dimension. He et
+// al., Mask R-CNN, 2017.
 struct Alignment {
   int64_t height, width, samples; // of the result, and of a bin
   double scale;

@@ -10,7 +10,8 @@ using namespace fsdpc::frontend;
 using nn::Predicate;
 
 namespace {
-// How places beyond the image are read along one dimension of `size` elements.
+// Says how places beyond the image are read along one dimension of `size`
+// elements.
 struct Border {
   Emitter &b;
   std::string padding;
