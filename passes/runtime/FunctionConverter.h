@@ -59,7 +59,7 @@ private:
     record(earlier, events);
     wait(later, events++);
   }
-  // In the order of the values.
+  // Returns the pointers in the order of the values.
   mlir::SmallVector<mlir::Value> pointersOf(mlir::ValueRange values) {
     mlir::SmallVector<mlir::Value> result;
     for (mlir::Value value : values)

@@ -38,7 +38,7 @@ struct ScheduleIR {
   // The ops at the problem's positions: all except collectives, their waits and
   // frees; then the function's terminator, for actions at the end.
   mlir::SmallVector<mlir::Operation *> ops;
-  // In the order of the problem's collectives.
+  // The ops of the problem's collectives, in their order.
   mlir::SmallVector<CollectiveOps> collectives;
   schedule::Problem problem;
   // The present schedule, if the collectives are split.

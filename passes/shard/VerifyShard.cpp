@@ -28,7 +28,7 @@ using fsdp::refuseWithNote;
 
 namespace {
 
-// Null if the op belongs to no unit.
+// Returns null if the op belongs to no unit.
 FlatSymbolRefAttr unitOf(Operation *op) {
   return op->getAttrOfType<FlatSymbolRefAttr>(FSDPDialect::kUnitAttr);
 }

@@ -90,7 +90,7 @@ OptimizerOperands fsdpc::runtime::memberSumOperands(const fsdpc_rank &rank,
   return operands;
 }
 
-// In the order that fsdpc_optimizer documents.
+// The operands are in the order that fsdpc_optimizer documents.
 OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
                                                     int32_t index,
                                                     const void *scale,

@@ -26,7 +26,7 @@ public:
 
   Status make();
   const Pieces &pieces() const { return output; }
-  // In the order of their offsets.
+  // Returns the tensors in the order of their offsets.
   const std::vector<External> &external() const { return moved; }
   std::string dataPath() const { return arguments.output + ".data"; }
 
