@@ -118,6 +118,8 @@ Value OptimizerEmitter::loadParameter(Value index, int64_t width,
 // `index` is word index % 4 of its group.
 Value OptimizerEmitter::randomWords(Value index, int64_t width) {
   Type i32 = builder.getI32Type();
+  assert((width == 1 || width % 4 == 0) &&
+         "a vector takes all four words of each call");
   int64_t calls = std::max<int64_t>(width / 4, 1);
   Type type = calls > 1 ? Type(VectorType::get({calls}, i32)) : i32;
   auto word = [&](Value number) {
