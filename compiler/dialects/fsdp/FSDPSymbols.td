@@ -53,8 +53,9 @@ def FSDP_BufferOp : FSDP_Op<"buffer", [Symbol]> {
     Declares a tensor that training changes without an optimizer, such as the running
     statistics of BatchNorm. Every rank keeps all of it, with an initial value as of
     `fsdp.parameter`. `counts` marks a `num_batches_tracked`, which grows by the number
-    of microbatches of a step, times `calls` where a forward calls its module more than once. `state` marks a factor of `fsdp.update_factors`, which
-    begins at zero and is in checkpoints, but not in the model's files.
+    of microbatches of a step, times `calls` where a forward calls its module more than
+    once. `state` marks a factor of `fsdp.update_factors`, which begins at zero and is in
+    checkpoints, but not in the model's files.
 
     **Constraints**
     - The symbol is unique in its module.
