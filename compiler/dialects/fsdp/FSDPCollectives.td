@@ -7,7 +7,7 @@
 #ifndef FSDPC_FSDP_COLLECTIVES
 #define FSDPC_FSDP_COLLECTIVES
 
-include "compiler/dialects/fsdp/FSDPSymbols.td"
+include "compiler/dialects/fsdp/FSDPModel.td"
 
 // ---- after shard-parameters ----
 
