@@ -64,8 +64,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (!module)
     return 0;
   PipelineOptions options;
-  // The verifiers behind a dump always run. Of passes only those of the first
-  // phase follow, and only if the dump is from before them.
+  // The verifiers behind a dump always run. Only the passes of the first phase
+  // follow, and only if the dump is from before them.
   options.last = Phase::Import;
   bool passed = succeeded(runPipeline(*module, options));
   fuzz::demand(passed == (errors == 0), "a failed pass has an error");
@@ -127,7 +127,7 @@ void edit(std::string &text, std::mt19937 &random) {
     text.replace(at, length, other);
     return;
   }
-  // Where each line starts.
+  // The position at which each line starts.
   std::vector<size_t> lines{0};
   for (size_t i = 0; i + 1 < text.size(); ++i)
     if (text[i] == '\n')

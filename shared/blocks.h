@@ -10,9 +10,9 @@
 
 namespace fsdpc {
 
-// What an element is in a block: a multiple of a 127th of the block's largest
-// magnitude, or a float of 4 bits of exponent and 3 of mantissa (torch's
-// float8_e4m3fn), of which 448 stands for the largest magnitude.
+// Says what an element is in a block: a multiple of a 127th of the block's
+// largest magnitude, or a float of 4 bits of exponent and 3 of mantissa
+// (torch's float8_e4m3fn), of which 448 stands for the largest magnitude.
 enum class BlockType { None, I8, F8E4M3 };
 
 constexpr int64_t blockElements = 256;

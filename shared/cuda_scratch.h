@@ -1,5 +1,5 @@
-// How much device memory a CUDA rank takes in addition to what runtime/core
-// allocates, from the manifest alone. The compiler prints it in the memory
+// Computes from the manifest alone how much device memory a CUDA rank takes in
+// addition to what runtime/core allocates. The compiler prints it in the memory
 // table, and the program sizes its one allocation by it. Includes nothing of
 // CUDA, so the compiler needs no CUDA.
 //

@@ -1,4 +1,4 @@
-// How an optimizer that factors the averages of squares (Adafactor) sees a
+// Says how an optimizer that factors the averages of squares (Adafactor) sees a
 // parameter: as matrices along its last two axes, with a number per row and per
 // column of each. A parameter with fewer axes is one row whose columns have the
 // averages themselves, so there is no number for the row.

@@ -1,7 +1,7 @@
-// How much scratch memory library calls on the host need at most, from their
-// plans and the features that a program requires of processors. The compiler
-// plans with these bounds, so that a plan does not depend on the machine that
-// compiles; the runtime makes oneDNN keep them on every machine.
+// Computes how much scratch memory library calls on the host need at most, from
+// their plans and the features that a program requires of processors. The
+// compiler plans with these bounds, so that a plan does not depend on the
+// machine that compiles; the runtime makes oneDNN keep them on every machine.
 //
 // All sizes are in bytes.
 #pragma once

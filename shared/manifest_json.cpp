@@ -3,18 +3,14 @@
 //
 // The reader is strict: the compiler and the runtime of a program are of the
 // same version, so an unknown or a missing key, or one that stands twice, means
-// that the text is damaged. After reading, `check` tests what later code relies
-// on, such as indices, members' ranges, and sizes whose products fit 64 bits.
-#include "shared/blocks.h"
-#include "shared/manifest.h"
-#include "shared/plan_shapes.h"
+// that the text is damaged. After reading, checkManifest tests what later code
+// relies on (manifest_checks.cpp).
+#include "shared/manifest_checks.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
-#include <limits>
 #include <set>
 #include <stdexcept>
 #include <type_traits>
@@ -273,9 +269,9 @@ private:
   size_t read = 0;
 };
 
-// Looks at the text while it is parsed. Of two equal keys the parser would keep
-// the last one without a word, and text that is only nested would take many
-// times its size in memory.
+// Looks at the text while it is parsed. The parser would keep the last of two
+// equal keys without a word, and text that is only nested would take many times
+// its size in memory.
 class TextRules {
 public:
   bool operator()(int depth, Json::parse_event_t event, Json &parsed) {
@@ -297,217 +293,6 @@ private:
   static constexpr size_t mostNested = 16;
   std::set<std::string> keys[mostNested + 1]; // of the open object at a depth
 };
-
-// The largest size in elements or bytes. Sums and products of a few such sizes
-// with small factors fit 64 bits.
-constexpr int64_t mostElements = int64_t(1) << 48;
-
-// Returns the number of elements of a shape, or -1 if an extent is less than
-// `least` or there are too many.
-int64_t elementsOf(const std::vector<int64_t> &shape, int64_t least) {
-  int64_t elements = 1;
-  for (int64_t extent : shape)
-    if (extent < least || __builtin_mul_overflow(elements, extent, &elements) ||
-        elements > mostElements)
-      return -1;
-  return elements;
-}
-
-// Checks the sizes from which the memory plan is computed. The bounds are
-// generous: they only keep the arithmetic of the memory plan from overflowing.
-Status checkSizes(const Manifest &manifest) {
-  for (auto &[name, size] :
-       std::initializer_list<std::pair<const char *, int64_t>>{
-           {"maxRanks", manifest.maxRanks},
-           {"shardAlignment", manifest.shardAlignment},
-           {"planRanks", manifest.planRanks},
-           {"planThreads", manifest.planThreads}})
-    // Shard sizes are divided by ranks and rounded up to the alignment, so
-    // neither may be 0.
-    if (size < 1 || size > int64_t(1) << 20)
-      return Error{std::string("'") + name + "' is " + std::to_string(size)};
-  for (auto &[name, size] :
-       std::initializer_list<std::pair<const char *, int64_t>>{
-           {"planRanksPerNode", manifest.planRanksPerNode},
-           {"reshardTo", manifest.reshardTo},
-           {"maxAccumulate", manifest.maxAccumulate},
-           {"memoryLimit", manifest.memoryLimit},
-           {"arenaBytes", manifest.arenaBytes},
-           {"arenaGathered", manifest.arenaGathered},
-           {"arenaGradients", manifest.arenaGradients},
-           {"arenaActivations", manifest.arenaActivations},
-           {"constantBytes", manifest.constantBytes},
-           {"events", manifest.events},
-           {"stackBytes", manifest.stackBytes}})
-    if (size < 0 || size > mostElements)
-      return Error{std::string("'") + name + "' is " + std::to_string(size)};
-  for (const Output &output : manifest.outputs)
-    if (elementsOf(output.shape, 1) < 0)
-      return Error{"output '" + output.name + "' has a shape that overflows"};
-  if (manifest.reshardTo > manifest.maxRanks)
-    return Error{"'reshardTo' is " + std::to_string(manifest.reshardTo) +
-                 ", above 'maxRanks'"};
-  for (const Buffer &buffer : manifest.buffers)
-    if (elementsOf(buffer.shape, 0) < 0)
-      return Error{"buffer '" + buffer.name + "' has a shape that overflows"};
-  return {};
-}
-
-// Names the first plan of a table that has an impossible shape.
-template <class Plan>
-Status checkShapes(const char *table, const std::vector<Plan> &plans) {
-  for (size_t i = 0; i < plans.size(); ++i)
-    if (Status checked = checkShape(plans[i]); !checked)
-      return Error{std::string("'") + table + "[" + std::to_string(i) +
-                   "]': " + checked.error().message};
-  return {};
-}
-
-// Checks the plans of library calls.
-Status checkPlans(const Manifest &manifest) {
-  FSDPC_TRY(checkShapes("matmuls", manifest.matmuls));
-  FSDPC_TRY(checkShapes("convolutions", manifest.convolutions));
-  FSDPC_TRY(checkShapes("poolings", manifest.poolings));
-  return checkShapes("attentions", manifest.attentions);
-}
-
-// FSDPC_STREAMS of the C ABI, which the compiler does not include.
-constexpr int32_t streams = 3;
-
-// Checks the indices of the trace's tables, which are used only at the end of a
-// run.
-Status checkCalls(const Manifest &manifest) {
-  auto within = [](int64_t index, size_t count) {
-    return index >= 0 && index < int64_t(count);
-  };
-  for (const CommandInfo &command : manifest.commands)
-    for (int32_t layout : command.layouts)
-      if (!within(layout, manifest.layouts.size()))
-        return Error{"command '" + command.name + "' names layout " +
-                     std::to_string(layout) + ", which does not exist"};
-  for (const CallSequence &sequence : manifest.sequences) {
-    if (!within(sequence.stream, size_t(streams)))
-      return Error{"'" + sequence.entry + "' names stream " +
-                   std::to_string(sequence.stream) + ", but there are " +
-                   std::to_string(streams)};
-    for (const Call &call : sequence.calls)
-      if (!within(call.command, manifest.commands.size()))
-        return Error{"'" + sequence.entry + "' calls command " +
-                     std::to_string(call.command) + ", which does not exist"};
-  }
-  return {};
-}
-
-// Later code compares with only one of the names, so it would silently take any
-// other type for f32.
-Status checkTypes(const Manifest &manifest) {
-  bool reducesBlocks = blockTypeOf(manifest.reduceDtype) != BlockType::None;
-  auto isFloat = [](const std::string &dtype) {
-    return dtype == "f32" || dtype == "bf16" || dtype == "f16";
-  };
-  bool computes = isFloat(manifest.computeDtype);
-  if (!computes || !(isFloat(manifest.reduceDtype) || reducesBlocks))
-    return Error{"'" +
-                 (computes ? manifest.reduceDtype : manifest.computeDtype) +
-                 "' is not a supported compute or reduce type; expected 'f32', "
-                 "'bf16' or 'f16', or to reduce in 'i8' or 'f8e4m3'"};
-  return {};
-}
-
-// A gather in blocks leaves masters as they are, and rounds anew what lies
-// elsewhere. A reduction in blocks is over all ranks, and owners exchange
-// values in their types.
-Status checkBlocks(const Manifest &manifest) {
-  bool reduces = blockTypeOf(manifest.reduceDtype) != BlockType::None;
-  bool sends = reduces;
-  for (const Layout &layout : manifest.layouts) {
-    bool gathers = !layout.wire.empty();
-    sends |= gathers;
-    if (gathers && (blockTypeOf(layout.wire) == BlockType::None ||
-                    layout.masterWhole || layout.noMaster || layout.owned))
-      return Error{"layout '" + layout.name + "' cannot be gathered as '" +
-                   layout.wire + "'"};
-    if (reduces && (layout.hybrid || layout.owned))
-      return Error{"layout '" + layout.name + "' cannot be reduced as '" +
-                   manifest.reduceDtype + "'"};
-  }
-  // A block has elements of one rank only.
-  if (sends && manifest.shardAlignment % blockElements != 0)
-    return Error{"'shardAlignment' is " +
-                 std::to_string(manifest.shardAlignment) +
-                 ", but ranks send blocks of " + std::to_string(blockElements) +
-                 " elements"};
-  return {};
-}
-
-// Checks what later code relies on without looking.
-Status check(const Manifest &manifest) {
-  if (manifest.version != Manifest().version)
-    return Error{"'version' is " + std::to_string(manifest.version) + ", not " +
-                 std::to_string(Manifest().version)};
-  FSDPC_TRY(checkSizes(manifest));
-  FSDPC_TRY(checkCalls(manifest));
-  FSDPC_TRY(checkPlans(manifest));
-  FSDPC_TRY(checkTypes(manifest));
-  const LossScale &scale = manifest.lossScale;
-  if (scale.init < 0 || scale.growth <= 1 || scale.backoff <= 0 ||
-      scale.backoff >= 1 || scale.interval < 0)
-    return Error{"'lossScale' has a number out of its range"};
-  if (!(manifest.predivided > 0) || !std::isfinite(manifest.predivided))
-    return Error{"'predivided' is not a number above 0"};
-  for (const Input &input : manifest.inputs)
-    // Axis 0 is the batch, which every input has. Sample sizes and counts are
-    // divided by extents, so no extent may be 0.
-    if (input.shape.empty() || elementsOf(input.shape, 1) < 0)
-      return Error{"input '" + input.name +
-                   "' has no elements, or too many of them"};
-  for (const Layout &layout : manifest.layouts) {
-    if (layout.states < int32_t(layout.average) || layout.states > mostStates)
-      return Error{"layout '" + layout.name + "' has " +
-                   std::to_string(layout.states) + " states"};
-    if (layout.average && !layout.trainable)
-      return Error{"layout '" + layout.name + "' is frozen with an average"};
-    if (layout.offloaded && (!layout.trainable || layout.states == 0))
-      return Error{"layout '" + layout.name +
-                   "' is offloaded, but has no states"};
-    if (layout.noMaster && manifest.computeDtypeOf(layout) != "bf16")
-      return Error{"layout '" + layout.name +
-                   "' has no master, but does not compute in bf16"};
-    // An optimizer with replicated state updates replicated masters from
-    // replicated gradients, or from one that is gathered for it in each step.
-    bool operandsWhole = layout.masterWhole &&
-                         (layout.gradientWhole || manifest.maxAccumulate == 1);
-    if (layout.trainable && layout.stateWhole && !operandsWhole)
-      return Error{
-          "layout '" + layout.name +
-          "' keeps its state replicated, but not its master and gradient"};
-    if (layout.secondary && (layout.hybrid || layout.computeWhole))
-      return Error{"layout '" + layout.name +
-                   "' has a secondary shard, but is not cut over all ranks"};
-    // All ranks compute with an owned layout, and its owner alone updates it.
-    if (layout.owned && (!layout.trainable || layout.hybrid ||
-                         !layout.computeWhole || layout.stateWhole))
-      return Error{"layout '" + layout.name +
-                   "' has an owner, but is not kept whole for computing alone"};
-    if (layout.elements < 0 || layout.elements > mostElements)
-      return Error{"layout '" + layout.name + "' has " +
-                   std::to_string(layout.elements) + " elements"};
-    // Members are in ascending order without overlaps: `forEachMember` finds
-    // the first one of a range by binary search. The comparison with the
-    // difference cannot overflow, unlike one with the sum.
-    int64_t end = 0;
-    for (const Member &member : layout.members) {
-      int64_t elements = elementsOf(member.shape, 0);
-      if (member.offset < end || elements < 0 || member.elements != elements ||
-          member.offset > layout.elements ||
-          member.elements > layout.elements - member.offset)
-        return Error{"member '" + member.name + "' is not within layout '" +
-                     layout.name + "' after the previous member"};
-      end = member.offset + member.elements;
-    }
-  }
-  return checkBlocks(manifest);
-}
 
 } // namespace
 
@@ -536,7 +321,7 @@ Result<Manifest> fromJson(const char *text, size_t bytes) {
     Manifest manifest;
     Json json = Json::parse(text, text + bytes, TextRules());
     Reader::parse(json, "", manifest);
-    if (Status checked = check(manifest); !checked)
+    if (Status checked = checkManifest(manifest); !checked)
       return malformed(checked.error().message);
     return manifest;
   } catch (const std::exception &fault) {

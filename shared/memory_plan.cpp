@@ -62,9 +62,9 @@ int plannedGroup(const Manifest &manifest, int ranks, int wanted) {
 
 // With --master=none there are no masters. Else, nothing changes a frozen
 // layout, so values that the model's file has in the compute type are kept in
-// that type alone: no bit is lost. Of other types the master stays, so that
-// --save writes what the file held, and so does it where the copy that persists
-// holds what a gather has rounded.
+// that type alone: no bit is lost. The master of values in another type stays,
+// so that --save writes what the file held. It also stays where the copy that
+// persists holds what a gather has rounded.
 static bool needsMaster(const Manifest &manifest, const Layout &layout) {
   if (layout.noMaster)
     return false;
@@ -233,7 +233,8 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
     plan.activations += 2 * inputBytes(input);
   for (const Output &output : manifest.outputs)
     plan.activations += outputBytes(output);
-  // What collectives need besides the windows of their channels.
+  // Counts the memory that collectives need besides the windows of their
+  // channels.
   int64_t exchanged = statisticsBytes(manifest, ranks) +
                       gatheredBlockBytes(manifest, ranks) +
                       reducedBlockBytes(manifest, ranks);

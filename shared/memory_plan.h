@@ -62,7 +62,7 @@ bool reducesInGroups(const Manifest &manifest);
 // program was planned for, else all; and all where it does not divide them.
 int plannedGroup(const Manifest &manifest, int ranks, int wanted);
 
-// How a layout is cut into shards, as one rank sees it. All sizes are in
+// Says how a layout is cut into shards, as one rank sees it. All sizes are in
 // elements. An owned layout has one shard, that of its owner: there `shard` and
 // `own` are the whole, and 0 on all other ranks.
 struct LayoutCut {

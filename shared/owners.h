@@ -1,7 +1,8 @@
-// Who owns what under the strategy oss: the rank that has the gradient, the
-// optimizer's state and, in 16-bit programs, the master of a layout of one
-// parameter. It follows from the manifest and the number of ranks, so every
-// rank, the memory plan and the reader of a checkpoint find the same owners.
+// Assigns the owners of layouts under the strategy oss. An owner is the rank
+// that has the gradient, the optimizer's state and, in 16-bit programs, the
+// master of a layout of one parameter. Owners follow from the manifest and the
+// number of ranks, so every rank, the memory plan and the reader of a
+// checkpoint find the same owners.
 #pragma once
 
 #include "shared/manifest.h"

@@ -1,4 +1,4 @@
-// How functions report that they failed. A Status is success or an error; a
+// Lets functions report that they failed. A Status is success or an error; a
 // Result<T> is a value or an error. Both convert to true on success, and the
 // compiler warns of a caller that ignores one.
 //

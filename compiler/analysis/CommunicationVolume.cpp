@@ -1,29 +1,19 @@
-// Counts the bytes that a program's collectives send.
+// Prints what a program's collectives send in the summary, and writes it to the
+// module and reads it from there. CountedBytes.cpp counts it.
 //
 // The count stands in the module as an attribute because the collectives do
 // not outlive the conversion to runtime calls, while the summary is printed at
 // the end of the compile.
 #include "compiler/analysis/CommunicationVolume.h"
 
-#include "compiler/dialects/fsdp/Entries.h"
-#include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/Options.h"
-#include "compiler/dialects/fsdp/Strategies.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/TypeSwitch.h"
+#include "mlir/IR/Builders.h"
 #include "llvm/Support/FormatVariadic.h"
-
-#include <map>
-#include <set>
-#include <tuple>
 
 using namespace mlir;
 
 namespace fsdpc::analysis {
 
 static constexpr llvm::StringLiteral communicationAttr = "fsdp.communication";
-// The name of the term of gathers that read secondary shards.
-static constexpr llvm::StringLiteral gatherSecondary = "gather_secondary";
 
 namespace {
 
@@ -126,215 +116,6 @@ std::string CommunicationVolume::describe() const {
                 .str();
   }
   return text + "\n";
-}
-
-namespace {
-
-// Names the elements that terms are about where layouts differ in strategy or
-// type. A program of one strategy and type needs no names: then P and F say
-// all.
-class Parts {
-public:
-  explicit Parts(ModuleOp module)
-      : options(fsdp::CompileOptions::of(module)),
-        strategies(fsdp::strategiesOf(module)) {}
-
-  // The symbol of a layout's elements.
-  std::string symbolOf(fsdp::LayoutOp layout) const {
-    StringRef strategy = nameOf(fsdp::strategyOf(layout, options));
-    return ((layout.getTrainable() ? "P[" : "F[") + strategy +
-            (fsdp::keepsF32(layout) ? " f32]" : "]"))
-        .str();
-  }
-
-  // Counts the elements of all parts that a module has, and gives each term the
-  // sum of the parts that its layouts belong to.
-  void describe(ModuleOp module, CommunicationVolume &volume) const {
-    bool mixed = llvm::any_of(module.getOps<fsdp::LayoutOp>(), [](auto layout) {
-      return fsdp::keepsF32(layout);
-    });
-    if (strategies.size() < 2 && !mixed)
-      return;
-    std::map<std::string, uint64_t> counts;
-    for (auto layout : module.getOps<fsdp::LayoutOp>())
-      for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>())
-        counts[symbolOf(layout)] += member.getElements();
-    volume.parts.assign(counts.begin(), counts.end());
-    // Frozen parts sort before trainable ones.
-    auto firstTrainable = counts.lower_bound("P");
-    size_t trainable = std::distance(firstTrainable, counts.end());
-    for (CommunicationVolume::Term &term : volume.terms) {
-      const std::set<std::string> &found =
-          terms.at({term.what, term.level, term.type});
-      bool all = found.size() == trainable && *found.begin() >= "P";
-      term.elements = all ? "P" : llvm::join(found, "+");
-      if (!all && found.size() > 1)
-        term.elements = "(" + term.elements + ")";
-    }
-  }
-
-  // Notes that a term is about the layout; `describe` comes after all of them.
-  void add(StringRef what, Level level, StringRef type, fsdp::LayoutOp layout) {
-    terms[{what.str(), level, type.str()}].insert(symbolOf(layout));
-  }
-
-  bool isHybrid(fsdp::LayoutOp layout) const {
-    return fsdp::isHybrid(fsdp::strategyOf(layout, options));
-  }
-
-private:
-  fsdp::CompileOptions options;
-  SmallVector<fsdp::Strategy> strategies;
-  // The symbols of each term.
-  std::map<std::tuple<std::string, Level, std::string>, std::set<std::string>>
-      terms;
-};
-
-// A layout's flat buffer as it travels, without the shards' padding.
-struct Sent {
-  StringRef type;
-  uint64_t bytes;
-};
-
-// How a program's collectives send a layout.
-class Wire {
-public:
-  explicit Wire(fsdp::CompileOptions options) : options(std::move(options)) {}
-
-  Sent computed(fsdp::LayoutOp layout) const {
-    return inType(layout, computeType(layout));
-  }
-  Sent gathered(fsdp::LayoutOp layout) const {
-    BlockType wire = fsdp::wireOf(layout);
-    return wire == BlockType::None
-               ? computed(layout)
-               : Sent{fsdp::nameOf(wire),
-                      uint64_t(fsdp::gatheredBytesOf(layout))};
-  }
-  Sent wide(fsdp::LayoutOp layout) const {
-    return inType(layout, schedule::ElementType::F32);
-  }
-  Sent reduced(fsdp::LayoutOp layout) const {
-    return {fsdp::nameOf(options.reduceType),
-            uint64_t(options.reducedBytes(layout.getElements()))};
-  }
-  // On the host a 16-bit gradient travels as it is, and is widened where it is
-  // summed (handedOver, runtime/comm/reduce.h), unless it travels in blocks.
-  Sent handedOver(fsdp::LayoutOp layout) const {
-    bool asItIs = !options.isCuda() && !options.reducesBlocks() &&
-                  computeType(layout) != schedule::ElementType::F32;
-    return asItIs ? computed(layout) : reduced(layout);
-  }
-
-private:
-  static Sent inType(fsdp::LayoutOp layout, schedule::ElementType type) {
-    return {fsdp::nameOf(type),
-            uint64_t(layout.getElements() * schedule::bytesOf(type))};
-  }
-  schedule::ElementType computeType(fsdp::LayoutOp layout) const {
-    return fsdp::keepsF32(layout) ? schedule::ElementType::F32
-                                  : options.paramType;
-  }
-
-  fsdp::CompileOptions options;
-};
-
-// Adds the numbers that a microbatch sums over ranks, S, if there are any.
-// Those of @update are not counted: they are a few per layout.
-void addSums(ModuleOp module, CommunicationVolume &volume) {
-  auto microbatch =
-      module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);
-  if (!microbatch)
-    return;
-  uint64_t elements = 0;
-  for (auto reduce : microbatch.getOps<fsdp::AllReduceOp>())
-    elements += reduce.getType().getNumElements();
-  if (elements == 0)
-    return;
-  volume.terms.push_back({"all_reduce", Level::Each, /*eachMicrobatch=*/true,
-                          elements * sizeof(double), "f64", "S"});
-  volume.parts.emplace_back("S", elements);
-}
-
-} // namespace
-
-CommunicationVolume communicatedBytes(ModuleOp module) {
-  SymbolTable symbols(module);
-  CommunicationVolume volume;
-  Parts parts(module);
-  Wire wire(fsdp::CompileOptions::of(module));
-  for (auto layout : module.getOps<fsdp::LayoutOp>())
-    for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>())
-      (layout.getTrainable() ? volume.trainable : volume.frozen) +=
-          member.getElements();
-
-  auto count = [&](StringRef what, bool eachMicrobatch, Level level,
-                   fsdp::LayoutOp layout, Sent sent) {
-    parts.add(what, level, sent.type, layout);
-    auto it = llvm::find_if(volume.terms, [&](auto &term) {
-      return term.what == what && term.level == level && term.type == sent.type;
-    });
-    if (it != volume.terms.end())
-      it->bytes += sent.bytes;
-    else
-      volume.terms.push_back(
-          {what.str(), level, eachMicrobatch, sent.bytes, sent.type.str()});
-  };
-  // Sums the collectives of one kind. Each op counts once, so a parameter that
-  // is gathered for the forward and again for the backward counts twice. The
-  // bytes are those of the flat buffers, without the shards' padding. Groups
-  // hand on their sums in f32.
-  auto add = [&](StringRef what, bool eachMicrobatch, ArrayAttr layouts,
-                 Sent (Wire::*sentOf)(fsdp::LayoutOp) const) {
-    for (auto name : layouts.getAsRange<FlatSymbolRefAttr>()) {
-      auto layout = symbols.lookup<fsdp::LayoutOp>(name.getValue());
-      bool hybrid = parts.isHybrid(layout);
-      bool inGroup = hybrid || what == gatherSecondary;
-      count(what, eachMicrobatch, inGroup ? Level::Group : Level::Ranks, layout,
-            (wire.*sentOf)(layout));
-      if (hybrid && what.starts_with("reduce"))
-        count(what, eachMicrobatch, Level::Groups, layout, wire.wide(layout));
-    }
-  };
-  // Counts a step only: evaluations communicate too, but are not part of it.
-  func::FuncOp evaluate = fsdp::findEvaluate(module);
-  module.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    if (evaluate && op == evaluate)
-      return WalkResult::skip();
-    TypeSwitch<Operation *>(op)
-        .Case<fsdp::AllGatherOp, fsdp::AllGatherStartOp>([&](auto gather) {
-          // Secondary shards hold what has been converted.
-          if (gather.getFromSecondary())
-            add(gatherSecondary, true, gather.getLayouts(), &Wire::computed);
-          else
-            add("all_gather", true, gather.getLayouts(), &Wire::gathered);
-        })
-        .Case<fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp>(
-            [&](auto reduce) {
-              add("reduce_scatter", true, reduce.getLayouts(),
-                  &Wire::handedOver);
-            })
-        .Case([&](fsdp::ReduceGradientsOp reduce) {
-          add("reduce_gradients", false, reduce.getLayouts(), &Wire::reduced);
-        })
-        .Case([&](fsdp::GatherGradientsOp gather) {
-          // ddp gathers gradients that are reduced already. They are f32 shards
-          // of the accumulators, so the wire type does not apply.
-          add("gather_gradients", false, gather.getLayouts(), &Wire::wide);
-        })
-        .Case([&](fsdp::WholeGradientOp gather) {
-          add("gather_gradients", false,
-              ArrayAttr::get(gather.getContext(), gather.getLayoutAttr()),
-              &Wire::wide);
-        })
-        .Case([&](fsdp::GatherParametersOp gather) {
-          add("gather_parameters", false, gather.getLayouts(), &Wire::gathered);
-        });
-    return WalkResult::advance();
-  });
-  parts.describe(module, volume);
-  addSums(module, volume);
-  return volume;
 }
 
 void writeCommunication(ModuleOp module, const CommunicationVolume &volume) {

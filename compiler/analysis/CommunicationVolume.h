@@ -18,6 +18,9 @@ namespace fsdpc::analysis {
 /// Each is of values that every rank sends to each other rank, as they are few.
 enum class Level { Ranks, Group, Groups, Each };
 
+/// The name of the term of gathers that read secondary shards.
+inline constexpr llvm::StringLiteral gatherSecondary = "gather_secondary";
+
 /// A sum of terms.
 struct CommunicationVolume {
   struct Term {

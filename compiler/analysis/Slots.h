@@ -45,8 +45,8 @@ mlir::FailureOr<llvm::SmallVector<Slot>> findSlots(mlir::func::FuncOp function,
                                                    int firstPosition,
                                                    const SlotOptions &options);
 
-// How diagnostics name what a slot holds: "all_gather of h.0.flat",
-// "activations of h.0".
+// Returns the name under which diagnostics show what a slot holds: "all_gather
+// of h.0.flat", "activations of h.0".
 std::string labelOf(const Slot &slot);
 
 // Returns the slots as intervals for the packer.

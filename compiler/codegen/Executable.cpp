@@ -44,12 +44,45 @@ LogicalResult fsdpc::codegen::checkOutput(Location loc, StringRef path) {
   return success();
 }
 
+namespace {
+
+// The kernels of a program: object files for the linker, whose order does not
+// matter to it, or the device code that the program carries.
+struct Code {
+  std::vector<std::string> objects;
+  std::string device;
+};
+
+} // namespace
+
+// Device code goes through files in the folder of --dump, or else in `folder`.
+static FailureOr<Code> compileCode(ModuleOp module, const TargetOptions &target,
+                                   const ExecutableOptions &options,
+                                   StringRef folder) {
+  fsdp::CompileOptions compile = fsdp::CompileOptions::of(module);
+  if (compile.target == fsdp::Target::Cuda) {
+    FailureOr<std::string> code = compileDeviceCode(
+        module, compile.gpus, options.toolkit,
+        options.dumpFolder.empty() ? folder : StringRef(options.dumpFolder),
+        options.kernelReport);
+    if (failed(code))
+      return failure();
+    return Code{{}, std::move(*code)};
+  }
+  FailureOr<std::vector<std::string>> kernels =
+      compile.target == fsdp::Target::Host
+          ? compileKernels(module, target)
+          : compileEmulatedCode(module, target);
+  if (failed(kernels))
+    return failure();
+  return Code{std::move(*kernels), ""};
+}
+
 FailureOr<Manifest>
 fsdpc::codegen::buildExecutable(ModuleOp module,
                                 const ExecutableOptions &options) {
   Location loc = module.getLoc();
   fsdp::CompileOptions compile = fsdp::CompileOptions::of(module);
-  bool onHost = compile.target == fsdp::Target::Host;
   bool onGpu = compile.target == fsdp::Target::Cuda;
   // A CUDA program is often compiled on one machine and run on another. Its
   // host code only makes calls, so the baseline x86-64 costs nothing.
@@ -66,35 +99,18 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
   TemporaryFolder folder(loc);
   if (!folder.valid())
     return failure();
-  // In the order in which the linker gets them; it does not matter to it.
-  std::vector<std::string> objects;
-  std::string deviceCode;
-  if (onGpu) {
-    FailureOr<std::string> code = compileDeviceCode(
-        module, compile.gpus, options.toolkit,
-        options.dumpFolder.empty() ? StringRef(folder.path)
-                                   : StringRef(options.dumpFolder),
-        options.kernelReport);
-    if (failed(code))
-      return failure();
-    deviceCode = std::move(*code);
-  } else {
-    FailureOr<std::vector<std::string>> kernels =
-        onHost ? compileKernels(module, *target)
-               : compileEmulatedCode(module, *target);
-    if (failed(kernels))
-      return failure();
-    objects = std::move(*kernels);
-  }
+  FailureOr<Code> code = compileCode(module, *target, options, folder.path);
+  if (failed(code))
+    return failure();
   llvm::LLVMContext context;
   // The program is straight-line calls, so there is nothing to optimise.
   auto program =
-      emitProgram(module, tables, toJson(manifest), deviceCode, context);
-  objects.push_back(generateCode(
+      emitProgram(module, tables, toJson(manifest), code->device, context);
+  code->objects.push_back(generateCode(
       *program, *makeTargetMachine(*target, llvm::CodeGenOptLevel::None)));
 
   std::vector<std::string> files;
-  for (auto [index, object] : llvm::enumerate(objects)) {
+  for (auto [index, object] : llvm::enumerate(code->objects)) {
     files.push_back(
         (folder.path + "/part" + std::to_string(index) + ".o").str());
     std::string error = writeFile(files.back(), object);

@@ -111,7 +111,7 @@ static const PipelineStep steps[] = {
 
 llvm::ArrayRef<PipelineStep> fsdpc::pipeline::pipelineSteps() { return steps; }
 
-// In the order of the enum.
+// The names are in the order of the enum.
 static constexpr llvm::StringLiteral names[] = {
     "import",      "units",    "grad",   "shard",   "kernels",
     "collectives", "schedule", "memory", "runtime", "executable"};

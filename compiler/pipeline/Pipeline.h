@@ -10,8 +10,9 @@
 
 namespace fsdpc::pipeline {
 
-// In the order of a compile. A phase names the state that its passes leave
-// behind. `Executable` has no passes: it stands for code generation.
+// The phases of a compile, in their order. A phase names the state that its
+// passes leave behind. `Executable` has no passes: it stands for code
+// generation.
 enum class Phase {
   Import,
   Units,

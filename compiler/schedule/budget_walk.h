@@ -14,7 +14,7 @@
 
 namespace fsdpc::schedule {
 
-/// How a walk trades time for memory.
+/// Says how a walk trades time for memory.
 struct Policy {
   /// True if gathers go before reductions in a gap.
   bool gathersFirst;

@@ -12,7 +12,7 @@ struct Clock {
   /// When the last collective that has been started ends. A channel is busy
   /// without a gap until then, so ops are slower until then.
   double busyUntilUs = 0;
-  /// How much longer ops took because of that.
+  /// The time by which ops took longer because of that.
   double slowedUs = 0;
 
   /// Runs an op of `us`, which takes longer by the share `slowdown` while a

@@ -8,7 +8,7 @@
 
 namespace fsdpc::schedule {
 
-/// How ranks differ. The defaults make them equal.
+/// Says how ranks differ. The defaults make them equal.
 struct Unevenness {
   /// The standard deviation of an op's duration, as a share of it. Each op of
   /// each rank is drawn on its own.
@@ -29,7 +29,8 @@ struct Unevenness {
 struct ClusterTimeline {
   /// When the last rank ends.
   double stepUs = 0;
-  /// How long waits stall a rank: the mean over the ranks, and the maximum.
+  /// The time for which waits stall a rank: the mean over the ranks, and the
+  /// maximum.
   double meanExposedUs = 0, mostExposedUs = 0;
   /// Per collective: how long its wait stalls a rank, as a mean over the ranks.
   std::vector<double> exposedUs;

@@ -79,7 +79,7 @@ std::vector<std::string> machineNames();
 std::string_view machineText(std::string_view name);
 
 /// Returns the machine that a target is planned for if the user names none:
-/// "host", or an architecture such as "sm_90". Of several products with one
+/// "host", or an architecture such as "sm_90". Where several products have one
 /// architecture, the one made for training is meant. An unknown architecture
 /// counts as sm_90.
 Machine defaultMachine(std::string_view target);

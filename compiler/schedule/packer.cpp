@@ -263,7 +263,7 @@ void Packer::searchExactly() {
     int64_t goal = (1 + options.gap) * double(best.lowerBound);
     if (options.cap)
       goal = std::max(best.lowerBound, std::min(goal, *options.cap));
-    // From the lower bound to just below the best peak.
+    // The targets go from the lower bound to just below the best peak.
     int64_t targets[] = {best.lowerBound, goal, goal + (best.peak - goal) / 2,
                          best.peak - 1};
     for (int64_t target : targets)

@@ -105,7 +105,7 @@ static LiveProfile liveBytes(const Problem &problem, const Schedule &schedule) {
     else if (action.kind == ActionKind::Free)
       live.add(action.position, problem.numOps(), -c.bytes());
     else if (action.kind == ActionKind::Wait && isReduce)
-      // From the definition to the present wait.
+      // The buffer lives from the definition to the present wait.
       for (const Buffer &buffer : c.buffers)
         live.add(buffer.definition, action.position, buffer.bytes);
   }

@@ -184,7 +184,7 @@ struct Timeline {
   /// Per position (n + 1 of them): when the ops reach it, before its actions.
   std::vector<double> reachUs;
   double totalExposedUs = 0;
-  /// How much longer ops take because of collectives beside them.
+  /// The time by which ops take longer because of collectives beside them.
   double slowedUs = 0;
   double stepUs = 0;
 

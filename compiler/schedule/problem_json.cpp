@@ -3,10 +3,10 @@
 // (one per unit), and stand in a list of their own.
 
 #include "compiler/schedule/problem_json.h"
+#include "compiler/schedule/rounding.h"
 
 #include <nlohmann/json.hpp>
 
-#include <cmath>
 #include <map>
 
 namespace fsdpc::schedule {
@@ -14,8 +14,6 @@ namespace fsdpc::schedule {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-double rounded(double us) { return std::round(us * 1e3) / 1e3; }
 
 class Labels {
 public:
@@ -86,7 +84,7 @@ std::string toJson(const Problem &problem) {
   Json tensors = Json::array(), later = Json::array();
   Json segments = Json::array();
   for (const Op &op : problem.ops)
-    ops.push_back(rounded(op.durationUs));
+    ops.push_back(roundedUs(op.durationUs));
   for (const Collective &c : problem.collectives) {
     Json buffers = Json::array();
     for (const Buffer &b : c.buffers)
@@ -94,7 +92,7 @@ std::string toJson(const Problem &problem) {
     bool gathers = c.kind == CollectiveKind::Gather;
     collectives.push_back({{"kind", gathers ? "gather" : "reduce"},
                            {"channel", c.channel},
-                           {"us", rounded(c.durationUs)},
+                           {"us", roundedUs(c.durationUs)},
                            {"earliest", c.earliest},
                            {"latest", c.latest},
                            {"last_use", orNull(c.lastUse)},

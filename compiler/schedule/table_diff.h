@@ -10,7 +10,7 @@
 
 namespace fsdpc::schedule {
 
-/// How two tables differ.
+/// Says how two tables differ.
 struct TableDifference {
   bool equal = true; ///< the same rows with the same actions
   /// A line per action that stands elsewhere or in one table alone, with equal

@@ -1,5 +1,5 @@
-// What a program's --trace has measured, as the planner reads it: the commands
-// of microbatches. The runtime writes the file (runtime/core/trace.h).
+// Reads what a program's --trace has measured for the planner: the commands of
+// microbatches. The runtime writes the file (runtime/core/trace.h).
 #ifndef FSDPC_COMPILER_SCHEDULE_TRACE_H
 #define FSDPC_COMPILER_SCHEDULE_TRACE_H
 

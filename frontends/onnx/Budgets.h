@@ -54,7 +54,7 @@ struct BudgetInfo {
   llvm::StringRef name, unit;
   int64_t limit;
 };
-// By Cost.
+// The budgets, in the order of Cost.
 constexpr std::array<BudgetInfo, kCosts> kBudgets = {{
     {"parsed-bytes", "bytes of parsed messages", 512 << 20},
     {"nodes", "nodes after functions are inlined", 1 << 18},

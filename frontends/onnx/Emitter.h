@@ -112,7 +112,7 @@ public:
   template <typename OpT> mlir::Value binary(mlir::Value lhs, mlir::Value rhs) {
     return make<OpT>(lhs.getType(), lhs, rhs);
   }
-  // With a number in place of the right operand.
+  // The same with a number in place of the right operand.
   template <typename OpT> mlir::Value binary(mlir::Value lhs, double rhs) {
     return binary<OpT>(lhs, like(lhs, rhs));
   }

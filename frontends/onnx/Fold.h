@@ -11,8 +11,8 @@ namespace fsdpc::frontend {
 inline int64_t elementBytes(mlir::RankedTensorType type) {
   return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
 }
-// With splats expanded. Returns the elements in row-major order, in the byte
-// order of this machine.
+// Returns the elements in row-major order, in the byte order of this machine,
+// with splats expanded.
 std::vector<char> bytesOf(mlir::DenseElementsAttr value);
 // The inverse of bytesOf.
 mlir::DenseElementsAttr constantFrom(mlir::RankedTensorType type,

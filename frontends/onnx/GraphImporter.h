@@ -118,7 +118,7 @@ private:
   // The meaning of a name: an item, or a symbol that is loaded.
   struct Entry : Item {
     const NamedTensor *loaded = nullptr; // a symbol, loaded anew at each use
-    // Of ONNX; 0 stands for the natural type of the carrier.
+    // An ONNX type; 0 stands for the natural type of the carrier.
     int64_t elementType = 0;
     bool isPoisoned = false;
   };

@@ -188,6 +188,41 @@ static LogicalResult adoptTraining(const Training &training,
   return success();
 }
 
+// Returns the names of the symbols that survive: those that ops in the function
+// still refer to. Statistics are updated even where nothing loads them.
+static llvm::StringSet<> symbolsUsed(func::FuncOp function) {
+  llvm::StringSet<> used;
+  function.walk([&](Operation *op) {
+    if (auto load = dyn_cast<fsdp::LoadOp>(op))
+      used.insert(load.getSymbol());
+    else if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
+      used.insert(update.getBuffer());
+    else if (auto gradient = dyn_cast<fsdp::GradientOp>(op))
+      used.insert(gradient.getParameter());
+  });
+  return used;
+}
+
+// Emits an error if the module trains nothing.
+static LogicalResult checkTrains(ModuleOp module, func::FuncOp function,
+                                 const llvm::StringSet<> &used,
+                                 StringRef path) {
+  Location loc = module.getLoc();
+  if (llvm::none_of(module.getOps<fsdp::ParameterOp>(),
+                    [&](fsdp::ParameterOp parameter) {
+                      return used.contains(parameter.getSymName());
+                    }))
+    return emitError(loc) << "'" << path
+                          << "' has nothing to train: its loss does not depend "
+                             "on any parameter";
+  SymbolTable symbols(module);
+  if (!reachesLoss(function, symbols))
+    return emitError(loc)
+           << "no trainable parameter of '" << path
+           << "' affects the loss; check --frozen and --trainable";
+  return success();
+}
+
 FailureOr<OwningOpRef<ModuleOp>>
 fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
                             MLIRContext *context, ImportSummary *summary) {
@@ -243,33 +278,13 @@ fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
   if (failed(adoptTraining(*training, importer, parameters, options, counts)))
     return failure();
 
-  // Names of the symbols that survive: those that ops in the function still
-  // refer to. Statistics are updated even where nothing loads them.
-  llvm::StringSet<> used;
-  function.walk([&](Operation *op) {
-    if (auto load = dyn_cast<fsdp::LoadOp>(op))
-      used.insert(load.getSymbol());
-    else if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
-      used.insert(update.getBuffer());
-    else if (auto gradient = dyn_cast<fsdp::GradientOp>(op))
-      used.insert(gradient.getParameter());
-  });
+  llvm::StringSet<> used = symbolsUsed(function);
   builder.setInsertionPointToStart(module->getBody());
   if (failed(parameters.emit(builder, used, counts)))
     return failure();
   emitCounters(builder, function, parameters, importer, counts);
-  if (llvm::none_of(module->getOps<fsdp::ParameterOp>(),
-                    [&](fsdp::ParameterOp parameter) {
-                      return used.contains(parameter.getSymName());
-                    }))
-    return emitError(loc) << "'" << path
-                          << "' has nothing to train: its loss does not depend "
-                             "on any parameter";
-  SymbolTable symbols(*module);
-  if (!reachesLoss(function, symbols))
-    return emitError(loc)
-           << "no trainable parameter of '" << path
-           << "' affects the loss; check --frozen and --trainable";
+  if (failed(checkTrains(*module, function, used, path)))
+    return failure();
   // After eraseDead, or inputs of dead ops would count as used.
   finishInputs(function, inputs->names);
   counts.files = weights.filesRead();

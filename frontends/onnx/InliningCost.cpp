@@ -24,7 +24,7 @@ InliningCost::Size InliningCost::sizeOf(const Nodes &nodes, int64_t level) {
 }
 
 // A call becomes the nodes of its function, each under a name that begins with
-// the call's. Of the branches of an If at most one is inlined.
+// the call's. At most one branch of an If is inlined.
 InliningCost::Size InliningCost::sizeOf(const onnx::NodeProto &node,
                                         int64_t level) {
   // The graph's own nodes, at level 0, are not copied.

@@ -11,7 +11,7 @@
 
 namespace fsdpc::frontend {
 
-// By domain and name.
+// The functions of a model, by domain and name.
 using FunctionTable =
     std::map<std::pair<std::string, std::string>, const onnx::FunctionProto *>;
 

@@ -17,96 +17,137 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
-// Collects all symbolic dimensions without a value before it fails, so that the
-// user can set them in one go.
-FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
-                                            const ParameterTable &parameters,
-                                            const fsdp::CompileOptions &options,
-                                            Refusals &refusals,
-                                            MLIRContext *context) {
-  Location loc = UnknownLoc::get(context);
-  ModelInputs result;
+namespace {
+
+// Reads the types of inputs. Its state is the symbolic dimensions so far.
+class InputReader {
+public:
+  InputReader(const ModelFile &model, const fsdp::CompileOptions &options,
+              Refusals &refusals, MLIRContext *context)
+      : model(model), options(options), refusals(refusals), context(context) {}
+
+  // Returns the type of an input, or null after a refusal.
+  RankedTensorType read(const onnx::ValueInfoProto &input);
+  // Emits an error for dimensions that have no value, and for values that have
+  // no dimension.
+  LogicalResult checkDimensions();
+
+private:
+  // Returns the input's shape, or nullopt after a refusal.
+  std::optional<Shape> shapeOf(const onnx::ValueInfoProto &input);
+
+  const ModelFile &model;
+  const fsdp::CompileOptions &options;
+  Refusals &refusals;
+  MLIRContext *context;
   llvm::SetVector<StringRef> unfixed;
   llvm::StringSet<> used;
-  for (const onnx::ValueInfoProto &input : model.proto.graph().input()) {
-    if (parameters.find(input.name()) || refusals.hasTensor(input.name()))
-      continue;
-    auto refuse = [&](const Twine &why) {
-      refusals.addTensor("input", input.name(), why);
-    };
-    const auto &type = input.type().tensor_type();
-    Type element = importedType(type.elem_type(), context);
-    if (!input.type().has_tensor_type()) {
-      refuse("is not a tensor; sequences, maps and optionals cannot be fed");
-      continue;
-    }
-    if (!element) {
-      refuse(tensorFault(type.elem_type(), {}, context));
+};
+
+std::optional<Shape> InputReader::shapeOf(const onnx::ValueInfoProto &input) {
+  Shape shape;
+  std::optional<size_t> unnamed;
+  for (auto [i, dim] :
+       llvm::enumerate(input.type().tensor_type().shape().dim())) {
+    if (dim.has_dim_value()) {
+      shape.push_back(dim.dim_value());
       continue;
     }
-    if (isStorageType(type.elem_type())) {
-      refuse("has the element type " + nameOf(type.elem_type()) +
-             ", which cannot be fed; make it a constant");
+    if (dim.dim_param().empty()) {
+      unnamed = unnamed.value_or(i);
       continue;
     }
-    if (!type.has_shape()) {
-      refuse("has no shape; export with static shapes, or with named "
-             "dimensions and --dim NAME=VALUE");
+    auto fixed = options.dims.find(dim.dim_param());
+    if (fixed == options.dims.end()) {
+      unfixed.insert(dim.dim_param());
+      // A stand-in, so that the other checks of the input still run.
+      shape.push_back(1);
       continue;
     }
-    Shape shape;
-    std::optional<size_t> unnamed;
-    for (auto [i, dim] : llvm::enumerate(type.shape().dim())) {
-      if (dim.has_dim_value()) {
-        shape.push_back(dim.dim_value());
-        continue;
-      }
-      if (dim.dim_param().empty()) {
-        unnamed = unnamed.value_or(i);
-        continue;
-      }
-      auto fixed = options.dims.find(dim.dim_param());
-      if (fixed == options.dims.end()) {
-        unfixed.insert(dim.dim_param());
-        // A stand-in, so that the other checks of the input still run.
-        shape.push_back(1);
-        continue;
-      }
-      used.insert(dim.dim_param());
-      shape.push_back(fixed->second);
-    }
-    if (unnamed) {
-      refuse("has a dynamic dimension " + Twine(*unnamed) +
-             " without a name; export with static shapes, or name the "
-             "dimension and set it with --dim NAME=VALUE");
-      continue;
-    }
-    std::optional<int64_t> count = countElements(shape);
-    if (!count || *count == 0) {
-      std::string fault = tensorFault(type.elem_type(), shape, context);
-      refuse(fault.empty() ? "has a dimension of 0" : fault);
-      continue;
-    }
-    result.names.push_back(input.name());
-    result.types.push_back(RankedTensorType::get(shape, element));
+    used.insert(dim.dim_param());
+    shape.push_back(fixed->second);
   }
+  if (!unnamed)
+    return shape;
+  refusals.addTensor(
+      "input", input.name(),
+      "has a dynamic dimension " + Twine(*unnamed) +
+          " without a name; export with static shapes, or name the "
+          "dimension and set it with --dim NAME=VALUE");
+  return std::nullopt;
+}
+
+RankedTensorType InputReader::read(const onnx::ValueInfoProto &input) {
+  auto refuse = [&](const Twine &why) {
+    refusals.addTensor("input", input.name(), why);
+    return RankedTensorType();
+  };
+  const auto &type = input.type().tensor_type();
+  Type element = importedType(type.elem_type(), context);
+  if (!input.type().has_tensor_type())
+    return refuse(
+        "is not a tensor; sequences, maps and optionals cannot be fed");
+  if (!element)
+    return refuse(tensorFault(type.elem_type(), {}, context));
+  if (isStorageType(type.elem_type()))
+    return refuse("has the element type " + nameOf(type.elem_type()) +
+                  ", which cannot be fed; make it a constant");
+  if (!type.has_shape())
+    return refuse("has no shape; export with static shapes, or with named "
+                  "dimensions and --dim NAME=VALUE");
+  std::optional<Shape> shape = shapeOf(input);
+  if (!shape)
+    return {};
+  std::optional<int64_t> count = countElements(*shape);
+  if (!count || *count == 0) {
+    std::string fault = tensorFault(type.elem_type(), *shape, context);
+    return refuse(fault.empty() ? "has a dimension of 0" : fault);
+  }
+  return RankedTensorType::get(*shape, element);
+}
+
+// Collects all symbolic dimensions without a value before it fails, so that the
+// user can set them in one go.
+LogicalResult InputReader::checkDimensions() {
+  Location loc = UnknownLoc::get(context);
   // A --dim that no input has is most likely misspelt.
   for (const auto &[name, value] : options.dims)
     if (!used.contains(name))
       return emitError(loc)
              << "no input of '" << model.path << "' has dimension '" << name
              << "' (--dim " << name << "=" << value << ")";
-  if (!unfixed.empty()) {
-    InFlightDiagnostic error = emitError(loc);
-    error << "'" << model.path
-          << "' has symbolic dimensions without a value; set them with";
-    for (StringRef name : unfixed.getArrayRef().take_front(20))
-      error << " --dim " << name << "=VALUE";
-    if (unfixed.size() > 20)
-      error << " … (" << unfixed.size() << " in all)";
-    refusals.attachTo(error);
-    return failure();
+  if (unfixed.empty())
+    return success();
+  InFlightDiagnostic error = emitError(loc);
+  error << "'" << model.path
+        << "' has symbolic dimensions without a value; set them with";
+  for (StringRef name : unfixed.getArrayRef().take_front(20))
+    error << " --dim " << name << "=VALUE";
+  if (unfixed.size() > 20)
+    error << " … (" << unfixed.size() << " in all)";
+  refusals.attachTo(error);
+  return failure();
+}
+
+} // namespace
+
+FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
+                                            const ParameterTable &parameters,
+                                            const fsdp::CompileOptions &options,
+                                            Refusals &refusals,
+                                            MLIRContext *context) {
+  InputReader reader(model, options, refusals, context);
+  ModelInputs result;
+  for (const onnx::ValueInfoProto &input : model.proto.graph().input()) {
+    if (parameters.find(input.name()) || refusals.hasTensor(input.name()))
+      continue;
+    if (RankedTensorType type = reader.read(input)) {
+      result.names.push_back(input.name());
+      result.types.push_back(type);
+    }
   }
+  if (failed(reader.checkDimensions()))
+    return failure();
   return result;
 }
 

@@ -16,8 +16,8 @@ StringRef frontend::metadata(const MetadataProps &props, StringRef key) {
   return "";
 }
 
-// Takes every quoted string, whatever is between them. Of escapes it drops the
-// backslash, which is right for quotes, the only escapes in names.
+// Takes every quoted string, whatever is between them. It drops the backslash
+// of escapes, which is right for quotes, the only escapes in names.
 std::vector<std::string> frontend::parsePythonList(StringRef text) {
   std::vector<std::string> result;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -86,7 +86,7 @@ struct Message {
 // that may be packed, and messages.
 static const Message &messageOf(Message::Kind kind) {
   using M = Message;
-  // By Kind.
+  // The messages are in the order of Kind.
   static const Message all[] = {
       {{2, 3, 4, 6},
        {},

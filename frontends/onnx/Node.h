@@ -103,8 +103,8 @@ public:
   }
 
   // ---- checks; each refuses with its reason ----
-  // Records the refusal and returns failure. Of several refusals of a node only
-  // the first is reported: it is the most specific, as checks call each other.
+  // Records the refusal and returns failure. Only the first refusal of a node
+  // is reported: it is the most specific, as checks call each other.
   mlir::LogicalResult refuse(const llvm::Twine &reason);
   // Checks that the first `required` inputs are present and that there are at
   // most `most`.

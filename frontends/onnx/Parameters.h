@@ -42,7 +42,8 @@ constexpr int64_t kDynamicSize = std::numeric_limits<int64_t>::min();
 std::string tensorFault(int64_t onnxType, llvm::ArrayRef<int64_t> shape,
                         mlir::MLIRContext *context);
 
-// What the initialization graph of a model makes of tensors.
+// The values and rules that the initialization graph of a model gives to
+// tensors.
 struct InitialValues {
   // Random numbers of a shape, as --init-rule has them.
   struct Random {
@@ -91,6 +92,10 @@ public:
   std::optional<std::string> counterOf(llvm::StringRef runningMean) const;
 
 private:
+  // Reads what metadata says: returns the kinds of values by name ("PARAMETER",
+  // "BUFFER" and so on; empty without any metadata), and fills `signature`,
+  // `buffers` and `declaredFrozen`.
+  llvm::StringMap<std::string> readKinds();
   mlir::LogicalResult add(llvm::StringRef name, TensorRole role,
                           int64_t onnxType, llvm::ArrayRef<int64_t> shape,
                           int initializer);

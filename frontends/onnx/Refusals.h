@@ -1,6 +1,6 @@
-// What an import cannot take: tensors and inputs of a form that is not
-// supported, and nodes. They are collected, so that one run reports all that is
-// wrong with a model, as one error.
+// Collects what an import cannot take: nodes, and tensors and inputs of a form
+// that is not supported. One run then reports all that is wrong with a model,
+// as one error.
 #pragma once
 
 #include "mlir/IR/Diagnostics.h"
@@ -14,7 +14,7 @@ public:
       : path(path), loc(mlir::UnknownLoc::get(context)) {}
 
   // `kind` is "tensor" or "input", and `why` the end of a sentence about it.
-  // What reads the tensor is skipped silently.
+  // Nodes that read the tensor are skipped silently.
   void addTensor(llvm::StringRef kind, llvm::StringRef name,
                  const llvm::Twine &why);
   // `text` says which node it is, and why it is refused.

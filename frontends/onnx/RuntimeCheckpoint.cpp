@@ -32,7 +32,7 @@ enum TensorField {
 
 constexpr uint32_t mostTensors = 1 << 20, longestName = 1 << 16;
 
-// What each tensor has of its own beside the name's characters: the reference
+// The bytes that each tensor takes beside the name's characters: the reference
 // to it, those to its vtable and name, and the name's length.
 constexpr uint64_t leastTensor = 16;
 

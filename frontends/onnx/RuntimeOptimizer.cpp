@@ -54,6 +54,22 @@ static void readAttributes(const onnx::NodeProto &node, Settings &settings) {
   }
 }
 
+// onnxruntime clips to a norm of 1 if the node does not say another.
+static LogicalResult readClipping(const onnx::NodeProto &node, StringRef file,
+                                  Location loc, Settings &settings) {
+  settings.maxNorm = 1;
+  for (const auto &attribute : node.attribute()) {
+    if (attribute.name() == "max_norm")
+      settings.maxNorm = attribute.f();
+    else if (attribute.name() != "norm_type" || attribute.s() != "fro")
+      return emitError(loc)
+             << "'" << file << "' has the node '" << node.name() << "' ("
+             << node.op_type() << "), whose attribute '" << attribute.name()
+             << "' is not supported; give --optimizer";
+  }
+  return success();
+}
+
 static FailureOr<Settings> readSettings(const onnx::GraphProto &graph,
                                         StringRef file, Location loc) {
   Settings settings;
@@ -61,13 +77,14 @@ static FailureOr<Settings> readSettings(const onnx::GraphProto &graph,
   for (const onnx::NodeProto &node : graph.node()) {
     StringRef op = node.op_type();
     bool isOptimizer = op == "AdamWOptimizer" || op == "SGDOptimizerV2";
+    bool isClipping = op == "InplaceClipGradNorm";
     optimizers += isOptimizer;
     settings.isAdamW |= op == "AdamWOptimizer";
     if (op == "AdamWOptimizer")
       readAttributes(node, settings);
-    else if (op == "InplaceClipGradNorm" && node.attribute_size() == 1)
-      settings.maxNorm = node.attribute(0).f();
-    else if (!isOptimizer)
+    if (isClipping && failed(readClipping(node, file, loc, settings)))
+      return failure();
+    if (!isOptimizer && !isClipping)
       return emitError(loc)
              << "'" << file << "' has the node '" << node.name() << "' (" << op
              << "), which is neither an optimizer nor a "

@@ -20,8 +20,9 @@ struct UpdateArgument {
   std::string torchName = {}; // of a state, or empty
   double initial = 0;         // of each element of a state, or of a number
   bool isUneven = false;      // its elements start with several values
-  // For numbers. One that begins with the learning rate has no value of its own
-  // if it is fed. Each step multiplies the number by `change`, or adds it.
+  // These are for numbers. One that begins with the learning rate has no value
+  // of its own if it is fed. Each step multiplies the number by `change`, or
+  // adds it.
   bool isRate = false, isFed = false, multiplies = false;
   double change = 0;
 };

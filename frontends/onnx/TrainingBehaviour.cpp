@@ -1,6 +1,6 @@
-// How nodes behave in training, which the graph alone often does not say: what
-// torch's metadata tells of embeddings, losses and detached values, and when
-// batch norms and dropouts are active.
+// Tells how nodes behave in training, which the graph alone often does not say:
+// what torch's metadata tells of embeddings, losses and detached values, and
+// when batch norms and dropouts are active.
 #include "frontends/onnx/GraphImporter.h"
 
 #include "compiler/dialects/fsdp/OptionTable.h"

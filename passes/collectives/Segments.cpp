@@ -66,4 +66,13 @@ SmallVector<Segment> findSegments(Block &body) {
   return segments;
 }
 
+void copyPlace(Operation *from, Operation *to) {
+  for (StringRef name :
+       {fsdp::FSDPDialect::kUnitAttr, fsdp::FSDPDialect::kBackwardAttr})
+    if (Attribute attr = from->getAttr(name))
+      to->setAttr(name, attr);
+    else
+      to->removeAttr(name);
+}
+
 } // namespace fsdpc::passes

@@ -32,4 +32,7 @@ bool readsWeights(mlir::Operation *op);
 /// does not break a layer in two.
 llvm::SmallVector<Segment> findSegments(mlir::Block &body);
 
+/// Gives `to` the unit and direction of `from`.
+void copyPlace(mlir::Operation *from, mlir::Operation *to);
+
 } // namespace fsdpc::passes

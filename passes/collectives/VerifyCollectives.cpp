@@ -5,7 +5,8 @@
 // since it only moves starts and waits apart. With `scheduled` the pass checks
 // what still holds then: what is gathered, reduced and updated, and how often.
 // How long gathered buffers live, in whose segments, is the business of
-// verify-schedule there.
+// verify-schedule there. This file has the scan over @microbatch and @evaluate.
+#include "passes/collectives/CollectiveRules.h"
 #include "passes/collectives/GatherLives.h"
 #include "passes/collectives/Passes.h"
 #include "passes/collectives/Segments.h"
@@ -27,14 +28,6 @@ using fsdp::broken;
 using fsdp::FSDPDialect;
 using fsdp::nameOrNone;
 using fsdp::refuseWithNote;
-
-namespace {
-
-bool isBackward(Operation *op) {
-  return op->hasAttr(FSDPDialect::kBackwardAttr);
-}
-
-StringRef direction(bool backward) { return backward ? "backward" : "forward"; }
 
 bool writes(ArrayRef<fsdp::SymbolEffect> effects,
             SideEffects::Resource *resource) {
@@ -61,7 +54,13 @@ LogicalResult verifySymmetry(Operation *op) {
   return success();
 }
 
-// ---- the rules of @microbatch and @evaluate ----
+namespace {
+
+bool isBackward(Operation *op) {
+  return op->hasAttr(FSDPDialect::kBackwardAttr);
+}
+
+StringRef direction(bool backward) { return backward ? "backward" : "forward"; }
 
 // One scan over @microbatch, or over @evaluate, which changes nothing. Its
 // state is the open segment and what has been reduced or updated so far, so
@@ -73,8 +72,7 @@ public:
       : module(module), symbols(module), options(options),
         body(function.front()), lives(body),
         evaluates(function.getSymName() == fsdp::kEvaluate),
-        reducesInUpdate(options.reduce == fsdp::ReductionTime::Step),
-        scheduled(scheduled) {}
+        scheduled(scheduled), reductions(symbols, options) {}
 
   LogicalResult run() {
     // The stage comes first: the other rules assume that the ops of this phase
@@ -98,21 +96,10 @@ public:
                << "no gather of '@microbatch' keeps the secondary shard of "
                   "layout '"
                << layout.getSymName() << "'";
-    for (auto layout : module.getOps<fsdp::LayoutOp>())
-      if (layout.getTrainable() &&
-          !reductions.contains(layout.getSymNameAttr()))
-        return broken(layout, "reduce-once")
-               << "the gradient of layout '" << layout.getSymName()
-               << "' is not " << reduction() << " in '@microbatch'";
-    return success();
+    return reductions.verifyComplete(module);
   }
 
 private:
-  // For diagnostics: what the microbatch does with gradients under --reduce.
-  StringRef reduction() const {
-    return reducesInUpdate ? "accumulated" : "reduced";
-  }
-
   // Every layout op is a collective of this phase: neither still open, nor
   // split already. From the phase `schedule` on all are split.
   LogicalResult verifyStage(Operation *op) {
@@ -219,7 +206,7 @@ private:
              << "it changes the state of the training, but '@evaluate' must "
                 "leave it as it is";
     if (writes(*ofSymbols, fsdp::GradientMemory::get()))
-      return verifyReduction(op);
+      return reductions.verify(op);
     if (writes(*ofSymbols, fsdp::BufferMemory::get()))
       return verifyStatistics(op, *ofSymbols);
     return success();
@@ -256,90 +243,6 @@ private:
     return success();
   }
 
-  // Each trainable layout's packed gradient is handed over once.
-  LogicalResult verifyReduction(Operation *op) {
-    if (isa<fsdp::ReduceScatterWaitOp>(op))
-      return success(); // its start names the gradients
-    bool accumulates = isa<fsdp::AccumulateOp>(op);
-    if (accumulates != reducesInUpdate ||
-        (!accumulates &&
-         !isa<fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp>(op)))
-      return broken(op, "reduce-once")
-             << "with --reduce="
-             << (reducesInUpdate ? "step gradients are accumulated"
-                                 : "microbatch gradients are reduced")
-             << " in '@microbatch'";
-    auto names = cast<fsdp::LayoutUserOpInterface>(op).getLayoutRefs();
-    // An op without a unit reduces the layouts of many units, and one of a unit
-    // must reduce a layout of that unit. Fused reductions may have others
-    // besides.
-    bool ofUnit = !getUnit(op);
-    size_t owned = 0;
-    int64_t elements = 0;
-    for (auto [name, gradient] : llvm::zip_equal(names, op->getOperands())) {
-      auto [other, isNew] = reductions.try_emplace(name.getAttr(), op);
-      if (!isNew)
-        return refuseWithNote(broken(op, "reduce-once")
-                                  << "the gradient of layout '"
-                                  << name.getValue() << "' is " << reduction()
-                                  << " twice",
-                              other->second, "the first time is here");
-      auto layout = symbols.lookup<fsdp::LayoutOp>(name.getAttr());
-      if (!reducesInUpdate && failed(verifyEnd(op, layout)))
-        return failure();
-      // The pack is what puts gradients where the layout's members lie. Any
-      // other tensor of that size would be reduced to the wrong parameters.
-      auto pack = gradient.getDefiningOp<fsdp::PackOp>();
-      if (!pack || pack.getLayoutAttr() != name)
-        return broken(op, "gradient")
-               << "its gradient of layout '" << name.getValue()
-               << "' is not an 'fsdp.pack' of that layout";
-      ofUnit |= layout.getUnitAttr() == getUnit(op);
-      owned += fsdp::hasOwner(layout, options);
-      elements += layout.getElements();
-    }
-    if (!reducesInUpdate && failed(verifyBucket(op, names, owned, elements)))
-      return failure();
-    if (!ofUnit)
-      return broken(op, "unit")
-             << "it belongs to unit '" << nameOrNone(getUnit(op))
-             << "', which has none of its layouts";
-    return success();
-  }
-
-  // A reduction to owners has a bucket's parameters and no other layouts: the
-  // ranks exchange its gradients in another way.
-  LogicalResult verifyBucket(Operation *op, ArrayRef<FlatSymbolRefAttr> names,
-                             size_t owned, int64_t elements) {
-    if (owned == 0)
-      return success();
-    if (owned != names.size())
-      return broken(op, "bucket") << "only " << owned << " of its "
-                                  << names.size() << " layouts are of oss";
-    if (owned > 1 && elements > options.bucketSize)
-      return broken(op, "bucket")
-             << "it reduces " << elements
-             << " elements of several parameters, but --bucket-size is "
-             << options.bucketSize;
-    return success();
-  }
-
-  // Strategies that do not free gradients within the microbatch have one
-  // reduction for all of their layouts, at its end.
-  LogicalResult verifyEnd(Operation *op, fsdp::LayoutOp layout) {
-    fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
-    if (!reducesAtEnd(strategy))
-      return success();
-    if (atEnd && atEnd != op)
-      return refuseWithNote(broken(op, "reduce-once")
-                                << "one op reduces all layouts of strategies "
-                                   "zero1 and ddp, such as '"
-                                << layout.getSymName() << "'",
-                            atEnd, "the first is here");
-    atEnd = op;
-    return success();
-  }
-
   // Statistics are of the forward: recomputing must not apply them again.
   LogicalResult verifyStatistics(Operation *op,
                                  ArrayRef<fsdp::SymbolEffect> effects) {
@@ -371,134 +274,14 @@ private:
   Block &body;
   GatherLives lives;
   bool evaluates;
-  bool reducesInUpdate;
   bool scheduled;
   // The state of the scan.
   fsdp::EnterOp segment;
-  Operation *atEnd = nullptr; // the reduction of zero1 and ddp
-  DenseSet<StringAttr> kept;  // layouts whose secondary shards are kept
-  // The op that handed over the gradient of each layout, and the first update
-  // of each buffer with each value, for the notes of errors.
-  DenseMap<StringAttr, Operation *> reductions;
+  DenseSet<StringAttr> kept; // layouts whose secondary shards are kept
+  GradientReductions reductions;
+  // The first update of each buffer with each value, for the notes of errors.
   DenseMap<std::pair<SymbolRefAttr, Value>, Operation *> updates;
 };
-
-// ---- the rules of @update ----
-
-// Checks that there is one `Op` for all trainable layouts that want it, none if
-// there are no such layouts. Returns it, or null. `isWanted` is asked of
-// trainable layouts; the op must name exactly those it accepts.
-template <typename Op>
-FailureOr<Op> verifyOnly(ModuleOp module, Block &update,
-                         llvm::function_ref<bool(fsdp::LayoutOp)> isWanted) {
-  bool wanted =
-      llvm::any_of(module.getOps<fsdp::LayoutOp>(), [&](fsdp::LayoutOp layout) {
-        return layout.getTrainable() && isWanted(layout);
-      });
-  Op found;
-  for (auto op : update.getOps<Op>()) {
-    if (!wanted)
-      return broken(op, "update")
-             << "the strategies of layouts and --reduce do not want it";
-    if (found)
-      return refuseWithNote(broken(op, "update") << "it is the second one",
-                            found, "the first is here");
-    if (failed(fsdp::verifyNames(module, op, "update", isWanted)))
-      return failure();
-    found = op;
-  }
-  if (wanted && !found)
-    return broken(update.getParentOp(), "update")
-           << "it has no '" << Op::getOperationName() << "'";
-  return found;
-}
-
-// Either may be null: nothing to order then.
-LogicalResult verifyOrder(Operation *first, Operation *second) {
-  if (!first || !second || first->isBeforeInBlock(second))
-    return success();
-  return refuseWithNote(broken(first, "update") << "it must stand before '"
-                                                << second->getName() << "'",
-                        second, "which stands here");
-}
-
-// Ranks meet at the collectives of @update as well, and gradients that the
-// microbatches have reduced are not reduced or overwritten there again.
-LogicalResult verifyUpdateEffects(Block &update) {
-  for (Operation &op : update.without_terminator()) {
-    if (failed(verifySymmetry(&op)))
-      return failure();
-    auto effects = fsdp::effectsOf(&op);
-    if (failed(effects))
-      return failure();
-    auto ofSymbols = fsdp::symbolEffectsOf(&op, *effects);
-    if (failed(ofSymbols))
-      return failure();
-    if (writes(*ofSymbols, fsdp::GradientMemory::get()) &&
-        !isa<fsdp::ReduceGradientsOp, fsdp::GatherGradientsOp>(op))
-      return broken(&op, "reduce-once")
-             << "'@update' changes gradients only by reduce_gradients and "
-                "gather_gradients";
-  }
-  return success();
-}
-
-// An optimizer of a whole layout reads a whole gradient: the layout's own, or
-// one that is gathered for it.
-LogicalResult verifyGradient(ModuleOp module, fsdp::OptimizerOp optimizer) {
-  auto layout = module.lookupSymbol<fsdp::LayoutOp>(optimizer.getLayout());
-  bool borrows = fsdp::borrowsGradients(layout);
-  if (!optimizer.getGradient())
-    return borrows ? broken(optimizer, "update")
-                         << "it takes no 'fsdp.whole_gradient', but this rank "
-                            "keeps only a part of the gradient of layout '"
-                         << optimizer.getLayout() << "'"
-                   : success();
-  if (!borrows)
-    return broken(optimizer, "update")
-           << "it takes a gradient, but reads that of layout '"
-           << optimizer.getLayout() << "' in the layout's memory";
-  auto whole = optimizer.getGradient().getDefiningOp<fsdp::WholeGradientOp>();
-  if (!whole || whole.getLayoutAttr() != optimizer.getLayoutAttr())
-    return broken(optimizer, "update")
-           << "its gradient is not the 'fsdp.whole_gradient' of layout '"
-           << optimizer.getLayout() << "'";
-  return success();
-}
-
-// Checks the collectives around the optimizers: accumulated gradients are
-// reduced before anything reads them, replicated ones are gathered before the
-// optimizers, and replicated parameters after them.
-LogicalResult verifyUpdateCollectives(ModuleOp module,
-                                      const fsdp::CompileOptions &options,
-                                      Block &update) {
-  auto reduce =
-      verifyOnly<fsdp::ReduceGradientsOp>(module, update, [&](fsdp::LayoutOp) {
-        return options.reduce == fsdp::ReductionTime::Step;
-      });
-  auto gradients = verifyOnly<fsdp::GatherGradientsOp>(
-      module, update,
-      [&](fsdp::LayoutOp layout) { return fsdp::gathersGradients(layout); });
-  auto parameters = verifyOnly<fsdp::GatherParametersOp>(
-      module, update, [&](fsdp::LayoutOp layout) {
-        return gathersParameters(fsdp::strategyOf(layout, options));
-      });
-  if (failed(reduce) || failed(gradients) || failed(parameters))
-    return failure();
-  // The norm is computed from gradients that are complete, so an accumulated
-  // gradient is reduced before sum_squares.
-  for (auto squares : update.getOps<fsdp::SumSquaresOp>())
-    if (failed(verifyOrder(*reduce, squares)))
-      return failure();
-  if (*gradients && failed(verifyOrder(*reduce, *gradients)))
-    return failure();
-  for (auto optimizer : update.getOps<fsdp::OptimizerOp>())
-    if (failed(verifyGradient(module, optimizer)) ||
-        failed(verifyOrder(*gradients, optimizer)) ||
-        (*parameters && failed(verifyOrder(optimizer, *parameters))))
-      return failure();
-  return success();
-}
 
 struct VerifyCollectives : impl::VerifyCollectivesBase<VerifyCollectives> {
   using VerifyCollectivesBase::VerifyCollectivesBase;
@@ -519,8 +302,7 @@ struct VerifyCollectives : impl::VerifyCollectivesBase<VerifyCollectives> {
     for (func::FuncOp function : *forwards)
       if (failed(Verifier(module, options, function, scheduled).run()))
         return failure();
-    if (failed(fsdp::verifyUpdate(module, update->front())) ||
-        failed(verifyUpdateEffects(update->front())))
+    if (failed(fsdp::verifyUpdate(module, update->front())))
       return failure();
     return verifyUpdateCollectives(module, options, update->front());
   }

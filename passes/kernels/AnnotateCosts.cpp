@@ -26,8 +26,8 @@ int64_t bytesOf(Value value) {
   return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
 }
 
-// Returns the bytes of an argument that a kernel reads. Of a table it reads the
-// rows that are looked up, of a sliced tensor the slices.
+// Returns the bytes of an argument that a kernel reads. It reads only those
+// rows of a table that are looked up, and only the slices of a sliced tensor.
 int64_t bytesRead(BlockArgument argument) {
   int64_t read = 0;
   for (OpOperand &use : argument.getUses()) {

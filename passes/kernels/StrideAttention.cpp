@@ -125,7 +125,7 @@ void strideOperand(Value value) {
        !nn::isStrided(op);
        op = op->getOperand(0).getDefiningOp())
     sources.push_back(op->getOperand(0));
-  // From the dense end on: a longer path saves more copies.
+  // The search begins at the dense end: a longer path saves more copies.
   for (Value source : llvm::reverse(sources)) {
     // Not weights, which are freed when their unit ends.
     Operation *producer = source.getDefiningOp();

@@ -1,6 +1,7 @@
-// How far each call reaches, op by op. The numbers come from what the runtime
-// passes on to its kernels and libraries (plans, kernels' types, layouts),
-// never from pointers, so that a pointer that declares too little is found.
+// Tells how far each call reaches, op by op. The numbers come from what the
+// runtime passes on to its kernels and libraries (plans, kernels' types,
+// layouts), never from pointers, so that a pointer that declares too little is
+// found.
 #include "passes/runtime/Reach.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"

@@ -2,12 +2,9 @@
 // between the costs of the model and the solver, so that everything that
 // follows, predictions too, is made with them.
 #include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/schedule/rounding.h"
 #include "passes/schedule/MeasuredOps.h"
 #include "passes/schedule/Passes.h"
-
-#include "llvm/Support/MemoryBuffer.h"
-
-#include <cmath>
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_APPLYPROFILE
@@ -31,15 +28,6 @@ double median(std::vector<double> values) {
 struct ApplyProfile : fsdpc::passes::impl::ApplyProfileBase<ApplyProfile> {
   using Base::Base;
 
-  Result<std::vector<MeasuredOp>> measure(const ScheduleIR &ir) const {
-    auto file = llvm::MemoryBuffer::getFile(traceFile);
-    if (!file)
-      return Error{"cannot be read: " + file.getError().message()};
-    Result<schedule::Trace> trace = schedule::parseTrace((*file)->getBuffer());
-    FSDPC_TRY(trace);
-    return measuredOps(ir, *trace);
-  }
-
   LogicalResult run(ModuleOp module) {
     FailureOr<func::FuncOp> function = fsdp::getMicrobatch(module);
     if (failed(function))
@@ -47,16 +35,15 @@ struct ApplyProfile : fsdpc::passes::impl::ApplyProfileBase<ApplyProfile> {
     FailureOr<ScheduleIR> ir = readSchedule(*function);
     if (failed(ir))
       return failure();
-    Result<std::vector<MeasuredOp>> measured = measure(*ir);
+    Result<MeasuredTrace> measured = readTrace(*ir, traceFile);
     if (!measured)
       return emitError(UnknownLoc::get(&getContext()))
              << "'--profile=" << traceFile << "': " << measured.error().message;
     Builder builder(&getContext());
-    for (const MeasuredOp &op : *measured)
-      // Rounded as all times in dumps are.
+    for (const MeasuredOp &op : measured->ops)
       ir->ops[op.position]->setAttr(
           fsdp::FSDPDialect::kCostAttr,
-          builder.getF64FloatAttr(std::round(median(op.us) * 1000) / 1000));
+          builder.getF64FloatAttr(schedule::roundedUs(median(op.us))));
     return success();
   }
 

@@ -1,5 +1,7 @@
 #include "passes/schedule/MeasuredOps.h"
 
+#include "llvm/Support/MemoryBuffer.h"
+
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
@@ -30,10 +32,8 @@ std::string differenceOf(const ScheduleIR &ir, ArrayRef<MeasuredOp> ops,
   return "";
 }
 
-} // namespace
-
-Result<std::vector<MeasuredOp>>
-fsdpc::passes::measuredOps(const ScheduleIR &ir, const schedule::Trace &trace) {
+Result<std::vector<MeasuredOp>> measuredOps(const ScheduleIR &ir,
+                                            const schedule::Trace &trace) {
   std::vector<MeasuredOp> ops;
   for (auto [position, op] : llvm::enumerate(ir.problem.ops))
     if (ir.ops[position]->hasAttr(fsdp::FSDPDialect::kFlopsAttr))
@@ -46,4 +46,18 @@ fsdpc::passes::measuredOps(const ScheduleIR &ir, const schedule::Trace &trace) {
       op.us.push_back(command->us);
   }
   return ops;
+}
+
+} // namespace
+
+Result<MeasuredTrace> fsdpc::passes::readTrace(const ScheduleIR &ir,
+                                               StringRef path) {
+  auto file = llvm::MemoryBuffer::getFile(path);
+  if (!file)
+    return Error{"cannot be read: " + file.getError().message()};
+  Result<schedule::Trace> trace = schedule::parseTrace((*file)->getBuffer());
+  FSDPC_TRY(trace);
+  Result<std::vector<MeasuredOp>> ops = measuredOps(ir, *trace);
+  FSDPC_TRY(ops);
+  return MeasuredTrace{*std::move(trace), *std::move(ops)};
 }

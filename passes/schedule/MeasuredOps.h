@@ -16,10 +16,14 @@ struct MeasuredOp {
   std::vector<double> us; // of each microbatch of the trace
 };
 
-// Returns the ops that take time with what a trace has measured for each. The
-// trace of a program with other ops is an error, which names the first
-// difference.
-Result<std::vector<MeasuredOp>> measuredOps(const ScheduleIR &ir,
-                                            const schedule::Trace &trace);
+struct MeasuredTrace {
+  schedule::Trace trace;
+  std::vector<MeasuredOp> ops; // those that take time
+};
+
+// Reads the file of a trace and finds the ops in it. A file that cannot be read
+// is an error, and so is the trace of a program with other ops, whose first
+// difference the error names. Errors are the ends of sentences about the file.
+Result<MeasuredTrace> readTrace(const ScheduleIR &ir, llvm::StringRef path);
 
 } // namespace fsdpc::passes

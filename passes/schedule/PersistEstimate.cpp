@@ -5,6 +5,7 @@
 // exposed times can be compared. What fuse-small-collectives would have joined
 // across units is not modelled.
 #include "passes/schedule/PersistEstimate.h"
+#include "passes/schedule/ScheduledOps.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Machine.h"

@@ -8,6 +8,7 @@
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/schedule/cost_model.h"
+#include "compiler/schedule/rounding.h"
 
 #include <cmath>
 #include <set>
@@ -67,9 +68,6 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
   return us + schedule::allReduceUs(machine, sizeof(double));
 }
 
-// Dumps show a thousandth of a µs.
-double rounded(double us) { return std::round(us * 1e3) / 1e3; }
-
 } // namespace
 
 FailureOr<double> predictMicrobatchUs(ModuleOp module) {
@@ -97,10 +95,10 @@ void writePrediction(ModuleOp module, ScheduleIR &ir) {
   for (int64_t ranks : counts) {
     machine.ranks = int(ranks);
     setDurations(ir, machine);
-    microbatches.push_back(
-        rounded(schedule::simulate(ir.problem, ir.schedule).stepUs));
-    updates.push_back(
-        rounded(sentUs(volume, machine) + optimizerUs(manifest, machine)));
+    microbatches.push_back(schedule::roundedUs(
+        schedule::simulate(ir.problem, ir.schedule).stepUs));
+    updates.push_back(schedule::roundedUs(sentUs(volume, machine) +
+                                          optimizerUs(manifest, machine)));
   }
   Builder builder(module.getContext());
   auto list = [&](StringRef name, Attribute values) {

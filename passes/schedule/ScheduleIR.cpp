@@ -1,17 +1,15 @@
-// Reads the scheduling problem of a function: durations from the costs of ops,
-// buffers from the memory that ops use, windows from definitions and uses. The
-// same code reads an unscheduled function, for the solver, and a scheduled one,
-// for the verifier, so that both judge one problem.
+// Reads the scheduling problem of a function: buffers from the memory that ops
+// use, windows from definitions and uses, and durations from what Durations.cpp
+// knows of costs. The same code reads an unscheduled function, for the solver,
+// and a scheduled one, for the verifier, so that both judge one problem.
 #include "passes/schedule/ScheduleIR.h"
-#include "compiler/analysis/CommunicationVolume.h"
+#include "passes/schedule/ScheduledOps.h"
 
 #include "compiler/analysis/Slots.h"
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Machine.h"
-#include "compiler/dialects/fsdp/RunningStatistics.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/nn/Build.h"
-#include "compiler/schedule/cost_model.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -21,22 +19,6 @@ using namespace fsdpc::passes;
 using namespace fsdpc::analysis;
 
 namespace {
-
-// All gathers share a channel and a communicator, and all reductions share
-// another. Collectives of one channel run one after the other; on a machine
-// whose links are shared setDurations puts all on one.
-enum Channel { gatherChannel, reduceChannel };
-
-int64_t elementsOf(ValueRange values) {
-  int64_t elements = 0;
-  for (Value value : values)
-    elements += cast<RankedTensorType>(value.getType()).getNumElements();
-  return elements;
-}
-
-int64_t byteWidth(Type type) {
-  return (cast<RankedTensorType>(type).getElementTypeBitWidth() + 7) / 8;
-}
 
 // Returns the value that owns the memory of `value`.
 Value throughViews(Value value) {
@@ -99,26 +81,6 @@ private:
   SmallVector<Operation *> inOrder;
 };
 
-// Returns the duration of an op on the compute stream, in µs.
-double durationOf(Operation *op, const schedule::Machine &machine) {
-  // Written by the cost pass for the machine of the options, so it does not
-  // change with the number of ranks.
-  if (auto cost = op->getAttrOfType<FloatAttr>(fsdp::FSDPDialect::kCostAttr))
-    return cost.getValueAsDouble();
-  // These stop the compute stream until the values of all ranks have arrived.
-  if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
-    return fsdp::modeOf(update) == fsdp::BufferMode::Local
-               ? 0
-               : schedule::allGatherUs(machine,
-                                       machine.ranks * 4 *
-                                           elementsOf(update.getStatistic()));
-  if (auto reduce = dyn_cast<fsdp::AllReduceOp>(op))
-    return schedule::allGatherUs(machine, machine.ranks * 8 *
-                                              elementsOf(reduce.getInput()));
-  // Ops without a cost (views, marks, packs) take no time.
-  return 0;
-}
-
 void Reader::readOps() {
   Block &body = function.getBody().front();
   // A segment ends at its exit, at the next enter, or at the end. Empty ones
@@ -175,60 +137,6 @@ bool readsSecondary(Operation *gather) {
   if (auto start = dyn_cast<fsdp::AllGatherStartOp>(gather))
     return start.getFromSecondary();
   return cast<fsdp::AllGatherOp>(gather).getFromSecondary();
-}
-
-// A gather first writes the rank's own part, from f32 masters of 4 bytes: it
-// narrows them, and a single rank also copies what is not narrowed. On a GPU
-// this is a kernel on the stream of gathers, which overlaps with compute. On
-// the host it runs on the cores that compute, so starting it early gains
-// nothing.
-double castUs(const schedule::Machine &machine, const CollectiveOps &ops) {
-  if (ops.castElements == 0 || (ops.elementBytes == 4 && machine.ranks > 1))
-    return 0;
-  double bytes =
-      double(ops.castElements / machine.ranks) * double(4 + ops.elementBytes);
-  return schedule::opUs(machine, "launch", 0, bytes,
-                        schedule::ElementType::F32);
-}
-
-// A gather in blocks converts the rank's masters, and then what all ranks have
-// sent; a reduction the rank's gradients, and then all ranks' of its part. Both
-// do so on the collective's stream.
-double blocksUs(const schedule::Machine &machine, const CollectiveOps &ops) {
-  if (ops.blockElements == 0)
-    return 0;
-  int64_t own = ops.blockElements / machine.ranks;
-  bool gathers = !ops.results.empty();
-  int64_t bytes = own * 4 + ops.blockElements * ops.elementBytes +
-                  blockedBytes(ops.blockElements) +
-                  blockedBytes(gathers ? own : ops.blockElements);
-  return schedule::opUs(machine, "launch", 0, double(bytes),
-                        schedule::ElementType::F32);
-}
-
-double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
-  // As plannedGroup of the memory plan: all ranks where the group does not
-  // divide them.
-  if (ops.secondaryRanks > 0 && machine.ranks % ops.secondaryRanks == 0) {
-    schedule::Machine group = machine;
-    group.ranks = int(ops.secondaryRanks);
-    return schedule::allGatherUs(group, ops.wholeBytes);
-  }
-  double us = blocksUs(machine, ops);
-  if (ops.groupBytes)
-    us += schedule::groupGatherUs(machine, ops.groupBytes);
-  return ops.wholeBytes ? us + castUs(machine, ops) +
-                              schedule::allGatherUs(machine, ops.wholeBytes)
-                        : us;
-}
-
-double reduceUs(const schedule::Machine &machine, const CollectiveOps &ops) {
-  double us = blocksUs(machine, ops);
-  if (ops.groupBytes)
-    us += schedule::groupReduceUs(machine, ops.groupBytes, ops.sumBytes);
-  return ops.wholeBytes
-             ? us + schedule::reduceScatterUs(machine, ops.wholeBytes)
-             : us;
 }
 
 void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
@@ -430,85 +338,6 @@ FailureOr<ScheduleIR> Reader::run() {
 }
 
 } // namespace
-
-void fsdpc::passes::setDurations(ScheduleIR &ir,
-                                 const schedule::Machine &machine) {
-  for (auto [op, timed] : llvm::zip(ir.ops, ir.problem.ops))
-    timed.durationUs = durationOf(op, machine);
-  for (auto [ops, c] :
-       llvm::zip_equal(ir.collectives, ir.problem.collectives)) {
-    bool gathers = c.kind == schedule::CollectiveKind::Gather;
-    c.durationUs = gathers ? gatherUs(machine, ops) : reduceUs(machine, ops);
-    // Gathers and reductions then wait for each other, as on one channel.
-    if (machine.sharedLink)
-      c.channel = gatherChannel;
-  }
-  ir.problem.computeSlowdown = machine.computeSlowdown;
-}
-
-bool fsdpc::passes::isScheduled(Operation *op) {
-  return isa<fsdp::AllGatherOp, fsdp::AllGatherStartOp, fsdp::AllGatherWaitOp,
-             fsdp::FreeOp, fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp,
-             fsdp::ReduceScatterWaitOp>(op);
-}
-
-SmallVector<Operation *> fsdpc::passes::usersOfMemory(Value value) {
-  SmallVector<Operation *> users;
-  SmallVector<Value> values = {value};
-  // A stack: values that share the memory are pushed as they are found.
-  while (!values.empty())
-    for (OpOperand &use : values.pop_back_val().getUses()) {
-      Operation *user = use.getOwner();
-      if (isa<fsdp::FreeOp>(user))
-        continue;
-      users.push_back(user);
-      auto call = dyn_cast<nn::LibraryCallOpInterface>(user);
-      // Views and concats share the memory, and an op that overwrites its
-      // operand hands it on to its result.
-      if (nn::isView(user) || isa<nn::ConcatOp, fsdp::ViewOp>(user) ||
-          (call && call.getOverwritten() == use.get()))
-        values.push_back(user->getResult(0));
-    }
-  return users;
-}
-
-void fsdpc::passes::copyUnit(Operation *from, Operation *to) {
-  for (StringRef name :
-       {fsdp::FSDPDialect::kUnitAttr, fsdp::FSDPDialect::kBackwardAttr})
-    if (Attribute attribute = from->getAttr(name))
-      to->setAttr(name, attribute);
-}
-
-void fsdpc::passes::annotate(const ScheduleIR &ir,
-                             const schedule::Timeline &timeline) {
-  for (auto [id, ops] : llvm::enumerate(ir.collectives)) {
-    Builder builder(ops.first->getContext());
-    auto set = [&](Operation *op, StringRef name, Attribute value) {
-      op->setAttr(name, value);
-    };
-    int64_t bytes = 0;
-    // A gather moves its results, a reduction its operands.
-    ValueRange moved = ops.results;
-    if (moved.empty())
-      moved = ops.first->getOperands();
-    for (Value value : moved)
-      bytes += elementsOf(value) * byteWidth(value.getType());
-    if (ops.blockElements > 0)
-      bytes = ops.wholeBytes + ops.groupBytes;
-    // The model is not more precise than a thousandth of a µs.
-    auto time = [&](double us) {
-      return builder.getF64FloatAttr(std::round(us * 1000) / 1000);
-    };
-    set(ops.first, fsdp::FSDPDialect::kBytesAttr,
-        builder.getI64IntegerAttr(bytes));
-    set(ops.first, fsdp::FSDPDialect::kCostAttr,
-        time(ir.problem.collectives[id].durationUs));
-    set(ops.wait, fsdp::FSDPDialect::kExposedAttr,
-        time(timeline.exposedUs[id]));
-  }
-  auto module = ir.ops.back()->getParentOfType<ModuleOp>();
-  writeCommunication(module, communicatedBytes(module));
-}
 
 llvm::FailureOr<ScheduleIR> fsdpc::passes::readSchedule(func::FuncOp function) {
   return Reader(function).run();

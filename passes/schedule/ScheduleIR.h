@@ -9,6 +9,11 @@
 
 namespace fsdpc::passes {
 
+// All gathers share a channel and a communicator, and all reductions share
+// another. Collectives of one channel run one after the other; on a machine
+// whose links are shared setDurations puts all on one.
+enum Channel { gatherChannel, reduceChannel };
+
 // A collective, in one piece as materialize-collectives writes it, or split.
 struct CollectiveOps {
   mlir::Operation *first; // all_gather, reduce_scatter, or its start
@@ -33,7 +38,7 @@ struct ScheduleIR {
   // The ops at the problem's positions: all except collectives, their waits and
   // frees; then the function's terminator, for actions at the end.
   mlir::SmallVector<mlir::Operation *> ops;
-  // In the order of the problem's collectives.
+  // The ops of the problem's collectives, in their order.
   mlir::SmallVector<CollectiveOps> collectives;
   schedule::Problem problem;
   // The present schedule, if the collectives are split.
@@ -50,17 +55,6 @@ llvm::FailureOr<ScheduleIR> readSchedule(mlir::func::FuncOp function);
 // whole layouts.
 void setDurations(ScheduleIR &ir, const schedule::Machine &machine);
 
-// Returns the ops that read or write the memory of `value`: its users except
-// frees and waits, those of its views, and those of what is accumulated in it.
-// In no particular order, and an op may be listed more than once.
-mlir::SmallVector<mlir::Operation *> usersOfMemory(mlir::Value value);
-
-// Returns true for collectives, in one piece or split, and frees: ops without a
-// position of their own.
-bool isScheduled(mlir::Operation *op);
-
-// Copies unit and direction to an op that replaces `from`.
-void copyUnit(mlir::Operation *from, mlir::Operation *to);
 // Writes `fsdp.bytes` and `fsdp.cost_us` on starts, `fsdp.exposed_us` on waits,
 // and `fsdp.communication` on the module. The schedule must be complete, with
 // one wait per collective.

@@ -6,15 +6,16 @@
 #include "passes/schedule/Passes.h"
 #include "passes/schedule/PersistEstimate.h"
 #include "passes/schedule/ScheduleIR.h"
+#include "passes/schedule/ScheduledOps.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/schedule/problem_json.h"
+#include "compiler/schedule/rounding.h"
 #include "compiler/schedule/solvers.h"
 #include "compiler/schedule/table.h"
 #include "shared/output_file.h"
 
-#include <cmath>
 #include <optional>
 
 namespace fsdpc::passes {
@@ -165,7 +166,7 @@ void annotatePersist(ModuleOp module, double exposedUs,
   Builder builder(module.getContext());
   auto time = [&](StringRef name, double us) {
     return builder.getNamedAttr(
-        name, builder.getF64FloatAttr(std::round(us * 1000) / 1000));
+        name, builder.getF64FloatAttr(schedule::roundedUs(us)));
   };
   module->setAttr(
       "fsdp.persist",

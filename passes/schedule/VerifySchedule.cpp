@@ -5,6 +5,7 @@
 #include "passes/schedule/Passes.h"
 #include "passes/schedule/Prediction.h"
 #include "passes/schedule/ScheduleIR.h"
+#include "passes/schedule/ScheduledOps.h"
 
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/dialects/fsdp/Entries.h"

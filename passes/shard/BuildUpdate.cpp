@@ -200,7 +200,7 @@ void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
   Location loc = layout.getLoc();
   auto name = FlatSymbolRefAttr::get(layout);
   IntegerAttr first, firstFactor;
-  // Where this layout's sums begin in the vector over all layouts.
+  // This layout's sums begin at row `first` of the vector over all layouts.
   if (sums.ofAll)
     first = builder.getI64IntegerAttr(*sums.ofRank.getFirstSum(name));
   if (factors)
@@ -212,6 +212,72 @@ void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
   buildProgram(optimizer.getBody(), loc, program, program.sums(),
                layout.getNoMaster(),
                [&](Scalars s, Arguments in) { return program.build(s, in); });
+}
+
+// Builds the norm over all layouts and returns the scale of the gradients.
+Value buildScale(OpBuilder &builder, Location loc, ArrayRef<Attribute> names,
+                 double maxNorm) {
+  ArrayAttr all = builder.getArrayAttr(names);
+  // One row per layout; several digits of f64, whose sum is exact, so that
+  // the norm does not depend on the number of ranks.
+  auto sumsType = RankedTensorType::get(
+      {static_cast<int64_t>(names.size()), normDigits}, builder.getF64Type());
+  // The norm is global, over all layouts. With a limit of 0 the scale still is
+  // computed, since it also holds the factor 1/V.
+  auto partial = fsdp::SumSquaresOp::create(builder, loc, sumsType, all);
+  auto sums =
+      fsdp::AllReduceOp::create(builder, loc, sumsType, partial.getResult());
+  return fsdp::ClipScaleOp::create(
+             builder, loc, RankedTensorType::get({}, builder.getF32Type()), all,
+             sums.getResult(), builder.getF64FloatAttr(maxNorm))
+      .getScale();
+}
+
+// Returns the layouts that each program updates. Emits an error if a layout has
+// the group of none.
+FailureOr<std::vector<SmallVector<fsdp::LayoutOp>>>
+layoutsByProgram(ArrayRef<fsdp::LayoutOp> layouts, size_t programs) {
+  std::vector<SmallVector<fsdp::LayoutOp>> ofProgram(programs);
+  for (fsdp::LayoutOp layout : layouts) {
+    size_t group = layout.getGroup().value_or(0);
+    if (group >= programs)
+      return layout.emitOpError() << "has group " << group << ", but there are "
+                                  << programs - 1 << " of --group";
+    ofProgram[group].push_back(layout);
+  }
+  return ofProgram;
+}
+
+// Builds the sums that the programs take, then an optimizer per layout.
+LogicalResult buildOptimizers(OpBuilder &builder, Location loc,
+                              ArrayRef<OptimizerProgram> programs,
+                              ArrayRef<fsdp::LayoutOp> layouts, Value scale,
+                              SymbolTable &symbols) {
+  // Each program sums over the members of its own layouts.
+  auto ofProgram = layoutsByProgram(layouts, programs.size());
+  if (failed(ofProgram))
+    return failure();
+  std::vector<fsdp::UpdateFactorsOp> factors;
+  std::vector<WholeSums> wholeSums;
+  for (auto [program, own] : llvm::zip_equal(programs, *ofProgram)) {
+    auto ofOwn = buildFactors(builder, loc, program, own, scale, symbols);
+    if (failed(ofOwn))
+      return failure();
+    factors.push_back(*ofOwn);
+    wholeSums.push_back(buildSums(builder, loc, program, own, scale, *ofOwn));
+  }
+  // In the order of layouts, that is of units, whatever their groups. A
+  // whole-matrix update stands directly before the optimizer that takes it.
+  for (fsdp::LayoutOp layout : layouts) {
+    size_t group = layout.getGroup().value_or(0);
+    const OptimizerProgram &program = programs[group];
+    auto updates = buildUpdates(builder, program, layout, scale, symbols);
+    if (failed(updates))
+      return failure();
+    buildOptimizer(builder, program, layout, scale, factors[group],
+                   wholeSums[group], *updates);
+  }
+  return success();
 }
 
 struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
@@ -243,54 +309,11 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
         func::FuncOp::create(builder, loc, fsdp::FSDPDialect::kUpdate,
                              builder.getFunctionType({}, {}));
     builder.setInsertionPointToStart(function.addEntryBlock());
-    ArrayAttr all = builder.getArrayAttr(names);
-    // One row per layout; several digits of f64, whose sum is exact, so that
-    // the norm does not depend on the number of ranks.
-    auto sumsType = RankedTensorType::get(
-        {static_cast<int64_t>(names.size()), normDigits}, builder.getF64Type());
-    // The norm is global, over all layouts. With a limit of 0 the scale still
-    // is computed, since it also holds the factor 1/V.
-    auto partial = fsdp::SumSquaresOp::create(builder, loc, sumsType, all);
-    auto sums =
-        fsdp::AllReduceOp::create(builder, loc, sumsType, partial.getResult());
-    auto clip = fsdp::ClipScaleOp::create(
-        builder, loc, RankedTensorType::get({}, builder.getF32Type()), all,
-        sums.getResult(), builder.getF64FloatAttr(options.clipGradNorm));
-    // Each program sums over the members of its own layouts.
-    std::vector<SmallVector<fsdp::LayoutOp>> ofProgram(programs->size());
-    for (fsdp::LayoutOp layout : layouts) {
-      size_t group = layout.getGroup().value_or(0);
-      if (group >= programs->size()) {
-        layout.emitOpError() << "has group " << group << ", but there are "
-                             << programs->size() - 1 << " of --group";
-        return signalPassFailure();
-      }
-      ofProgram[group].push_back(layout);
-    }
+    Value scale = buildScale(builder, loc, names, options.clipGradNorm);
     SymbolTable symbols(module);
-    std::vector<fsdp::UpdateFactorsOp> factors;
-    std::vector<WholeSums> wholeSums;
-    for (auto [program, own] : llvm::zip_equal(*programs, ofProgram)) {
-      auto ofOwn =
-          buildFactors(builder, loc, program, own, clip.getScale(), symbols);
-      if (failed(ofOwn))
-        return signalPassFailure();
-      factors.push_back(*ofOwn);
-      wholeSums.push_back(
-          buildSums(builder, loc, program, own, clip.getScale(), *ofOwn));
-    }
-    // In the order of layouts, that is of units, whatever their groups. A
-    // whole-matrix update stands directly before the optimizer that takes it.
-    for (fsdp::LayoutOp layout : layouts) {
-      size_t group = layout.getGroup().value_or(0);
-      const OptimizerProgram &program = (*programs)[group];
-      auto updates =
-          buildUpdates(builder, program, layout, clip.getScale(), symbols);
-      if (failed(updates))
-        return signalPassFailure();
-      buildOptimizer(builder, program, layout, clip.getScale(), factors[group],
-                     wholeSums[group], *updates);
-    }
+    if (failed(
+            buildOptimizers(builder, loc, *programs, layouts, scale, symbols)))
+      return signalPassFailure();
     func::ReturnOp::create(builder, loc);
   }
 };

@@ -32,7 +32,7 @@ public:
 
 private:
   fsdp::CompileOptions options;
-  /// In the order of --group.
+  /// The options of the groups, in the order of --group.
   std::vector<fsdp::CompileOptions> ofGroups; // those of each group's members
   fsdp::ParameterGroups groups;
   /// Empty without --layer-decay; a parameter that is missing has factor 1.

@@ -300,7 +300,7 @@ private:
   llvm::StringMap<fsdp::Strategy> ofUnit;
   fsdp::NamePatterns ignored;
   MemberRates rates;
-  // In the order of creation.
+  // The layouts in the order of their creation.
   llvm::MapVector<StringRef, fsdp::LayoutOp> layouts;
   Operation *lastSymbol = nullptr;
   // By the parameter's symbol: its layout and its offset there, in elements.

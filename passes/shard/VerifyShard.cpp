@@ -1,21 +1,20 @@
 // verify-shard: checks what closes the phase `shard`, whoever laid out the
 // parameters. A layout is the only thing that later phases know of parameters:
 // a parameter in none of them is not trained, one in two of them is trained
-// twice, and a gradient that misses its layout is lost without a trace.
+// twice, and a gradient that misses its layout is lost without a trace. The
+// rules of the layouts themselves are in LayoutRules.cpp.
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
-#include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
 #include "compiler/dialects/nn/Build.h"
+#include "passes/shard/LayoutRules.h"
 #include "passes/shard/ReduceHooks.h"
-
-#include "llvm/Support/MathExtras.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_VERIFYSHARD
@@ -29,7 +28,7 @@ using fsdp::refuseWithNote;
 
 namespace {
 
-// Null if the op belongs to no unit.
+// Returns null if the op belongs to no unit.
 FlatSymbolRefAttr unitOf(Operation *op) {
   return op->getAttrOfType<FlatSymbolRefAttr>(FSDPDialect::kUnitAttr);
 }
@@ -42,150 +41,6 @@ bool touchesLayouts(ArrayRef<MemoryEffects::EffectInstance> effects) {
            fsdp::isSame(resource, fsdp::GradientMemory::get()) ||
            fsdp::isSame(resource, fsdp::OptimizerMemory::get());
   });
-}
-
-// ---- layouts ----
-
-// The members of a layout have the optimizer that it names, and its last state
-// is an average if the options ask for one: the runtime would save another
-// state as the average.
-LogicalResult verifyOptimizer(fsdp::LayoutOp layout, SymbolTable &symbols,
-                              const fsdp::CompileOptions &options,
-                              const fsdp::ParameterGroups &groups) {
-  bool average = layout.getTrainable() && options.ema > 0;
-  if (layout.getAverage() != average)
-    return broken(layout, "average")
-           << "layout '" << layout.getSymName()
-           << (average ? "' keeps no average, but --ema is "
-                       : "' keeps an average, but --ema is ")
-           << options.ema;
-  size_t group = layout.getGroup().value_or(0);
-  for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
-    auto parameter =
-        symbols.lookup<fsdp::ParameterOp>(member.getParameter().getAttr());
-    size_t own = groups.programOf(parameter);
-    if (own != group)
-      return refuseWithNote(
-          broken(layout, "group")
-              << "layout '" << layout.getSymName()
-              << "' is updated by the optimizer of group " << group
-              << ", and its member '" << parameter.getSymName()
-              << "' by that of group " << own << " (0: of --optimizer)",
-          parameter, "the parameter");
-  }
-  return success();
-}
-
-// Each parameter is a member of one layout, of its unit and as dense as the
-// alignment allows. The op's own verifier checks the rest: members are aligned,
-// disjoint, and all trainable or all frozen. Offsets must be what
-// shard-parameters would choose for this order of members, so that a dump with
-// a gap is refused.
-LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
-  // The layout of each member, and the layout of each unit, kind (trainable or
-  // frozen), strategy, group and type.
-  DenseMap<StringAttr, fsdp::LayoutOp> layoutOf;
-  DenseMap<std::tuple<StringAttr, int, int, int64_t, int>, fsdp::LayoutOp>
-      ofUnit;
-  fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
-  FailureOr<fsdp::ParameterGroups> groups = fsdp::ParameterGroups::of(module);
-  if (failed(groups))
-    return failure();
-  Type compute = fsdp::floatType(options.paramType, module.getContext());
-  for (auto layout : module.getOps<fsdp::LayoutOp>()) {
-    bool keepsF32 = fsdp::keepsF32(layout);
-    if (keepsF32 ? !layout.getCompute().isF32()
-                 : layout.getCompute() != compute) {
-      InFlightDiagnostic diag = broken(layout, "compute");
-      diag << "layout '" << layout.getSymName() << "' computes in "
-           << layout.getCompute() << ", but ";
-      if (keepsF32)
-        return diag << "its first member has 'fsdp.keep_f32'";
-      return diag << "--param-dtype is " << fsdp::nameOf(options.paramType);
-    }
-    bool wantsMaster = options.master != fsdp::Master::None || keepsF32;
-    if (layout.getNoMaster() == wantsMaster)
-      return broken(layout, "master")
-             << "layout '" << layout.getSymName() << "' has "
-             << (wantsMaster ? "no" : "a") << " master, but "
-             << (keepsF32 ? "its members have 'fsdp.keep_f32'" : "--master is ")
-             << (keepsF32 ? StringRef() : nameOf(options.master));
-    fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
-    // The options are checked for that; a layout may have been edited.
-    if (layout.getOffloaded() && options.isCuda())
-      return broken(layout, "offload")
-             << "layout '" << layout.getSymName()
-             << "' is offloaded, which target '" << nameOf(options.target)
-             << "' does not support";
-    bool owned = fsdp::hasOwner(layout, options);
-    if (owned && layout.getMembers().size() != 1)
-      return broken(layout, "layout")
-             << "layout '" << layout.getSymName() << "' has "
-             << layout.getMembers().size()
-             << " members, but strategy 'oss' gives each parameter an owner";
-    // Two layouts that agree in all five should have been one, unless
-    // --layout-size cuts them, or each parameter has an owner.
-    auto [twin, isOnly] = ofUnit.try_emplace(
-        {layout.getUnitAttr().getAttr(), layout.getTrainable(),
-         static_cast<int>(strategy), layout.getGroup().value_or(0), keepsF32},
-        layout);
-    int64_t most = options.layoutSize;
-    if (most > 0 && layout.getMembers().size() > 1 &&
-        static_cast<int64_t>(layout.getElements()) > most)
-      return broken(layout, "layout")
-             << "layout '" << layout.getSymName() << "' has "
-             << layout.getElements()
-             << " elements of several parameters, but --layout-size is "
-             << most;
-    if (!isOnly && most == 0 && !owned)
-      return refuseWithNote(
-          broken(layout, "layout")
-              << "unit '" << layout.getUnit() << "' has a second layout of "
-              << (layout.getTrainable() ? "trainable" : "frozen")
-              << " parameters under strategy '" << nameOf(strategy) << "'",
-          twin->second, "the first is here");
-    // Where the last member ends, in elements.
-    int64_t end = 0;
-    for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
-      StringAttr name = member.getParameter().getAttr();
-      auto [other, isNew] = layoutOf.try_emplace(name, layout);
-      if (!isNew)
-        return refuseWithNote(broken(layout, "member-once")
-                                  << "parameter '" << name.getValue()
-                                  << "' is a member twice",
-                              other->second, "a member here already");
-      auto parameter = symbols.lookup<fsdp::ParameterOp>(name);
-      if (fsdp::keepsF32(parameter) != keepsF32)
-        return refuseWithNote(
-            broken(layout, "compute")
-                << "its member '" << name.getValue() << "' "
-                << (keepsF32 ? "lacks" : "has") << " 'fsdp.keep_f32'"
-                << (keepsF32 ? ", which its first member has" : ""),
-            parameter, "the parameter");
-      if (parameter.getUnitAttr() != layout.getUnitAttr())
-        return refuseWithNote(broken(layout, "layout")
-                                  << "it is of unit '" << layout.getUnit()
-                                  << "', and its member '" << name.getValue()
-                                  << "' of unit '"
-                                  << nameOrNone(parameter.getUnitAttr()) << "'",
-                              parameter, "the parameter");
-      int64_t first = llvm::alignTo(end, fsdp::memberAlignment(options));
-      if (member.getOffset() != first)
-        return broken(layout, "layout")
-               << "member '" << name.getValue() << "' begins at "
-               << member.getOffset() << ", but the next place is " << first;
-      end = member.getOffset() + member.getElements();
-    }
-    if (failed(verifyOptimizer(layout, symbols, options, *groups)))
-      return failure();
-  }
-  // Checked last, when all members of all layouts are known.
-  for (auto parameter : module.getOps<fsdp::ParameterOp>())
-    if (!layoutOf.contains(parameter.getSymNameAttr()))
-      return broken(parameter, "member-once")
-             << "parameter '" << parameter.getSymName()
-             << "' is a member of no layout";
-  return success();
 }
 
 // ---- @microbatch and @evaluate ----

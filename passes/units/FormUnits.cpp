@@ -248,7 +248,7 @@ private:
         continue;
       }
       bool ofWeight = weightOf(op->getResult(0)) != nullptr;
-      // By the number of the unit.
+      // The first user in each unit, by the number of the unit.
       std::map<int, Operation *> firstUser;
       for (Operation *user : op->getUsers()) {
         Operation *&first = firstUser[unitOf.lookup(user)];

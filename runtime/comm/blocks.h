@@ -38,9 +38,10 @@ void fromBlocks(const Block *blocks, BlockType blockType, int64_t elements,
 // from call to call, so that a step allocates nothing.
 class BlockReducer {
 public:
-  // Of `part` neither `wire` is used nor `initial` or `stride` may be set, and
-  // shards are whole blocks. Elements of no member count as zero, since memory
-  // between members may hold anything. `scratch` has reducedPieceBytes().
+  // The field `wire` of `part` is not used, `initial` and `stride` must not be
+  // set, and shards are whole blocks. Elements of no member count as zero,
+  // since memory between members may hold anything. `scratch` has
+  // reducedPieceBytes().
   void reduceScatter(Communicator &ranks, const ReduceScatter &part,
                      std::span<const Member> members, BlockType blockType,
                      void *scratch);

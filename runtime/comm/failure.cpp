@@ -11,8 +11,8 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// A thread may fail while another one sets the function. What the job has set,
-// under a lock.
+// A thread may fail while another one sets the function. A lock guards what the
+// job has set.
 struct AbortState {
   std::mutex mutex;
   std::function<void(int)> function;

@@ -15,8 +15,8 @@ namespace {
 // 4 to 8 KiB of wide values.
 constexpr int64_t block = 1024;
 
-// How values of a type are combined: as `Wide`, which for integers is unsigned,
-// since their sums and products wrap around.
+// Combines values of a type: as `Wide`, which for integers is unsigned, since
+// their sums and products wrap around.
 template <typename T> struct Arithmetic {
   using Wide = float;
   static float wide(T value) { return widen(value); }

@@ -32,7 +32,7 @@ struct Endpoint {
   int32_t port = 0;
   std::array<uint8_t, 16> address = {}; // of IPv4 only the first four bytes
 };
-// For messages: "'10.0.0.2' port 4711".
+// Returns the text for messages: "'10.0.0.2' port 4711".
 std::string textOf(const Endpoint &endpoint);
 
 // Owns one socket, listening or connected.

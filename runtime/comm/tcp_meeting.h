@@ -1,4 +1,4 @@
-// How the ranks of a TCP job find each other. Rank 0 listens; every other rank
+// Lets the ranks of a TCP job find each other. Rank 0 listens; every other rank
 // opens one connection per channel to it, and one more for the watch. Rank 0
 // then tells all of them where the others listen, and they connect to each
 // other. Both ends of a connection prove that they know the job's key before
@@ -28,7 +28,8 @@ struct Mesh {
   std::vector<Socket> peers[links];
   std::vector<Member> members; // by rank
   Bytes32 key = {};            // of the job
-  // Where higher ranks call this one; closed on rank 0 and the last rank.
+  // The socket on which higher ranks call this one; closed on rank 0 and the
+  // last rank.
   std::vector<Socket> listeners;
 };
 

@@ -15,7 +15,7 @@ namespace {
 // find that a machine does not answer.
 constexpr double peerSeconds = 60;
 
-// How an error of either side ends.
+// The end of an error on either side, which says what to do.
 const char *const remedy =
     "; the ranks of a job connect to each other on ports that the system "
     "chooses: allow them between these machines, or use mpirun";

@@ -11,7 +11,7 @@ namespace fsdpc::runtime {
 namespace {
 
 constexpr double callerSeconds = 5;
-// How long a rank whose connection broke may take to call again.
+// The time within which a rank whose connection broke must call again.
 constexpr double returnSeconds = 10;
 
 // Sends without waiting: the buffer of a new connection holds such a message.

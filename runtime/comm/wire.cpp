@@ -45,7 +45,7 @@ constexpr uint8_t firstEnd = 128; // plus the exit code
 
 } // namespace
 
-// For nonces and keys.
+// Returns bytes for nonces and keys.
 Bytes32 randomBytes() {
   prepareLibrary();
   Bytes32 bytes;

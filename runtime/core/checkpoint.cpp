@@ -24,7 +24,7 @@ namespace {
 // 4 MiB of f32 in the staging buffer, for all ranks together.
 constexpr int64_t pieceElements = 1 << 20;
 
-// Where the data of each tensor begins in the file, in bytes.
+// The offset of each tensor's data in the file, in bytes.
 struct Offsets {
   std::vector<std::vector<uint64_t>> members;       // per layout
   std::vector<std::pair<size_t, uint64_t>> buffers; // with their index

@@ -28,7 +28,8 @@ public:
   // Steps of the checkpoints, in ascending order.
   Result<std::vector<int64_t>> steps() const;
 
-  // Where the checkpoint of a step is, and where it is written.
+  // Return the folder of a step's checkpoint, and the one in which it is
+  // written.
   std::string folderOf(int64_t step) const;
   std::string temporaryOf(int64_t step) const;
 

@@ -31,8 +31,8 @@ struct StoredFile {
   std::vector<uint64_t> tensors; // of each tensor's bytes, in their order
 };
 
-// The part of a Layout that says where the elements of its parameters are. Of a
-// member, only name, aliases, shape, offset and elements are kept.
+// The part of a Layout that says where the elements of its parameters are. Only
+// the name, aliases, shape, offset and elements of a member are kept.
 struct StoredLayout {
   std::string name;
   int64_t shard = 0; // elements per rank
@@ -67,8 +67,8 @@ struct StoredLayout {
 
 struct CheckpointManifest {
   TrainingState state;
-  // Who wrote it: versions, hashes and options, by name. A run that resumes
-  // lists those that differ.
+  // Versions, hashes and options of the program that wrote it, by name. A run
+  // that resumes lists those that differ.
   std::vector<std::pair<std::string, std::string>> settings;
   int64_t ranks = 0;
   std::vector<StoredLayout> layouts;

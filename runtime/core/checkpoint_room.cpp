@@ -55,8 +55,8 @@ int64_t checkpointsToAdd(const CheckpointPlan &plan,
       std::count_if(steps.begin(), steps.end(), [&plan](int64_t step) {
         return plan.keepEvery == 0 || step % plan.keepEvery != 0;
       });
-  // How many of the run's own checkpoints fit beside the old ones before the
-  // first is removed.
+  // The number of the run's own checkpoints that fit beside the old ones before
+  // the first is removed.
   int64_t window = plan.keep - removable; // may be negative
   if (plan.byTime)
     return std::max<int64_t>(1, window + 1);

@@ -156,6 +156,31 @@ bool offloads(const Manifest &manifest) {
                      [](const Layout &layout) { return layout.offloaded; });
 }
 
+// Refuses flags that the program cannot follow, or that have no effect without
+// another one.
+Status refuseUseless(const Options &options, const Manifest &manifest) {
+  if (options.onNonFinite.kind != NonFinitePolicy::stop &&
+      manifest.target != "host")
+    return Error{"--on-nonfinite: a program of the target '" + manifest.target +
+                 "' has begun the next step when it learns of the loss, so it "
+                 "can only stop; omit the flag"};
+  if (options.histogramEvery != 0 && options.tensorboard.empty())
+    return Error{"--histogram-every needs --tensorboard DIR"};
+  if (options.histogramEvery != 0 && manifest.target != "host")
+    return Error{"--histogram-every: a program of the target '" +
+                 manifest.target +
+                 "' does not measure its updates; omit the flag"};
+  if (!options.rename.empty() && options.init.empty())
+    return Error{"--rename needs --init FILE, whose names it changes"};
+  if (!options.saveEma.empty() && !keepsAverages(manifest))
+    return Error{"--save-ema: the program keeps no average of the parameters; "
+                 "compile it with --ema=DECAY"};
+  if (!options.offloadDir.empty() && !offloads(manifest))
+    return Error{"--offload-dir: the program keeps its optimizer states in "
+                 "memory; compile it with --offload=optimizer"};
+  return {};
+}
+
 } // namespace
 
 // Refuses a flag that has no effect, as the compiler does: ignoring it would
@@ -197,27 +222,9 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
     options.device.watchdogSeconds = options.watchdog;
   options.onNonFinite = *parseNonFinite(arguments.onNonFinite);
   FSDPC_TRY(completeCheckpoints(options));
-  if (options.onNonFinite.kind != NonFinitePolicy::stop &&
-      manifest.target != "host")
-    return Error{"--on-nonfinite: a program of the target '" + manifest.target +
-                 "' has begun the next step when it learns of the loss, so it "
-                 "can only stop; omit the flag"};
-  if (options.histogramEvery != 0 && options.tensorboard.empty())
-    return Error{"--histogram-every needs --tensorboard DIR"};
-  if (options.histogramEvery != 0 && manifest.target != "host")
-    return Error{"--histogram-every: a program of the target '" +
-                 manifest.target +
-                 "' does not measure its updates; omit the flag"};
+  FSDPC_TRY(refuseUseless(options, manifest));
   if (!options.timeLimit.empty())
     parseDuration(options.timeLimit, options.timeLimitSeconds);
-  if (!options.rename.empty() && options.init.empty())
-    return Error{"--rename needs --init FILE, whose names it changes"};
-  if (!options.saveEma.empty() && !keepsAverages(manifest))
-    return Error{"--save-ema: the program keeps no average of the parameters; "
-                 "compile it with --ema=DECAY"};
-  if (!options.offloadDir.empty() && !offloads(manifest))
-    return Error{"--offload-dir: the program keeps its optimizer states in "
-                 "memory; compile it with --offload=optimizer"};
   options.device.graphs = !arguments.noGraph;
   Result<LrSchedule> parsed = parseSchedule(options.scheduleText);
   FSDPC_TRY(parsed);

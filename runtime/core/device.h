@@ -78,9 +78,9 @@ public:
   virtual ~Device() = default;
 
   // ---- memory, used before training; every call but `allocate` blocks ----
-  // Reserves memory for the whole plan. Of it, runtime/core takes
-  // plan.allocated bytes by `allocate`; the backend takes the rest. If there is
-  // too little memory, the error has both numbers.
+  // Reserves memory for the whole plan. runtime/core takes plan.allocated bytes
+  // of it by `allocate`; the backend takes the rest. If there is too little
+  // memory, the error has both numbers.
   virtual Status reserve(const MemoryPlan &plan) = 0;
   // Returns uninitialised device memory, or null if there is none left. It is
   // aligned to 64 bytes on the host; on CUDA to 256, and to 4096 from 1 MiB on.

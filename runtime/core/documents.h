@@ -16,7 +16,7 @@
 
 namespace fsdpc::runtime {
 
-// Where the tokens of a stream lie.
+// Says where the tokens of a stream lie.
 struct TokenStream {
   const File *file = nullptr;
   std::string dtype;

@@ -1,7 +1,7 @@
 // Writes event files: TFRecord framing around the messages of TensorFlow's
-// event.proto and summary.proto. Of these, five messages are needed, so they
-// are encoded here by hand; docs/rationale.md says why protobuf is not linked
-// into programs.
+// event.proto and summary.proto. Only five messages are needed, so they are
+// encoded here by hand; docs/rationale.md says why protobuf is not linked into
+// programs.
 #include "runtime/core/event_file.h"
 #include "runtime/core/crc32c.h"
 #include "runtime/core/file.h"

@@ -1,4 +1,4 @@
-// How ranks fail together: every rank exits with code 3, and the whole job
+// Ends all ranks together: every rank exits with code 3, and the whole job
 // prints one line that begins with "error:". A function that has a caller
 // returns a Status (shared/status.h); these functions are for where a job ends.
 // Which one to use depends on who knows of the failure. Before the first step:

@@ -49,8 +49,9 @@ private:
   uint64_t bytes = 0;
 };
 
-// Returns a hash of bytes [offset, offset + bytes). Of more than `mostPieces`
-// pieces of 64 KiB it takes a sample of so many, at least two, evenly spread.
+// Returns a hash of bytes [offset, offset + bytes). If there are more than
+// `mostPieces` pieces of 64 KiB, it takes a sample of so many, at least two,
+// evenly spread.
 Result<uint64_t> hashOf(const File &file, uint64_t offset, uint64_t bytes,
                         uint64_t mostPieces = 256);
 

@@ -60,11 +60,8 @@ std::string memoryTable(const Manifest &manifest, int threads, int shardGroup,
   return text;
 }
 
-} // namespace
-
-// Rows without a value are left out.
-std::string infoText(const Manifest &manifest, int threads, int shardGroup,
-                     bool checkpoints) {
+// Describes how the program was compiled. Rows without a value are left out.
+std::string programText(const Manifest &manifest) {
   std::string text;
   auto row = [&](const char *name, const std::string &value) {
     if (!value.empty())
@@ -90,8 +87,11 @@ std::string infoText(const Manifest &manifest, int threads, int shardGroup,
                             " per rank and step");
   if (manifest.memoryLimit > 0)
     row("memory limit", bytesText(manifest.memoryLimit));
+  return text;
+}
 
-  text += "\ninputs\n";
+std::string inputsText(const Manifest &manifest) {
+  std::string text = "\ninputs\n";
   for (const Input &input : manifest.inputs) {
     text += "  " + padded(input.name, 24) + " " + input.dtype +
             shapeText(input.shape);
@@ -108,10 +108,13 @@ std::string infoText(const Manifest &manifest, int threads, int shardGroup,
   for (const Output &output : manifest.outputs)
     text += "  " + padded(output.name, 24) + " " + output.dtype +
             shapeText(output.shape) + "\n";
+  return text;
+}
 
-  // Counts parameters, not the padding and gaps of their layouts.
+// Counts parameters, not the padding and gaps of their layouts.
+std::string unitsText(const Manifest &manifest) {
   int64_t total = 0, trained = 0;
-  text += "\nunits\n";
+  std::string text = "\nunits\n";
   for (const Layout &layout : manifest.layouts) {
     int64_t elements = 0;
     for (const Member &member : layout.members)
@@ -131,8 +134,12 @@ std::string infoText(const Manifest &manifest, int threads, int shardGroup,
                                    : "") +
             "\n";
   }
-  text += "\nparameters: " + std::to_string(total) + " elements, " +
-          std::to_string(trained) + " trained\n";
+  return text + "\nparameters: " + std::to_string(total) + " elements, " +
+         std::to_string(trained) + " trained\n";
+}
+
+std::string tensorsText(const Manifest &manifest) {
+  std::string text;
   std::vector<int> owners = ownersOf(manifest, manifest.planRanks);
   for (size_t i = 0; i < owners.size(); ++i)
     for (const Member &member : manifest.layouts[i].members) {
@@ -149,14 +156,20 @@ std::string infoText(const Manifest &manifest, int threads, int shardGroup,
   for (const Buffer &buffer : manifest.buffers)
     text += "  " + padded(buffer.name, 40) + " " + buffer.dtype +
             shapeText(buffer.shape) + "\n";
+  return text;
+}
 
+} // namespace
+
+std::string infoText(const Manifest &manifest, int threads, int shardGroup,
+                     bool checkpoints) {
   // Without --threads the table is for the number that the program was planned
   // for.
-  return text + "\n" +
-         memoryTable(manifest,
-                     threads ? threads
-                             : int(std::max<int64_t>(1, manifest.planThreads)),
-                     shardGroup, checkpoints);
+  if (threads == 0)
+    threads = int(std::max<int64_t>(1, manifest.planThreads));
+  return programText(manifest) + inputsText(manifest) + unitsText(manifest) +
+         tensorsText(manifest) + "\n" +
+         memoryTable(manifest, threads, shardGroup, checkpoints);
 }
 
 } // namespace fsdpc::runtime

@@ -3,11 +3,10 @@
 // a run.
 #include "runtime/core/log.h"
 #include "runtime/core/file.h"
+#include "runtime/core/json_fields.h"
 #include "runtime/core/new_file.h"
 #include "runtime/core/resources.h"
 #include "shared/output_file.h"
-
-#include <nlohmann/json.hpp>
 
 #include <cerrno>
 #include <fcntl.h>
@@ -20,12 +19,6 @@
 
 namespace fsdpc::runtime {
 namespace {
-using Json = nlohmann::ordered_json;
-
-// One line without spaces between the tokens.
-std::string dump(const Json &json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 // The key names what is counted, so that logs of different models are not
 // compared by accident.

@@ -33,8 +33,8 @@ public:
       shares.push_back(uint64_t(std::fmax(1, std::round(weight / sum * 1e12))));
   }
 
-  // Splits one part after the other off the rest. Of the first p samples of the
-  // rest, floor(p * share / total) go to the part, in whole numbers, so nothing
+  // Splits one part after the other off the rest. The part gets floor(p * share
+  // / total) of the first p samples of the rest, in whole numbers, so nothing
   // is rounded however long the run is.
   Drawn at(int64_t number) const {
     using Wide = unsigned __int128;

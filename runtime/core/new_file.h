@@ -14,7 +14,8 @@
 
 namespace fsdpc::runtime {
 
-// Of O_DIRECT: the largest block of a disk that is in use.
+// The alignment that O_DIRECT needs: the largest block of a disk that is in
+// use.
 constexpr uint64_t directAlignment = 4096;
 
 class NewFile {
@@ -36,10 +37,11 @@ public:
   // nothing and returns it. So a rank that others wait for may go on to the
   // end, and look at `commit` alone.
   Status write(uint64_t offset, const void *data, uint64_t bytes);
-  // Whether what follows passes the page cache by (O_DIRECT), which spares the
-  // processor a copy of everything and the system a cache that nobody reads.
-  // Memory, offsets and lengths must then be multiples of `directAlignment`. A
-  // file system that cannot do it goes on through its cache.
+  // Makes later writes bypass the page cache (O_DIRECT), or use it again. That
+  // spares the processor a copy of everything and the system a cache that
+  // nobody reads. Memory, offsets and lengths must then be multiples of
+  // `directAlignment`. A file system that cannot do it goes on through its
+  // cache.
   void setDirect(bool wanted);
   // The name under which another program may write the data instead; not for
   // unnamed files.

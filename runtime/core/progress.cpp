@@ -131,7 +131,7 @@ void Progress::step(const StepRecord &record,
       nextCheckpoint(record, checkpointedAt).c_str(), redraw ? "" : "\n"));
 }
 
-// On a line of its own that stays.
+// Prints a line that stays.
 void Progress::evaluation(const EvaluationRecord &record) const {
   std::string text = format("%s%sstep %lld", redraw ? "\r\x1b[K" : "", prefix,
                             (long long)record.step);

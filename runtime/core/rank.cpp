@@ -46,8 +46,8 @@ static OptimizerOperands commonOperands(const fsdpc_rank &rank, int32_t index,
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   OptimizerOperands operands;
-  // If the state is replicated, so is the master; `check` of the manifest makes
-  // sure of it.
+  // If the state is replicated, so is the master; checkManifest makes sure of
+  // it.
   if (layout.noMaster)
     operands.push(layout.stateWhole ? buffers.computeWhole
                                     : buffers.computeShard);
@@ -90,7 +90,7 @@ OptimizerOperands fsdpc::runtime::memberSumOperands(const fsdpc_rank &rank,
   return operands;
 }
 
-// In the order that fsdpc_optimizer documents.
+// The operands are in the order that fsdpc_optimizer documents.
 OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
                                                     int32_t index,
                                                     const void *scale,

@@ -119,8 +119,8 @@ struct fsdpc_rank {
   // a metric.
   std::vector<void *> outputs;
   float *statistics = nullptr; // one buffer's batch statistics of all ranks
-  // What a gather in blocks receives, and the pieces of a reduction in blocks;
-  // null if there are none. Each is of one stream.
+  // The buffer for what a gather in blocks receives, and for the pieces of a
+  // reduction in blocks; null if there are none. Each is of one stream.
   char *gatheredBlocks = nullptr, *reducedBlocks = nullptr;
 
   // The loop's position. Calls of the C ABI read it while they enqueue; work on
@@ -212,9 +212,9 @@ struct OptimizerOperands {
 // up to and including `scale`. They point to the part that this rank updates:
 // the full-length buffers if the state is replicated, else the shards. With
 // factors or updates the device sets the operand of the element's number, and
-// without a master that of the key, which is the one before `scale`. Of an
-// offloaded layout it sets those of the states, with `placeStates`. `gradient`
-// may be null: the gradient in the layout's memory.
+// without a master that of the key, which is the one before `scale`. The device
+// also sets those of the states of an offloaded layout, with `placeStates`.
+// `gradient` may be null: the gradient in the layout's memory.
 OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
                                     const void *scale, const void *gradient,
                                     bool hasNumber = false);

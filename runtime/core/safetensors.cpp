@@ -47,8 +47,8 @@ bool isOtherType(const std::string &name) {
   return others.count(name) > 0;
 }
 
-// Looks at a header while it is parsed. Of two equal keys the parser would keep
-// one without a word, and a header that is only nested would take 75 times its
+// Looks at a header while it is parsed. The parser would keep one of two equal
+// keys without a word, and a header that is only nested would take 75 times its
 // size in memory.
 class HeaderRules {
 public:

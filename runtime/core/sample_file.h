@@ -25,7 +25,8 @@ struct SampleFile {
   int64_t unshifted = 0; // samples without a token stream's shift
   // Token streams: the tokens of the file and how many of them `offset` skips.
   int64_t tokens = 0, shift = 0;
-  // With --split-at; else null. All inputs have the windows of the first one.
+  // The windows of --split-at, or null without it. All inputs have the windows
+  // of the first one.
   std::shared_ptr<const DocumentWindows> documents;
 };
 

@@ -202,8 +202,8 @@ Status Samples::addParts(const Options &options) {
   return {};
 }
 
-// Covers the samples only, so two ranks may name copies of a file. Of many
-// files it reads as much as of one.
+// Covers the samples only, so two ranks may name copies of a file. It reads as
+// much of many files as of one.
 Result<uint64_t> Samples::hashOf(size_t input) const {
   constexpr uint64_t mostPieces = 256;
   uint64_t combined = 0;

@@ -48,8 +48,8 @@ std::string nearest(const std::string &text,
   std::string best;
   if (text.size() > 1000) // no slip; the time grows with its length
     return best;
-  // Half of the text may differ, and two edits are always a slip. Of equally
-  // near candidates the first one counts.
+  // Half of the text may differ, and two edits are always a slip. The first of
+  // equally near candidates counts.
   size_t least = std::max<size_t>(2, text.size() / 2);
   for (const std::string &candidate : candidates) {
     size_t distance = editDistance(text, candidate);

@@ -1,5 +1,5 @@
-// How a running statistic takes the batch statistics of the ranks: one element,
-// for the host and for GPUs (runtime/cuda/kernels).
+// Updates one element of a running statistic from the batch statistics of the
+// ranks, on the host and on GPUs (runtime/cuda/kernels).
 #pragma once
 
 #include "runtime/comm/bfloat16.h"

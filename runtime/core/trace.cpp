@@ -3,17 +3,14 @@
 // counting waits, is its index in the manifest's sequence for that stream, and
 // the streams need not keep names.
 #include "runtime/core/trace.h"
+#include "runtime/core/json_fields.h"
 #include "runtime/core/new_file.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
 
 namespace fsdpc::runtime {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The last steps are kept, when everything has warmed up. The second bound
 // keeps a large --accumulate from taking gigabytes.
@@ -71,7 +68,7 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
 // Appends an event to the list, of which `write` adds the brackets.
 void append(std::string &text, const Json &event) {
   text += text.empty() ? "" : ",\n";
-  text += event.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text += dump(event);
 }
 
 // A "complete" event. `begin` and `end` are in ns, the format's times in µs. A

@@ -231,7 +231,7 @@ private:
   int nextFailure = -1; // lowest rank with such an error, -1: none
   bool warned = false;  // warned of a microbatch without a valid target
   int stopping = 0;     // a request that some rank got (stop_request.h)
-  // For --time-limit.
+  // --time-limit counts from here.
   const std::chrono::steady_clock::time_point constructed =
       std::chrono::steady_clock::now();
   // A run stops before a step that may not fit into what is left of the limit.

@@ -24,8 +24,9 @@ public:
   Status verify(int rank, int ranks) const;
 
   // Returns a hash of what --init gives the program, the same on ranks that
-  // load the same values, or "none" without --init. Of each tensor it covers
-  // name and type and 256 KiB of its values, all of them if there are no more.
+  // load the same values, or "none" without --init. It covers each tensor's
+  // name and type, and 256 KiB of its values or all of them if there are no
+  // more.
   Result<std::string> hashOfInit() const;
 
   // The same of the values that come from the model's own files. `verify`

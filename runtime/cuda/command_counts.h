@@ -1,9 +1,9 @@
-// How far the streams that communicate have come, as positions among the
-// program's calls, for the flight recorder. The marks that the watchdog sets
-// around each collective count them on the stream, also in a replayed graph;
-// how many collectives each call of a section takes is noted when it is
-// enqueued. So this costs the device nothing. The compute stream has no marks:
-// one after each kernel would cost more than it tells.
+// Tells the flight recorder how far the streams that communicate have come, as
+// positions among the program's calls. The marks that the watchdog sets around
+// each collective count them on the stream, also in a replayed graph; how many
+// collectives each call of a section takes is noted when it is enqueued. So
+// this costs the device nothing. The compute stream has no marks: one after
+// each kernel would cost more than it tells.
 //
 // The thread of the rank writes, and any thread reads.
 #pragma once

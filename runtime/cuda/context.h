@@ -80,7 +80,7 @@ public:
   // True if no collective runs: a single rank, unless FSDPC_NCCL_ALONE=1 makes
   // it use NCCL as several do, which tests NCCL on one GPU.
   const bool alone;
-  // How long the host waits for an event; 0: no limit.
+  // The time for which the host waits for an event; 0: no limit.
   double limitSeconds = 0;
   // Indexed by FSDPC_STREAM_* and copyStream; null until makeStreams().
   std::array<CudaStream, cudaStreams> streams{};
@@ -88,7 +88,7 @@ public:
   int64_t step = 0;
   // The current call, or a name for work of the runtime itself.
   const NamedCall *current = nullptr;
-  // How far the streams that communicate have come.
+  // Tells how far the streams that communicate have come.
   CommandCounts commands;
 
 private:

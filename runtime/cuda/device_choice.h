@@ -16,9 +16,9 @@ struct NodeName {
 };
 
 // Selects this rank's GPU for the calling thread. Ranks that are threads share
-// the first GPU. Of several processes on a node that see the same GPUs, the
-// first takes the first, and so on. Fails if there are more such processes than
-// GPUs. All ranks call it together. `node` is where this rank runs.
+// the first GPU. If several processes on a node see the same GPUs, the first
+// takes the first, and so on. Fails if there are more such processes than GPUs.
+// All ranks call it together. `node` is where this rank runs.
 Status chooseDevice(CudaApi &api, Job &job,
                     const NodeName &node = NodeName::own());
 

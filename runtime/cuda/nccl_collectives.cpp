@@ -8,7 +8,7 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// How long to sleep between two looks at a communicator that is connecting.
+// The pause between two looks at a communicator that is connecting.
 constexpr double pollSeconds = 0.001;
 
 size_t widthOf(WireType type) { return type == WireType::f32 ? 4 : 2; }

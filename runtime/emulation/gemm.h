@@ -27,7 +27,7 @@ struct Product {
   const void *bias = nullptr; // a row of c's type, added to every row; or null
 };
 
-// On the calling thread. C must not overlap A or B.
+// Runs on the calling thread. C must not overlap A or B.
 void multiply(const Product &product);
 
 } // namespace fsdpc::runtime::emulation

@@ -9,8 +9,8 @@
 
 namespace fsdpc::runtime::emulation {
 
-// Not thread-safe; the owner locks. Objects are shared, so that work that is
-// enqueued keeps what it uses alive after the handle is gone.
+// Handles are not thread-safe; the owner locks. Objects are shared, so that
+// work that is enqueued keeps what it uses alive after the handle is gone.
 template <typename T> class Handles {
 public:
   // The address is unique while the object lives.

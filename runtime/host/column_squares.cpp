@@ -79,7 +79,8 @@ void ColumnSquares::addRow(const float *values, int64_t first, int64_t last,
   double largest = square(values, last - first, scale, limit, own);
   if (!(largest < bound) || rows == mostRows) {
     flush();
-    // With room for larger rows behind it. Infinity splits nothing.
+    // The bound leaves room for larger rows behind this one. Infinity splits
+    // nothing.
     bound =
         std::max(std::isfinite(largest) ? std::ldexp(1, std::ilogb(largest) + 4)
                                         : largest,

@@ -1,6 +1,4 @@
-// Single-threaded products on oneDNN's C interface (gemm.h). The C++ interface
-// builds a hash map in every call. Here the memory objects are made once per
-// thread, and a call only sets their addresses.
+// Single-threaded products on oneDNN's C interface (gemm.h, onednn.h).
 //
 // Only oneDNN's BRGEMM implementation is fast and leaves all scratch memory
 // to the caller. It needs rows without gaps, so a product of other strides runs
@@ -8,14 +6,12 @@
 // counts as unsupported everywhere: few processors have it, and with the same
 // conversions on all of them the bits are the same.
 #include "runtime/host/gemm.h"
-#include "runtime/comm/failure.h"
 #include "runtime/comm/reduce.h"
-#include "runtime/host/openmp.h"
+#include "runtime/host/matrix_copy.h"
+#include "runtime/host/onednn.h"
 
 #include <algorithm>
 #include <cstring>
-#include <dnnl.h>
-#include <tuple>
 #include <utility>
 
 namespace fsdpc::runtime {
@@ -31,179 +27,7 @@ void roundFloats(const float *from, int64_t count, ElementType type, void *to) {
 }
 
 namespace {
-
-// One engine for the process, never destroyed: primitives use it to the end.
-dnnl_engine_t cpuEngine() {
-  static dnnl_engine_t engine = [] {
-    dnnl_engine_t result = nullptr;
-    if (dnnl_engine_create(&result, dnnl_cpu, 0) != dnnl_success)
-      fail("oneDNN cannot create a CPU engine");
-    return result;
-  }();
-  return engine;
-}
-
-// oneDNN chooses a primitive's blocking by the number of OpenMP threads of the
-// thread that creates it. One thread gives the same blocking, and so the same
-// bits, for every --threads.
-class SingleThreadedOpenMp {
-public:
-  SingleThreadedOpenMp() : before(omp_get_max_threads()) {
-    omp_set_num_threads(1);
-  }
-  ~SingleThreadedOpenMp() { omp_set_num_threads(before); }
-
-private:
-  int before;
-};
-
-void check(dnnl_status_t status, const char *what) {
-  if (status != dnnl_success)
-    fail(std::string("oneDNN: ") + what + " failed with status " +
-         std::to_string(int(status)));
-}
-
-dnnl_data_type_t dataType(ElementType type) {
-  return type == ElementType::f32    ? dnnl_f32
-         : type == ElementType::bf16 ? dnnl_bf16
-                                     : dnnl_f16;
-}
-
-// Strides are in elements. A transposed matrix is one whose row stride is 1.
-dnnl_memory_desc_t describe(int64_t rows, int64_t columns, int64_t rowStride,
-                            int64_t columnStride, ElementType type) {
-  dnnl_memory_desc_t desc;
-  dnnl_dims_t dims = {rows, columns}, strides = {rowStride, columnStride};
-  check(
-      dnnl_memory_desc_init_by_strides(&desc, 2, dims, dataType(type), strides),
-      "describing a matrix");
-  return desc;
-}
-
-size_t round64(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-size_t scratchOf(const_dnnl_primitive_desc_t desc) {
-  return dnnl_memory_desc_get_size(
-      dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
-}
-
-// A primitive of up to three matrices and a scratchpad, with one set of memory
-// objects per thread.
-class Primitive {
-public:
-  // Takes ownership of `desc`. `operands` are the execution arguments and their
-  // matrices.
-  Primitive(dnnl_primitive_desc_t desc, int threads,
-            std::vector<std::pair<int, dnnl_memory_desc_t>> operands)
-      : desc(desc), threads(threads), operands(std::move(operands)) {
-    // The scratchpad is an operand like the matrices, always the last one.
-    this->operands.push_back(
-        {DNNL_ARG_SCRATCHPAD,
-         *dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0)});
-  }
-  Primitive(const Primitive &) = delete;
-  ~Primitive() {
-    for (Call &call : calls) {
-      for (dnnl_exec_arg_t &argument : call.arguments)
-        dnnl_memory_destroy(argument.memory);
-      dnnl_stream_destroy(call.stream);
-    }
-    if (primitive)
-      dnnl_primitive_destroy(primitive);
-    dnnl_primitive_desc_destroy(desc);
-  }
-
-  size_t scratchBytes() const {
-    return round64(dnnl_memory_desc_get_size(&operands.back().second));
-  }
-
-  // Kept apart from the constructor: the memory table makes products but never
-  // runs them.
-  void prepare() {
-    if (primitive)
-      return;
-    SingleThreadedOpenMp single;
-    // Generates and compiles the kernel, which takes milliseconds.
-    check(dnnl_primitive_create(&primitive, desc), "creating a primitive");
-    // oneDNN may return a cached primitive that it made from another
-    // description.
-    const_dnnl_primitive_desc_t made = nullptr;
-    check(dnnl_primitive_get_primitive_desc(primitive, &made),
-          "describing a primitive");
-    if (scratchOf(made) > scratchBytes())
-      fail(
-          "oneDNN needs more scratch memory for a primitive than it asked for");
-    // A memory object holds one address, so each thread needs its own.
-    calls.resize(threads);
-    for (Call &call : calls) {
-      check(dnnl_stream_create(&call.stream, cpuEngine(),
-                               dnnl_stream_default_flags),
-            "creating a stream");
-      // DNNL_MEMORY_NONE: without memory of its own; `run` sets the address.
-      for (auto &[argument, matrix] : operands) {
-        call.arguments.push_back({argument, nullptr});
-        check(dnnl_memory_create(&call.arguments.back().memory, &matrix,
-                                 cpuEngine(), DNNL_MEMORY_NONE),
-              "creating an operand");
-      }
-    }
-  }
-
-  // Runs the primitive. `addresses` are in the order of the operands, with the
-  // scratchpad last.
-  void run(int thread, std::initializer_list<const void *> addresses) {
-    Call &call = calls[thread];
-    auto argument = call.arguments.begin();
-    for (const void *address : addresses)
-      dnnl_memory_set_data_handle((argument++)->memory,
-                                  const_cast<void *>(address));
-    check(dnnl_primitive_execute(primitive, call.stream,
-                                 int(call.arguments.size()),
-                                 call.arguments.data()),
-          "a primitive");
-  }
-
-private:
-  // The arguments with which one thread calls the primitive.
-  struct Call {
-    dnnl_stream_t stream = nullptr;
-    std::vector<dnnl_exec_arg_t> arguments;
-  };
-
-  // Owned, as all of oneDNN's handles here.
-  dnnl_primitive_desc_t desc;
-  int threads;
-  std::vector<std::pair<int, dnnl_memory_desc_t>> operands;
-  dnnl_primitive_t primitive = nullptr;
-  std::vector<Call> calls;
-};
-
-// The attributes of every primitive: the caller provides scratch memory, and
-// the result is added to the destination if `accumulate`.
-class Attributes {
-public:
-  explicit Attributes(bool accumulate) {
-    check(dnnl_primitive_attr_create(&attributes), "creating attributes");
-    dnnl_primitive_attr_set_scratchpad_mode(attributes,
-                                            dnnl_scratchpad_mode_user);
-    check(dnnl_post_ops_create(&sum), "creating post-ops");
-    if (accumulate) {
-      // dst = result + 1 · dst.
-      dnnl_post_ops_append_sum(sum, 1);
-      dnnl_primitive_attr_set_post_ops(attributes, sum);
-    }
-  }
-  Attributes(const Attributes &) = delete;
-  ~Attributes() {
-    dnnl_post_ops_destroy(sum);
-    dnnl_primitive_attr_destroy(attributes);
-  }
-  operator const_dnnl_primitive_attr_t() const { return attributes; }
-
-private:
-  dnnl_primitive_attr_t attributes;
-  dnnl_post_ops_t sum;
-};
+using namespace onednn;
 
 // The three operands of a product as oneDNN describes them.
 struct Matrices {
@@ -299,77 +123,6 @@ private:
   Primitive product;
 };
 
-// Copies a matrix into or out of scratch memory row by row, without transposing
-// it. The copy may change the type, and may add to its destination. oneDNN's
-// reorders would do the same, but where a processor has no instructions for a
-// 16-bit type they convert one element at a time, which costs more than the
-// product.
-class Copy {
-public:
-  // `dense` is the one of the two that lies in scratch memory; `adds` makes the
-  // copy add to its destination.
-  Copy(const dnnl_memory_desc_t &from, const dnnl_memory_desc_t &to,
-       const dnnl_memory_desc_t &dense, bool adds)
-      : adds(adds) {
-    if (dnnl_memory_desc_equal(&from, &to))
-      return;
-    bytes = round64(dnnl_memory_desc_get_size(&dense));
-    // The axis whose elements are not adjacent: what this calls a row may be a
-    // column.
-    int outer = from.format_desc.blocking.strides[1] == 1 ? 0 : 1;
-    rows = from.dims[outer];
-    columns = from.dims[1 - outer];
-    fromType = wireOf(from.data_type);
-    toType = wireOf(to.data_type);
-    fromStride = from.format_desc.blocking.strides[outer] * wireBytes(fromType);
-    toStride = to.format_desc.blocking.strides[outer] * wireBytes(toType);
-  }
-
-  // Bytes of the dense matrix, or 0 if no copy is needed.
-  size_t denseBytes() const { return bytes; }
-
-  void run(const void *from, void *to) const {
-    for (int64_t row = 0; row < rows; ++row)
-      copyRow(static_cast<const char *>(from) + row * fromStride,
-              static_cast<char *>(to) + row * toStride);
-  }
-
-private:
-  static WireType wireOf(dnnl_data_type_t type) {
-    return type == dnnl_f32    ? WireType::f32
-           : type == dnnl_bf16 ? WireType::bf16
-                               : WireType::f16;
-  }
-
-  void copyRow(const char *from, char *to) const {
-    if (adds)
-      addRow(from, to);
-    else if (fromType == toType)
-      std::memcpy(to, from, columns * wireBytes(fromType));
-    else
-      castToWire(from, fromType, toType, columns, to);
-  }
-
-  // to += from, in f32, rounded once.
-  void addRow(const char *from, char *to) const {
-    constexpr int64_t piece = 256;
-    float sums[piece];
-    for (int64_t i = 0; i < columns; i += piece) {
-      int64_t length = std::min(piece, columns - i);
-      char *target = to + i * wireBytes(toType);
-      Addend terms[] = {{from + i * wireBytes(fromType), fromType},
-                        {target, toType}};
-      sumRanks(terms, 2, WireType::f32, length, sums, false);
-      castToWire(sums, WireType::f32, toType, length, target);
-    }
-  }
-
-  bool adds;
-  size_t bytes = 0;
-  int64_t rows = 0, columns = 0, fromStride = 0, toStride = 0;
-  WireType fromType = WireType::f32, toType = WireType::f32;
-};
-
 // A product that first copies those matrices that `inner` needs in another
 // layout or type. Scratch memory: [the product's own | A | B | C].
 class CopyingGemm : public Gemm {
@@ -408,7 +161,7 @@ private:
         b(of.b, copies.b, copies.b, false), c(copies.c, of.c, copies.c, adds) {}
 
   std::shared_ptr<Gemm> product;
-  Copy a, b, c;
+  MatrixCopy a, b, c;
 };
 
 } // namespace
@@ -418,7 +171,7 @@ private:
 // and last on copies widened to f32. Each must fit into `mostScratch`.
 Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads,
                                          size_t mostScratch) {
-  SingleThreadedOpenMp single;
+  onednn::SingleThreadedOpenMp single;
   GemmShape shape = withFixedStrides(of);
   GemmShape inner = denseShape(shape, false);
   // Copies and the product's own scratch share what is allowed.

@@ -135,8 +135,8 @@ private:
   std::vector<Piece> pieces; // of the layout whose members are summed
   std::vector<SquareSum> memberTotals;
   std::vector<double> roundedSums; // what the optimizer that runs takes
-  // What owners exchange in the collective that runs, of each channel. Kept, so
-  // that a step allocates nothing.
+  // The exchange of owners in the collective that runs, for each channel. Kept,
+  // so that a step allocates nothing.
   std::vector<OwnedGradient> ownedGradients;
   std::vector<OwnedValues> shared;
   BlockReducer blockReducer; // of the stream `reduce`

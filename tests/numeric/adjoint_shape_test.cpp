@@ -20,7 +20,8 @@ TEST(Adjoint, Broadcast) {
   });
 }
 
-// Of any rank: some leading dimensions are new, and some others were 1.
+// Broadcasts to any rank: some leading dimensions are new, and some others were
+// 1.
 TEST(Adjoint, BroadcastOfAnyRank) {
   forSeeds([](Shapes &s, unsigned seed) {
     std::vector<int64_t> to = s.shape();

@@ -35,7 +35,8 @@ CONSTANT_INPUTS = {
     "Resize": (1, 2), "Upsample": (1,), "Dropout": (1,), "Range": (0, 1, 2), "Pad": (2,), "Clip": (1, 2), "OneHot": (2,),
     "QuantizeLinear": (1,), "DequantizeLinear": (1,), "MelWeightMatrix": (0, 1, 2, 3, 4), "NonMaxSuppression": (2, 3, 4),
     "BlackmanWindow": (0,), "Loop": (0, 1), "RoiAlign": (1,), "DynamicQuantizeLinear": ()}
-# Of the sum of the absolute terms. Half floats are computed in f32, but the expected outputs are not.
+# Tolerances are relative to the sum of the absolute terms. Half floats are computed in f32, but the
+# expected outputs are not.
 TOLERANCE, HALF_TOLERANCE = 2e-5, 4e-3
 # Cases whose expected outputs are written with so many decimals.
 DECIMALS = {"test_averagepool_2d_ceil_last_window_starts_on_pad": 4}

@@ -38,7 +38,7 @@ MUCH_MEMORY = 16e6                            # bytes of a launch
 LIMITS = {"instructions per word": 18, "registers": 128, "slow paths": 0, "narrow accesses": 0,
           "occupancy": 0.25, "blocks a multiprocessor": 2, "times paid": 2}
 
-# What some kernels may do beyond: a pattern for their names, their own limits, and the reason.
+# Some kernels may do more: a pattern for their names, their own limits, and the reason.
 EXCEPTIONS = [
     (r"cross_entropy_rows_.*", {"narrow accesses": 1}, "a row reads the logit of its target"),
     (r"layer_norm_.*", {"slow paths": 1}, "the exact root of the variance, once per row"),

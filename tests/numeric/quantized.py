@@ -123,7 +123,8 @@ def check_volumes(bench, chosen) -> None:
     for flags, what, base, share in (("--gather-dtype=i8", "all_gather", "", 1 / 2), ("--gather-dtype=f8e4m3", "all_gather", "", 1 / 2),
                                      ("--reduce-dtype=i8", "reduce_scatter", "--reduce-dtype=bf16", 1 / 2),
                                      ("--reduce-dtype=i8", "reduce_scatter", "", 1 / 4)):
-        # Of f32 where the base reduces in it: the gradient of a model in bf16 travels as it is.
+        # Twice the bytes of bf16 stand for f32: the gradient of a model in bf16 travels as it
+        # is, also where the base reduces in f32.
         whole = 2 * sent["--reduce-dtype=bf16"][what] if share == 1 / 4 else sent[base][what]
         found = sent[flags][what] / whole
         print(f"{flags}: {what} sends {found:.3f} of {'f32' if share == 1 / 4 else 'bf16'}", flush=True)

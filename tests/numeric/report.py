@@ -18,7 +18,8 @@ from harness import Failure
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 HOSTILE = "</script><img src=x onerror=alert(1)><!--"
-# What a user does, after the page has drawn itself. Errors of any script end in the DOM.
+# Does what a user does, after the page has drawn itself. Errors of any script end in the
+# DOM.
 BEFORE = "<script>window.faults = []; window.onerror = (text, file, line) => { window.faults.push(text + ' in line ' + line); };</script>"
 AFTER = """<script>
 const canvas = document.getElementById('lanes'), box = canvas.getBoundingClientRect();

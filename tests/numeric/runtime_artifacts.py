@@ -74,7 +74,9 @@ def settings(models: Models) -> None:
     adamw = node("AdamWOptimizer", alpha=0.8, beta=0.95, epsilon=1e-4, weight_decay=0.1, adam_mode=0)
     for name, nodes, flags in (
             ("adamw", [adamw], ["--optimizer=adamw", "--betas=0.8,0.95", "--eps=1e-4", "--weight-decay=0.1"]),
-            ("sgd", [node("InplaceClipGradNorm", max_norm=0.25), node("SGDOptimizerV2")], ["--optimizer=sgd", "--clip-grad-norm=0.25"])):
+            ("sgd", [node("InplaceClipGradNorm", max_norm=0.25, norm_type="fro"), node("SGDOptimizerV2")],
+             ["--optimizer=sgd", "--clip-grad-norm=0.25"]),
+            ("clipped", [node("InplaceClipGradNorm"), node("SGDOptimizerV2")], ["--optimizer=sgd", "--clip-grad-norm=1"])):
         file.unlink(missing_ok=True)
         expected = models.saved(models.bench.compile(model, f"{name}_flags", "-q", "--lr=0.001", *flags), 2, 1).read_bytes()
         file.write_bytes(onnx.model(nodes, [], [], []))
@@ -82,6 +84,8 @@ def settings(models: Models) -> None:
         demand(found == expected, f"{name} is not {flags}")
     file.write_bytes(onnx.model([adamw, node("Scale")], [], [], []))
     models.refused(model, "'of_Scale' (Scale)", "neither an optimizer nor a clipping")
+    file.write_bytes(onnx.model([node("InplaceClipGradNorm", norm_type="inf"), node("SGDOptimizerV2")], [], [], []))
+    models.refused(model, "'of_InplaceClipGradNorm' (InplaceClipGradNorm)", "'norm_type'")
     file.write_bytes(onnx.model([node("InplaceClipGradNorm", max_norm=1.0)], [], [], []))
     models.refused(model, "has 0 optimizers")
     print("settings of PyTorch's AdamW and of SGD are those of the flags")

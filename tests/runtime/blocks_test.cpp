@@ -18,7 +18,7 @@ using namespace fsdpc::runtime;
 
 namespace {
 
-// What a code means, by the definition of the format.
+// Returns what a code means, by the definition of the format.
 double meaning(int code) {
   int exponent = (code >> 3) & 15, mantissa = code & 7;
   double magnitude = exponent == 0 ? std::ldexp(mantissa, -9)

@@ -1,4 +1,4 @@
-// Which GPU a rank takes, and on which processors its threads run.
+// Tests which GPU a rank takes, and on which processors its threads run.
 #include "runtime/cuda/affinity.h"
 #include "runtime/cuda/device_choice.h"
 #include "runtime/emulation/emulation.h"

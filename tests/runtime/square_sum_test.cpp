@@ -182,7 +182,7 @@ TEST(ColumnSquares, LoseNothing) {
         double found[normDigits], wanted[normDigits];
         sum.write(found);
         expected[size_t(column)].write(wanted);
-        // Of a sum that is infinite, only that is kept.
+        // Nothing else is kept of a sum that is infinite.
         int64_t digits = std::isinf(wanted[0]) ? 1 : normDigits;
         EXPECT_TRUE(std::equal(found, found + digits, wanted)) << column;
       }

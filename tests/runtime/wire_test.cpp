@@ -119,7 +119,7 @@ TEST(Wire, aSealedGreetingMayStillBeWrong) {
   EXPECT_FALSE(parseAnswer(bytesOf(answer), conversation));
 }
 
-// Of each message's size: without the key nobody finds a seal.
+// Nobody finds a seal without the key, whatever the message's size.
 TEST(Wire, randomBytesParseAsNothing) {
   Conversation conversation = conversationOf("key");
   const size_t sizes[] = {sizeof(Hello), sizeof(Challenge), sizeof(Greeting),

@@ -239,7 +239,7 @@ TEST_F(Checkpoints, AForeignFolderIsNotTaken) {
     std::string harm, flags, message;
     int code;
   } cases[] = {
-      // What another program calls a checkpoint.
+      // Another program's checkpoint.
       {"mkdir " + newest + " && echo x >" + newest + "/model.bin", "--resume=9",
        newest + "/checkpoint.json", 3},
       {"touch " + newest, "--resume=9", newest + "/checkpoint.json", 3},

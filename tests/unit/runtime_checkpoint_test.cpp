@@ -173,7 +173,7 @@ TEST_F(Checkpoints, NumbersAreComparedByValue) {
   EXPECT_THAT(outcome.err, Not(HasSubstr("--lr is")));
 }
 
-// Of five checkpoints the two newest stay.
+// The two newest of five checkpoints stay.
 TEST_F(Checkpoints, KeepRemovesTheOldest) {
   ASSERT_EQ(run("--steps 9 --checkpoint c --checkpoint-every 2 --keep 2").code,
             0);

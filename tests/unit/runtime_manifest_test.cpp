@@ -6,8 +6,11 @@
 #include "shared/manifest.h"
 #include "shared/memory_plan.h"
 
+#include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sstream>
 
 using namespace fsdpc;
 
@@ -498,6 +501,28 @@ TEST(MemoryPlan, OtherLayoutsHaveAMaster) {
   memory = layoutMemory(manifest, layout, 3, 3);
   EXPECT_EQ(memory.master, memory.shard * 4);
   EXPECT_EQ(memory.compute, 0);
+}
+
+// The fuzz target begins with manifests that have a name; the others, named by
+// hashes, are what it found. One that is refused at once would teach it
+// nothing.
+TEST(Manifest, SeedsOfTheFuzzTargetAreAccepted) {
+  int seeds = 0;
+  for (const auto &entry : std::filesystem::directory_iterator(
+           SOURCE_FOLDER "/fuzz/corpus/manifest")) {
+    std::string name = entry.path().filename();
+    if (name.size() == 12)
+      continue;
+    std::ostringstream file;
+    file << std::ifstream(entry.path()).rdbuf();
+    std::string text = file.str();
+    Result<Manifest> read = fromJson(text.data(), text.size());
+    EXPECT_TRUE(read) << "fuzz/corpus/manifest/" << name << ": "
+                      << read.error().message
+                      << "; add what manifests have gained";
+    ++seeds;
+  }
+  EXPECT_GE(seeds, 6);
 }
 
 } // namespace

@@ -53,10 +53,9 @@ TEST(Shuffle, DiffersByEpochAndSeed) {
 }
 
 // As torch.amp.GradScaler: a skipped step starts the count of good ones anew,
-// and the scale never grows past f32.
-// A rank is named once when it has been slow for 20 steps in a row, and again
-// after it has recovered. Of two ranks the slower one is compared with the
-// faster one.
+// and the scale never grows past f32. A rank is named once when it has been
+// slow for 20 steps in a row, and again after it has recovered. With two ranks,
+// the slower one is compared with the faster one.
 TEST(Stragglers, AreNamedOnce) {
   Stragglers stragglers;
   auto steps = [&](int count, const std::vector<double> &milliseconds) {

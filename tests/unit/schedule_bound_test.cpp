@@ -1,6 +1,6 @@
-// How good the solvers are: against the lower bound on problems of real models,
-// and against the best of all schedules on problems that are small enough to
-// try them all.
+// Tests how good the solvers are: against the lower bound on problems of real
+// models, and against the best of all schedules on problems that are small
+// enough to try them all.
 #include "compiler/schedule/bound.h"
 #include "compiler/schedule/problem_json.h"
 #include "tests/unit/schedule_fixtures.h"

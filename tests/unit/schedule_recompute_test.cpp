@@ -1,5 +1,5 @@
-// Which units to compute again: small cases explained by hand, then random ones
-// beside all subsets.
+// Tests which units are computed again: small cases explained by hand, then
+// random ones beside all subsets.
 
 #include "compiler/schedule/recompute_sets.h"
 

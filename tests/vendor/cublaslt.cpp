@@ -52,7 +52,7 @@ struct Device {
   int number;
 };
 
-// What the stand-in writes into an algorithm.
+// The stand-in writes this into an algorithm.
 struct Algorithm {
   uint64_t workspace;
   uint32_t alignments[4];

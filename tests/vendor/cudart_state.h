@@ -1,5 +1,5 @@
-// What the stand-in of cudart knows, for those of the other libraries and for
-// tests. Every function locks; several threads may call at the same time.
+// Shows what the stand-in of cudart knows to those of the other libraries and
+// to tests. Every function locks; several threads may call at the same time.
 #pragma once
 
 #include "tests/vendor/record.h"

@@ -26,7 +26,7 @@ struct Stream;
 // The last call of each stream that is known to come before.
 using Clock = std::map<const Stream *, int>;
 
-// What is captured, and the graph that it becomes.
+// The work that is captured, and the graph that it becomes.
 struct Graph {
   const Stream *origin = nullptr;
   int device = 0;

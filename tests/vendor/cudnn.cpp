@@ -120,7 +120,7 @@ bool isTensorSound(Descriptor &d) {
          !d.values<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID).empty();
 }
 
-// What the heuristic knows of an engine or its configuration.
+// The heuristic knows this of an engine or its configuration.
 bool answer(const Pointer &d, cudnnBackendAttributeName_t name, int64_t asked,
             int64_t &count, void *values) {
   auto number = [&](int64_t value, size_t bytes) {

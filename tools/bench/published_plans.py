@@ -14,8 +14,8 @@ BF16 = ["--param-dtype=bf16", "--reduce-dtype=bf16", "--recompute=units", "--ini
 STATES = ("parameters", "gradients", "optimizer")
 
 # Bytes per parameter on N ranks (Rajbhandari et al., "ZeRO", 2020, figure 1): 2 for the bf16 copy, 2 for its gradient, 12 for the
-# f32 master and Adam's moments. The table counts what lasts to the end of a step. Of ours these are parameters, gradients and
-# optimizer states, less the gradients of zero2 and zero3 that are in memory until they are reduced; those stand by themselves.
+# f32 master and Adam's moments. The table counts what lasts to the end of a step. Ours count parameters, gradients and optimizer
+# states, without the gradients of zero2 and zero3 that are in memory until they are reduced; those stand by themselves.
 ZERO = Shape("L36,D4096,H32,T1024,V32000", 1)  # 7.5 B parameters
 ZERO_RANKS = 64
 ZERO_ROWS = [("ddp", 120.0, "16 P"), ("zero1", 31.4, "4 P + 12 P/N"), ("zero2", 16.6, "2 P + 14 P/N"), ("zero3", 1.9, "16 P/N")]

@@ -21,8 +21,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// How two tensors of one name differ. `relative` is |a - b| / max(|a|, |b|),
-// the largest over the elements.
+// Says how two tensors of one name differ. `relative` is |a - b| / max(|a|,
+// |b|), the largest over the elements.
 struct Difference {
   int64_t elements = 0; // that differ by more than the tolerances
   double absolute = 0, relative = 0;

@@ -339,7 +339,7 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
   if (int code = setOptions(flags, line.options); code >= 0)
     return code;
   setRanks(line);
-  // For --info. The quotes of the shell are gone.
+  // The text is for --info. The quotes of the shell are gone.
   for (int i = 0; i < argc; ++i)
     line.text += (i ? " " : "") + std::string(argv[i]);
   return -1;

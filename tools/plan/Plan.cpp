@@ -8,21 +8,17 @@
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/schedule/rounding.h"
 #include "passes/schedule/Prediction.h"
 #include "shared/memory_plan.h"
 
 #include "llvm/Support/FormatVariadic.h"
-
-#include <cmath>
 
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::plan;
 
 namespace {
-
-// As dumps and the log have it.
-double rounded(double us) { return std::round(us * 1e3) / 1e3; }
 
 // The flops of the forward's products. What is computed again stands in the
 // backward and is not the model's own work.
@@ -134,8 +130,9 @@ Estimate Plan::estimate(int64_t ranks, const Conditions &conditions) {
       estimate.nodeExposedUs += us * (1 - share) / double(drawn);
     }
   }
-  estimate.microbatchUs = rounded(sum / double(drawn));
-  estimate.updateUs = rounded(passes::predictUpdateUs(module, machine));
+  estimate.microbatchUs = schedule::roundedUs(sum / double(drawn));
+  estimate.updateUs =
+      schedule::roundedUs(passes::predictUpdateUs(module, machine));
   estimate.stepUs =
       estimate.microbatchUs * double(conditions.accumulate) + estimate.updateUs;
   estimate.slowedUs = schedule::simulate(ir.problem, ir.schedule).slowedUs;

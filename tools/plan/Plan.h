@@ -12,7 +12,7 @@
 
 namespace fsdpc::plan {
 
-// How a run differs from that of a compile's own prediction.
+// Says how a run differs from that of a compile's own prediction.
 struct Conditions {
   int64_t accumulate = 1; // microbatches of a step
   schedule::Unevenness unevenness;

@@ -5,8 +5,6 @@
 
 #include "passes/schedule/MeasuredOps.h"
 
-#include "llvm/Support/MemoryBuffer.h"
-
 #include <numeric>
 
 using namespace mlir;
@@ -41,28 +39,18 @@ json::Array timelineOf(ArrayRef<const schedule::TracedCommand *> commands) {
 } // namespace
 
 FailureOr<json::Object> plan::readTrace(const Plan &plan, StringRef path) {
-  auto fail = [&](const Twine &what) -> FailureOr<json::Object> {
-    return emitError(UnknownLoc::get(plan.module->getContext()))
-           << "'--report-trace=" << path << "': " << what;
-  };
-  auto file = llvm::MemoryBuffer::getFile(path);
-  if (!file)
-    return fail("cannot be read: " + file.getError().message());
-  Result<schedule::Trace> trace = schedule::parseTrace((*file)->getBuffer());
-  if (!trace)
-    return fail(trace.error().message);
-  Result<std::vector<passes::MeasuredOp>> measured =
-      passes::measuredOps(plan.ir, *trace);
+  Result<passes::MeasuredTrace> measured = passes::readTrace(plan.ir, path);
   if (!measured)
-    return fail(measured.error().message);
+    return emitError(UnknownLoc::get(plan.module->getContext()))
+           << "'--report-trace=" << path << "': " << measured.error().message;
   json::Array means;
-  for (const passes::MeasuredOp &op : *measured)
+  for (const passes::MeasuredOp &op : measured->ops)
     if (plan.ir.problem.ops[op.position].durationUs > 0) // as the rows of ops
       means.push_back(std::accumulate(op.us.begin(), op.us.end(), 0.0) /
                       double(op.us.size()));
-  auto microbatches = trace->microbatches();
+  auto microbatches = measured->trace.microbatches();
   std::vector<const schedule::TracedCommand *> last =
-      commandsOf(*trace, microbatches.rbegin()->first);
+      commandsOf(measured->trace, microbatches.rbegin()->first);
   double end = 0;
   for (const schedule::TracedCommand *command : last)
     end = std::max(end, command->beginUs + command->us);

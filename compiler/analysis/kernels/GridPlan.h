@@ -1,6 +1,6 @@
-// How the plan of a kernel is mapped to a grid of threads, each of which
-// computes vectors of consecutive elements. The decisions are an attribute of
-// the kernel (`nn.grid`), as those of the loops are.
+// Maps the plan of a kernel to a grid of threads, each of which computes
+// vectors of consecutive elements. The decisions are an attribute of the kernel
+// (`nn.grid`), as those of the loops are.
 //
 //   map     consecutive threads take consecutive vectors, over all rows
 //   row     a team of threads (a warp or a block) shares a row; if rows are

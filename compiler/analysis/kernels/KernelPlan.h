@@ -1,10 +1,10 @@
-// How a kernel computes: its template, its loops, and the outer range that
-// threads divide among them. A plan depends on the kernel's body only, never on
-// the processor or the number of threads. Its decisions are an attribute of the
-// kernel (`nn.plan`), which planKernel chooses; buildPlan derives the rest from
-// the attribute and the body. The order in which a reduction adds up is no
-// decision of a plan: it follows from the op alone (ReductionOrder.h), so that
-// an op has the same bits in every kernel.
+// The plan of a kernel says how it computes: its template, its loops, and the
+// outer range that threads divide among them. A plan depends on the kernel's
+// body only, never on the processor or the number of threads. Its decisions are
+// an attribute of the kernel (`nn.plan`), which planKernel chooses; buildPlan
+// derives the rest from the attribute and the body. The order in which a
+// reduction adds up is no decision of a plan: it follows from the op alone
+// (ReductionOrder.h), so that an op has the same bits in every kernel.
 //
 //   map     each output element by itself; the range is over blocks of
 //           elements

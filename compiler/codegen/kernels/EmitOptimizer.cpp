@@ -69,7 +69,7 @@ void OptimizerEmitter::emitUniform(Value numbers, Value memberSums) {
 }
 
 // Clones an op and, for a vector step, widens its results and scalar operands.
-// Of an op of nn, which is not of the emitted program, it builds the code.
+// The emitted program has no ops of nn, so for such an op it builds the code.
 void OptimizerEmitter::cloneOp(Operation &op, IRMapping &mapping,
                                int64_t width) {
   if (auto elementwise = dyn_cast<nn::ElementwiseOpInterface>(op)) {
@@ -118,6 +118,8 @@ Value OptimizerEmitter::loadParameter(Value index, int64_t width,
 // `index` is word index % 4 of its group.
 Value OptimizerEmitter::randomWords(Value index, int64_t width) {
   Type i32 = builder.getI32Type();
+  assert((width == 1 || width % 4 == 0) &&
+         "a vector takes all four words of each call");
   int64_t calls = std::max<int64_t>(width / 4, 1);
   Type type = calls > 1 ? Type(VectorType::get({calls}, i32)) : i32;
   auto word = [&](Value number) {

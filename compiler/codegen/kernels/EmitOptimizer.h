@@ -76,7 +76,8 @@ private:
   void cloneOp(mlir::Operation &op, mlir::IRMapping &mapping, int64_t width);
 
   mlir::IRMapping uniform; // values that are the same for all elements
-  // Of the random words, as fsdpc_optimizer lists them; empty without these.
+  // The key of the random words, as fsdpc_optimizer lists it; empty if the
+  // program takes none.
   llvm::SmallVector<mlir::Value> key;
 };
 

@@ -241,8 +241,8 @@ Value Expander::callEachLane(Operation *op, StringRef name) {
   return result;
 }
 
-// How an op of the math dialect is computed: in f32 by code of our own if there
-// is some, else by a function of libm, lane by lane.
+// Computes an op of the math dialect: in f32 by code of our own if there is
+// some, else by a function of libm, lane by lane.
 struct Expansion {
   StringRef function;
   Value (*inF32)(Expander &, Value) = nullptr;

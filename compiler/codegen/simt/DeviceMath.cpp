@@ -233,7 +233,7 @@ Value Expander::sine64(Value x, int64_t quadrant) {
   return select(isReduced, y, constant(x, kNaN));
 }
 
-// How an op of the math dialect is computed in f64. If `alsoF32` is set, f32 is
+// Computes an op of the math dialect in f64. If `alsoF32` is set, f32 is
 // widened to f64 and back; otherwise expand-math has f32 code of its own. A
 // null function means that the op has no code for GPUs on f64.
 struct Expansion {

@@ -48,8 +48,8 @@ bool areCounts(Attribute value) {
          });
 }
 
-// As plan-memory writes it. No key is required, because tests give the size
-// alone.
+// Returns true for what plan-memory writes. No key is required, because tests
+// give the size alone.
 bool isArena(Attribute value) {
   auto arena = dyn_cast<DictionaryAttr>(value);
   return arena && llvm::all_of(arena, [](NamedAttribute entry) {
@@ -85,7 +85,7 @@ bool isTerm(Attribute value) {
          (per == "microbatch" || per == "step");
 }
 
-// As writeCommunication writes it.
+// Returns true for what writeCommunication writes.
 bool isCommunication(Attribute value) {
   auto whole = dyn_cast<DictionaryAttr>(value);
   Attribute parts = whole ? whole.get("parts") : Attribute();
@@ -107,7 +107,7 @@ bool isPersist(Attribute value) {
          });
 }
 
-// As verify-schedule writes it: lists of equal length.
+// Returns true for what verify-schedule writes: lists of equal length.
 bool isPrediction(Attribute value) {
   auto lists = dyn_cast<DictionaryAttr>(value);
   auto ranks = lists ? lists.getAs<DenseI64ArrayAttr>("ranks") : nullptr;

@@ -1,12 +1,13 @@
 // Ops on sharded parameters, in the order in which the phases introduce them:
 // flat buffers (shard), collectives (collectives), their starts and waits
-// (schedule). The ops of @update are in FSDPUpdate.td. What each strategy gathers, reduces and
-// keeps follows ZeRO (Rajbhandari et al., ZeRO: Memory Optimizations Toward
-// Training Trillion Parameter Models, 2020) and PyTorch FSDP (Zhao et al., 2023).
+// (schedule). The ops of @update are in FSDPUpdate.td, FSDPMatrices.td and
+// FSDPOptimizer.td. What each strategy gathers, reduces and keeps follows ZeRO
+// (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion
+// Parameter Models, 2020) and PyTorch FSDP (Zhao et al., 2023).
 #ifndef FSDPC_FSDP_COLLECTIVES
 #define FSDPC_FSDP_COLLECTIVES
 
-include "compiler/dialects/fsdp/FSDPSymbols.td"
+include "compiler/dialects/fsdp/FSDPModel.td"
 
 // ---- after shard-parameters ----
 
@@ -173,7 +174,7 @@ def FSDP_ReplicatedOp : FSDP_Op<"replicated",
 defvar GatherEffects = DeclareOpInterfaceMethods<MemoryEffectsOpInterface>;
 
 def FSDP_AllGatherOp : FSDP_Op<"all_gather",
-    [HoldsWeights, GatherEffects, LayoutUserOpInterface, UsesSymbols]> {
+    [HoldsWeights, MovedBySchedule, GatherEffects, LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Gathers layouts from the shards of all ranks";
   let description = [{
     Every rank receives the shards of all ranks, in rank order, one result per
@@ -213,7 +214,7 @@ def FSDP_AllGatherOp : FSDP_Op<"all_gather",
   let hasVerifier = 1; // at most one mark
 }
 
-def FSDP_FreeOp : FSDP_Op<"free"> {
+def FSDP_FreeOp : FSDP_Op<"free", [MovedBySchedule]> {
   let summary = "Ends the life of a gathered buffer";
   let description = [{
     The memory of the buffer may be reused from here on. Each gathered buffer is freed
@@ -234,7 +235,7 @@ def FSDP_FreeOp : FSDP_Op<"free"> {
 }
 
 def FSDP_ReduceScatterOp : FSDP_Op<"reduce_scatter",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
+    [MovedBySchedule, MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
      LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Sums gradients over all ranks into the gradient shards";
   let description = [{
@@ -281,7 +282,7 @@ def FSDP_AccumulateOp : FSDP_Op<"accumulate",
 // ---- after schedule-prefetch ----
 
 def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start",
-    [GatherEffects, LayoutUserOpInterface, UsesSymbols]> {
+    [MovedBySchedule, GatherEffects, LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Starts an all-gather";
   let description = [{
     Starts `fsdp.all_gather` on its own stream; compute goes on meanwhile. The
@@ -310,7 +311,7 @@ def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start",
 }
 
 def FSDP_AllGatherWaitOp : FSDP_Op<"all_gather_wait",
-    [HoldsWeights, MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemAlloc]>,
+    [HoldsWeights, MovedBySchedule, MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemAlloc]>,
      DeclareOpInterfaceMethods<LayoutUserOpInterface, ["getLayoutRefs"]>, UsesSymbols]> {
   let summary = "Waits for an all-gather";
   let description = [{
@@ -335,7 +336,7 @@ def FSDP_AllGatherWaitOp : FSDP_Op<"all_gather_wait",
 }
 
 def FSDP_ReduceScatterStartOp : FSDP_Op<"reduce_scatter_start",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
+    [MovedBySchedule, MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
      LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Starts a reduce-scatter";
   let description = [{
@@ -359,7 +360,7 @@ def FSDP_ReduceScatterStartOp : FSDP_Op<"reduce_scatter_start",
 }
 
 def FSDP_ReduceScatterWaitOp : FSDP_Op<"reduce_scatter_wait",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
+    [MovedBySchedule, MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
      DeclareOpInterfaceMethods<LayoutUserOpInterface, ["getLayoutRefs"]>]> {
   let summary = "Waits for a reduce-scatter";
   let description = [{

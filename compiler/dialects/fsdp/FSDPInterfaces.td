@@ -34,6 +34,10 @@ def InComputeType : NativeOpTrait<"InComputeType"> { let cppNamespace = "::fsdpc
 // padding of its shards behind it.
 def ReachesPadding : NativeOpTrait<"ReachesPadding"> { let cppNamespace = "::fsdpc::fsdp"; }
 
+// A collective, in one piece or split, or a free. The schedule decides where it
+// stands, so it has no position of its own among the ops of a function.
+def MovedBySchedule : NativeOpTrait<"MovedBySchedule"> { let cppNamespace = "::fsdpc::fsdp"; }
+
 // mixed-precision casts the op's operands to f32.
 def InF32 : NativeOpTrait<"InF32"> { let cppNamespace = "::fsdpc::fsdp"; }
 

@@ -1,2 +1,2 @@
 // All of the fsdp dialect, for tools that read one file.
-include "compiler/dialects/fsdp/FSDPUpdate.td"
+include "compiler/dialects/fsdp/FSDPOptimizer.td"

@@ -40,6 +40,11 @@ struct HoldsWeights : mlir::OpTrait::TraitBase<OpTy, HoldsWeights> {};
 template <typename OpTy>
 struct InComputeType : mlir::OpTrait::TraitBase<OpTy, InComputeType> {};
 
+// A collective, in one piece or split, or a free. The schedule decides where it
+// stands, so it has no position of its own among the ops of a function.
+template <typename OpTy>
+struct MovedBySchedule : mlir::OpTrait::TraitBase<OpTy, MovedBySchedule> {};
+
 // A call whose operands in the arena are flat layouts, each with room behind it
 // for the padding of its shards. The proofs of verify-rt count that room as
 // touched.

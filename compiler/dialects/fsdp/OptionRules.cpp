@@ -139,10 +139,9 @@ static std::string checkTarget(const CompileOptions &options) {
   return "";
 }
 
-// What travels in blocks does so on the host. Groups hand on sums, which only
-// f32 holds without rounding them again, and owners share values as they are.
-// What is gathered in blocks is rounded anew each time, from values that never
-// are.
+// Only the host sends blocks. Groups hand on sums, which only f32 holds without
+// rounding them again, and owners share values as they are. A gather in blocks
+// rounds anew each time, so it needs f32 masters, which are never rounded.
 static std::string checkBlocks(const CompileOptions &options) {
   if (!options.sendsBlocks())
     return "";
@@ -161,6 +160,40 @@ static std::string checkBlocks(const CompileOptions &options) {
   if (options.gatherType != BlockType::None && options.master == Master::None)
     return "'--gather-dtype=" + nameOf(options.gatherType).str() +
            "' needs f32 masters; omit '--master=none'";
+  return "";
+}
+
+// Checks the numbers of ranks that the plan and the program are for.
+static std::string checkRanks(const CompileOptions &options) {
+  if (options.planRanksPerNode > 0 &&
+      options.planRanks % options.planRanksPerNode)
+    return "'--plan-ranks-per-node=" +
+           std::to_string(options.planRanksPerNode) +
+           "' does not divide '--plan-ranks=" +
+           std::to_string(options.planRanks) + "'";
+  if (options.planCrossNodeGBs > 0 && options.planRanksPerNode == 0 &&
+      options.machine.name.empty())
+    return "'--plan-cross-node-gbs' has no effect without "
+           "'--plan-ranks-per-node'";
+  if (!options.accumulates() && options.reduce == ReductionTime::Step)
+    return "'--reduce=step' has no effect with '--max-accumulate=1', since a "
+           "step has one microbatch; omit it";
+  if (options.reshardTo > options.maxRanks)
+    return "'--reshard-to=" + std::to_string(options.reshardTo) +
+           "' is above '--max-ranks=" + std::to_string(options.maxRanks) +
+           "', the most ranks that the program will run on";
+  // The default of --plan-ranks may exceed a small --max-ranks; only a user who
+  // gives both has contradicted themselves.
+  bool plansRanks = llvm::is_contained(options.given, findOption("plan-ranks"));
+  if (plansRanks && options.reshardTo > 0 &&
+      options.planRanks % options.reshardTo)
+    return "'--reshard-to=" + std::to_string(options.reshardTo) +
+           "' does not divide '--plan-ranks=" +
+           std::to_string(options.planRanks) + "'";
+  if (plansRanks && options.planRanks > options.maxRanks)
+    return "'--plan-ranks=" + std::to_string(options.planRanks) +
+           "' is above '--max-ranks=" + std::to_string(options.maxRanks) +
+           "', the most ranks that the program will run on";
   return "";
 }
 
@@ -207,36 +240,7 @@ std::string checkOptions(const CompileOptions &options) {
     return fault;
   if (fault = checkBlocks(options); !fault.empty())
     return fault;
-  if (options.planRanksPerNode > 0 &&
-      options.planRanks % options.planRanksPerNode)
-    return "'--plan-ranks-per-node=" +
-           std::to_string(options.planRanksPerNode) +
-           "' does not divide '--plan-ranks=" +
-           std::to_string(options.planRanks) + "'";
-  if (options.planCrossNodeGBs > 0 && options.planRanksPerNode == 0 &&
-      options.machine.name.empty())
-    return "'--plan-cross-node-gbs' has no effect without "
-           "'--plan-ranks-per-node'";
-  if (!options.accumulates() && options.reduce == ReductionTime::Step)
-    return "'--reduce=step' has no effect with '--max-accumulate=1', since a "
-           "step has one microbatch; omit it";
-  if (options.reshardTo > options.maxRanks)
-    return "'--reshard-to=" + std::to_string(options.reshardTo) +
-           "' is above '--max-ranks=" + std::to_string(options.maxRanks) +
-           "', the most ranks that the program will run on";
-  // The default of --plan-ranks may exceed a small --max-ranks; only a user who
-  // gives both has contradicted themselves.
-  bool plansRanks = llvm::is_contained(options.given, findOption("plan-ranks"));
-  if (plansRanks && options.reshardTo > 0 &&
-      options.planRanks % options.reshardTo)
-    return "'--reshard-to=" + std::to_string(options.reshardTo) +
-           "' does not divide '--plan-ranks=" +
-           std::to_string(options.planRanks) + "'";
-  if (plansRanks && options.planRanks > options.maxRanks)
-    return "'--plan-ranks=" + std::to_string(options.planRanks) +
-           "' is above '--max-ranks=" + std::to_string(options.maxRanks) +
-           "', the most ranks that the program will run on";
-  return "";
+  return checkRanks(options);
 }
 
 } // namespace fsdpc::fsdp

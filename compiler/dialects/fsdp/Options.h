@@ -25,7 +25,7 @@ namespace fsdpc::fsdp {
 
 struct OptionInfo;
 
-/// How Dropout and BatchNormalization behave: as the graph's training_mode
+/// Says how Dropout and BatchNormalization behave: as the graph's training_mode
 /// says, or always or never in training mode. torch's exports of a model in
 /// train() mode omit the attribute, hence the default On.
 enum class TrainingMode { Graph, On, Off };
@@ -33,8 +33,8 @@ enum class TrainingMode { Graph, On, Off };
 /// all ranks one after the other, each rank's own, those of rank 0, or the mean
 /// over ranks.
 enum class BufferMode { Sequential, Local, Broadcast, Average };
-/// How a loss of several elements becomes the number that is trained: it does
-/// not, or by its mean or sum, as torch's `reduction`.
+/// Says how a loss of several elements becomes the number that is trained: it
+/// does not, or by its mean or sum, as torch's `reduction`.
 enum class LossReduction { None, Mean, Sum };
 /// ZeRO's stages (Rajbhandari et al., SC 2020). Each shards one thing more:
 /// nothing, optimizer state, gradients, parameters. The hybrid ones shard what
@@ -51,8 +51,8 @@ inline bool isHybrid(Strategy strategy) {
 /// Returns true if one rank owns each trainable parameter of that strategy.
 inline bool isOwned(Strategy strategy) { return strategy == Strategy::Oss; }
 
-/// How modules become units: repeated siblings each become one, or the whole
-/// model is one unit.
+/// Says how modules become units: repeated siblings each become one, or the
+/// whole model is one unit.
 enum class UnitRule { Auto, Whole };
 /// When gradients are summed over ranks. Step communicates once per step, and
 /// keeps whole gradients on every rank in between.
@@ -78,30 +78,31 @@ enum class Optimizer {
   Muon,
   User
 };
-/// The type in which gradients travel between ranks: a float, or blocks
-/// (shared/blocks.h), of ZeRO++'s qgZ.
+/// The type in which gradients travel between ranks: a float, or the blocks
+/// (shared/blocks.h) of ZeRO++'s qgZ.
 enum class ReduceType { F32, BF16, F16, I8, F8E4M3 };
 /// The part of a rank's state that lies in a file and not in memory.
 enum class Offload { None, Optimizer };
 /// The type in which parameters lie beside the one that the model computes in:
 /// None where they are kept in the latter alone.
 enum class Master { F32, None };
-/// The activations that the backward computes again. Auto is Cheap, and for a
-/// memory limit also the units that it takes.
+/// Says which activations the backward computes again. Auto is Cheap and, under
+/// a memory limit, also as many units as the limit demands.
 enum class RecomputeLevel { None, Cheap, Units, Auto };
-/// How Muon's learning rate depends on a matrix's shape, torch's adjust_lr_fn:
-/// by sqrt(max(1, rows / columns)), or by 0.2 sqrt(max(rows, columns)).
+/// Says how Muon's learning rate depends on a matrix's shape, torch's
+/// adjust_lr_fn: by sqrt(max(1, rows / columns)), or by 0.2 sqrt(max(rows,
+/// columns)).
 enum class LrAdjustment { Original, MatchRmsAdamW };
 /// CudaEmulation runs the CUDA runtime and kernels on host threads, for tests.
 enum class Target { Host, Cuda, CudaEmulation };
 /// Architectures of GPUs, oldest first.
 enum class Gpu { SM80, SM86, SM89, SM90, SM100, SM120 };
-/// How attention is computed on CUDA: by cuDNN where it takes the shapes
+/// Says how attention is computed on CUDA: by cuDNN where it takes the shapes
 /// (Auto), by cuDNN, or by batched products and a softmax.
 enum class AttentionKernel { Auto, Cudnn, Products };
-/// How kernels for GPUs compute tanh, exp and divisions in f32: with the host's
-/// arithmetic, or with the GPU's approximate instructions. Auto is Fast if the
-/// model computes in bf16, which rounds more than they do.
+/// Says how kernels for GPUs compute tanh, exp and divisions in f32: with the
+/// host's arithmetic, or with the GPU's approximate instructions. Auto is Fast
+/// if the model computes in bf16, which rounds more than they do.
 enum class Math { Auto, Exact, Fast };
 /// Microarchitecture levels of the x86-64 ABI; Native is this machine's.
 enum class Cpu { Native, X86_64_V3, X86_64_V4 };

@@ -1,4 +1,4 @@
-// How the updates of running statistics are found, and whose statistics they
+// Finds the updates of running statistics, and tells whose statistics they
 // take.
 #pragma once
 

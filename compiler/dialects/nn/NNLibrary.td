@@ -4,7 +4,7 @@
 #ifndef FSDPC_NN_LIBRARY
 #define FSDPC_NN_LIBRARY
 
-include "compiler/dialects/nn/NNComposite.td"
+include "compiler/dialects/nn/NNLosses.td"
 
 def NN_MatmulOp : NN_Op<"matmul", [Pure, HasAdjoint,
     CallsLibrary<["getFlops", "getOverwritten", "canAddBias", "addBias", "writesPieces"]>]> {

@@ -69,10 +69,9 @@ def RT_Stream : I32EnumAttr<"Stream", "stream, FSDPC_STREAM_* of the ABI", [
 
 // ---- calls ----
 
-// How an argument of an op is passed to the op's C function: the parameters that
-// declare it, from which tools/gen-abi.py writes the C declarations, and the
-// function of CallArguments that passes it. In both `$name` is the argument's name;
-// `$Name` is the same with a capital.
+// Says how an argument of an op is passed to the op's C function: the parameters that declare it,
+// from which tools/gen-abi.py writes the C declarations, and the function of CallArguments that
+// passes it. In both `$name` is the argument's name; `$Name` is the same with a capital.
 class RT_Passed<string parameters, string passing> {
   string cParameters = parameters;
   string pass = passing;

@@ -1,4 +1,4 @@
-// How an op of another dialect becomes a call of the runtime. Library ops of nn
+// Turns an op of another dialect into a call of the runtime. Library ops of nn
 // implement this interface outside their dialect (compiler/dialects/rt/calls),
 // because nn does not know rt.
 #ifndef FSDPC_RT_RUNTIME_CALL

@@ -132,7 +132,7 @@ static LogicalResult eyeLike(Node &node) {
 }
 
 // How many elements are not 0 decides the shape, so the input must be constant:
-// a mask, say, that the exporter computes from shapes. Of a scalar the result
+// a mask, say, that the exporter computes from shapes. For a scalar the result
 // has no rows, where NumPy's has one.
 static LogicalResult nonZero(Node &node) {
   if (failed(node.expectInputs(1, 1)))

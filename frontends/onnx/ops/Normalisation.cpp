@@ -363,7 +363,8 @@ void frontend::registerNormalisation(HandlerTable &table) {
   table.add("Softmax", 13, softmax<nn::SoftmaxOp>);
   table.add("LogSoftmax", 1, softmaxOfRows<nn::LogSoftmaxOp>);
   table.add("LogSoftmax", 13, softmax<nn::LogSoftmaxOp>);
-  // Of opset 17. onnxruntime's own ops of these names are of opset 1.
+  // ONNX has LayerNormalization from opset 17 on; onnxruntime's own ops of
+  // these names are of opset 1.
   table.add("LayerNormalization", 1, layerNorm);
   table.add("SimplifiedLayerNormalization", 1, rmsNorm);
   table.add("RMSNormalization", 23, rmsNorm);

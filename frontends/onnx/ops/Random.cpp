@@ -136,7 +136,7 @@ static LogicalResult multinomial(Node &node) {
       b.broadcast(b.reshape(logits, {rows, 1, classes}), shape), noise);
   Value largest = b.broadcast(b.reduce(nn::ReduceKind::max, sum, {2}), shape);
   Value places = b.iota(shape, 2);
-  // Of equal sums the first counts. NaN attains nothing, so a row with one is
+  // The first of equal sums counts. NaN attains nothing, so a row with one is
   // the last class.
   Value chosen = b.select(b.compare(nn::Predicate::eq, sum, largest), places,
                           b.like(places, double(classes - 1)));

@@ -183,7 +183,7 @@ static LogicalResult deformConv(Node &node) {
   }
   int64_t places = d->window.output[0] * d->window.output[1];
   int64_t inner = f[1] * d->taps, outer = f[0] / d->group;
-  // From N×G×K×oH×oW×C to the columns of the product: per group of filters,
+  // N×G×K×oH×oW×C becomes the columns of the product: per group of filters,
   // channel by channel with all taps of each.
   Value columns = b.reshape(b.transpose(read, {0, 1, 5, 2, 3, 4}),
                             {s[0], d->group, inner, places});
@@ -205,8 +205,8 @@ static LogicalResult deformConv(Node &node) {
 // ---- RoiAlign ----
 
 namespace {
-// How all regions are read: `samples` places per bin and dimension. He et al.,
-// Mask R-CNN, 2017.
+// Says how all regions are read: `samples` places per bin and dimension. He et
+// al., Mask R-CNN, 2017.
 struct Alignment {
   int64_t height, width, samples; // of the result, and of a bin
   double scale;

@@ -32,8 +32,7 @@ Value frontend::saturated(Emitter &b, Value x, int64_t onnxType) {
   return b.cast(x, importedType(onnxType, b.builder.getContext()));
 }
 
-// By bisection of the exponent. No factor exceeds 2^64, since 2^128 is not a
-// float.
+// Bisects the exponent. No factor exceeds 2^64, since 2^128 is not a float.
 Value frontend::powerOfTwo(Emitter &b, Value magnitude, int least, int most,
                            Value *place) {
   Value limit = b.binary<nn::MinimumOp>(magnitude, std::ldexp(1.0, most));

@@ -10,7 +10,8 @@ using namespace fsdpc::frontend;
 using nn::Predicate;
 
 namespace {
-// How places beyond the image are read along one dimension of `size` elements.
+// Says how places beyond the image are read along one dimension of `size`
+// elements.
 struct Border {
   Emitter &b;
   std::string padding;
@@ -125,15 +126,19 @@ static SmallVector<Tap> tapsOf(const Border &border, StringRef mode,
   return taps;
 }
 
-// The image N×C×d…, the grid N×o…×D with the last dimension's coordinate first.
-// torch.nn.functional.grid_sample (Jaderberg et al., Spatial Transformer
-// Networks, 2015).
-static LogicalResult gridSample(Node &node) {
+namespace {
+// How a GridSample reads: the kernel, and what stands for places outside.
+struct GridSampling {
+  std::string mode, padding;
+};
+} // namespace
+
+// Refuses a node whose image, grid or attributes are not those of ONNX.
+static FailureOr<GridSampling> readGridSampling(Node &node) {
   if (failed(node.expectInputs(2, 2)) ||
       failed(node.expectFloat(node.input(0))) ||
       failed(node.expectFloat(node.input(1))))
     return failure();
-  Emitter &b = node.b;
   Value image = node.input(0), grid = node.input(1);
   int64_t rank = rankOf(image), dims = rank - 2;
   if (dims < 1 || dims > 3 || rankOf(grid) != rank ||
@@ -155,6 +160,19 @@ static LogicalResult gridSample(Node &node) {
   if (padding != "zeros" && padding != "border" && padding != "reflection")
     return node.refuse("attribute 'padding_mode' is '" + padding +
                        "'; use zeros, border or reflection");
+  return GridSampling{mode, padding};
+}
+
+// The image N×C×d…, the grid N×o…×D with the last dimension's coordinate first.
+// torch.nn.functional.grid_sample (Jaderberg et al., Spatial Transformer
+// Networks, 2015).
+static LogicalResult gridSample(Node &node) {
+  auto sampling = readGridSampling(node);
+  if (failed(sampling))
+    return failure();
+  Emitter &b = node.b;
+  Value image = node.input(0), grid = node.input(1);
+  int64_t rank = rankOf(image), dims = rank - 2;
   bool align = node.getInt("align_corners", 0);
   Shape outer(shapeOf(grid).drop_back());
   // Places count over batch and spatial dimensions, with a row of C per place.
@@ -174,8 +192,8 @@ static LogicalResult gridSample(Node &node) {
     int64_t size = shapeOf(image)[2 + d];
     Value coordinate =
         b.reshape(b.slice(grid, rankOf(grid) - 1, dims - 1 - d, 1), outer);
-    Border border{b, padding, align, size};
-    SmallVector<Tap> taps = tapsOf(border, mode, coordinate);
+    Border border{b, sampling->padding, align, size};
+    SmallVector<Tap> taps = tapsOf(border, sampling->mode, coordinate);
     SmallVector<std::pair<Value, Value>> next;
     for (auto [index, weight] : reads)
       for (const Tap &tap : taps)

@@ -114,7 +114,7 @@ static std::optional<SmallVector<Value>> readSequence(Node &node) {
   return item->sequence;
 }
 
-// Without a position at the end.
+// Inserts at the end if the node names no position.
 static LogicalResult sequenceInsert(Node &node) {
   if (failed(node.expectInputs(2, 3)) || failed(node.expectPlain(1)))
     return failure();
@@ -132,7 +132,7 @@ static LogicalResult sequenceInsert(Node &node) {
   return success();
 }
 
-// Without a position the last one.
+// Erases the last element if the node names no position.
 static LogicalResult sequenceErase(Node &node) {
   if (failed(node.expectInputs(1, 2)))
     return failure();

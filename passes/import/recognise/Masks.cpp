@@ -80,7 +80,7 @@ bool Masks::keepConstant(DenseElementsAttr constant, Value value,
     causal = true;
     return true;
   }
-  // Neither a triangle nor trivial: it stays a condition.
+  // It is neither a triangle nor trivial, so it stays a condition.
   conditions.push_back({value, negated});
   return true;
 }

@@ -7,7 +7,7 @@ using namespace mlir;
 
 namespace fsdpc::passes {
 
-// With optional momentum and Nesterov momentum.
+// SGD, with optional momentum and Nesterov momentum.
 Results buildSGD(const fsdp::CompileOptions &options, Scalars s, Arguments in) {
   in.decayGradient(s);
   Value g = in.gradient;

@@ -1,7 +1,7 @@
-// How the bodies of the runtime's own kernels see the threads that run them.
-// One body is compiled twice: by nvcc with 256 threads per block, and by the
-// host's compiler. There the emulation runs one thread per block, and tests run
-// a thread of the system per thread of the block. The result of a body does not
+// Shows the bodies of the runtime's own kernels the threads that run them. One
+// body is compiled twice: by nvcc with 256 threads per block, and by the host's
+// compiler. There the emulation runs one thread per block, and tests run a
+// thread of the system per thread of the block. The result of a body does not
 // depend on the number of blocks, and sums across threads are trees of fixed
 // shape.
 #pragma once

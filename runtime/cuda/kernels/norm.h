@@ -112,8 +112,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const Clip &c) {
   int64_t failed;
   double norm = sqrt(sumOfSquares(total, 1, failed)) * c.toMean;
   failed = first < c.count ? first : -1;
-  // As in torch.nn.utils.clip_grad_norm_; maxNorm 0 means no clipping. A norm
-  // that is NaN gives factor 1, and `failed` ends the run.
+  // The factor is that of torch.nn.utils.clip_grad_norm_; maxNorm 0 means no
+  // clipping. A norm that is NaN gives factor 1, and `failed` ends the run.
   double factor = c.maxNorm > 0 ? c.maxNorm / (norm + 1e-6) : 1;
   *c.norm = norm;
   *c.failed = failed;

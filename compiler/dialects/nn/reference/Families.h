@@ -13,9 +13,9 @@ namespace fsdpc::nn::reference {
 /// In the order of the op's operands; absent optional ones have no entry.
 using Inputs = llvm::ArrayRef<ReferenceTensor>;
 
-/// How each op is evaluated, by the op's class. A function gets the op, its
-/// inputs, and a tensor of zeros per result, which the caller rounds to the
-/// result's type afterwards.
+/// Evaluates ops by their class. A function gets the op, its inputs, and a
+/// tensor of zeros per result, which the caller rounds to the result's type
+/// afterwards.
 class ReferenceTable {
 public:
   using Function =

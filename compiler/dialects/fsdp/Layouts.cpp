@@ -1,0 +1,91 @@
+// Queries of layouts: flat types, blocks on the wire, and what a layout keeps.
+// Factors.cpp has those of optimizers that factor their state.
+#include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/OptionTypes.h"
+#include "compiler/dialects/fsdp/Options.h"
+
+using namespace mlir;
+
+namespace fsdpc::fsdp {
+
+// Pairs results with layouts by their position: an all-gather of several
+// layouts has one result for each. Block arguments belong to no layout.
+FlatSymbolRefAttr getLayoutOf(Value flat) {
+  auto result = dyn_cast<OpResult>(flat);
+  auto user =
+      result ? dyn_cast<LayoutUserOpInterface>(result.getOwner()) : nullptr;
+  if (!user)
+    return {};
+  SmallVector<FlatSymbolRefAttr> layouts = user.getLayoutRefs();
+  unsigned index = result.getResultNumber();
+  return index < layouts.size() ? layouts[index] : FlatSymbolRefAttr();
+}
+
+RankedTensorType getFlatType(LayoutOp layout) {
+  return RankedTensorType::get({static_cast<int64_t>(layout.getElements())},
+                               layout.getCompute());
+}
+
+// Shards are multiples of 128 bytes in the type of --param-dtype, or of blocks
+// (CompileOptions::shardAlignment), so each of them pads by less than that many
+// elements. A layout that --keep-f32 leaves in f32 is in a program whose type
+// has 16 bits.
+int64_t wholeGradientElementsOf(LayoutOp layout,
+                                const CompileOptions &options) {
+  int64_t bits =
+      keepsF32(layout) ? 16 : layout.getCompute().getIntOrFloatBitWidth();
+  int64_t alignment = options.sendsBlocks() ? blockElements : 128 * 8 / bits;
+  return static_cast<int64_t>(layout.getElements()) +
+         options.maxRanks * alignment;
+}
+
+int64_t memberAlignment(const CompileOptions &options) {
+  return options.sendsBlocks() ? blockElements : kMemberAlignment;
+}
+
+Type wireTypeOf(BlockType type, MLIRContext *context) {
+  switch (type) {
+  case BlockType::None:
+    return {};
+  case BlockType::I8:
+    return IntegerType::get(context, 8);
+  case BlockType::F8E4M3:
+    return Float8E4M3FNType::get(context);
+  }
+  llvm_unreachable("covered above");
+}
+
+BlockType wireOf(LayoutOp layout) {
+  std::optional<Type> wire = layout.getWire();
+  if (!wire)
+    return BlockType::None;
+  return wire->isInteger(8) ? BlockType::I8 : BlockType::F8E4M3;
+}
+
+int64_t gatheredBytesOf(LayoutOp layout) {
+  int64_t elements = layout.getElements();
+  return wireOf(layout) == BlockType::None
+             ? elements * layout.getCompute().getIntOrFloatBitWidth() / 8
+             : blockedBytes(elements);
+}
+
+bool keepsWhole(LayoutOp layout, StringRef what) {
+  return llvm::any_of(layout.getWhole().getAsRange<StringAttr>(),
+                      [&](StringAttr name) { return name.getValue() == what; });
+}
+
+bool keepsF32(ParameterOp parameter) {
+  return parameter->hasAttr(FSDPDialect::kKeepF32Attr);
+}
+
+// A layout without members is of no parameter that is kept.
+bool keepsF32(LayoutOp layout) {
+  auto members = layout.getMembers().getAsRange<MemberAttr>();
+  if (members.empty())
+    return false;
+  auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(
+      layout, (*members.begin()).getParameter());
+  return parameter && keepsF32(parameter);
+}
+
+} // namespace fsdpc::fsdp

@@ -1,0 +1,15 @@
+// How times are written: in dumps, in tables of problems and in predictions.
+#ifndef FSDPC_COMPILER_SCHEDULE_ROUNDING_H
+#define FSDPC_COMPILER_SCHEDULE_ROUNDING_H
+
+#include <cmath>
+
+namespace fsdpc::schedule {
+
+/// Returns the time in thousandths of a µs. The cost model is not more precise,
+/// and shorter numbers keep dumps readable.
+inline double roundedUs(double us) { return std::round(us * 1000) / 1000; }
+
+} // namespace fsdpc::schedule
+
+#endif // FSDPC_COMPILER_SCHEDULE_ROUNDING_H

@@ -1,0 +1,137 @@
+// The durations of ops and collectives on a machine, and the attributes that
+// tell them to the reader of a dump. Costs of ops are in the IR; what moves
+// between ranks follows from the bytes of a CollectiveOps.
+#include "compiler/analysis/CommunicationVolume.h"
+#include "compiler/dialects/fsdp/RunningStatistics.h"
+#include "compiler/schedule/cost_model.h"
+#include "compiler/schedule/rounding.h"
+#include "passes/schedule/ScheduleIR.h"
+#include "passes/schedule/ScheduledOps.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::passes;
+using namespace fsdpc::analysis;
+
+namespace {
+
+// Returns the duration of an op on the compute stream, in µs.
+double durationOf(Operation *op, const schedule::Machine &machine) {
+  // Written by the cost pass for the machine of the options, so it does not
+  // change with the number of ranks.
+  if (auto cost = op->getAttrOfType<FloatAttr>(fsdp::FSDPDialect::kCostAttr))
+    return cost.getValueAsDouble();
+  // These stop the compute stream until the values of all ranks have arrived.
+  if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
+    return fsdp::modeOf(update) == fsdp::BufferMode::Local
+               ? 0
+               : schedule::allGatherUs(machine,
+                                       machine.ranks * 4 *
+                                           elementsOf(update.getStatistic()));
+  if (auto reduce = dyn_cast<fsdp::AllReduceOp>(op))
+    return schedule::allGatherUs(machine, machine.ranks * 8 *
+                                              elementsOf(reduce.getInput()));
+  // Ops without a cost (views, marks, packs) take no time.
+  return 0;
+}
+
+// A gather first writes the rank's own part, from f32 masters of 4 bytes: it
+// narrows them, and a single rank also copies what is not narrowed. On a GPU
+// this is a kernel on the stream of gathers, which overlaps with compute. On
+// the host it runs on the cores that compute, so starting it early gains
+// nothing.
+double castUs(const schedule::Machine &machine, const CollectiveOps &ops) {
+  if (ops.castElements == 0 || (ops.elementBytes == 4 && machine.ranks > 1))
+    return 0;
+  double bytes =
+      double(ops.castElements / machine.ranks) * double(4 + ops.elementBytes);
+  return schedule::opUs(machine, "launch", 0, bytes,
+                        schedule::ElementType::F32);
+}
+
+// A gather in blocks converts the rank's masters, and then what all ranks have
+// sent; a reduction the rank's gradients, and then all ranks' of its part. Both
+// do so on the collective's stream.
+double blocksUs(const schedule::Machine &machine, const CollectiveOps &ops) {
+  if (ops.blockElements == 0)
+    return 0;
+  int64_t own = ops.blockElements / machine.ranks;
+  bool gathers = !ops.results.empty();
+  int64_t bytes = own * 4 + ops.blockElements * ops.elementBytes +
+                  blockedBytes(ops.blockElements) +
+                  blockedBytes(gathers ? own : ops.blockElements);
+  return schedule::opUs(machine, "launch", 0, double(bytes),
+                        schedule::ElementType::F32);
+}
+
+double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
+  // As plannedGroup of the memory plan: all ranks where the group does not
+  // divide them.
+  if (ops.secondaryRanks > 0 && machine.ranks % ops.secondaryRanks == 0) {
+    schedule::Machine group = machine;
+    group.ranks = int(ops.secondaryRanks);
+    return schedule::allGatherUs(group, ops.wholeBytes);
+  }
+  double us = blocksUs(machine, ops);
+  if (ops.groupBytes)
+    us += schedule::groupGatherUs(machine, ops.groupBytes);
+  return ops.wholeBytes ? us + castUs(machine, ops) +
+                              schedule::allGatherUs(machine, ops.wholeBytes)
+                        : us;
+}
+
+double reduceUs(const schedule::Machine &machine, const CollectiveOps &ops) {
+  double us = blocksUs(machine, ops);
+  if (ops.groupBytes)
+    us += schedule::groupReduceUs(machine, ops.groupBytes, ops.sumBytes);
+  return ops.wholeBytes
+             ? us + schedule::reduceScatterUs(machine, ops.wholeBytes)
+             : us;
+}
+
+} // namespace
+
+void fsdpc::passes::setDurations(ScheduleIR &ir,
+                                 const schedule::Machine &machine) {
+  for (auto [op, timed] : llvm::zip(ir.ops, ir.problem.ops))
+    timed.durationUs = durationOf(op, machine);
+  for (auto [ops, c] :
+       llvm::zip_equal(ir.collectives, ir.problem.collectives)) {
+    bool gathers = c.kind == schedule::CollectiveKind::Gather;
+    c.durationUs = gathers ? gatherUs(machine, ops) : reduceUs(machine, ops);
+    // Gathers and reductions then wait for each other, as on one channel.
+    if (machine.sharedLink)
+      c.channel = gatherChannel;
+  }
+  ir.problem.computeSlowdown = machine.computeSlowdown;
+}
+
+void fsdpc::passes::annotate(const ScheduleIR &ir,
+                             const schedule::Timeline &timeline) {
+  for (auto [id, ops] : llvm::enumerate(ir.collectives)) {
+    Builder builder(ops.first->getContext());
+    auto set = [&](Operation *op, StringRef name, Attribute value) {
+      op->setAttr(name, value);
+    };
+    int64_t bytes = 0;
+    // A gather moves its results, a reduction its operands.
+    ValueRange moved = ops.results;
+    if (moved.empty())
+      moved = ops.first->getOperands();
+    for (Value value : moved)
+      bytes += elementsOf(value) * byteWidth(value.getType());
+    if (ops.blockElements > 0)
+      bytes = ops.wholeBytes + ops.groupBytes;
+    auto time = [&](double us) {
+      return builder.getF64FloatAttr(schedule::roundedUs(us));
+    };
+    set(ops.first, fsdp::FSDPDialect::kBytesAttr,
+        builder.getI64IntegerAttr(bytes));
+    set(ops.first, fsdp::FSDPDialect::kCostAttr,
+        time(ir.problem.collectives[id].durationUs));
+    set(ops.wait, fsdp::FSDPDialect::kExposedAttr,
+        time(timeline.exposedUs[id]));
+  }
+  auto module = ir.ops.back()->getParentOfType<ModuleOp>();
+  writeCommunication(module, communicatedBytes(module));
+}

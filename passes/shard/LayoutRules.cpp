@@ -1,0 +1,205 @@
+// The rules of layouts, each a function of one layout. A layout is the only
+// thing that later phases know of parameters, so nothing in it is taken on
+// trust.
+#include "passes/shard/LayoutRules.h"
+
+#include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/ParameterGroups.h"
+#include "compiler/dialects/fsdp/Rules.h"
+#include "compiler/dialects/fsdp/Strategies.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace fsdpc::passes {
+
+using namespace mlir;
+using fsdp::broken;
+using fsdp::nameOrNone;
+using fsdp::refuseWithNote;
+
+namespace {
+
+// One scan over the layouts of a module. Its state is the layout of each
+// parameter so far.
+class LayoutVerifier {
+public:
+  LayoutVerifier(ModuleOp module, const SymbolTable &symbols,
+                 const fsdp::ParameterGroups &groups)
+      : module(module), symbols(symbols), groups(groups),
+        options(fsdp::CompileOptions::of(module)),
+        compute(fsdp::floatType(options.paramType, module.getContext())) {}
+
+  LogicalResult run() {
+    for (auto layout : module.getOps<fsdp::LayoutOp>())
+      if (failed(verifyTypes(layout)) || failed(verifyPlace(layout)) ||
+          failed(verifyAlone(layout)) || failed(verifyMembers(layout)) ||
+          failed(verifyOptimizer(layout)))
+        return failure();
+    // Checked last, when all members of all layouts are known.
+    for (auto parameter : module.getOps<fsdp::ParameterOp>())
+      if (!layoutOf.contains(parameter.getSymNameAttr()))
+        return broken(parameter, "member-once")
+               << "parameter '" << parameter.getSymName()
+               << "' is a member of no layout";
+    return success();
+  }
+
+private:
+  // A layout computes in the type of the options, and has the master that they
+  // want, unless its members are kept in f32.
+  LogicalResult verifyTypes(fsdp::LayoutOp layout) {
+    bool keepsF32 = fsdp::keepsF32(layout);
+    if (keepsF32 ? !layout.getCompute().isF32()
+                 : layout.getCompute() != compute) {
+      InFlightDiagnostic diag = broken(layout, "compute");
+      diag << "layout '" << layout.getSymName() << "' computes in "
+           << layout.getCompute() << ", but ";
+      if (keepsF32)
+        return diag << "its first member has 'fsdp.keep_f32'";
+      return diag << "--param-dtype is " << fsdp::nameOf(options.paramType);
+    }
+    bool wantsMaster = options.master != fsdp::Master::None || keepsF32;
+    if (layout.getNoMaster() == wantsMaster)
+      return broken(layout, "master")
+             << "layout '" << layout.getSymName() << "' has "
+             << (wantsMaster ? "no" : "a") << " master, but "
+             << (keepsF32 ? "its members have 'fsdp.keep_f32'" : "--master is ")
+             << (keepsF32 ? StringRef() : nameOf(options.master));
+    return success();
+  }
+
+  // States are on the host only where its target supports that, and a layout
+  // with an owner has one parameter.
+  LogicalResult verifyPlace(fsdp::LayoutOp layout) {
+    // The options are checked for that; a layout may have been edited.
+    if (layout.getOffloaded() && options.isCuda())
+      return broken(layout, "offload")
+             << "layout '" << layout.getSymName()
+             << "' is offloaded, which target '" << nameOf(options.target)
+             << "' does not support";
+    if (fsdp::hasOwner(layout, options) && layout.getMembers().size() != 1)
+      return broken(layout, "layout")
+             << "layout '" << layout.getSymName() << "' has "
+             << layout.getMembers().size()
+             << " members, but strategy 'oss' gives each parameter an owner";
+    return success();
+  }
+
+  // Two layouts that agree in all parts of the key should have been one, unless
+  // --layout-size cuts them, or each parameter has an owner.
+  LogicalResult verifyAlone(fsdp::LayoutOp layout) {
+    fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
+    auto [twin, isOnly] = ofUnit.try_emplace(
+        {layout.getUnitAttr().getAttr(), layout.getTrainable(),
+         static_cast<int>(strategy), layout.getGroup().value_or(0),
+         fsdp::keepsF32(layout)},
+        layout);
+    int64_t most = options.layoutSize;
+    if (most > 0 && layout.getMembers().size() > 1 &&
+        static_cast<int64_t>(layout.getElements()) > most)
+      return broken(layout, "layout")
+             << "layout '" << layout.getSymName() << "' has "
+             << layout.getElements()
+             << " elements of several parameters, but --layout-size is "
+             << most;
+    if (!isOnly && most == 0 && !fsdp::hasOwner(layout, options))
+      return refuseWithNote(
+          broken(layout, "layout")
+              << "unit '" << layout.getUnit() << "' has a second layout of "
+              << (layout.getTrainable() ? "trainable" : "frozen")
+              << " parameters under strategy '" << nameOf(strategy) << "'",
+          twin->second, "the first is here");
+    return success();
+  }
+
+  // Offsets must be what shard-parameters would choose for this order of
+  // members, so that a dump with a gap is refused.
+  LogicalResult verifyMembers(fsdp::LayoutOp layout) {
+    bool keepsF32 = fsdp::keepsF32(layout);
+    // The end of the last member, in elements.
+    int64_t end = 0;
+    for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
+      StringAttr name = member.getParameter().getAttr();
+      auto [other, isNew] = layoutOf.try_emplace(name, layout);
+      if (!isNew)
+        return refuseWithNote(broken(layout, "member-once")
+                                  << "parameter '" << name.getValue()
+                                  << "' is a member twice",
+                              other->second, "a member here already");
+      auto parameter = symbols.lookup<fsdp::ParameterOp>(name);
+      if (fsdp::keepsF32(parameter) != keepsF32)
+        return refuseWithNote(
+            broken(layout, "compute")
+                << "its member '" << name.getValue() << "' "
+                << (keepsF32 ? "lacks" : "has") << " 'fsdp.keep_f32'"
+                << (keepsF32 ? ", which its first member has" : ""),
+            parameter, "the parameter");
+      if (parameter.getUnitAttr() != layout.getUnitAttr())
+        return refuseWithNote(broken(layout, "layout")
+                                  << "it is of unit '" << layout.getUnit()
+                                  << "', and its member '" << name.getValue()
+                                  << "' of unit '"
+                                  << nameOrNone(parameter.getUnitAttr()) << "'",
+                              parameter, "the parameter");
+      int64_t first = llvm::alignTo(end, fsdp::memberAlignment(options));
+      if (member.getOffset() != first)
+        return broken(layout, "layout")
+               << "member '" << name.getValue() << "' begins at "
+               << member.getOffset() << ", but the next place is " << first;
+      end = member.getOffset() + member.getElements();
+    }
+    return success();
+  }
+
+  // The members of a layout have the optimizer that it names, and its last
+  // state is an average if the options ask for one: the runtime would save
+  // another state as the average.
+  LogicalResult verifyOptimizer(fsdp::LayoutOp layout) {
+    bool average = layout.getTrainable() && options.ema > 0;
+    if (layout.getAverage() != average)
+      return broken(layout, "average")
+             << "layout '" << layout.getSymName()
+             << (average ? "' keeps no average, but --ema is "
+                         : "' keeps an average, but --ema is ")
+             << options.ema;
+    size_t group = layout.getGroup().value_or(0);
+    for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
+      auto parameter =
+          symbols.lookup<fsdp::ParameterOp>(member.getParameter().getAttr());
+      size_t own = groups.programOf(parameter);
+      if (own != group)
+        return refuseWithNote(
+            broken(layout, "group")
+                << "layout '" << layout.getSymName()
+                << "' is updated by the optimizer of group " << group
+                << ", and its member '" << parameter.getSymName()
+                << "' by that of group " << own << " (0: of --optimizer)",
+            parameter, "the parameter");
+    }
+    return success();
+  }
+
+  ModuleOp module;
+  const SymbolTable &symbols;
+  const fsdp::ParameterGroups &groups;
+  fsdp::CompileOptions options;
+  Type compute; // of layouts without --keep-f32
+  // The layout of each member, and the layout of each unit, kind (trainable or
+  // frozen), strategy, group and type.
+  DenseMap<StringAttr, fsdp::LayoutOp> layoutOf;
+  DenseMap<std::tuple<StringAttr, int, int, int64_t, int>, fsdp::LayoutOp>
+      ofUnit;
+};
+
+} // namespace
+
+LogicalResult verifyLayouts(ModuleOp module, const SymbolTable &symbols) {
+  FailureOr<fsdp::ParameterGroups> groups = fsdp::ParameterGroups::of(module);
+  if (failed(groups))
+    return failure();
+  return LayoutVerifier(module, symbols, *groups).run();
+}
+
+} // namespace fsdpc::passes
