@@ -39,6 +39,11 @@ say "testing"
 ctest --test-dir "$build" --output-on-failure -j 2 "$@" </dev/null
 [[ $# == 0 ]] || exit 0
 if [[ $all ]]; then
+  say "estimated steps on every GPU"
+  # Not without a toolkit, as in CTest.
+  if disassembler=$(sed -n 's/^FSDPC_NVDISASM:FILEPATH=//p' "$build"/CMakeCache.txt) && [[ -x $disassembler ]]; then
+    /usr/bin/python3 "$root"/tests/numeric/step_estimates.py --build "$build" --nvdisasm "$disassembler" --all
+  fi
   say "every optimizer"
   /usr/bin/python3 "$root"/tests/numeric/optimizers.py --build "$build" --all
   /usr/bin/python3 "$root"/tests/numeric/groups.py --build "$build" --all
