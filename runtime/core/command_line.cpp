@@ -195,6 +195,9 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
     return options;
   if (options.watchdog >= 0)
     options.device.watchdogSeconds = options.watchdog;
+  options.device.firstStepSeconds = options.firstStepTimeout;
+  if (options.joinTimeout > 0)
+    options.device.joinSeconds = options.joinTimeout;
   options.onNonFinite = *parseNonFinite(arguments.onNonFinite);
   FSDPC_TRY(completeCheckpoints(options));
   if (options.onNonFinite.kind != NonFinitePolicy::stop &&

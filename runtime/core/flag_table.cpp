@@ -277,7 +277,8 @@ const Flag flags[] = {
      checkAtLeastZero},
     {"--join-timeout", "S",
      "How long ranks under torchrun or srun wait for each other at the start "
-     "(default: FSDPC_JOIN_SECONDS, or 300)",
+     "(default: FSDPC_JOIN_SECONDS, or 300). On CUDA also how long NCCL may "
+     "take to connect them (default 300)",
      [](Arguments &a) -> Target { return &a.options.joinTimeout; },
      checkAboveZero},
     {"--flight-recorder", "FILE.json",

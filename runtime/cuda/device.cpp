@@ -14,7 +14,7 @@ CudaDevice::CudaDevice(CudaApi &api, const Manifest &manifest,
                        const DeviceOptions &options)
     : context(api, job, manifest), program(program), options(options),
       memory(context), products(context) {
-  context.limitSeconds = options.watchdogSeconds;
+  context.limitSeconds = options.firstStepSeconds;
 }
 
 CudaDevice::~CudaDevice() {
@@ -159,6 +159,9 @@ void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
 
 void CudaDevice::results(fsdpc_rank &rank, int64_t step, StepResults &results) {
   update->awaitReport(rank, step, results);
+  // The first step is done.
+  context.isFirstStep = false;
+  context.limitSeconds = options.watchdogSeconds;
 }
 
 void CudaDevice::report(int64_t step) { update->sendReport(step); }
