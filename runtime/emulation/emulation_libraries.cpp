@@ -119,6 +119,8 @@ Emulation::call(Handles<LibraryPlan<Plan>> &handles, const void *handle,
 
 CudaStatus Emulation::planGemm(const CudaGemmShape &s, size_t cap,
                                CudaGemm &gemm, CudaChoice &choice) {
+  if (faults.is(Fault::refuseProducts))
+    return refusePlan(choice, "a fault refuses products");
   bool f64 = s.dtypeA == "f64", narrowed = s.dtypeA == "bf16";
   // The combinations that cuBLASLt computes with f32 or f64 sums.
   bool known = s.dtypeA == s.dtypeB &&
@@ -167,6 +169,8 @@ CudaStatus Emulation::destroyGemm(CudaGemm gemm) {
 CudaStatus Emulation::planConvolution(const ConvolutionPlan &plan, size_t cap,
                                       bool, CudaConvolution &convolution,
                                       CudaChoice &choice) {
+  if (faults.is(Fault::refuseConvolutions))
+    return refusePlan(choice, "a fault refuses convolutions");
   if (plan.dtype != "f32" && plan.dtype != "bf16")
     return refusePlan(choice, "type is neither f32 nor bf16");
   return addPlan(convolutions, plan, std::min(cap, wantedWorkspace),
@@ -206,6 +210,8 @@ CudaStatus Emulation::destroyConvolution(CudaConvolution convolution) {
 CudaStatus Emulation::planAttention(const AttentionPlan &plan, bool,
                                     CudaAttention &attention,
                                     CudaChoice &choice) {
+  if (faults.is(Fault::refuseAttention))
+    return refusePlan(choice, "a fault refuses attention");
   // The same limits as cuDNN's fused kernels.
   if (plan.dtype != "bf16")
     return refusePlan(choice, "fused attention supports bf16 only");

@@ -51,9 +51,13 @@ Result<Fault> parseFault(const std::string &text) {
       {"hang", Fault::hang},
       {"nccl", Fault::nccl},
       {"silent", Fault::silent},
+      {"late-memory", Fault::lateMemory},
       {"memory", Fault::memory},
       {"driver", Fault::driver},
       {"few-devices", Fault::fewDevices},
+      {"refuse-products", Fault::refuseProducts},
+      {"refuse-convolutions", Fault::refuseConvolutions},
+      {"refuse-attention", Fault::refuseAttention},
   };
   // KIND[:NUMBER][@RANK].
   size_t at = text.find('@'), colon = text.find(':');
@@ -64,8 +68,7 @@ Result<Fault> parseFault(const std::string &text) {
       fault.kind = kind;
   // Only these count events; the others hold from the start, so a number would
   // mean nothing.
-  bool counts = fault.kind == Fault::launch || fault.kind == Fault::hang ||
-                fault.kind == Fault::nccl || fault.kind == Fault::silent;
+  bool counts = fault.kind >= Fault::launch && fault.kind <= Fault::lateMemory;
   uint64_t number = 1, rank = 0;
   bool good = fault.kind != Fault::none;
   if (colon != text.npos)
@@ -77,9 +80,10 @@ Result<Fault> parseFault(const std::string &text) {
     good &= counts && parseNumber(text.substr(at + 1), 0, rank);
   if (!good)
     return Error{"'" + text +
-                 "' is not a valid fault; use launch:N, hang:N, nccl:N or "
-                 "silent:N, optionally with @RANK, or memory, driver, "
-                 "few-devices"};
+                 "' is not a valid fault; use launch:N, hang:N, nccl:N, "
+                 "silent:N or late-memory:N, optionally with @RANK, or memory, "
+                 "driver, few-devices, refuse-products, refuse-convolutions, "
+                 "refuse-attention"};
   fault.number = int64_t(number);
   fault.rank = int(rank);
   return fault;

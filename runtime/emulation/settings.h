@@ -11,11 +11,24 @@ namespace fsdpc::runtime::emulation {
 
 // A fault to inject.
 struct Fault {
-  enum Kind { none, launch, hang, nccl, silent, memory, driver, fewDevices };
-  // `number` and `rank` matter only for launch, hang, nccl and silent.
-  // README.md says what each fault does.
+  enum Kind {
+    none,
+    launch,
+    hang,
+    nccl,
+    silent,
+    lateMemory,
+    memory,
+    driver,
+    fewDevices,
+    refuseProducts,
+    refuseConvolutions,
+    refuseAttention
+  };
+  // `number` and `rank` matter only for the first five. README.md says what
+  // each fault does.
   Kind kind = none;
-  int64_t number = 1; // of the launch or collective, from 1
+  int64_t number = 1; // of the launch, collective or graph, from 1
   int rank = 0;
 };
 
