@@ -198,6 +198,13 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   options.device.firstStepSeconds = options.firstStepTimeout;
   if (options.joinTimeout > 0)
     options.device.joinSeconds = options.joinTimeout;
+  if (std::string &file = options.device.tuneProducts; !file.empty()) {
+    if (manifest.target == "host")
+      return Error{"--tune-products: a program of the target 'host' does not "
+                   "choose among algorithms; omit the flag"};
+    if (file == productsBesideProgram)
+      file = options.program + ".products";
+  }
   options.onNonFinite = *parseNonFinite(arguments.onNonFinite);
   FSDPC_TRY(completeCheckpoints(options));
   if (options.onNonFinite.kind != NonFinitePolicy::stop &&

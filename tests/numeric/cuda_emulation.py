@@ -8,7 +8,7 @@ parity    losses are within 1e-5 of the host's program (bf16: 2e-3) on 1, 2 and 
 identity  with --deterministic, no strategy, schedule, graph, delay, or choice of threads or processes changes a bit; without
           it, losses stay within 1e-5
 faults    each fault ends every rank within the watchdog's time, with one message that names the place; the flight records say so
-          too; a library that refuses to plan is replaced
+          too; a library that refuses to plan is replaced; --tune-products chooses and keeps algorithms
 """
 import json
 import os
@@ -165,8 +165,24 @@ def refusals(bench) -> None:
             raise Failure(f"{fault}: the log does not say that {instead} compute instead: {trained.header()}")
 
 
+def tuned(bench, fixture) -> None:
+    """--tune-products: the next run reads the choices of the first and has its bits, at any number of ranks the same choices."""
+    program, kept = bench.compile_fixture(fixture, "tuned", "--target=cuda-emulation"), bench.path("kept.products")
+    first, second = (bench.train(program, fixture, 2, "--deterministic", f"--tune-products={kept}", steps=4) for _ in range(2))
+    if first.bits() != second.bits():
+        raise Failure("--tune-products: a run with the choices of another has other bits")
+    lines = kept.read_text().splitlines()
+    said = str(second.header())
+    if not lines[1:] or f"({len(lines) - 1} from" not in said or "(tuned)" not in said:
+        raise Failure(f"--tune-products: {len(lines) - 1} choices are kept, but the log says {said}")
+    plain = bench.train(program, fixture, 2, "--deterministic", steps=4)
+    close(f"--tune-products, {len(lines) - 1} products", second.losses(), plain.losses())
+
+
 def faults(bench, fixture, options):
     refusals(bench)
+    tuned(bench, fixture)
+    program = bench.compile_fixture(fixture, "emulated", "--target=cuda-emulation")
     wrong = []
     for fault, launcher, message in FAULTS:
         launch = [program, "--ranks", 2] if launcher == "threads" else [*harness.mpirun(2), program]

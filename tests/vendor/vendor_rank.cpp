@@ -11,6 +11,7 @@
 #include "runtime/cuda/real_api.h"
 #include "tests/vendor/cudart_state.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -136,10 +137,25 @@ CudaStatus Rank::multiply(const CudaGemmShape &shape, size_t offset) {
   TRY(api.planGemm(shape, cap, gemm, choice));
   Undo own;
   own.add([&] { return api.destroyGemm(gemm); });
-  CudaStatus status =
-      api.gemm(gemm, at(offset), at(4 * megabyte + offset),
-               shape.bias ? at(8 * megabyte + offset) : nullptr,
-               at(12 * megabyte + offset), workspace(), compute);
+  auto call = [&] {
+    return api.gemm(gemm, at(offset), at(4 * megabyte + offset),
+                    shape.bias ? at(8 * megabyte + offset) : nullptr,
+                    at(12 * megabyte + offset), workspace(), compute);
+  };
+  // The heuristic's first algorithm, then each that it lists.
+  auto tryAll = [&]() -> CudaStatus {
+    TRY(call());
+    std::vector<std::string> codes;
+    TRY(api.listGemms(gemm, cap, 8, !shape.bias, codes));
+    if (codes.size() != (shape.bias ? 2 : 3))
+      return cudaRefused;
+    for (const std::string &code : codes) {
+      TRY(api.chooseGemm(gemm, cap, code, choice));
+      TRY(call());
+    }
+    return cudaOk;
+  };
+  CudaStatus status = tryAll();
   CudaStatus ended = own.run();
   return status ? status : ended;
 }
@@ -319,6 +335,23 @@ std::string wronglyAccepted() {
   expectRefused(api.planConvolution(convolutionOf("forward", "f64"), cap, false,
                                     handle, choice),
                 "a convolution in f64");
+  std::vector<std::string> codes;
+  if (!api.planGemm(shapeOf("f32", "f32"), cap, handle, choice) &&
+      !api.listGemms(handle, cap, 1, false, codes) && codes.size() == 1) {
+    std::string other = codes[0], spoilt = codes[0];
+    other[0] ^= 1; // of another version
+    spoilt.back() = 'x';
+    std::string zeros = codes[0];
+    std::fill(zeros.begin() + ptrdiff_t(zeros.find(':') + 1), zeros.end(), '0');
+    for (const std::string &code : {other, spoilt, zeros, std::string()})
+      expectRefused(api.chooseGemm(handle, cap, code, choice),
+                    "the code of no algorithm");
+    expectRefused(api.chooseGemm(handle, 1024, codes[0], choice),
+                  "an algorithm with too large a workspace");
+    api.destroyGemm(handle);
+  } else {
+    accepted += "no list of algorithms; ";
+  }
   AttentionPlan plan = attentionOf(false);
   plan.dtype = "f32";
   expectRefused(api.planAttention(plan, false, handle, choice),
