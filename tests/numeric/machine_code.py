@@ -42,7 +42,7 @@ EXCEPTIONS = [
     (r"cross_entropy_rows_.*", {"narrow accesses": 1}, "a row reads the logit of its target"),
     (r"cross_entropy_rows_\d+x50257(_\d+)?", {"narrow accesses": 105}, "a row of an odd number of logits is not aligned to more than an element"),
     (r"(layer|rms)_norm_.*", {"slow paths": 1}, "the exact root of the variance, once per row"),
-    (r"(reduce|add|transpose)_\d+x\d+x(14x14|19[67](x\d+)?)", {"narrow accesses": 8, "instructions per word": 24, "occupancy": 0.12,
+    (r"(reduce|add|transpose)_\d+x(\d+x)?(14x14|19[67](x\d+)?)", {"narrow accesses": 8, "instructions per word": 24, "occupancy": 0.12,
                                                                "blocks a multiprocessor": 1},
      "14 x 14 patches: planes of 196 elements are no multiple of a vector, and sums over 128 images have few rows; once per step"),
     (r"gelu_128x197x3072", {"instructions per word": 27}, "erf has no approximate instruction; memory pays for 37"),
