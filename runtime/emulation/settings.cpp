@@ -3,6 +3,7 @@
 // anything else, with code 2.
 #include "runtime/emulation/settings.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -99,7 +100,7 @@ std::string unknownVariable(char **environment) {
       continue;
     std::string_view rest = name.substr(prefix.size());
     if (rest != "SEED" && rest != "MEMORY" && rest != "DEVICES" &&
-        rest != "FAULT" && rest != "VOLUMES")
+        rest != "BLOCKS" && rest != "FAULT" && rest != "VOLUMES")
       return std::string(name);
   }
   return "";
@@ -109,13 +110,17 @@ Settings readSettings() {
   if (std::string name = unknownVariable(environ); !name.empty())
     endWith(name + " is not a variable of the emulation; use "
                    "FSDPC_EMULATION_SEED, FSDPC_EMULATION_MEMORY, "
-                   "FSDPC_EMULATION_DEVICES, FSDPC_EMULATION_FAULT or "
-                   "FSDPC_EMULATION_VOLUMES");
+                   "FSDPC_EMULATION_DEVICES, FSDPC_EMULATION_BLOCKS, "
+                   "FSDPC_EMULATION_FAULT or FSDPC_EMULATION_VOLUMES");
   Settings settings;
   settings.seed = numberOf("FSDPC_EMULATION_SEED", 0, settings.seed);
   settings.memory = numberOf("FSDPC_EMULATION_MEMORY", 1, settings.memory);
   settings.devices =
       int(numberOf("FSDPC_EMULATION_DEVICES", 0, uint64_t(settings.devices)));
+  // More would only wait for each other.
+  settings.blocksAtOnce = int(std::min<uint64_t>(
+      numberOf("FSDPC_EMULATION_BLOCKS", 1, uint64_t(settings.blocksAtOnce)),
+      64));
   // Every launcher has its own variable. The rank only selects the process that
   // a launch fault strikes.
   for (const char *variable :

@@ -9,7 +9,7 @@ using namespace fsdpc::runtime;
 namespace fsdpc::testing {
 
 void onRanks(int ranks, Kind kind, const std::function<void(Rank &)> &body) {
-  emulation::Emulation api{emulation::Settings()};
+  emulation::Emulation api(emulation::readSettings());
   onRanksOf(api, ranks, kind, body);
 }
 

@@ -1,20 +1,26 @@
 // One rank's use of the real table, from the choice of a device to the end of
 // its communicators, on the stand-ins of the vendor's libraries.
 //
-// usage: vendor_rank [N]
+// usage: vendor_rank [N | threads]
 //
-// Without N every call succeeds, and the program prints one line per call of a
-// library: its name. With N, call N fails; the program then prints the error
-// that the table reports, or "none". Exit code 1: a rule of the vendor's
-// documents was broken, or something was left behind.
+// With "threads", a rank on each device runs at the same time as the others,
+// each beside a thread that asks for its communicator's state, as the watchdog
+// does; for the thread sanitizer. Without an argument every call succeeds, and
+// the program prints one line per call of a library: its name. With N, call N
+// fails; the program then prints the error that the table reports, or "none".
+// Exit code 1: a rule of the vendor's documents was broken, or something was
+// left behind.
 #include "runtime/cuda/kernels/own.h"
 #include "runtime/cuda/real_api.h"
 #include "tests/vendor/cudart_state.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <thread>
 
 namespace fsdpc::runtime {
 
@@ -57,7 +63,8 @@ private:
 
 class Rank {
 public:
-  CudaStatus run(int device);
+  // `watched`: another thread asks for the communicator's state meanwhile.
+  CudaStatus run(int device, bool watched = false);
   // Ends in good order, or aborts first, as the watchdog of a failed rank does.
   CudaStatus end(bool failed) {
     CudaStatus aborted =
@@ -87,6 +94,9 @@ private:
   CudaEvent forked = nullptr, joined = nullptr;
   CudaFunction kernel = nullptr;
   CudaCommunicator communicator = nullptr;
+  bool isWatched = false;
+  std::atomic<bool> watchEnds = false;
+  std::thread watch;
 };
 
 CudaStatus Rank::prepare(int device) {
@@ -269,6 +279,17 @@ CudaStatus Rank::join() {
   TRY(api.makeNcclId(id));
   TRY(api.initCommunicator(communicator, 0, 2, id));
   undo.add([this] { return api.destroyCommunicator(communicator); });
+  if (isWatched) {
+    watch = std::thread([this] {
+      while (!watchEnds)
+        api.communicatorState(communicator);
+    });
+    undo.add([this] {
+      watchEnds = true;
+      watch.join();
+      return cudaOk;
+    });
+  }
   return settle();
 }
 
@@ -295,7 +316,8 @@ CudaStatus Rank::communicate() {
   return api.groupEnd();
 }
 
-CudaStatus Rank::run(int device) {
+CudaStatus Rank::run(int device, bool watched) {
+  isWatched = watched;
   TRY(prepare(device));
   TRY(launchKernels());
   CudaGemmShape biased = shapeOf("bf16", "bf16");
@@ -379,9 +401,30 @@ std::string unexplained() {
   return cudaApi().label().empty() ? codes : codes + "a label; ";
 }
 
+// Prints what was done against the rules. Returns true if that is nothing.
+bool keptRules() {
+  for (const std::string &rule : vendor::brokenRules())
+    fprintf(stderr, "broken rule: %s\n", rule.c_str());
+  return vendor::brokenRules().empty();
+}
+
+int runThreads() {
+  vendor::restart(0);
+  std::atomic<int> failed = 0;
+  std::vector<std::thread> threads;
+  for (int device = 0; device < vendor::devices; ++device)
+    threads.emplace_back([&, device] {
+      Rank rank;
+      CudaStatus status = rank.run(device, /*watched=*/true);
+      CudaStatus ended = rank.end(/*failed=*/status != cudaOk);
+      failed += status || ended;
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return keptRules() && !failed ? 0 : 1;
+}
+
 int main(int failing) {
-  for (const void *kernel : ownKernels)
-    vendor::addKernel(kernel);
   vendor::restart(failing);
   Rank rank;
   CudaStatus status = rank.run(/*device=*/1);
@@ -399,8 +442,7 @@ int main(int failing) {
       printf("%s\n", call.c_str());
   std::string alive = vendor::aliveInCudart() + vendor::aliveInCublas() +
                       vendor::aliveInCudnn() + vendor::aliveInNccl();
-  for (const std::string &rule : vendor::brokenRules())
-    fprintf(stderr, "broken rule: %s\n", rule.c_str());
+  bool kept = keptRules();
   if (!alive.empty())
     fprintf(stderr, "left behind: %s\n", alive.c_str());
   if (!accepted.empty())
@@ -409,8 +451,8 @@ int main(int failing) {
     fprintf(stderr, "not explained: %s\n", obscure.c_str());
   if (!failing && status)
     fprintf(stderr, "failed: %s\n", error.c_str());
-  bool sound = vendor::brokenRules().empty() && alive.empty() &&
-               accepted.empty() && obscure.empty() && (failing || !status);
+  bool sound = kept && alive.empty() && accepted.empty() && obscure.empty() &&
+               (failing || !status);
   return sound ? 0 : 1;
 }
 
@@ -418,5 +460,9 @@ int main(int failing) {
 } // namespace fsdpc::runtime
 
 int main(int count, char **words) {
+  for (const void *kernel : fsdpc::runtime::ownKernels)
+    fsdpc::vendor::addKernel(kernel);
+  if (count > 1 && !strcmp(words[1], "threads"))
+    return fsdpc::runtime::runThreads();
   return fsdpc::runtime::main(count > 1 ? atoi(words[1]) : 0);
 }
