@@ -16,6 +16,7 @@ Two more compiles show what was gained: --math=exact beside the default, and ker
 GPT of 1.5 B (8 x 1024 tokens), beside blocks of 64 rows. Without a toolkit the test exits with code 77.
 """
 import csv
+import math
 import re
 import sys
 from collections import Counter
@@ -51,6 +52,8 @@ EXCEPTIONS = [
     (r"optimizer", {"slow paths": 20}, "AdamW's divisions and roots to the host's bits, once per step"),
 ]
 
+INSTRUCTION = 16                              # bytes
+REMAINDER = 32 * INSTRUCTION                  # between a loop and that for its remainder, at most
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 
@@ -62,6 +65,7 @@ class Kernel:
     instructions: int = 0
     calls: int = 0
     in_flight: int = 0                        # most bytes that a thread has loaded and not used
+    passes: int = 0                           # loops that load vectors, one after the other
     widths: Counter = field(default_factory=Counter)  # accesses of global memory by bytes
 
     def per_word(self) -> float:
@@ -99,6 +103,27 @@ def most_in_flight(body: str) -> int:
     return most
 
 
+def count_passes(body: str) -> int:
+    """Returns the number of loops that load vectors from memory and do not lie in each other. A loop and the one for its remainder,
+    which follows at once, count as one."""
+    labels, loads, loops, at = {}, [], [], 0
+    for line in body.splitlines():
+        if label := re.match(r"\.(L_x_\d+):", line):
+            labels[label[1]] = at
+        if code := re.search(r"/\*([0-9a-f]{4,})\*/\s+(.*?);", line):
+            at = int(code[1], 16) + INSTRUCTION
+            if re.search(r"\bLDG\S*\.(64|128)\b", code[2]):
+                loads.append(at)
+            back = re.search(r"\bBRA\S* `\(\.(L_x_\d+)\)", code[2])
+            if back and back[1] in labels:
+                loops.append((labels[back[1]], at))
+    count, end = 0, -math.inf
+    for begin, last in sorted(loop for loop in loops if any(loop[0] < load <= loop[1] for load in loads)):
+        count += begin > end + REMAINDER
+        end = max(end, last)
+    return count
+
+
 def parse_kernels(text: str) -> dict[str, Kernel]:
     """Reads nvdisasm's output. Slow paths, which lie behind a kernel under names of their own, count only by their calls."""
     kernels = {}
@@ -106,7 +131,7 @@ def parse_kernels(text: str) -> dict[str, Kernel]:
     for name, body in zip(parts[1::2], parts[2::2]):
         body = re.split(r"^\$__internal\S*:", body, maxsplit=1, flags=re.MULTILINE)[0]
         kernel = kernels[name] = Kernel(name)
-        kernel.in_flight = most_in_flight(body)
+        kernel.in_flight, kernel.passes = most_in_flight(body), count_passes(body)
         # Others that are called are shuffles and barriers of sm_80.
         kernel.calls = len(re.findall(r"\bCALL\S* `\(\$\S*_(?:div|sqrt|dsqrt|rcp)_", body))
         for op in re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", body):

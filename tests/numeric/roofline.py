@@ -80,7 +80,7 @@ class Launch:
     rows_per_block: int = 1
     bytes: int = 0                            # of one launch, each operand counted once
     calls: int = 0
-    passes: int = 1                           # of a row's stages over its elements
+    passes: int = 1                           # of a row's stages over its elements, as planned
     row_bytes: int = 0                        # of one row of the largest operand
     ids: int = 0                              # that each block of an embedding's gradient searches, for its rows of the table
     table: tuple[int, int] = (0, 0)           # rows of the table, rows of a block
@@ -96,12 +96,14 @@ class Launch:
     def roofline(self, gpu: Gpu) -> float:
         return self.bytes / gpu.bandwidth
 
-    def reread(self, gpu: Gpu, registers: int, shared: int) -> int:
-        """Returns the bytes of one launch that later stages of a row read from memory again."""
-        rows = min(self.blocks, gpu.processors * resident(gpu, self.threads, registers, shared))
-        if self.passes < 2 or rows * self.row_bytes <= gpu.cache:
+    def reread(self, gpu: Gpu, kernel) -> int:
+        """Returns the bytes of one launch that later stages of a row read from memory again. Stages that the code does in one loop
+        read once."""
+        rows = min(self.blocks, gpu.processors * resident(gpu, self.threads, kernel.registers, kernel.shared))
+        passes = min(self.passes, kernel.passes)
+        if passes < 2 or rows * self.row_bytes <= gpu.cache:
             return 0
-        return (self.passes - 1) * self.blocks * self.rows_per_block * self.row_bytes
+        return (passes - 1) * self.blocks * self.rows_per_block * self.row_bytes
 
     def longest_search(self, shares) -> float:
         """Returns the seconds of the block whose rows occur most, which takes them in turn and searches all ids for each.
@@ -114,10 +116,10 @@ class Launch:
         return turns * math.ceil(self.ids / self.threads / IDS_AT_ONCE) * CACHE_LATENCY
 
     def seconds(self, gpu: Gpu, kernel, shares=None) -> tuple[float, str]:
-        """Estimates one launch, and says what bounds it. `kernel` has the registers, bytes of shared memory, instructions per word
-        and bytes in flight of its machine code. `shares` as in longest_search; without them ids are not taken into account."""
+        """Estimates one launch, and says what bounds it. `kernel` has the registers, bytes of shared memory, instructions per word,
+        bytes in flight and passes of its machine code. `shares` as in longest_search; without them ids are not taken into account."""
         balance = self.blocks / (math.ceil(self.blocks / gpu.processors) * gpu.processors)
-        moved = self.bytes + self.reread(gpu, kernel.registers, kernel.shared)
+        moved = self.bytes + self.reread(gpu, kernel)
         flying = self.occupancy(gpu, kernel.registers, kernel.shared) * WARPS * WARP * kernel.in_flight * gpu.processors
         times = {"memory": self.roofline(gpu) / balance, "rows read again": moved / gpu.bandwidth / balance,
                  "instructions": kernel.per_word() * self.bytes / 4 / gpu.issued / balance}
