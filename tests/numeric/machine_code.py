@@ -65,7 +65,7 @@ class Kernel:
     instructions: int = 0
     calls: int = 0
     in_flight: int = 0                        # most bytes that a thread has loaded and not used
-    passes: int = 0                           # loops that load vectors, one after the other
+    passes: int = 0                           # loops that load, one after the other
     widths: Counter = field(default_factory=Counter)  # accesses of global memory by bytes
 
     def per_word(self) -> float:
@@ -104,7 +104,7 @@ def most_in_flight(body: str) -> int:
 
 
 def count_passes(body: str) -> int:
-    """Returns the number of loops that load vectors from memory and do not lie in each other. A loop and the one for its remainder,
+    """Returns the number of loops that load from memory and do not lie in each other. A loop and the one for its remainder,
     which follows at once, count as one."""
     labels, loads, loops, at = {}, [], [], 0
     for line in body.splitlines():
@@ -112,7 +112,7 @@ def count_passes(body: str) -> int:
             labels[label[1]] = at
         if code := re.search(r"/\*([0-9a-f]{4,})\*/\s+(.*?);", line):
             at = int(code[1], 16) + INSTRUCTION
-            if re.search(r"\bLDG\S*\.(64|128)\b", code[2]):
+            if re.search(r"\bLDG\b", code[2]):
                 loads.append(at)
             back = re.search(r"\bBRA\S* `\(\.(L_x_\d+)\)", code[2])
             if back and back[1] in labels:
