@@ -39,6 +39,11 @@ say "testing"
 ctest --test-dir "$build" --output-on-failure -j 2 "$@" </dev/null
 [[ $# == 0 ]] || exit 0
 if [[ $all ]]; then
+  say "estimated steps on every GPU"
+  # Not without a toolkit, as in CTest.
+  if disassembler=$(sed -n 's/^FSDPC_NVDISASM:FILEPATH=//p' "$build"/CMakeCache.txt) && [[ -x $disassembler ]]; then
+    /usr/bin/python3 "$root"/tests/numeric/step_estimates.py --build "$build" --nvdisasm "$disassembler" --all
+  fi
   say "every optimizer"
   /usr/bin/python3 "$root"/tests/numeric/optimizers.py --build "$build" --all
   /usr/bin/python3 "$root"/tests/numeric/groups.py --build "$build" --all
@@ -97,10 +102,10 @@ ctest --preset asan-importer </dev/null
 say "running the seeds of the fuzz targets"
 "$root"/tools/fuzz.sh all "$([[ $all ]] && echo 60 || echo 0)"
 
-# The tests of the emulation and of what uses it.
+# The tests of the emulation and of what uses it, and the real side of its table.
 threaded=(runtime_cuda_program_test library_test_emulated device_collectives_test
   own_kernels_test emulation_streams_test emulation_memory_test
-  emulation_libraries_test emulation_nccl_test)
+  emulation_libraries_test emulation_nccl_test product_tuning_test vendor_stand_ins)
 build_preset tsan
 say "testing under the thread sanitizer"
-ctest --preset tsan -R "^($(IFS='|'; echo "${threaded[*]}"))\$" </dev/null
+FSDPC_EMULATION_BLOCKS=2 ctest --preset tsan -R "^($(IFS='|'; echo "${threaded[*]}"))\$" </dev/null

@@ -220,6 +220,16 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
     return options;
   if (options.watchdog >= 0)
     options.device.watchdogSeconds = options.watchdog;
+  options.device.firstStepSeconds = options.firstStepTimeout;
+  if (options.joinTimeout > 0)
+    options.device.joinSeconds = options.joinTimeout;
+  if (std::string &file = options.device.tuneProducts; !file.empty()) {
+    if (manifest.target == "host")
+      return Error{"--tune-products: a program of the target 'host' does not "
+                   "choose among algorithms; omit the flag"};
+    if (file == productsBesideProgram)
+      file = options.program + ".products";
+  }
   options.onNonFinite = *parseNonFinite(arguments.onNonFinite);
   FSDPC_TRY(completeCheckpoints(options));
   FSDPC_TRY(refuseUseless(options, manifest));

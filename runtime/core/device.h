@@ -40,8 +40,13 @@ struct DeviceOptions {
   int64_t accumulate = 1;     // microbatches per rank and step
   bool deterministic = false; // CUDA: sums in rank order, no atomics
   bool graphs = true; // CUDA: capture sections as graphs and replay them
-  // CUDA: how long a collective may take; 0: no limit.
-  double watchdogSeconds = 600;
+  // CUDA: the file that keeps the fastest algorithm of each product; empty: the
+  // library's own choices, untimed.
+  std::string tuneProducts;
+  // CUDA: how long ranks may take to join a communicator, and a collective or a
+  // wait for the GPU in the first step, which loads code, and in later ones;
+  // 0: no limit.
+  double joinSeconds = 300, firstStepSeconds = 1800, watchdogSeconds = 600;
 };
 
 // One call of an entry function of the program.

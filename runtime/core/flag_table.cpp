@@ -265,6 +265,15 @@ const Flag flags[] = {
      "CUDA: enqueue every call in every step instead of replaying captured "
      "graphs",
      [](Arguments &a) -> Target { return &a.noGraph; }},
+    {"--tune-products", "[=FILE]",
+     "CUDA: time up to eight algorithms for each matrix product at the start, "
+     "take the fastest, and keep the choices in FILE for later runs (default: "
+     "PROGRAM.products)",
+     [](Arguments &a) -> Target {
+       return OptionalText{&a.options.device.tuneProducts,
+                           productsBesideProgram};
+     },
+     path},
     {"--watchdog", "S",
      "End the job when a rank has been silent, or a step has not got on, for S "
      "seconds (default: the larger of 300 and 20 median steps; 0: never). On "
@@ -277,7 +286,8 @@ const Flag flags[] = {
      checkAtLeastZero},
     {"--join-timeout", "S",
      "How long ranks under torchrun or srun wait for each other at the start "
-     "(default: FSDPC_JOIN_SECONDS, or 300)",
+     "(default: FSDPC_JOIN_SECONDS, or 300). On CUDA also how long NCCL may "
+     "take to connect them (default 300)",
      [](Arguments &a) -> Target { return &a.options.joinTimeout; },
      checkAboveZero},
     {"--flight-recorder", "FILE.json",

@@ -35,6 +35,9 @@ using Target =
     std::variant<bool *, int *, int64_t *, uint64_t *, double *, std::string *,
                  std::vector<std::string> *, OptionalText>;
 
+// Stands for a file named after the program, whose name the table cannot know.
+constexpr char productsBesideProgram[] = "PROGRAM.products";
+
 // One row of the table.
 struct Flag {
   const char *name;

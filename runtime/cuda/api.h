@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace fsdpc::runtime {
 
@@ -181,6 +182,20 @@ public:
                           CudaStream stream) = 0;
   // Plans are destroyed when no call of theirs is under way.
   virtual CudaStatus destroyGemm(CudaGemm gemm) = 0;
+  // Lists up to `most` algorithms for a planned product whose operands lie at
+  // multiples of 16 bytes, in the order of the library's heuristic, as codes of
+  // printable characters without spaces. A code keeps its meaning from run to
+  // run on the same kind of device. With `roundsParts`, products that split k
+  // may round their partial sums to the type of the result.
+  virtual CudaStatus listGemms(CudaGemm gemm, size_t cap, int most,
+                               bool roundsParts,
+                               std::vector<std::string> &codes) = 0;
+  // Makes a plan use a listed algorithm for such operands. Returns cudaRefused
+  // and leaves the plan as it was if the code is none, of another version of
+  // the library, or does not fit the product.
+  virtual CudaStatus chooseGemm(CudaGemm gemm, size_t cap,
+                                const std::string &code,
+                                CudaChoice &choice) = 0;
   virtual CudaStatus planConvolution(const ConvolutionPlan &plan, size_t cap,
                                      bool deterministic,
                                      CudaConvolution &convolution,

@@ -103,6 +103,13 @@ void CudaContext::check(CudaStatus status) const {
        ": " + what + " failed: " + api.errorText(status) + advice);
 }
 
+void CudaContext::checkGraph(CudaStatus status) const {
+  if (status != cudaOk)
+    fail("rank " + std::to_string(job.rank) + ", step " + std::to_string(step) +
+         ": making a graph failed: " + api.errorText(status) +
+         "; compile with a lower --memory-limit, or run with --no-graph");
+}
+
 // Another rank may be waiting for this one in a collective; its line says more.
 void CudaContext::endHung() const {
   awaitTurn(job, /*later=*/true);
@@ -110,7 +117,8 @@ void CudaContext::endHung() const {
   snprintf(seconds, sizeof seconds, "%g", limitSeconds);
   fail("rank " + std::to_string(job.rank) + ", step " + std::to_string(step) +
        ": the GPU has made no progress for " + seconds +
-       " s; a kernel hangs, or is slower than --watchdog allows");
+       " s; a kernel hangs, or is slower than " +
+       (isFirstStep ? "--first-step-timeout" : "--watchdog") + " allows");
 }
 
 // Polls with growing pauses of up to 100 µs. CUDA's own wait spins by default,

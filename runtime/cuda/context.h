@@ -69,6 +69,9 @@ public:
                         std::clamp<int64_t>(blocks, 1, most), &arguments,
                         sizeof arguments, streams[size_t(stream)]));
   }
+  // Ends the job if a section's graph cannot be made, for which no call of the
+  // section is to blame: it takes memory beside the program's own.
+  void checkGraph(CudaStatus status) const;
   // Enqueues a copy on a stream.
   void copy(void *to, const void *from, size_t bytes, int stream) {
     check(api.copy(to, from, bytes, streams[size_t(stream)]));
@@ -82,6 +85,7 @@ public:
   const bool alone;
   // The time for which the host waits for an event; 0: no limit.
   double limitSeconds = 0;
+  bool isFirstStep = true; // and has a limit of its own
   // Indexed by FSDPC_STREAM_* and copyStream; null until makeStreams().
   std::array<CudaStream, cudaStreams> streams{};
   // The step of the last begin(), for messages.

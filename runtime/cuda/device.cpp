@@ -6,6 +6,9 @@
 #include "runtime/core/plan_checks.h"
 #include "runtime/cuda/affinity.h"
 #include "runtime/cuda/device_choice.h"
+#include "runtime/cuda/product_tuning.h"
+
+#include <set>
 
 namespace fsdpc::runtime {
 
@@ -14,7 +17,7 @@ CudaDevice::CudaDevice(CudaApi &api, const Manifest &manifest,
                        const DeviceOptions &options)
     : context(api, job, manifest), program(program), options(options),
       memory(context), products(context) {
-  context.limitSeconds = options.watchdogSeconds;
+  context.limitSeconds = options.firstStepSeconds;
 }
 
 CudaDevice::~CudaDevice() {
@@ -39,10 +42,31 @@ Status CudaDevice::selectDevice() {
   return {};
 }
 
+// Attention by products keeps the library's choices: its shapes follow from
+// what cuDNN refuses, which ranks on other GPUs may not share.
+Status CudaDevice::tune() {
+  std::vector<CudaGemmShape> shapes;
+  std::set<std::string> seen;
+  for (const MatmulPlan &plan : context.manifest.matmuls) {
+    FSDPC_TRY(checkShape(plan));
+    CudaGemmShape shape = cutProduct(plan).shape;
+    if (shape.dtypeA == shape.dtypeB && seen.insert(keyOf(shape)).second)
+      shapes.push_back(shape);
+  }
+  auto tuned = tuneProducts(context, shapes, options.tuneProducts,
+                            options.deterministic);
+  FSDPC_TRY(tuned);
+  products.tune(std::move(tuned->codes));
+  chosen.insert(chosen.end(), tuned->notes.begin(), tuned->notes.end());
+  return {};
+}
+
 // Plans every call before training, so that a step makes no plans and the log
 // can say what each library chose.
 Status CudaDevice::planLibraries() {
   const Manifest &manifest = context.manifest;
+  if (!options.tuneProducts.empty())
+    FSDPC_TRY(tune());
   for (const MatmulPlan &plan : manifest.matmuls) {
     // The log gets one line per distinct shape from `products`, below.
     Result<Product> product = products.plan(plan);
@@ -159,6 +183,9 @@ void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
 
 void CudaDevice::results(fsdpc_rank &rank, int64_t step, StepResults &results) {
   update->awaitReport(rank, step, results);
+  // The first step is done.
+  context.isFirstStep = false;
+  context.limitSeconds = options.watchdogSeconds;
 }
 
 void CudaDevice::report(int64_t step) { update->sendReport(step); }

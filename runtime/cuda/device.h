@@ -79,6 +79,8 @@ public:
 private:
   Status selectDevice();
   Status planLibraries();
+  // Chooses the products' algorithms by their times (--tune-products).
+  Status tune();
   Status makeCollectives();
   Collectives &channel(Channel channel) { return *channels[size_t(channel)]; }
   // Gathers all ranks' shards into `whole`; on a single rank a copy.

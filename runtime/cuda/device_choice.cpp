@@ -22,6 +22,13 @@ struct Sight {
   uint64_t visible = 0; // a hash: a list of GPUs' ids has any length
 };
 
+// NCCL 2.30 and later lets several ranks use one GPU if its own switch says so,
+// which tests NCCL between processes on one card. Older ones refuse to join.
+bool sharesGpus() {
+  const char *value = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return value && !strcmp(value, "1");
+}
+
 } // namespace
 
 NodeName NodeName::own() {
@@ -66,6 +73,8 @@ Status chooseDevice(CudaApi &api, Job &job, const NodeName &node) {
   // The collectives of such ranks read each other's memory on one GPU.
   if (job.sharesProcess)
     place = 0;
+  else if (status == cudaOk && count > 0 && sharing > count && sharesGpus())
+    place %= count;
   else if (status == cudaOk && sharing > count) {
     std::string ranks = std::to_string(sharing);
     return Error{std::string("node '") + node.host + "' has " +

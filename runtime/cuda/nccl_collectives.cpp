@@ -154,7 +154,7 @@ CudaCommunicator join(CudaApi &api, Job &job, double seconds) {
       if (seconds > 0 && waited.count() >= seconds) {
         awaitTurn(job, /*later=*/false);
         fail(rank() + ": NCCL did not connect all " + std::to_string(job.size) +
-             " ranks within --watchdog " + std::to_string(int(seconds)) +
+             " ranks within --join-timeout " + std::to_string(int(seconds)) +
              " s; set NCCL_DEBUG=INFO to see what it waits for");
       }
       std::this_thread::sleep_for(std::chrono::duration<double>(pollSeconds));
@@ -173,8 +173,9 @@ CudaCommunicator join(CudaApi &api, Job &job, double seconds) {
 Result<CollectiveChannels>
 makeCollectives(CudaApi &api, Job &job, const DeviceOptions &options,
                 const CollectiveResources &resources) {
-  auto made =
-      Watchdog::make(api, job, options.watchdogSeconds, resources.compute);
+  auto made = Watchdog::make(
+      api, job, {options.firstStepSeconds, options.watchdogSeconds},
+      resources.compute);
   FSDPC_TRY(made);
   std::shared_ptr<Watchdog> watchdog = std::move(*made);
   if (job.sharesProcess)
@@ -190,7 +191,7 @@ CollectiveChannels makeNcclChannels(CudaApi &api, Job &job,
   for (Channel channel : {gatherChannel, reduceChannel}) {
     // Communicators are joined one after the other, in the same order on all
     // ranks. The watchdog owns them from here on.
-    CudaCommunicator communicator = join(api, job, options.watchdogSeconds);
+    CudaCommunicator communicator = join(api, job, options.joinSeconds);
     watchdog->watch(channel, communicator);
     channels[channel] =
         std::make_unique<NcclChannel>(api, job, channel, resources, watchdog,

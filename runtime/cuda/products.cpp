@@ -5,6 +5,7 @@
 // separate calls.
 #include "runtime/cuda/products.h"
 #include "runtime/core/plan_checks.h"
+#include "runtime/cuda/product_tuning.h"
 #include "shared/cuda_scratch.h"
 #include "shared/memory_plan.h"
 
@@ -106,9 +107,7 @@ Products::~Products() {
 // as a lack of memory, would make the plain loops slow without a word. Refusals
 // are remembered too.
 Result<CudaGemm> Products::planned(const CudaGemmShape &s) {
-  Key key(s.m, s.n, s.k, s.transposeA, s.transposeB, s.lda, s.ldb, s.ldc,
-          s.count, s.strideA, s.strideB, s.strideC,
-          s.dtypeA + " " + s.dtypeB + " " + s.dtypeC, s.beta, s.bias);
+  std::string key = keyOf(s);
   auto found = gemms.find(key);
   if (found != gemms.end())
     return found->second;
@@ -121,6 +120,17 @@ Result<CudaGemm> Products::planned(const CudaGemmShape &s) {
                  context.api.errorText(status)};
   if (status == cudaRefused)
     gemm = nullptr;
+  auto code = codes.find(key);
+  if (gemm && code != codes.end()) {
+    CudaChoice tuned;
+    status = context.api.chooseGemm(gemm, size_t(libraryWorkspaceBytes),
+                                    code->second, tuned);
+    // As its own kind of device refuses none, such a choice is not this GPU's.
+    choice.algorithm =
+        status == cudaOk
+            ? tuned.algorithm + " (tuned)"
+            : choice.algorithm + " (not tuned: " + tuned.algorithm + ")";
+  }
   const char *otherwise =
       s.bias ? "bias added by a separate kernel: " : "plain loops: ";
   lines.push_back(

@@ -7,7 +7,6 @@
 
 #include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace fsdpc::runtime {
@@ -49,20 +48,22 @@ public:
   // Prepares a product, which may ask the library's heuristic and take long;
   // for the start of a program, never for a step. Fails if it cannot be run.
   Result<Product> plan(const MatmulPlan &plan);
+  // Takes these algorithms for the shapes that have one; before any plan().
+  void tune(std::map<std::string, std::string> codesByShape) {
+    codes = std::move(codesByShape);
+  }
   // One line per shape: what the library chose.
   const std::vector<std::string> &choices() const { return lines; }
 
 private:
-  // All fields of CudaGemmShape, with the three types in one string.
-  using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, int64_t,
-                         int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         std::string, float, bool>;
   // Keeps ownership of the result: a Product may not run after this object is
   // destroyed.
   Result<CudaGemm> planned(const CudaGemmShape &shape);
 
   CudaContext &context;
-  std::map<Key, CudaGemm> gemms;
+  // By keyOf (product_tuning.h).
+  std::map<std::string, CudaGemm> gemms;
+  std::map<std::string, std::string> codes;
   std::vector<std::string> lines;
 };
 

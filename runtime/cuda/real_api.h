@@ -66,6 +66,10 @@ public:
   CudaStatus gemm(CudaGemm gemm, const void *a, const void *b, const void *bias,
                   void *c, void *workspace, CudaStream stream) override;
   CudaStatus destroyGemm(CudaGemm gemm) override;
+  CudaStatus listGemms(CudaGemm gemm, size_t cap, int most, bool roundsParts,
+                       std::vector<std::string> &codes) override;
+  CudaStatus chooseGemm(CudaGemm gemm, size_t cap, const std::string &code,
+                        CudaChoice &choice) override;
 
   // ---- cuDNN: real_dnn.cpp ----
   CudaStatus planConvolution(const ConvolutionPlan &plan, size_t cap,

@@ -3,9 +3,11 @@
 //
 // Two algorithms are chosen per shape: one for operands aligned to 16 bytes,
 // and one for any others. Which one runs depends on the addresses of a call.
+// The first one may be replaced by another that the heuristic lists.
 #include "runtime/cuda/real_api.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cublasLt.h>
 #include <map>
 #include <mutex>
@@ -52,6 +54,20 @@ CudaStatus handleOfDevice(cublasLtHandle_t &handle) {
 }
 
 constexpr size_t wideAlignment = 16; // bytes that the widest accesses need
+constexpr size_t wideAlignments[] = {wideAlignment, wideAlignment,
+                                     wideAlignment};
+
+// What an algorithm must keep to.
+struct Bounds {
+  size_t cap;               // bytes of workspace
+  const size_t *alignments; // of A, B and C
+  uint32_t schemes;         // how a split product may add its parts
+};
+
+// Partial sums stay in f32 in the workspace, and a kernel of their own adds
+// them. Sums in place, or of the result's type, round each part.
+constexpr uint32_t exactParts = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+                   anyParts = CUBLASLT_REDUCTION_SCHEME_MASK;
 
 // A planned product.
 struct Gemm {
@@ -61,7 +77,7 @@ struct Gemm {
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
   // `wide` is for operands that begin at multiples of wideAlignment.
   cublasLtMatmulAlgo_t wide, narrow;
-  size_t workspaceBytes = 0;
+  size_t workspaceBytes = 0, narrowBytes = 0; // of the larger, of `narrow`
   bool inF64 = false, bias = false;
   double beta = 0;
 
@@ -75,7 +91,11 @@ struct Gemm {
 
   cublasStatus_t describe(const CudaGemmShape &s, const cudaDataType_t *types);
   cublasStatus_t setBias(const void *address);
-  cublasStatus_t choose(size_t cap, const size_t *alignments,
+  // Fills up to `most` results of the heuristic.
+  cublasStatus_t list(const Bounds &bounds, int most,
+                      cublasLtMatmulHeuristicResult_t *results, int &found);
+  // Returns the first one.
+  cublasStatus_t choose(const Bounds &bounds,
                         cublasLtMatmulHeuristicResult_t &chosen);
 };
 
@@ -149,11 +169,9 @@ cublasStatus_t Gemm::setBias(const void *address) {
       product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &address, sizeof(address));
 }
 
-// Asks the heuristic for one algorithm. If it splits K, the partial sums must
-// be kept in f32 in the workspace and added by a kernel of their own: sums in
-// place would be added in varying order.
-cublasStatus_t Gemm::choose(size_t cap, const size_t *alignments,
-                            cublasLtMatmulHeuristicResult_t &chosen) {
+cublasStatus_t Gemm::list(const Bounds &bounds, int most,
+                          cublasLtMatmulHeuristicResult_t *results,
+                          int &found) {
   cublasLtMatmulPreference_t preference = nullptr;
   cublasStatus_t status = cublasLtMatmulPreferenceCreate(&preference);
   auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -161,9 +179,9 @@ cublasStatus_t Gemm::choose(size_t cap, const size_t *alignments,
       status = cublasLtMatmulPreferenceSetAttribute(preference, attribute,
                                                     &value, sizeof(value));
   };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(cap));
-  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  const size_t *alignments = bounds.alignments;
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(bounds.cap));
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, bounds.schemes);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, uint32_t(alignments[1]));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t(alignments[0]));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, uint32_t(alignments[2]));
@@ -171,14 +189,49 @@ cublasStatus_t Gemm::choose(size_t cap, const size_t *alignments,
   // The heuristic derives the bias's alignment from its address.
   if (bias && !status)
     status = setBias(reinterpret_cast<const void *>(alignments[2]));
-  int found = 0;
+  found = 0;
   if (!status)
-    status =
-        cublasLtMatmulAlgoGetHeuristic(handle, product, first, second, result,
-                                       result, preference, 1, &chosen, &found);
+    status = cublasLtMatmulAlgoGetHeuristic(handle, product, first, second,
+                                            result, result, preference, most,
+                                            results, &found);
   if (preference)
     cublasLtMatmulPreferenceDestroy(preference);
+  return status;
+}
+
+cublasStatus_t Gemm::choose(const Bounds &bounds,
+                            cublasLtMatmulHeuristicResult_t &chosen) {
+  int found = 0;
+  cublasStatus_t status = list(bounds, 1, &chosen, found);
   return status ? status : found ? chosen.state : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+// An algorithm as text: the library's version, and its bytes. NVIDIA's document
+// says that the bytes may be kept for the same version.
+std::string codeOf(const cublasLtMatmulAlgo_t &algorithm) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string code = std::to_string(cublasLtGetVersion()) + ":";
+  for (size_t i = 0; i < sizeof algorithm; ++i) {
+    auto byte = reinterpret_cast<const unsigned char *>(&algorithm)[i];
+    code += {digits[byte >> 4], digits[byte & 15]};
+  }
+  return code;
+}
+
+// Returns false if the text is no algorithm of this version.
+bool parseCode(const std::string &code, cublasLtMatmulAlgo_t &algorithm) {
+  std::string version = std::to_string(cublasLtGetVersion()) + ":";
+  const char *at = code.data() + version.size();
+  if (code.size() != version.size() + 2 * sizeof algorithm ||
+      code.compare(0, version.size(), version) != 0)
+    return false;
+  for (size_t i = 0; i < sizeof algorithm; ++i, at += 2) {
+    auto &byte = reinterpret_cast<unsigned char *>(&algorithm)[i];
+    auto [end, error] = std::from_chars(at, at + 2, byte, 16);
+    if (error != std::errc() || end != at + 2)
+      return false;
+  }
+  return true;
 }
 
 // Describes an algorithm: "algorithm 66, tile 20, split 1".
@@ -215,13 +268,12 @@ CudaStatus RealCudaApi::planGemm(const CudaGemmShape &shape, size_t cap,
     return status;
   cublasStatus_t status = plan->describe(shape, types);
   cublasLtMatmulHeuristicResult_t wide = {}, narrow = {};
-  size_t wideAlignments[] = {wideAlignment, wideAlignment, wideAlignment};
   size_t alignments[] = {bytesOf(types[0]), bytesOf(types[1]),
                          bytesOf(types[2])};
   if (!status)
-    status = plan->choose(cap, wideAlignments, wide);
+    status = plan->choose({cap, wideAlignments, exactParts}, wide);
   if (!status)
-    status = plan->choose(cap, alignments, narrow);
+    status = plan->choose({cap, alignments, exactParts}, narrow);
   // The library has no algorithm within the cap, or no such combination of
   // types. The caller has its own kernel; other errors are failures.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
@@ -235,7 +287,8 @@ CudaStatus RealCudaApi::planGemm(const CudaGemmShape &shape, size_t cap,
   plan->narrow = narrow.algo;
   // Which algorithm runs is known only at the call, so the workspace suits
   // both.
-  plan->workspaceBytes = std::max(wide.workspaceSize, narrow.workspaceSize);
+  plan->narrowBytes = narrow.workspaceSize;
+  plan->workspaceBytes = std::max(wide.workspaceSize, plan->narrowBytes);
   choice.workspaceBytes = plan->workspaceBytes;
   choice.algorithm = algorithmText(wide.algo);
   gemm = plan.release();
@@ -268,6 +321,45 @@ CudaStatus RealCudaApi::gemm(CudaGemm gemm, const void *a, const void *b,
 
 CudaStatus RealCudaApi::destroyGemm(CudaGemm gemm) {
   delete static_cast<Gemm *>(gemm);
+  return cudaOk;
+}
+
+CudaStatus RealCudaApi::listGemms(CudaGemm gemm, size_t cap, int most,
+                                  bool roundsParts,
+                                  std::vector<std::string> &codes) {
+  std::vector<cublasLtMatmulHeuristicResult_t> results(
+      static_cast<size_t>(most));
+  int found = 0;
+  Bounds bounds = {cap, wideAlignments, roundsParts ? anyParts : exactParts};
+  cublasStatus_t status =
+      static_cast<Gemm *>(gemm)->list(bounds, most, results.data(), found);
+  codes.clear();
+  for (int i = 0; i < found && !status; ++i)
+    if (results[size_t(i)].state == CUBLAS_STATUS_SUCCESS)
+      codes.push_back(codeOf(results[size_t(i)].algo));
+  return checked(status);
+}
+
+CudaStatus RealCudaApi::chooseGemm(CudaGemm gemm, size_t cap,
+                                   const std::string &code,
+                                   CudaChoice &choice) {
+  Gemm &plan = *static_cast<Gemm *>(gemm);
+  cublasLtMatmulAlgo_t algorithm;
+  cublasLtMatmulHeuristicResult_t fit = {};
+  if (!parseCode(code, algorithm)) {
+    choice.algorithm = "no algorithm of this version of cuBLASLt";
+    return cudaRefused;
+  }
+  cublasStatus_t status = cublasLtMatmulAlgoCheck(
+      plan.handle, plan.product, plan.first, plan.second, plan.result,
+      plan.result, &algorithm, &fit);
+  if (status || fit.state || fit.workspaceSize > cap) {
+    choice.algorithm = "an algorithm that does not fit this product";
+    return cudaRefused;
+  }
+  plan.wide = algorithm;
+  plan.workspaceBytes = std::max(fit.workspaceSize, plan.narrowBytes);
+  choice = {plan.workspaceBytes, algorithmText(algorithm)};
   return cudaOk;
 }
 

@@ -69,7 +69,8 @@ void Sections::run(const Section &section, bool graphs,
   if (!own.graph) {
     context.check(api.beginCapture(compute));
     enqueueJoined(enqueue);
-    context.check(api.endCapture(compute, own.graph));
+    CudaStatus made = api.endCapture(compute, own.graph);
+    context.checkGraph(made);
   }
   context.replay();
   context.check(api.launchGraph(own.graph, compute));

@@ -38,19 +38,19 @@ std::string secondsText(double seconds) {
 } // namespace
 
 Result<std::unique_ptr<Watchdog>>
-Watchdog::make(CudaApi &api, Job &job, double seconds, CudaStream compute) {
+Watchdog::make(CudaApi &api, Job &job, Limits limits, CudaStream compute) {
   void *memory = nullptr;
   if (CudaStatus status =
           api.allocatePinned(memory, wordCount * sizeof(uint64_t)))
     return Error{"cannot allocate pinned memory: " + api.errorText(status)};
   memset(memory, 0, wordCount * sizeof(uint64_t));
-  return std::unique_ptr<Watchdog>(new Watchdog(
-      api, job, seconds, compute, static_cast<uint64_t *>(memory)));
+  return std::unique_ptr<Watchdog>(
+      new Watchdog(api, job, limits, compute, static_cast<uint64_t *>(memory)));
 }
 
-Watchdog::Watchdog(CudaApi &api, Job &job, double seconds, CudaStream compute,
+Watchdog::Watchdog(CudaApi &api, Job &job, Limits limits, CudaStream compute,
                    uint64_t *words)
-    : api(api), job(job), seconds(seconds), compute(compute), words(words) {
+    : api(api), job(job), limits(limits), compute(compute), words(words) {
   // Takes number 0, which a word of zeroes names.
   nameOf("the start", "");
   for (Progress &progress : seen)
@@ -79,6 +79,8 @@ void Watchdog::watch(Channel channel, CudaCommunicator communicator) {
 }
 
 void Watchdog::beginStep(int64_t step) {
+  if (firstStep < 0)
+    firstStep = step;
   // Without a count: the step is only read for messages and is not watched.
   Mark mark{&words[stepWord], uint32_t(step), false};
   // A launch also returns what earlier work has met, such as a graph's.
@@ -87,6 +89,10 @@ void Watchdog::beginStep(int64_t step) {
       "CUDA_LAUNCH_BLOCKING=1 to name the op)";
   check(nameOf(op, ""), api.launchOwn(OwnKernels::numberOf<Mark>(), 1, &mark,
                                       sizeof mark, compute));
+}
+
+bool Watchdog::inFirstStep() const {
+  return firstStep < 0 || int64_t(uint32_t(load(words[stepWord]))) <= firstStep;
 }
 
 // Strings are compared by address. Equal names at two addresses get two
@@ -176,10 +182,13 @@ void Watchdog::look() {
     // on the stream, long after the call has returned.
     bool begun = hasBegun(stream) || hasBegun(host);
     std::chrono::duration<double> waited = Clock::now() - last.since;
+    bool first = inFirstStep();
+    double seconds = first ? limits.first : limits.later;
     if (seconds > 0 && begun && waited.count() >= seconds) {
       uint32_t name = nameIn(hasBegun(stream) ? stream : host);
       end(describe(name) + " has not ended within " + secondsText(seconds) +
-              "; another rank has stopped or is slower than --watchdog allows",
+              "; another rank has stopped or is slower than " +
+              (first ? "--first-step-timeout" : "--watchdog") + " allows",
           /*later=*/false);
     }
   }
@@ -188,7 +197,10 @@ void Watchdog::look() {
 void Watchdog::loop() {
   // Eight looks per limit keep the delay small against it; once a second still
   // finds asynchronous errors soon.
-  double pause = seconds > 0 ? std::min(1.0, seconds / 8) : 1.0;
+  double pause = 1.0;
+  for (double limit : {limits.first, limits.later})
+    if (limit > 0)
+      pause = std::min(pause, limit / 8);
   std::unique_lock<std::mutex> lock(mutex);
   while (!stopping) {
     // look() takes the lock itself, and may call NCCL or end the job.

@@ -26,10 +26,15 @@ namespace fsdpc::runtime {
 
 class Watchdog {
 public:
-  // `compute` is the stream on which sections begin. `seconds` is how long a
-  // collective may take; 0 means no limit. Fails if there is no pinned memory.
+  // How long a collective may take in the first step, and in later ones, in
+  // seconds; 0 means no limit.
+  struct Limits {
+    double first, later;
+  };
+  // `compute` is the stream on which sections begin. Fails if there is no
+  // pinned memory.
   static Result<std::unique_ptr<Watchdog>>
-  make(CudaApi &api, Job &job, double seconds, CudaStream compute);
+  make(CudaApi &api, Job &job, Limits limits, CudaStream compute);
   ~Watchdog();
   Watchdog(const Watchdog &) = delete;
 
@@ -60,8 +65,10 @@ public:
   void check(uint32_t name, CudaStatus status);
 
 private:
-  Watchdog(CudaApi &api, Job &job, double seconds, CudaStream compute,
+  Watchdog(CudaApi &api, Job &job, Limits limits, CudaStream compute,
            uint64_t *words);
+  // Returns true until the compute stream has reached the second step.
+  bool inFirstStep() const;
   // The thread: looks until the destructor stops it.
   void loop();
   void look();
@@ -76,13 +83,16 @@ private:
 
   CudaApi &api;
   Job &job;
-  const double seconds;
+  const Limits limits;
   CudaStream compute;
   uint64_t *const words; // pinned: a mark per channel, then the step
   // The marks of the host, in the format of `words`. Written by the thread of
   // the rank.
   std::array<std::atomic<uint64_t>, 2> hosts{};
   std::array<std::atomic<uint64_t>, 2> marked{}; // by the thread of the rank
+  // The step of the first section, which is not 0 if the run was resumed;
+  // negative before that section.
+  std::atomic<int64_t> firstStep = -1;
   // Used by the thread only.
   std::array<Progress, 2> seen;
   std::mutex mutex; // guards the members below

@@ -78,6 +78,10 @@ public:
   CudaStatus gemm(CudaGemm gemm, const void *a, const void *b, const void *bias,
                   void *c, void *workspace, CudaStream stream) override;
   CudaStatus destroyGemm(CudaGemm gemm) override;
+  CudaStatus listGemms(CudaGemm gemm, size_t cap, int most, bool roundsParts,
+                       std::vector<std::string> &codes) override;
+  CudaStatus chooseGemm(CudaGemm gemm, size_t cap, const std::string &code,
+                        CudaChoice &choice) override;
   CudaStatus planConvolution(const ConvolutionPlan &plan, size_t cap,
                              bool deterministic, CudaConvolution &convolution,
                              CudaChoice &choice) override;
@@ -124,6 +128,11 @@ private:
   template <typename Plan> struct LibraryPlan {
     Plan plan;
     size_t workspaceBytes;
+  };
+  // A product, and which of the emulation's algorithms computes it.
+  struct EmulatedGemm {
+    CudaGemmShape shape;
+    int algorithm = 0;
   };
   // An operand of a call, with the bytes that the call may touch.
   struct Buffer {
@@ -191,7 +200,7 @@ private:
   std::vector<std::shared_ptr<Capture>> captures; // under way
   const fsdpc_program *program = nullptr;
   Handles<LiveEvent> events;
-  Handles<LibraryPlan<CudaGemmShape>> gemms;
+  Handles<LibraryPlan<EmulatedGemm>> gemms;
   Handles<LibraryPlan<ConvolutionPlan>> convolutions;
   Handles<LibraryPlan<AttentionPlan>> attentions;
   Handles<Registration> registrations;

@@ -79,14 +79,14 @@ CudaStatus Emulation::selectDevice(int device) {
 // A thread that has selected nothing is on device 0, as in CUDA.
 Device &Emulation::currentDevice() { return *devices[selected]; }
 
-// The name is unique per device, so it serves as the identity too.
+// All devices are of one kind, as their name says.
 CudaStatus Emulation::deviceInfo(CudaDeviceInfo &info) {
-  info.name = "emulated device " + std::to_string(selected);
+  info.name = "emulated device";
   // The numbers of the H100, for which the programs of the tests are compiled.
   info.major = 9;
   info.minor = 0;
   info.multiprocessors = 4;
-  info.id = info.name;
+  info.id = info.name + " " + std::to_string(selected);
   info.totalBytes = settings.memory;
   info.freeBytes = settings.memory - memory.usedBytes(selected);
   // Nothing is taken here, but a reserve is kept as on a GPU.

@@ -1,12 +1,17 @@
 // Kernels of the emulation: the program's grid kernels, compiled for the host
 // with one thread per block, and the runtime's own kernels. Blocks run in an
 // order that depends on the seed, so code that relies on their order fails.
+// Several may run at once, so that the thread sanitizer sees their races.
 #include "runtime/cuda/kernels/own.h"
 #include "runtime/emulation/emulation.h"
+#include "runtime/emulation/memory.h"
 #include "runtime/emulation/status.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -15,15 +20,26 @@ namespace fsdpc::runtime::emulation {
 
 namespace {
 
-// Runs every block once, beginning with a random one.
+// Runs every block once, beginning with a random one, on up to `atOnce`
+// threads.
 template <typename Run>
-void eachBlock(Chance &chance, int64_t blocks, Run run) {
+void eachBlock(Chance &chance, int64_t blocks, int atOnce, const Run &run) {
   // A rotation: cheap, and no block is first in every run.
   int64_t first = chance.pick(blocks);
-  for (int64_t block = first; block < blocks; ++block)
-    run(block);
-  for (int64_t block = 0; block < first; ++block)
-    run(block);
+  std::atomic<int64_t> next = 0;
+  auto work = [&] {
+    for (int64_t i; (i = next++) < blocks;)
+      run((first + i) % blocks);
+  };
+  std::vector<std::thread> others;
+  for (int64_t i = 1; i < std::min<int64_t>(atOnce, blocks); ++i)
+    others.emplace_back([&] {
+      DeviceAccess access;
+      work();
+    });
+  work();
+  for (std::thread &other : others)
+    other.join();
 }
 
 // A kernel that hangs keeps its stream until the process ends.
@@ -79,18 +95,18 @@ CudaStatus Emulation::launch(CudaFunction function, int64_t blocks, int threads,
   // Arguments are copied at the launch, as CUDA does; the caller's list is gone
   // when the kernel runs.
   std::vector<void *> arguments(buffers, buffers + count);
-  return submit(stream, /*bound=*/true,
-                [this, kernel, blocks, arguments = std::move(arguments),
-                 &device = currentDevice()](Chance &chance) {
-                  hangIfStruck(faults, settings.rank);
-                  if (faults.strikes(Fault::launch, settings.rank))
-                    return device.fail(status::launchFailure,
-                                       std::string("kernel '") + kernel->name +
-                                           "'");
-                  eachBlock(chance, blocks, [&](int64_t block) {
-                    kernel->host(block, block + 1, arguments.data());
-                  });
-                });
+  return submit(
+      stream, /*bound=*/true,
+      [this, kernel, blocks, arguments = std::move(arguments),
+       &device = currentDevice()](Chance &chance) {
+        hangIfStruck(faults, settings.rank);
+        if (faults.strikes(Fault::launch, settings.rank))
+          return device.fail(status::launchFailure,
+                             std::string("kernel '") + kernel->name + "'");
+        eachBlock(chance, blocks, settings.blocksAtOnce, [&](int64_t block) {
+          kernel->host(block, block + 1, arguments.data());
+        });
+      });
 }
 
 CudaStatus Emulation::launchOwn(int kernel, int64_t blocks,
@@ -105,25 +121,25 @@ CudaStatus Emulation::launchOwn(int kernel, int64_t blocks,
   std::vector<std::max_align_t> copied((bytes + sizeof(std::max_align_t) - 1) /
                                        sizeof(std::max_align_t));
   memcpy(copied.data(), arguments, bytes);
-  return submit(stream, /*bound=*/true,
-                [this, kernel, blocks, copied = std::move(copied),
-                 &device = currentDevice()](Chance &chance) {
-                  hangIfStruck(faults, settings.rank);
-                  if (faults.strikes(Fault::launch, settings.rank))
-                    return device.fail(status::launchFailure,
-                                       "the runtime's kernel " +
-                                           std::to_string(kernel));
-                  eachBlock(chance, blocks, [&](int64_t block) {
-                    // One thread per block, so reductions return their own
-                    // value; some bodies still use the first word.
-                    double shared[1];
-                    Grid grid;
-                    grid.block = block;
-                    grid.blocks = blocks;
-                    grid.shared = shared;
-                    ownHostKernels[kernel](grid, copied.data());
-                  });
-                });
+  return submit(
+      stream, /*bound=*/true,
+      [this, kernel, blocks, copied = std::move(copied),
+       &device = currentDevice()](Chance &chance) {
+        hangIfStruck(faults, settings.rank);
+        if (faults.strikes(Fault::launch, settings.rank))
+          return device.fail(status::launchFailure,
+                             "the runtime's kernel " + std::to_string(kernel));
+        eachBlock(chance, blocks, settings.blocksAtOnce, [&](int64_t block) {
+          // One thread per block, so reductions return their own
+          // value; some bodies still use the first word.
+          double shared[1];
+          Grid grid;
+          grid.block = block;
+          grid.blocks = blocks;
+          grid.shared = shared;
+          ownHostKernels[kernel](grid, copied.data());
+        });
+      });
 }
 
 } // namespace fsdpc::runtime::emulation

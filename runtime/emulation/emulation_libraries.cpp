@@ -37,8 +37,8 @@ int64_t extentOf(std::initializer_list<std::pair<int64_t, int64_t>> axes) {
 
 // A transposed operand is the same memory with row and column strides
 // exchanged.
-void runGemm(const CudaGemmShape &s, const void *a, const void *b,
-             const void *bias, void *c) {
+void runWhole(const CudaGemmShape &s, const void *a, const void *b,
+              const void *bias, void *c) {
   for (int64_t i = 0; i < s.count; ++i)
     multiply({s.m,
               s.n,
@@ -52,6 +52,26 @@ void runGemm(const CudaGemmShape &s, const void *a, const void *b,
               s.ldc,
               s.beta != 0,
               bias});
+}
+
+// The algorithms of products. The second splits k in two and rounds the first
+// sum to the result's type, so bits show which one ran.
+constexpr const char *algorithms[] = {"plain-loops", "split-loops"};
+
+void runGemm(const CudaGemmShape &whole, int algorithm, const void *a,
+             const void *b, const void *bias, void *c) {
+  CudaGemmShape s = whole;
+  int64_t half = s.k / 2;
+  if (algorithm == 1 && half > 0) {
+    s.k = half;
+    runWhole(s, a, b, bias, c);
+    a = at(a, s.dtypeA, half * (s.transposeA ? s.lda : 1));
+    b = at(b, s.dtypeB, half * (s.transposeB ? 1 : s.ldb));
+    s.k = whole.k - half;
+    s.beta = 1;
+    bias = nullptr;
+  }
+  runWhole(s, a, b, bias, c);
 }
 
 } // namespace
@@ -119,6 +139,8 @@ Emulation::call(Handles<LibraryPlan<Plan>> &handles, const void *handle,
 
 CudaStatus Emulation::planGemm(const CudaGemmShape &s, size_t cap,
                                CudaGemm &gemm, CudaChoice &choice) {
+  if (faults.is(Fault::refuseProducts))
+    return refusePlan(choice, "a fault refuses products");
   bool f64 = s.dtypeA == "f64", narrowed = s.dtypeA == "bf16";
   // The combinations that cuBLASLt computes with f32 or f64 sums.
   bool known = s.dtypeA == s.dtypeB &&
@@ -131,13 +153,18 @@ CudaStatus Emulation::planGemm(const CudaGemmShape &s, size_t cap,
     return refusePlan(choice, "an empty dimension");
   if (s.bias && s.dtypeC != s.dtypeA) // no program has these: for tests
     return refusePlan(choice, "a bias for a result wider than its operands");
-  return addPlan(gemms, s, std::min(cap, wantedWorkspace), gemm, choice);
+  return addPlan(gemms, EmulatedGemm{s, 0}, std::min(cap, wantedWorkspace),
+                 gemm, choice);
 }
 
 CudaStatus Emulation::gemm(CudaGemm gemm, const void *a, const void *b,
                            const void *bias, void *c, void *workspace,
                            CudaStream stream) {
-  auto buffers = [=](const CudaGemmShape &s) {
+  // Chosen anew, a plan changes nothing for what is enqueued.
+  auto algorithm = std::make_shared<int>();
+  auto buffers = [=](const EmulatedGemm &plan) {
+    const CudaGemmShape &s = plan.shape;
+    *algorithm = plan.algorithm;
     // Bytes from the first to the last element that the operand may touch, over
     // all products of the batch.
     auto bytes = [&](const std::string &dtype, int64_t rows, int64_t columns,
@@ -155,18 +182,48 @@ CudaStatus Emulation::gemm(CudaGemm gemm, const void *a, const void *b,
       operands.push_back({bias, bytesOf(s.dtypeC) * s.n, "a bias"});
     return operands;
   };
-  return call<CudaGemmShape>(
-      gemms, gemm, buffers, workspace, stream,
-      [=](const CudaGemmShape &shape) { runGemm(shape, a, b, bias, c); });
+  return call<EmulatedGemm>(gemms, gemm, buffers, workspace, stream,
+                            [=](const EmulatedGemm &plan) {
+                              runGemm(plan.shape, *algorithm, a, b, bias, c);
+                            });
 }
 
 CudaStatus Emulation::destroyGemm(CudaGemm gemm) {
   return removePlan(gemms, gemm);
 }
 
+CudaStatus Emulation::listGemms(CudaGemm gemm, size_t, int most,
+                                bool roundsParts,
+                                std::vector<std::string> &codes) {
+  if (CudaStatus status = refuseInCapture("a list of algorithms"))
+    return status;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!gemms.find(gemm))
+    return status::refuse(status::invalidHandle, "a plan");
+  int known = roundsParts ? 2 : 1;
+  codes.assign(algorithms, algorithms + std::min(most, known));
+  return currentDevice().state();
+}
+
+CudaStatus Emulation::chooseGemm(CudaGemm gemm, size_t, const std::string &code,
+                                 CudaChoice &choice) {
+  auto found = std::find(std::begin(algorithms), std::end(algorithms), code);
+  if (found == std::end(algorithms))
+    return refusePlan(choice, "no algorithm of the emulation");
+  std::lock_guard<std::mutex> lock(mutex);
+  auto plan = gemms.find(gemm);
+  if (!plan)
+    return status::refuse(status::invalidHandle, "a plan");
+  plan->plan.algorithm = int(found - algorithms);
+  choice = {plan->workspaceBytes, code};
+  return cudaOk;
+}
+
 CudaStatus Emulation::planConvolution(const ConvolutionPlan &plan, size_t cap,
                                       bool, CudaConvolution &convolution,
                                       CudaChoice &choice) {
+  if (faults.is(Fault::refuseConvolutions))
+    return refusePlan(choice, "a fault refuses convolutions");
   if (plan.dtype != "f32" && plan.dtype != "bf16")
     return refusePlan(choice, "type is neither f32 nor bf16");
   return addPlan(convolutions, plan, std::min(cap, wantedWorkspace),
@@ -206,6 +263,8 @@ CudaStatus Emulation::destroyConvolution(CudaConvolution convolution) {
 CudaStatus Emulation::planAttention(const AttentionPlan &plan, bool,
                                     CudaAttention &attention,
                                     CudaChoice &choice) {
+  if (faults.is(Fault::refuseAttention))
+    return refusePlan(choice, "a fault refuses attention");
   // The same limits as cuDNN's fused kernels.
   if (plan.dtype != "bf16")
     return refusePlan(choice, "fused attention supports bf16 only");

@@ -243,6 +243,9 @@ CudaStatus Emulation::endCapture(CudaStream stream, CudaGraph &graph) {
     return status::captureInvalidated;
   if (!capture->isJoined())
     return status::refuse(status::captureUnjoined, "");
+  // A graph takes memory of the device when it is made.
+  if (faults.strikes(Fault::lateMemory, settings.rank))
+    return status::refuse(status::memoryAllocation, "for a graph");
   graph = graphs.add(capture->instantiate(settings.seed));
   return cudaOk;
 }

@@ -3,6 +3,7 @@
 // anything else, with code 2.
 #include "runtime/emulation/settings.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -51,9 +52,13 @@ Result<Fault> parseFault(const std::string &text) {
       {"hang", Fault::hang},
       {"nccl", Fault::nccl},
       {"silent", Fault::silent},
+      {"late-memory", Fault::lateMemory},
       {"memory", Fault::memory},
       {"driver", Fault::driver},
       {"few-devices", Fault::fewDevices},
+      {"refuse-products", Fault::refuseProducts},
+      {"refuse-convolutions", Fault::refuseConvolutions},
+      {"refuse-attention", Fault::refuseAttention},
   };
   // KIND[:NUMBER][@RANK].
   size_t at = text.find('@'), colon = text.find(':');
@@ -64,8 +69,7 @@ Result<Fault> parseFault(const std::string &text) {
       fault.kind = kind;
   // Only these count events; the others hold from the start, so a number would
   // mean nothing.
-  bool counts = fault.kind == Fault::launch || fault.kind == Fault::hang ||
-                fault.kind == Fault::nccl || fault.kind == Fault::silent;
+  bool counts = fault.kind >= Fault::launch && fault.kind <= Fault::lateMemory;
   uint64_t number = 1, rank = 0;
   bool good = fault.kind != Fault::none;
   if (colon != text.npos)
@@ -77,9 +81,10 @@ Result<Fault> parseFault(const std::string &text) {
     good &= counts && parseNumber(text.substr(at + 1), 0, rank);
   if (!good)
     return Error{"'" + text +
-                 "' is not a valid fault; use launch:N, hang:N, nccl:N or "
-                 "silent:N, optionally with @RANK, or memory, driver, "
-                 "few-devices"};
+                 "' is not a valid fault; use launch:N, hang:N, nccl:N, "
+                 "silent:N or late-memory:N, optionally with @RANK, or memory, "
+                 "driver, few-devices, refuse-products, refuse-convolutions, "
+                 "refuse-attention"};
   fault.number = int64_t(number);
   fault.rank = int(rank);
   return fault;
@@ -95,7 +100,7 @@ std::string unknownVariable(char **environment) {
       continue;
     std::string_view rest = name.substr(prefix.size());
     if (rest != "SEED" && rest != "MEMORY" && rest != "DEVICES" &&
-        rest != "FAULT" && rest != "VOLUMES")
+        rest != "BLOCKS" && rest != "FAULT" && rest != "VOLUMES")
       return std::string(name);
   }
   return "";
@@ -105,13 +110,17 @@ Settings readSettings() {
   if (std::string name = unknownVariable(environ); !name.empty())
     endWith(name + " is not a variable of the emulation; use "
                    "FSDPC_EMULATION_SEED, FSDPC_EMULATION_MEMORY, "
-                   "FSDPC_EMULATION_DEVICES, FSDPC_EMULATION_FAULT or "
-                   "FSDPC_EMULATION_VOLUMES");
+                   "FSDPC_EMULATION_DEVICES, FSDPC_EMULATION_BLOCKS, "
+                   "FSDPC_EMULATION_FAULT or FSDPC_EMULATION_VOLUMES");
   Settings settings;
   settings.seed = numberOf("FSDPC_EMULATION_SEED", 0, settings.seed);
   settings.memory = numberOf("FSDPC_EMULATION_MEMORY", 1, settings.memory);
   settings.devices =
       int(numberOf("FSDPC_EMULATION_DEVICES", 0, uint64_t(settings.devices)));
+  // More would only wait for each other.
+  settings.blocksAtOnce = int(std::min<uint64_t>(
+      numberOf("FSDPC_EMULATION_BLOCKS", 1, uint64_t(settings.blocksAtOnce)),
+      64));
   // Every launcher has its own variable. The rank only selects the process that
   // a launch fault strikes.
   for (const char *variable :

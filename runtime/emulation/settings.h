@@ -11,11 +11,24 @@ namespace fsdpc::runtime::emulation {
 
 // A fault to inject.
 struct Fault {
-  enum Kind { none, launch, hang, nccl, silent, memory, driver, fewDevices };
-  // `number` and `rank` matter only for launch, hang, nccl and silent.
-  // README.md says what each fault does.
+  enum Kind {
+    none,
+    launch,
+    hang,
+    nccl,
+    silent,
+    lateMemory,
+    memory,
+    driver,
+    fewDevices,
+    refuseProducts,
+    refuseConvolutions,
+    refuseAttention
+  };
+  // `number` and `rank` matter only for the first five. README.md says what
+  // each fault does.
   Kind kind = none;
-  int64_t number = 1; // of the launch or collective, from 1
+  int64_t number = 1; // of the launch, collective or graph, from 1
   int rank = 0;
 };
 
@@ -23,7 +36,8 @@ struct Settings {
   uint64_t seed = 1; // of delays and orders; 0: no delays, one order
   size_t memory = size_t(4) << 30; // bytes per device
   int devices = 8;
-  int rank = 0; // of this process, as its launcher says
+  int blocksAtOnce = 1; // of one kernel, each on a thread of the host
+  int rank = 0;         // of this process, as its launcher says
   Fault fault;
   std::string volumes; // file for what communicators have sent; may be empty
 };
@@ -33,9 +47,10 @@ Result<Fault> parseFault(const std::string &text);
 // Returns the name of the first variable that begins like the emulation's but
 // is not one of them, or an empty string.
 std::string unknownVariable(char **environment);
-// Reads FSDPC_EMULATION_SEED, …_MEMORY, …_DEVICES, …_FAULT and …_VOLUMES. If
-// one cannot be parsed, or another variable of that prefix is set, prints one
-// line and exits with code 2: a misspelt setting must not pass unnoticed.
+// Reads FSDPC_EMULATION_SEED, …_MEMORY, …_DEVICES, …_BLOCKS, …_FAULT and
+// …_VOLUMES. If one cannot be parsed, or another variable of that prefix is
+// set, prints one line and exits with code 2: a misspelt setting must not pass
+// unnoticed.
 Settings readSettings();
 
 } // namespace fsdpc::runtime::emulation

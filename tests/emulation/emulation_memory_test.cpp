@@ -179,6 +179,13 @@ TEST(Faults, areRead) {
   EXPECT_EQ(fault->kind, Fault::silent);
   EXPECT_EQ(fault->number, 3);
   EXPECT_EQ(fault->rank, 2);
+  fault = parseFault("late-memory:2");
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind, Fault::lateMemory);
+  EXPECT_EQ(fault->number, 2);
+  fault = parseFault("refuse-attention");
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind, Fault::refuseAttention);
   fault = parseFault("few-devices");
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind, Fault::fewDevices);
@@ -187,8 +194,9 @@ TEST(Faults, areRead) {
     EXPECT_FALSE(parseFault(wrong)) << wrong;
   EXPECT_EQ(
       parseFault("").error().message,
-      "'' is not a valid fault; use launch:N, hang:N, nccl:N or silent:N, "
-      "optionally with @RANK, or memory, driver, few-devices");
+      "'' is not a valid fault; use launch:N, hang:N, nccl:N, silent:N or "
+      "late-memory:N, optionally with @RANK, or memory, driver, few-devices, "
+      "refuse-products, refuse-convolutions, refuse-attention");
 }
 
 // A misspelt variable would silently leave out the fault that a test is about.

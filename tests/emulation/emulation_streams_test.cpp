@@ -28,6 +28,30 @@ TEST_F(Streams, runWorkInOrder) {
   EXPECT_EQ(order, expected);
 }
 
+// With blocks at once, each of two blocks sees that the other has begun.
+TEST(Blocks, runAtTheSameTime) {
+  static std::atomic<int> begun;
+  static const fsdpc_kernel kernel = {"meet",
+                                      [](int64_t, int64_t, void *const *) {
+                                        ++begun;
+                                        while (begun < 2)
+                                          std::this_thread::yield();
+                                      },
+                                      1,
+                                      1,
+                                      1,
+                                      1};
+  Settings settings;
+  settings.blocksAtOnce = 2;
+  Emulation cuda(settings);
+  CudaStream stream = nullptr;
+  ASSERT_CUDA(cuda.createStream(stream, false));
+  ASSERT_CUDA(cuda.launch(&kernel, 2, 1, nullptr, 0, stream));
+  ASSERT_CUDA(cuda.synchronizeStream(stream));
+  EXPECT_EQ(begun, 2);
+  ASSERT_CUDA(cuda.destroyStream(stream));
+}
+
 // A wait refers to the last record before it was enqueued, and the event may be
 // recorded again while the wait is pending.
 TEST_F(Streams, waitForTheRecordBefore) {

@@ -102,6 +102,15 @@ def compare_gradients(result: Comparison, reference, description: dict, path: st
                        LIMITS["first_gradient"], name)
 
 
+def print_backward(reference, description: dict, path: str) -> None:
+    """Prints the error of every gradient, the last parameter's first: roughly in the order in which a backward computes them."""
+    tensors = read_safetensors(path)
+    for name, entry in reversed(list(description["parameters"].items())):
+        expected = reference[f"gradient/{name}"].astype(np.float64)
+        difference = find(tensors, name, entry["aliases"], expected.shape, path) - expected
+        print(f"{np.linalg.norm(difference) / (np.linalg.norm(expected) or 1):9.2e}  {name}")
+
+
 def compare_parameters(result: Comparison, reference, description: dict, path: str) -> None:
     tensors = read_safetensors(path)
     for kind, limit in (("parameters", "update"), ("buffers", "buffer_update")):
@@ -121,6 +130,7 @@ def main() -> int:
     arguments.add_argument("--log", help="the file that the program wrote with --log")
     arguments.add_argument("--gradients", help="the file that the program wrote with --save-gradients")
     arguments.add_argument("--params", help="the file that the program wrote with --save")
+    arguments.add_argument("--in-backward-order", action="store_true", help="print the error of each of --gradients too, the last parameter's first")
     options = arguments.parse_args()
     if not (options.log or options.gradients or options.params):
         arguments.error("nothing to compare: give --log, --gradients or --params")
@@ -135,6 +145,8 @@ def main() -> int:
     if options.params:
         compare_parameters(result, reference, description, options.params)
     failed = result.report()
+    if options.gradients and options.in_backward_order:
+        print_backward(reference, description, options.gradients)
     if failed:
         print(f"error: {options.reference}: over the limit: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

@@ -7,7 +7,8 @@ parity    losses are within 1e-5 of the host's program (bf16: 2e-3) on 1, 2 and 
           that use NCCL, and within the reference's limits, those of evaluations too; graphs change no bit
 identity  with --deterministic, no strategy, schedule, graph, delay, or choice of threads or processes changes a bit; without
           it, losses stay within 1e-5
-faults    each fault ends every rank within the watchdog's time, with one message that names the place; the flight records say so too
+faults    each fault ends every rank within the watchdog's time, with one message that names the place; the flight records say so
+          too; a library that refuses to plan is replaced; --tune-products chooses and keeps algorithms
 """
 import json
 import os
@@ -123,6 +124,7 @@ FAULTS = [                                    # fault, launcher, words of the me
     ("silent:100@1", "mpirun", r"rank \d, step \d+, unit '[^']+': \w+ has not ended within 6 s"),
     ("memory", "mpirun", r"the program requires \d+ bytes of GPU memory"),
     ("memory", "threads", r"the program requires \d+ bytes of GPU memory"),
+    ("late-memory:2@1", "mpirun", r"rank 1, step \d+: making a graph failed: .*out of memory.*--memory-limit.*--no-graph"),
     ("few-devices", "mpirun", r"node '[^']+' has 1 GPU for 2 ranks; .*--ranks 2"),
     ("driver", "mpirun", r"driver"),
 ]
@@ -143,12 +145,48 @@ def check_records(bench, error: str) -> str:
     return "" if f"unit '{unit}': {op}" in record["place"] else f"the record is at {record['place']}, the message is {error!r}"
 
 
+REFUSALS = [                                  # fault, model, type, what the log says instead
+    ("refuse-products", "gpt", "f32", "plain loops"),
+    ("refuse-attention", "gpt", "bf16", "products"),
+    ("refuse-convolutions", "conv_net", "f32", "plain loops"),
+]
+
+
+def refusals(bench) -> None:
+    """A library that plans nothing leaves the work to the runtime's own ways, with the host's losses."""
+    for fault, model, dtype, instead in REFUSALS:
+        fixture = harness.fixture(model)
+        host, program = (bench.compile_fixture(fixture, f"{fault}-{target}", f"--target={target}", f"--param-dtype={dtype}")
+                         for target in ("host", "cuda-emulation"))
+        trained = bench.train(program, fixture, 1, steps=4, environment={"FSDPC_EMULATION_FAULT": fault})
+        close(f"{fault}, {model}", trained.losses(), bench.train(host, fixture, 1, local=True, steps=4).losses(),
+              TOLERANCE if dtype == "f32" else TOLERANCE_BF16)
+        if not any(instead in str(line) and "a fault refuses" in str(line) for line in trained.header().values()):
+            raise Failure(f"{fault}: the log does not say that {instead} compute instead: {trained.header()}")
+
+
+def tuned(bench, fixture) -> None:
+    """--tune-products: the next run reads the choices of the first and has its bits, at any number of ranks the same choices."""
+    program, kept = bench.compile_fixture(fixture, "tuned", "--target=cuda-emulation"), bench.path("kept.products")
+    first, second = (bench.train(program, fixture, 2, "--deterministic", f"--tune-products={kept}", steps=4) for _ in range(2))
+    if first.bits() != second.bits():
+        raise Failure("--tune-products: a run with the choices of another has other bits")
+    lines = kept.read_text().splitlines()
+    said = str(second.header())
+    if not lines[1:] or f"({len(lines) - 1} from" not in said or "(tuned)" not in said:
+        raise Failure(f"--tune-products: {len(lines) - 1} choices are kept, but the log says {said}")
+    plain = bench.train(program, fixture, 2, "--deterministic", steps=4)
+    close(f"--tune-products, {len(lines) - 1} products", second.losses(), plain.losses())
+
+
 def faults(bench, fixture, options):
+    refusals(bench)
+    tuned(bench, fixture)
     program = bench.compile_fixture(fixture, "emulated", "--target=cuda-emulation")
     wrong = []
     for fault, launcher, message in FAULTS:
         launch = [program, "--ranks", 2] if launcher == "threads" else [*harness.mpirun(2), program]
-        command = [*launch, *fixture.data, "--steps", options.steps or 40, "--watchdog", WATCHDOG,
+        command = [*launch, *fixture.data, "--steps", options.steps or 40, "--watchdog", WATCHDOG, "--first-step-timeout", WATCHDOG,
                    "--flight-recorder", bench.path("flight.json")]
         began = time.monotonic()
         try:

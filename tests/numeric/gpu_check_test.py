@@ -16,6 +16,7 @@ from harness import Failure
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tools" / "gpu-check"))
 
+import timeline  # noqa: E402
 from environment import NEEDED, Missing, find_libraries  # noqa: E402
 
 
@@ -28,9 +29,9 @@ def check(folder: Path, expected: int, *flags: str) -> subprocess.CompletedProce
     return harness.run([folder / "gpu-check.sh", "--minutes", "9", *flags], expected, env={**os.environ, "PYTHON": sys.executable})
 
 
-def pack(bench, folder: Path, target: str) -> None:
+def pack(bench, folder: Path, target: str, *flags: str) -> None:
     harness.run([sys.executable, ROOT / "tools/gpu-check/pack.py", folder, "--build", bench.build, f"--target={target}",
-                 "--models=linears", "--no-speed"])
+                 "--models=linears", *flags])
 
 
 def has_driver() -> bool:
@@ -58,13 +59,43 @@ def libraries(bench) -> None:
         expect("libnowhere.so.1" in str(missing) and str(first) in str(missing) and "--cuda-lib" in str(missing), f"incomplete error: {missing}")
 
 
+def rehearse_on_emulation(bench) -> None:
+    """Runs the parts that need the CUDA runtime: NCCL alone and between processes, tuned products, the ceilings."""
+    packed, out = bench.path("emulated"), bench.path("emulated-out")
+    pack(bench, packed, "cuda-emulation")
+    for part, expected in (("nccl", ["linears f32, a rank alone", "linears f32, 2 processes on the GPU"]),
+                           ("ours", ["ours", "gpt-124m", "gpt-1.5b-24 fsdpc --no-graph"])):
+        print(check(packed, 0, "--out", str(out), "--only", part).stdout)
+        results = json.loads((out / "results.json").read_text())["results"]
+        passed = {r["name"]: r for r in results if r["status"] == "pass"}
+        for name in expected:
+            expect(name in passed, f"'{name}' of the part {part} did not pass: {[(r['name'], r['detail']) for r in results]}")
+    products = passed["gpt-124m"]["figures"]["products"]
+    expect(len(products) > 5 and all(row["best_us"] > 0 for row in products), f"the products are not listed: {products}")
+
+
+def streams(bench) -> None:
+    """Checks the reading of a timeline: two streams, 10 ns of a collective that nothing covers, and 20 ns in which nothing runs."""
+    file = bench.path("timeline")
+    file.write_text("0\t50\t7\tgemm\n40\t60\t8\tncclDevKernel_AllGather\n80\t100\t7\tgelu\twith a tab\n")
+    summary = timeline.summary(timeline.read(file), steps=1)
+    expect({name: round(1e6 * value) for name, value in summary.items() if name != "stream_busy_ms"} ==
+           {"step_ms": 100, "busy_ms": 80, "gap_ms": 20, "exposed_ms": 10}, f"the timeline is read as {summary}")
+    expect({name: round(1e6 * value) for name, value in summary["stream_busy_ms"].items()} == {"7": 70, "8": 20}, f"streams: {summary}")
+
+
 def test(bench, options):
+    streams(bench)
     libraries(bench)
+    rehearse_on_emulation(bench)
     packed, out = bench.path("packed"), bench.path("out")
     pack(bench, packed, "host")
     print(check(packed, 0, "--out", str(out)).stdout)
     found = json.loads((out / "results.json").read_text())["results"]
     statuses = {(r["part"], r["name"]): r["status"] for r in found}
+    for name in ("gpt-124m", "gpt-1.5b", "gpt-1.5b-24"):
+        for part, what in (("speed", f"{name} fsdpc"), ("speed", f"{name} fsdpc, ids as in text"), ("kernels", name)):
+            expect(statuses.get((part, what)) == "pass", f"{part}: {what} did not pass")
     for part in ("losses f32", "losses bf16"):
         for ranks in (1, 4):
             expect(statuses.get((part, f"linears, {ranks} ranks")) == "pass", f"{part} at {ranks} ranks did not pass")
@@ -80,11 +111,18 @@ def test(bench, options):
     (packed / "pack.json").write_text(json.dumps(listed))
     failed = check(packed, 1, "--out", str(out)).stdout
     expect("exit code 3: error: out of sorts" in failed and "pass    losses bf16" in failed, f"a failing program is not reported:\n{failed}")
+    # And it is narrowed down at once, with all that it printed.
+    found = json.loads((out / "results.json").read_text())["results"]
+    bisection = next((r for r in found if r["part"] == "bisection"), None)
+    expect(bisection and "no graph: wrong" in bisection["detail"] and "poison: right" in bisection["detail"] and
+           "out of sorts" in bisection["output"], f"no bisection that tells the poisoned program apart: {bisection}")
+    table = (out / "results.md").read_text()
+    expect("| fail |" in table.splitlines()[4] and "out of sorts" in table.split("## ")[1], f"the failure is not what comes first:\n{table}")
 
     # The same with programs for a GPU, if there is a toolkit.
     if (bench.build / "lib/libfsdpc_runtime_cuda.a").exists() and not has_driver():
         packed = bench.path("packed-for-gpu")
-        pack(bench, packed, "cuda")
+        pack(bench, packed, "cuda", "--no-speed")
         said = check(packed, 3, "--out", str(out))
         expect(said.stderr.count("\n") == 1 and said.stderr.startswith("error: no GPU found"), f"unexpected error without a GPU: {said.stderr}")
 

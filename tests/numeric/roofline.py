@@ -1,12 +1,20 @@
 """What a GPU's limits make of a kernel: its occupancy, its blocks against the multiprocessors, and its time by roofline.
 
 Nothing here was measured. Memory bandwidth and the rate of products are those of the data sheets in machines/*.json. A kernel's
-time is the longer one of what its bytes take at that bandwidth and what its instructions take to issue, over the share of the
-multiprocessors that its blocks keep busy. Real kernels take longer: latencies, slower instructions, operands that a row of 50304
-elements reads three times, and the power limit are left out.
+roofline is the longer one of what its operands take at that bandwidth, each moved once, and what its operations take. Its
+estimate is longer by what can be read off its code and its grid:
+
+- rows that are read again by later stages, if those of all resident blocks do not fit into the second cache;
+- instructions that take longer to issue than the memory takes to move their words;
+- too few bytes in flight: those that the resident threads have loaded and not used cover LATENCY at less than the bandwidth;
+- multiprocessors without a block in the last wave;
+- ids that one block takes in turn (embedding gradients), under a distribution of ids.
+
+Real kernels take longer still: slower instructions, conflicts and the power limit are left out.
 """
 import json
 import math
+import random
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -21,6 +29,10 @@ SCHEDULERS = 4                                # each issues an instruction of a 
 # cuda_occupancy.h of the toolkit: cudaOccRegAllocationGranularity, cudaOccSMemAllocationGranularity.
 REGISTER_UNIT, SHARED_UNIT = 256, 128         # registers of a warp, bytes of a block
 SHARED_RESERVED = 1024                        # bytes that the driver takes of each block; same guide, "Shared Memory" of each capability
+# Seconds of a load from memory under load, and from the second cache. Assumptions: published measurements of these GPUs lie between
+# 270 and 800 ns for the one, and around 150 to 270 ns for the other.
+LATENCY, CACHE_LATENCY = 500e-9, 200e-9
+IDS_AT_ONCE = 8                               # loads that a thread has in flight when it searches ids (GridEmbeddingGrad.cpp)
 
 
 @dataclass
@@ -30,6 +42,7 @@ class Gpu:
     processors: int
     shared: int                               # bytes per multiprocessor; same table
     flops: int
+    cache: int                                # bytes of the second cache
 
     def __post_init__(self):
         rates = json.loads((MACHINES / f"{self.machine}.json").read_text())["rates"]["default"]["bf16"]
@@ -41,9 +54,9 @@ class Gpu:
         return self.issued / (self.bandwidth / 4)
 
 
-# Multiprocessors and tensor rates: NVIDIA's architecture whitepapers of A100 (2020), H100 (2022) and Blackwell (2024).
-GPUS = {"sm_80": Gpu("a100", 108, 164 << 10, 2048), "sm_90": Gpu("h100", 132, 228 << 10, 4096),
-        "sm_100": Gpu("b200", 148, 228 << 10, 8192)}
+# Multiprocessors, tensor rates and caches: NVIDIA's architecture whitepapers of A100 (2020), H100 (2022) and Blackwell (2024).
+GPUS = {"sm_80": Gpu("a100", 108, 164 << 10, 2048, 40 << 20), "sm_90": Gpu("h100", 132, 228 << 10, 4096, 50 << 20),
+        "sm_100": Gpu("b200", 148, 228 << 10, 8192, 126 << 20)}
 
 
 def round_up(value: int, unit: int) -> int:
@@ -67,6 +80,10 @@ class Launch:
     rows_per_block: int = 1
     bytes: int = 0                            # of one launch, each operand counted once
     calls: int = 0
+    passes: int = 1                           # of a row's stages over its elements, as planned
+    row_bytes: int = 0                        # of one row of the largest operand
+    ids: int = 0                              # that each block of an embedding's gradient searches, for its rows of the table
+    table: tuple[int, int] = (0, 0)           # rows of the table, rows of a block
 
     def occupancy(self, gpu: Gpu, registers: int, shared: int) -> float:
         """Returns the share of a multiprocessor's warps that are there. A grid may have fewer blocks than there is room for."""
@@ -76,11 +93,51 @@ class Launch:
     def blocks_a_processor(self, gpu: Gpu) -> float:
         return self.blocks / gpu.processors
 
-    def seconds(self, gpu: Gpu, per_word: float) -> tuple[float, str]:
-        """Returns the time of all launches, and what bounds it. `per_word` are the instructions for four bytes."""
+    def roofline(self, gpu: Gpu) -> float:
+        return self.bytes / gpu.bandwidth
+
+    def reread(self, gpu: Gpu, kernel) -> int:
+        """Returns the bytes of one launch that later stages of a row read from memory again. Stages that the code does in one loop
+        read once."""
+        rows = min(self.blocks, gpu.processors * resident(gpu, self.threads, kernel.registers, kernel.shared))
+        passes = min(self.passes, kernel.passes)
+        if passes < 2 or rows * self.row_bytes <= gpu.cache:
+            return 0
+        return (passes - 1) * self.blocks * self.rows_per_block * self.row_bytes
+
+    def longest_search(self, shares) -> float:
+        """Returns the seconds of the block whose rows occur most, which takes them in turn and searches all ids for each.
+        `shares` are those of each row of the table."""
+        if not self.ids:
+            return 0.0
+        rows, of_block = self.table
+        sums = [sum(shares[first:first + of_block]) for first in range(0, rows, of_block)]
+        turns = max(sums) * self.ids
+        return turns * math.ceil(self.ids / self.threads / IDS_AT_ONCE) * CACHE_LATENCY
+
+    def seconds(self, gpu: Gpu, kernel, shares=None) -> tuple[float, str]:
+        """Estimates one launch, and says what bounds it. `kernel` has the registers, bytes of shared memory, instructions per word,
+        bytes in flight and passes of its machine code. `shares` as in longest_search; without them ids are not taken into account."""
         balance = self.blocks / (math.ceil(self.blocks / gpu.processors) * gpu.processors)
-        memory, issue = self.bytes / gpu.bandwidth, per_word * self.bytes / 4 / gpu.issued
-        return self.calls * max(memory, issue) / balance, "memory" if memory >= issue else "instructions"
+        moved = self.bytes + self.reread(gpu, kernel)
+        flying = self.occupancy(gpu, kernel.registers, kernel.shared) * WARPS * WARP * kernel.in_flight * gpu.processors
+        times = {"memory": self.roofline(gpu) / balance, "rows read again": moved / gpu.bandwidth / balance,
+                 "instructions": kernel.per_word() * self.bytes / 4 / gpu.issued / balance}
+        if flying:
+            times["bytes in flight"] = moved * LATENCY / flying
+        if shares is not None:
+            times["ids in turn"] = self.longest_search(shares)
+        bound = max(times, key=times.get)
+        return times[bound], "memory" if times[bound] <= 1.001 * times["memory"] else bound
+
+
+def zipf(count: int) -> list[float]:
+    """Returns the share of each of `count` ids in text: that of the n-th most frequent is proportional to 1/n, and frequent ids lie
+    anywhere in the table."""
+    shares = [1 / rank for rank in range(1, count + 1)]
+    random.Random(0).shuffle(shares)
+    total = sum(shares)
+    return [share / total for share in shares]
 
 
 # Bytes of an element: AdamW reads four values in f32 and writes three; a gather on one rank reads f32 and writes bf16.
@@ -101,13 +158,31 @@ class Program:
         return {what: (calls[what], seconds[what]) for what in calls}
 
 
+WIDTHS = {"i1": 1, "bf16": 2, "f16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
+
+
+def read_plan(launch: Launch, attributes: str, arguments: str) -> None:
+    """Reads how often a row is read, and what an embedding's gradient searches."""
+    tensors = [([int(extent) for extent in shape.split("x") if extent], WIDTHS.get(element, 4))
+               for shape, element in re.findall(r"%arg\d+: tensor<((?:\d+x)*)(\w+)>", arguments)]
+    if plan := re.search(r"#nn\.kernel_plan<row rows (\d+) stages\[([\d, ]+)\]", attributes):
+        lanes = [int(lane) for lane in plan[2].split(",")]
+        launch.passes = lanes.count(max(lanes))
+        launch.row_bytes = max(width * max(lanes) for shape, width in tensors if math.prod(shape) == int(plan[1]) * max(lanes)) \
+            if any(math.prod(shape) == int(plan[1]) * max(lanes) for shape, _ in tensors) else 0
+    if rows := re.search(r"table_rows (\d+)", attributes):
+        table = int(re.search(r"-> tensor<(\d+)x", arguments)[1])
+        launch.ids, launch.table = math.prod(tensors[1][0]), (table, int(rows[1]))
+
+
 def read_program(dump: str) -> Program:
     """Reads the last dump of a compile (verify-grids): a step of one microbatch, and the update of every layout."""
     program = Program()
-    for name, attributes in re.findall(r"func\.func private @(\S+?)\(.*?attributes \{(.*)\} \{$", dump, re.MULTILINE):
+    for name, arguments, attributes in re.findall(r"func\.func private @(\S+?)\((.*?)attributes \{(.*)\} \{$", dump, re.MULTILINE):
         if grid := re.search(r"nn\.grid = #nn\.grid<blocks (\d+) threads (\d+)", attributes):
             rows = re.search(r"rows_per_block (\d+)", attributes)
-            program.launches[name] = Launch(int(grid[1]), int(grid[2]), int(rows[1]) if rows else 1)
+            launch = program.launches[name] = Launch(int(grid[1]), int(grid[2]), int(rows[1]) if rows else 1)
+            read_plan(launch, attributes, arguments)
     body = dump[dump.index("func.func @microbatch()"):]
     layouts = {}
     for line in body[:body.index("\n  }")].splitlines():

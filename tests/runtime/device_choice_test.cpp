@@ -52,6 +52,16 @@ TEST(DeviceChoice, comparesTheBootOfNodesOfOneName) {
               testing::StartsWith("node 'worker' has 1 GPU for 2 ranks"));
 }
 
+// NCCL's own switch lets processes share a GPU.
+TEST(DeviceChoice, sharesAGpuIfNcclDoes) {
+  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  EXPECT_EQ(choose(nodeOf("first"), nodeOf("first")), "");
+  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "0", 1);
+  EXPECT_THAT(choose(nodeOf("first"), nodeOf("first")),
+              testing::StartsWith("node 'worker' has 1 GPU for 2 ranks"));
+  unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+}
+
 // The boot id tells two machines of one name apart.
 TEST(DeviceChoice, knowsItsNode) {
   NodeName node = NodeName::own();

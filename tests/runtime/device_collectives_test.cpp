@@ -1,89 +1,12 @@
-// Collectives of GPUs on the emulation. Every kind is compared with plain sums,
-// with and without capture. And the watchdog ends a job whose collectives do
-// not end, with one line that names the place.
-#include "runtime/cuda/collective_channel.h"
-#include "runtime/cuda/collectives.h"
-#include "runtime/emulation/emulation.h"
-#include "tests/runtime/collective_cases.h"
-
-#include <functional>
-#include <gtest/gtest.h>
+// Collectives of GPUs. Every kind is compared with plain sums, with and without
+// capture.
+#include "tests/runtime/device_collectives.h"
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
 using namespace fsdpc::testing;
 
 namespace {
-
-constexpr int64_t most = 70016; // elements per shard
-enum class Kind { peer, nccl, deterministic };
-
-void expectOk(CudaStatus status) { ASSERT_EQ(status, cudaOk); }
-
-// One rank with its streams, memory and channels.
-class Rank {
-public:
-  Rank(CudaApi &api, Job &job, Kind kind, double watchdog)
-      : api(api), job(job) {
-    expectOk(api.selectDevice(0));
-    job.sharesProcess = kind == Kind::peer;
-    CollectiveResources resources;
-    for (CudaStream *stream :
-         {&resources.compute, &resources.gather, &resources.reduce})
-      expectOk(api.createStream(*stream, true));
-    streams = {resources.compute, resources.gather, resources.reduce};
-    resources.bytes = size_t(most) * size_t(job.size) * 16;
-    expectOk(api.allocateDevice(resources.memory, resources.bytes));
-    memory = static_cast<char *>(resources.memory);
-    whole = memory;
-    shard = reinterpret_cast<float *>(memory + resources.bytes / 2);
-    resources.scratch = memory + resources.bytes / 4 * 3;
-    DeviceOptions options;
-    options.deterministic = kind == Kind::deterministic;
-    options.watchdogSeconds = watchdog;
-    auto made = makeCollectives(api, job, options, resources);
-    EXPECT_TRUE(made) << made.error().message;
-    if (made)
-      channels = std::move(*made);
-  }
-  ~Rank() {
-    for (CudaStream stream : streams)
-      expectOk(api.synchronizeStream(stream));
-    job.channel[controlChannel]->barrier();
-    for (auto &channel : channels)
-      channel.reset();
-    for (CudaStream stream : streams)
-      expectOk(api.destroyStream(stream));
-    expectOk(api.freeDevice(memory));
-  }
-
-  void synchronize(Channel channel) {
-    expectOk(api.synchronizeStream(streams[channel + 1]));
-  }
-
-  emulation::DeviceAccess access; // the test reads and writes device memory
-  CudaApi &api;
-  Job &job;
-  std::array<CudaStream, 3> streams; // compute, and one per channel
-  CollectiveChannels channels;
-  char *memory = nullptr, *whole = nullptr;
-  float *shard = nullptr;
-};
-
-// Runs `body` for each rank, on a thread of its own.
-void onRanks(int ranks, Kind kind, const std::function<void(Rank &)> &body,
-             const emulation::Settings &settings = {}, double watchdog = 0) {
-  emulation::Emulation api(settings);
-  auto jobs = makeLocalJobs(ranks, 0);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      Rank own(api, *jobs[size_t(rank)], kind, watchdog);
-      body(own);
-    });
-  for (std::thread &thread : threads)
-    thread.join();
-}
 
 class DeviceCollectives
     : public ::testing::TestWithParam<std::tuple<Kind, int>> {
@@ -269,113 +192,7 @@ TEST_P(DeviceCollectives, sayWhatTravels) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kinds, DeviceCollectives,
-    ::testing::Combine(::testing::Values(Kind::peer, Kind::nccl,
-                                         Kind::deterministic),
-                       ::testing::Values(2, 3, 4)));
-
-// Runs steps of two collectives each until the fault strikes.
-void train(Rank &own, bool graphs) {
-  std::array<CudaGraph, 2> kept{};
-  for (int64_t step = 0;; ++step) {
-    for (Channel channel : {gatherChannel, reduceChannel}) {
-      Collectives &collectives = *own.channels[channel];
-      CudaStream stream = own.streams[channel + 1];
-      collectives.beginSection(step);
-      own.api.synchronizeStream(own.streams[0]);
-      if (graphs && !kept[channel])
-        own.api.beginCapture(stream);
-      if (!kept[channel]) {
-        bool gathers = channel == gatherChannel;
-        collectives.announce(gathers ? "all_gather" : "reduce_scatter",
-                             gathers ? "h.3" : "h.4");
-        if (gathers)
-          collectives.allGather(own.shard, own.whole, 4096);
-        else
-          collectives.reduceScatter(
-              {own.whole, WireType::f32, 64, own.shard, false});
-      }
-      if (graphs && !kept[channel])
-        own.api.endCapture(stream, kept[channel]);
-      if (graphs)
-        own.api.launchGraph(kept[channel], stream);
-      own.api.synchronizeStream(stream);
-    }
-  }
-}
-
-emulation::Settings with(emulation::Fault::Kind kind, int64_t number,
-                         int rank) {
-  emulation::Settings settings;
-  settings.fault = {kind, number, rank};
-  return settings;
-}
-
-class WatchdogDeathTest : public ::testing::TestWithParam<bool> {
-protected:
-  WatchdogDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
-};
-
-// Rank 1 leaves out its fifth collective. Rank 0 waits in it and names it.
-TEST_P(WatchdogDeathTest, namesTheCollectiveThatIsStuck) {
-  bool graphs = GetParam();
-  EXPECT_EXIT(
-      onRanks(
-          2, Kind::nccl, [&](Rank &own) { train(own, graphs); },
-          with(emulation::Fault::silent, 5, 1), 1),
-      ::testing::ExitedWithCode(3),
-      "^error: rank 0, step 2, unit 'h.3': all_gather has not ended within 1 "
-      "s; another rank has stopped or is slower than --watchdog allows\n$");
-}
-
-// An error that NCCL reports through the communicator's state, and no call
-// returns.
-TEST_P(WatchdogDeathTest, findsAsynchronousErrors) {
-  bool graphs = GetParam();
-  EXPECT_EXIT(
-      onRanks(
-          2, Kind::nccl, [&](Rank &own) { train(own, graphs); },
-          with(emulation::Fault::nccl, 4, 0), 20),
-      ::testing::ExitedWithCode(3),
-      "^error: rank 0, step 1, unit 'h.4': reduce_scatter failed: [^\n]*\n$");
-}
-
-INSTANTIATE_TEST_SUITE_P(Graphs, WatchdogDeathTest, ::testing::Bool());
-
-// Ranks as threads meet on the host, and one does not come.
-TEST(WatchdogOfThreadsDeathTest, namesTheMeetingThatIsStuck) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(onRanks(
-                  2, Kind::peer,
-                  [&](Rank &own) {
-                    if (own.job.rank == 1)
-                      std::this_thread::sleep_for(std::chrono::hours(1));
-                    train(own, false);
-                  },
-                  {}, 1),
-              ::testing::ExitedWithCode(3),
-              "^error: rank 0, step 0, unit 'h.3': all_gather has not ended "
-              "within 1 s");
-}
-
-// A rank never joins NCCL. The others must not wait forever.
-TEST(WatchdogOfJoiningDeathTest, namesTheRankThatWaits) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        emulation::Emulation api{emulation::Settings()};
-        auto jobs = makeLocalJobs(2, 0);
-        std::thread([&] {
-          std::array<char, sizeof(CudaStatus) + sizeof(NcclId)> own{};
-          std::array<char, 2 * own.size()> all;
-          jobs[1]->channel[controlChannel]->allGather(own.data(), all.data(),
-                                                      own.size());
-        }).detach();
-        Rank rank(api, *jobs[0], Kind::nccl, 1);
-      },
-      ::testing::ExitedWithCode(3),
-      "^error: rank 0: NCCL did not connect all 2 ranks within --watchdog 1 s");
-}
+INSTANTIATE_TEST_SUITE_P(Kinds, DeviceCollectives,
+                         ::testing::ValuesIn(kindsAndRanks()));
 
 } // namespace

@@ -259,8 +259,23 @@ TEST_F(CudaProgram, endsALoneRankWhoseKernelHangs) {
               3);
     EXPECT_THAT(error(), testing::ContainsRegex(
                              "^rank 0, step [0-9]+: the GPU has made no "
-                             "progress for 1 s; a kernel hangs"));
+                             "progress for 1 s; a kernel hangs, or is slower "
+                             "than --watchdog allows"));
   }
+}
+
+// The first step loads code, so its limit is a flag of its own. The host may be
+// a step ahead of the GPU.
+TEST_F(CudaProgram, endsAFirstStepThatHangs) {
+  EXPECT_EQ(run(EMULATED_PROGRAM,
+                "--steps 60 --watchdog 60 --first-step-timeout 1",
+                "FSDPC_EMULATION_FAULT=hang:3"),
+            3);
+  EXPECT_THAT(error(),
+              testing::ContainsRegex(
+                  "^rank 0, step [01]: the GPU has made no progress for "
+                  "1 s; a kernel hangs, or is slower than "
+                  "--first-step-timeout allows"));
 }
 
 // A single rank can use NCCL, so that one GPU tests it: joining, registration,

@@ -278,13 +278,50 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   bool biased = product->epilogue == CUBLASLT_EPILOGUE_BIAS;
   if (!require(!biased || product->bias, __func__, "a bias has an address"))
     return CUBLAS_STATUS_INVALID_VALUE;
-  Algorithm chosen = {std::min<uint64_t>(preference->workspace, 4096), {}};
-  memcpy(chosen.alignments, preference->alignments, sizeof chosen.alignments);
-  *results = {};
-  memcpy(&results->algo, &chosen, sizeof chosen);
-  results->workspaceSize = chosen.workspace;
-  results->state = CUBLAS_STATUS_SUCCESS;
-  *found = 1;
+  // Algorithms that split k are the later ones, and may be masked.
+  int allowed = preference->scheme == CUBLASLT_REDUCTION_SCHEME_MASK ? 3 : 2;
+  *found = std::min(requested, allowed);
+  for (int i = 0; i < *found; ++i) {
+    Algorithm chosen = {std::min<uint64_t>(preference->workspace, 4096u << i),
+                        {}};
+    memcpy(chosen.alignments, preference->alignments, sizeof chosen.alignments);
+    results[i] = {};
+    memcpy(&results[i].algo, &chosen, sizeof chosen);
+    results[i].workspaceSize = chosen.workspace;
+    results[i].state = CUBLAS_STATUS_SUCCESS;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
+
+// "AlgoCheck() returns CUBLAS_STATUS_NOT_SUPPORTED for an algorithm that is not
+// supported on the device", which here is one that this file did not write.
+cublasStatus_t
+cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t productOf,
+                        cublasLtMatrixLayout_t aOf, cublasLtMatrixLayout_t bOf,
+                        cublasLtMatrixLayout_t cOf, cublasLtMatrixLayout_t dOf,
+                        const cublasLtMatmulAlgo_t *algo,
+                        cublasLtMatmulHeuristicResult_t *result) {
+  if (fails(__func__))
+    return CUBLAS_STATUS_INTERNAL_ERROR;
+  std::lock_guard<std::mutex> lock(mutex);
+  auto product = products.find(productOf);
+  auto a = layouts.find(aOf), b = layouts.find(bOf), c = layouts.find(cOf);
+  bool alive = handles.find(handle) && product && a && b && c;
+  if (!require(alive && cOf == dOf && algo && result, __func__,
+               "live descriptors, in place") ||
+      !require(fits(*product, *a, *b, *c), __func__,
+               "matrices that can be multiplied"))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  Algorithm chosen;
+  memcpy(&chosen, algo, sizeof chosen);
+  if (chosen.alignments[0] == 0 || chosen.workspace == 0)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  *result = {};
+  result->algo = *algo;
+  result->workspaceSize = chosen.workspace;
+  result->state = CUBLAS_STATUS_SUCCESS;
   return CUBLAS_STATUS_SUCCESS;
 }
 

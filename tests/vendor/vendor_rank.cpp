@@ -1,19 +1,26 @@
 // One rank's use of the real table, from the choice of a device to the end of
 // its communicators, on the stand-ins of the vendor's libraries.
 //
-// usage: vendor_rank [N]
+// usage: vendor_rank [N | threads]
 //
-// Without N every call succeeds, and the program prints one line per call of a
-// library: its name. With N, call N fails; the program then prints the error
-// that the table reports, or "none". Exit code 1: a rule of the vendor's
-// documents was broken, or something was left behind.
+// With "threads", a rank on each device runs at the same time as the others,
+// each beside a thread that asks for its communicator's state, as the watchdog
+// does; for the thread sanitizer. Without an argument every call succeeds, and
+// the program prints one line per call of a library: its name. With N, call N
+// fails; the program then prints the error that the table reports, or "none".
+// Exit code 1: a rule of the vendor's documents was broken, or something was
+// left behind.
 #include "runtime/cuda/kernels/own.h"
 #include "runtime/cuda/real_api.h"
 #include "tests/vendor/cudart_state.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <thread>
 
 namespace fsdpc::runtime {
 
@@ -56,7 +63,8 @@ private:
 
 class Rank {
 public:
-  CudaStatus run(int device);
+  // `watched`: another thread asks for the communicator's state meanwhile.
+  CudaStatus run(int device, bool watched = false);
   // Ends in good order, or aborts first, as the watchdog of a failed rank does.
   CudaStatus end(bool failed) {
     CudaStatus aborted =
@@ -86,6 +94,9 @@ private:
   CudaEvent forked = nullptr, joined = nullptr;
   CudaFunction kernel = nullptr;
   CudaCommunicator communicator = nullptr;
+  bool isWatched = false;
+  std::atomic<bool> watchEnds = false;
+  std::thread watch;
 };
 
 CudaStatus Rank::prepare(int device) {
@@ -136,10 +147,25 @@ CudaStatus Rank::multiply(const CudaGemmShape &shape, size_t offset) {
   TRY(api.planGemm(shape, cap, gemm, choice));
   Undo own;
   own.add([&] { return api.destroyGemm(gemm); });
-  CudaStatus status =
-      api.gemm(gemm, at(offset), at(4 * megabyte + offset),
-               shape.bias ? at(8 * megabyte + offset) : nullptr,
-               at(12 * megabyte + offset), workspace(), compute);
+  auto call = [&] {
+    return api.gemm(gemm, at(offset), at(4 * megabyte + offset),
+                    shape.bias ? at(8 * megabyte + offset) : nullptr,
+                    at(12 * megabyte + offset), workspace(), compute);
+  };
+  // The heuristic's first algorithm, then each that it lists.
+  auto tryAll = [&]() -> CudaStatus {
+    TRY(call());
+    std::vector<std::string> codes;
+    TRY(api.listGemms(gemm, cap, 8, !shape.bias, codes));
+    if (codes.size() != (shape.bias ? 2 : 3))
+      return cudaRefused;
+    for (const std::string &code : codes) {
+      TRY(api.chooseGemm(gemm, cap, code, choice));
+      TRY(call());
+    }
+    return cudaOk;
+  };
+  CudaStatus status = tryAll();
   CudaStatus ended = own.run();
   return status ? status : ended;
 }
@@ -253,6 +279,17 @@ CudaStatus Rank::join() {
   TRY(api.makeNcclId(id));
   TRY(api.initCommunicator(communicator, 0, 2, id));
   undo.add([this] { return api.destroyCommunicator(communicator); });
+  if (isWatched) {
+    watch = std::thread([this] {
+      while (!watchEnds)
+        api.communicatorState(communicator);
+    });
+    undo.add([this] {
+      watchEnds = true;
+      watch.join();
+      return cudaOk;
+    });
+  }
   return settle();
 }
 
@@ -279,7 +316,8 @@ CudaStatus Rank::communicate() {
   return api.groupEnd();
 }
 
-CudaStatus Rank::run(int device) {
+CudaStatus Rank::run(int device, bool watched) {
+  isWatched = watched;
   TRY(prepare(device));
   TRY(launchKernels());
   CudaGemmShape biased = shapeOf("bf16", "bf16");
@@ -319,6 +357,23 @@ std::string wronglyAccepted() {
   expectRefused(api.planConvolution(convolutionOf("forward", "f64"), cap, false,
                                     handle, choice),
                 "a convolution in f64");
+  std::vector<std::string> codes;
+  if (!api.planGemm(shapeOf("f32", "f32"), cap, handle, choice) &&
+      !api.listGemms(handle, cap, 1, false, codes) && codes.size() == 1) {
+    std::string other = codes[0], spoilt = codes[0];
+    other[0] ^= 1; // of another version
+    spoilt.back() = 'x';
+    std::string zeros = codes[0];
+    std::fill(zeros.begin() + ptrdiff_t(zeros.find(':') + 1), zeros.end(), '0');
+    for (const std::string &code : {other, spoilt, zeros, std::string()})
+      expectRefused(api.chooseGemm(handle, cap, code, choice),
+                    "the code of no algorithm");
+    expectRefused(api.chooseGemm(handle, 1024, codes[0], choice),
+                  "an algorithm with too large a workspace");
+    api.destroyGemm(handle);
+  } else {
+    accepted += "no list of algorithms; ";
+  }
   AttentionPlan plan = attentionOf(false);
   plan.dtype = "f32";
   expectRefused(api.planAttention(plan, false, handle, choice),
@@ -346,9 +401,30 @@ std::string unexplained() {
   return cudaApi().label().empty() ? codes : codes + "a label; ";
 }
 
+// Prints what was done against the rules. Returns true if that is nothing.
+bool keptRules() {
+  for (const std::string &rule : vendor::brokenRules())
+    fprintf(stderr, "broken rule: %s\n", rule.c_str());
+  return vendor::brokenRules().empty();
+}
+
+int runThreads() {
+  vendor::restart(0);
+  std::atomic<int> failed = 0;
+  std::vector<std::thread> threads;
+  for (int device = 0; device < vendor::devices; ++device)
+    threads.emplace_back([&, device] {
+      Rank rank;
+      CudaStatus status = rank.run(device, /*watched=*/true);
+      CudaStatus ended = rank.end(/*failed=*/status != cudaOk);
+      failed += status || ended;
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return keptRules() && !failed ? 0 : 1;
+}
+
 int main(int failing) {
-  for (const void *kernel : ownKernels)
-    vendor::addKernel(kernel);
   vendor::restart(failing);
   Rank rank;
   CudaStatus status = rank.run(/*device=*/1);
@@ -366,8 +442,7 @@ int main(int failing) {
       printf("%s\n", call.c_str());
   std::string alive = vendor::aliveInCudart() + vendor::aliveInCublas() +
                       vendor::aliveInCudnn() + vendor::aliveInNccl();
-  for (const std::string &rule : vendor::brokenRules())
-    fprintf(stderr, "broken rule: %s\n", rule.c_str());
+  bool kept = keptRules();
   if (!alive.empty())
     fprintf(stderr, "left behind: %s\n", alive.c_str());
   if (!accepted.empty())
@@ -376,8 +451,8 @@ int main(int failing) {
     fprintf(stderr, "not explained: %s\n", obscure.c_str());
   if (!failing && status)
     fprintf(stderr, "failed: %s\n", error.c_str());
-  bool sound = vendor::brokenRules().empty() && alive.empty() &&
-               accepted.empty() && obscure.empty() && (failing || !status);
+  bool sound = kept && alive.empty() && accepted.empty() && obscure.empty() &&
+               (failing || !status);
   return sound ? 0 : 1;
 }
 
@@ -385,5 +460,9 @@ int main(int failing) {
 } // namespace fsdpc::runtime
 
 int main(int count, char **words) {
+  for (const void *kernel : fsdpc::runtime::ownKernels)
+    fsdpc::vendor::addKernel(kernel);
+  if (count > 1 && !strcmp(words[1], "threads"))
+    return fsdpc::runtime::runThreads();
   return fsdpc::runtime::main(count > 1 ? atoi(words[1]) : 0);
 }

@@ -5,7 +5,8 @@ usage: vendor_stand_ins.py --build DIR --gcov FILE
 
 vendor_rank goes through the table as one rank does. First every call succeeds. Then each call fails in turn, and of the many that
 cudnn_frontend makes for its own descriptors every SAMPLE-th: the table must report an error, keep the vendor's rules on its way
-out, and leave nothing behind. Prints the covered lines of runtime/cuda/real_* and fails below LEAST of them.
+out, and leave nothing behind. Last, two ranks run at the same time. Prints the covered lines of runtime/cuda/real_* and fails below
+LEAST of them.
 """
 import argparse
 import concurrent.futures
@@ -97,6 +98,10 @@ def main() -> int:
         problems.append(f"when every call succeeds: exit code {whole.returncode}")
     if not problems:
         problems = check_failures(program, calls)
+
+    together = run(program, "threads")
+    if together.returncode != 0:
+        problems.append(f"with ranks at the same time: exit code {together.returncode}; {together.stderr.strip()}")
 
     lines = covered_lines(options.gcov, build, objects)
     total = missing = 0

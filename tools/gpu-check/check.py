@@ -17,11 +17,13 @@ import tempfile
 from pathlib import Path
 
 import correctness
+import nccl
 import speed
-from environment import Missing, find_gpu, find_libraries
+from environment import Missing, find_gpu, find_libraries, gpu_state, versions
 from results import Results
 
-PARTS = ("correctness", "speed")
+# In the order in which they run without --only: what was learnt first is kept if the time is up.
+PARTS = ("correctness", "nccl", "ours", "kernels", "peer")
 
 
 def alone() -> dict[str, str]:
@@ -36,7 +38,7 @@ def arguments():
     parser.add_argument("--cuda-lib", action="append", default=[], metavar="DIR",
                         help="a folder with CUDA's libraries; searched before FSDPC_CUDA_LIB, PyTorch's wheels and /usr/local/cuda; may be repeated")
     parser.add_argument("--out", type=Path, default=Path("gpu-check-results"), metavar="DIR", help="folder for the results (default: %(default)s)")
-    parser.add_argument("--only", choices=PARTS, help="run only this part (default: both)")
+    parser.add_argument("--only", choices=PARTS, help="run only this part (default: all; each alone takes under 9 minutes)")
     parser.add_argument("--minutes", type=float, default=7.5, help="time limit; checks that do not fit are skipped (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=4, help="number of correctness checks that run in parallel (default: %(default)s)")
     return parser.parse_args()
@@ -54,7 +56,8 @@ def main() -> int:
         return 3
     options.out.mkdir(parents=True, exist_ok=True)
     about = {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"), "gpu": gpu, "commit": pack["commit"],
-             "python": platform.python_version(), "libraries": [str(folder) for folder in libraries]}
+             "python": platform.python_version(), "libraries": [str(folder) for folder in libraries], "versions": versions(libraries),
+             "before": gpu_state()}
     results = Results(options.out / "results.json", about, options.minutes)
     path = ":".join(map(str, [options.folder.resolve() / "lib", *libraries]))
     work = Path(tempfile.mkdtemp(prefix="gpu-check-"))
@@ -63,16 +66,18 @@ def main() -> int:
     place = correctness.Place(options.folder.resolve(), pack, {**alone(), "LD_LIBRARY_PATH": path}, sys.executable, work)
     print(f"{gpu['name']}, commit {pack['commit']}, {about['date']}", flush=True)
     try:
-        if options.only != "speed":
-            correctness.check(place, results, options.workers)
-        if options.only != "correctness":
-            speed.check(place, results, gpu["name"])
+        for part in [options.only] if options.only else PARTS:
+            if part == "correctness":
+                correctness.check(place, results, options.workers)
+            elif part == "nccl":
+                nccl.check(place, results, about["versions"])
+            else:
+                speed.check(place, results, gpu["name"], part)
     finally:
+        about["after"] = gpu_state()
         shutil.rmtree(work, ignore_errors=True)
         results.write()
-        table = f"{gpu['name']}, commit {pack['commit']}, {about['date']}, {about['seconds']:.0f} s\n\n{results.table()}\n"
-        (options.out / "results.md").write_text(table)
-    print(f"\n{table}\n{options.out}/results.json")
+    print(f"\n{results.title()}\n\n{results.table()}\n\n{options.out}/results.json")
     return 1 if results.failed() else 0
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from results import Failed, Results, Skipped, last_line, run
+from results import Expired, Failed, Results, Skipped, last_line, run
 
 BF16_MARGIN = 3                               # times the host's distance from the reference
 BF16_LEAST = 1e-3                             # a deviation up to this always passes
@@ -44,46 +44,54 @@ def conformance(place: Place, results: Results, name: str):
     passed, failed = (re.search(rf"\[  {word}  \] (\d+) test", text) for word in ("PASSED", "FAILED"))
     if failed or not passed:
         names = re.findall(r"^\[  FAILED  \] ([A-Z][^\s,]*)", text, re.MULTILINE)
-        raise Failed(f"{', '.join(dict.fromkeys(names)) or last_line(text)}"[:300])
+        raise Failed(f"{', '.join(dict.fromkeys(names)) or last_line(text)}"[:300], text)
     skipped = re.search(r"\[  SKIPPED \] (\d+) test", text)
     return f"{passed[1]} tests" + (f", {skipped[1]} skipped" if skipped else ""), {}
 
 
-def train(place: Place, results: Results, program: dict, ranks: int, *flags: str, steps: int | None = None, prefix=(), seconds=90) -> Training:
+def train(place: Place, results: Results, program: dict, ranks: int, *flags: str, steps: int | None = None, prefix=(), seconds=90,
+          environment: dict | None = None) -> Training:
     folder = Path(tempfile.mkdtemp(dir=place.work))
     files = Training(folder / "log", folder / "gradients", folder / "saved")
     data = [argument.replace("=data/", f"={place.folder}/models/data/") for argument in program["data"]]
     run(results, [*prefix, place.work / "programs" / program["file"], "--ranks", ranks, *data, "--seed", program["seed"],
                   "--steps", steps or program["steps"], "--accumulate", program["microbatches"] // ranks, "--log", files.log,
-                  "--save-gradients", files.gradients, "--save", files.saved, "--watchdog", WATCHDOG, *flags], place.environment, seconds)
+                  "--save-gradients", files.gradients, "--save", files.saved, "--watchdog", WATCHDOG, "--first-step-timeout", 2 * WATCHDOG, *flags],
+        {**place.environment, **(environment or {})}, seconds)
     return files
 
 
-def parity_f32(place: Place, results: Results, program: dict, ranks: int):
+def compare(place: Place, results: Results, program: dict, training: Training, *flags: str) -> str:
+    """Returns compare.py's report on a training."""
+    return run(results, [place.python, place.folder / "check" / "compare.py", place.folder / "models/references" / f"{program['model']}.npz",
+                         "--log", training.log, "--gradients", training.gradients, "--params", training.saved, *flags],
+               place.environment, 60, passes=(0, 1))
+
+
+def parity_f32(place: Place, results: Results, program: dict, ranks: int, *flags: str, **how):
     if not importlib.util.find_spec("numpy"):
         raise Skipped("numpy is not installed in this Python")
-    training = train(place, results, program, ranks)
-    report = run(results, [place.python, place.folder / "check" / "compare.py", place.folder / "models/references" / f"{program['model']}.npz",
-                           "--log", training.log, "--gradients", training.gradients, "--params", training.saved],
-                 place.environment, 60, passes=(0, 1))
+    training = train(place, results, program, ranks, *flags, **how)
+    report = compare(place, results, program, training)
     figures = {match[1]: {"figure": float(match[2]), "limit": float(match[3])}
                for match in re.finditer(r"^(\w+) +(\S+)  limit (\S+)", report, re.MULTILINE)}
     worst = ", ".join(f"{name} {value['figure']:.1e} (≤ {value['limit']:.0e})" for name, value in figures.items())
     if not figures or "FAILS" in report:
-        raise Failed(worst or last_line(report))
+        # The gradients in the order of the backward: the first wrong one is nearest to the cause.
+        raise Failed(worst or last_line(report), compare(place, results, program, training, "--in-backward-order"))
     return worst, figures
 
 
-def parity_bf16(place: Place, results: Results, program: dict, ranks: int):
+def parity_bf16(place: Place, results: Results, program: dict, ranks: int, *flags: str, **how):
     """Checks that every loss is about as close to the reference as that of the host's bf16 program."""
-    losses, reference = train(place, results, program, ranks).losses(), program["losses"]
+    losses, reference = train(place, results, program, ranks, *flags, **how).losses(), program["losses"]
     if len(losses) != len(reference):
         raise Failed(f"{len(losses)} steps, expected {len(reference)}")
     figure = max(abs(loss / expected - 1) for loss, expected in zip(losses, reference))
     limit = max(BF16_LEAST, BF16_MARGIN * program["host_deviation"])
     text = f"loss {figure:.1e} (≤ {limit:.0e}; the host's {program['host_deviation']:.0e})"
     if not figure <= limit:
-        raise Failed(text)
+        raise Failed(text, f"losses {losses}\nthe reference's {reference}")
     return text, {"loss": {"figure": figure, "limit": limit}}
 
 
@@ -95,28 +103,65 @@ def same_bits(place: Place, results: Results, program: dict, ranks: int):
     return f"{len(runs[True][0])} losses, gradients and parameters", {}
 
 
-def sanitizer(place: Place, results: Results, program: dict, tool: str):
+PARITIES = {"f32": parity_f32, "bf16": parity_bf16}
+
+
+def sanitizer_command(tool: str) -> list[str]:
     found = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
     if not found:
         raise Skipped("compute-sanitizer is not installed")
+    # Libraries probe by calls that fail, which is no error here.
+    api = ["--report-api-errors", "no"] if tool == "memcheck" else []
+    return [found, "--tool", tool, *api, "--error-exitcode", "9"]
+
+
+def sanitizer(place: Place, results: Results, program: dict, tool: str):
     try:
-        train(place, results, program, 1, "--no-graph", steps=2, seconds=120, prefix=[found, "--tool", tool, "--error-exitcode", "9"])
-    except Failed as failed:
-        if "still ran" in str(failed):
-            raise Skipped(str(failed)) from None
-        raise
+        train(place, results, program, 1, "--no-graph", steps=2, seconds=120, prefix=sanitizer_command(tool))
+    except Expired as expired:
+        raise Skipped(str(expired)) from None
     return f"{program['file']}, two steps", {}
+
+
+def bisect(place: Place, results: Results, program: dict, ranks: int):
+    """Runs a program whose losses are wrong in other ways. Returns which of them are right."""
+    parity = PARITIES[program["dtype"]]
+    ways = {"no graph": lambda: parity(place, results, program, ranks, "--no-graph"),
+            "blocking launches": lambda: parity(place, results, program, ranks, "--no-graph", environment={"CUDA_LAUNCH_BLOCKING": "1"}),
+            "--deterministic": lambda: parity(place, results, program, ranks, "--deterministic")}
+    if ranks > 1:
+        ways["one rank"] = lambda: parity(place, results, program, 1)
+    for name, file in program.get("variants", {}).items():
+        ways[name] = lambda file=file: parity(place, results, {**program, "file": file}, ranks)
+    for tool in ("memcheck", "synccheck"):
+        ways[tool] = lambda tool=tool: sanitizer(place, results, program, tool)
+    told, output = {}, ""
+    for name, way in ways.items():
+        try:
+            way()
+            told[name] = "right"
+        except Skipped as reason:
+            told[name] = f"skipped ({reason})"
+        except Failed as failed:
+            told[name] = "wrong"
+            output += f"---- {name}: {failed}\n{failed.output}\n"
+    raise Failed("; ".join(f"{name}: {verdict}" for name, verdict in told.items()), output)
 
 
 def check(place: Place, results: Results, workers: int) -> None:
     for name in place.pack["tests"]:
         results.check("conformance", name, lambda: conformance(place, results, name))
     smallest = min((p for p in place.pack["parity"] if p["dtype"] == "f32"), key=lambda p: p["bytes"])
-    parities = {"f32": parity_f32, "bf16": parity_bf16}
-    jobs = [(f"losses {p['dtype']}", f"{p['model']}, {ranks} ranks", lambda p=p, ranks=ranks: parities[p["dtype"]](place, results, p, ranks))
+    jobs = [(f"losses {p['dtype']}", f"{p['model']}, {ranks} ranks", lambda p=p, ranks=ranks: PARITIES[p["dtype"]](place, results, p, ranks))
             for p in place.pack["parity"] for ranks in RANKS if p["microbatches"] % ranks == 0]
     jobs += [("graphs", f"{p['model']} {p['dtype']}", lambda p=p: same_bits(place, results, p, 1)) for p in place.pack["parity"]]
     jobs += [("sanitizer", tool, lambda tool=tool: sanitizer(place, results, smallest, tool)) for tool in ("memcheck", "racecheck")]
     with ThreadPoolExecutor(workers) as pool:
         for done in [pool.submit(results.check, *job) for job in jobs]:
             done.result()
+    # What failed is narrowed down in the same visit, the smallest program first.
+    failed = {(r.part, r.name) for r in results.list if r.status == "fail"}
+    for p in sorted(place.pack["parity"], key=lambda p: p["bytes"]):
+        for ranks in RANKS:
+            if (f"losses {p['dtype']}", f"{p['model']}, {ranks} ranks") in failed:
+                results.check("bisection", f"{p['model']} {p['dtype']}, {ranks} ranks", lambda: bisect(place, results, p, ranks))

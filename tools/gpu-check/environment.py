@@ -2,6 +2,8 @@
 import ctypes
 import importlib.util
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 # Not needed to start: cuDNN compiles some kernels, and CUPTI times kernels.
@@ -35,6 +37,37 @@ def find_libraries(given: list[str]) -> list[Path]:
         looked = ", ".join(dict.fromkeys(map(str, folders)))
         raise Missing(f"no {', '.join(missing)} in {looked}; set the folder with --cuda-lib=DIR")
     return found
+
+
+def versions(folders: list[Path]) -> dict[str, int]:
+    """Returns the libraries' versions as they number them; those that cannot be loaded are left out."""
+    found = {}
+    for library, function, by_reference in (("libcudart.so.13", "cudaRuntimeGetVersion", True), ("libcublasLt.so.13", "cublasLtGetVersion", False),
+                                            ("libcudnn.so.9", "cudnnGetVersion", False), ("libnccl.so.2", "ncclGetVersion", True)):
+        path = next((folder / library for folder in folders if (folder / library).exists()), None)
+        try:
+            call = getattr(ctypes.CDLL(str(path)), function)
+        except (OSError, AttributeError):
+            continue
+        number = ctypes.c_int(0)
+        call.restype = ctypes.c_int if by_reference else ctypes.c_size_t
+        result = call(ctypes.byref(number)) if by_reference else call()
+        found[library.split(".")[0]] = number.value if by_reference else result
+    return found
+
+
+STATE = ("name,driver_version,pstate,clocks.sm,clocks.max.sm,clocks.mem,clocks.max.mem,power.draw,power.limit,temperature.gpu,"
+         "utilization.gpu,memory.used,memory.total,ecc.mode.current,mig.mode.current")
+
+
+def gpu_state() -> dict[str, str]:
+    """Returns clocks, power and what else may explain a figure, as nvidia-smi reports them; empty without it."""
+    tool = shutil.which("nvidia-smi")
+    if not tool:
+        return {}
+    asked = subprocess.run([tool, f"--query-gpu={STATE}", "--format=csv,noheader", "--id=0"], capture_output=True, text=True, timeout=60)
+    values = [value.strip() for value in asked.stdout.strip().split(",")]
+    return dict(zip(STATE.split(","), values)) if asked.returncode == 0 and values != [""] else {}
 
 
 def find_gpu() -> dict:

@@ -9,7 +9,11 @@ from pathlib import Path
 
 
 class Failed(Exception):
-    """Raised by a check that fails; the message is one line."""
+    """Raised by a check that fails; the message is one line. `output` is all that the command printed."""
+
+    def __init__(self, message: str, output: str = ""):
+        super().__init__(message)
+        self.output = output
 
 
 class Skipped(Exception):
@@ -24,6 +28,7 @@ class Result:
     detail: str
     seconds: float
     figures: dict = field(default_factory=dict)
+    output: str = ""                          # of a failure, whole
 
 
 class Results:
@@ -38,7 +43,7 @@ class Results:
 
     def check(self, part: str, name: str, run) -> None:
         """Runs run() → (detail, figures), and records and writes the outcome."""
-        began, figures = time.monotonic(), {}
+        began, figures, output = time.monotonic(), {}, ""
         try:
             if self.left() < 5:
                 raise Skipped("no time left")
@@ -47,10 +52,10 @@ class Results:
         except Skipped as reason:
             status, detail = "skipped", str(reason)
         except Failed as reason:
-            status, detail = "fail", str(reason)
+            status, detail, output = "fail", str(reason), reason.output
         except Exception as error:            # an error in one check must not end the others
             status, detail = "fail", f"the check itself failed: {type(error).__name__}: {error}"
-        result = Result(part, name, status, detail, round(time.monotonic() - began, 1), figures)
+        result = Result(part, name, status, detail, round(time.monotonic() - began, 1), figures, output)
         with self.lock:
             self.list.append(result)
             self.write()
@@ -59,10 +64,19 @@ class Results:
     def write(self) -> None:
         self.about["seconds"] = round(time.monotonic() - self.began, 1)
         self.path.write_text(json.dumps({**self.about, "results": [asdict(result) for result in self.list]}, indent=1))
+        # Complete after every check, so that a visit that is cut short is not lost.
+        self.path.with_suffix(".md").write_text(f"{self.title()}\n\n{self.table()}\n{self.outputs()}")
+
+    def title(self) -> str:
+        return f"{self.about['gpu']['name']}, commit {self.about['commit']}, {self.about['date']}, {self.about['seconds']:.0f} s"
+
+    def outputs(self) -> str:
+        return "".join(f"\n## {r.part}: {r.name}\n\n```\n{r.output.rstrip()}\n```\n" for r in self.list if r.output)
 
     def table(self) -> str:
         rows = [("part", "check", "", "", "s"), ("---",) * 5]
-        rows += [(r.part, r.name, r.status, r.detail, str(r.seconds)) for r in self.list]
+        # Failures first, then in order.
+        rows += [(r.part, r.name, r.status, r.detail, str(r.seconds)) for r in sorted(self.list, key=lambda r: r.status != "fail")]
         return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
 
     def failed(self) -> int:
@@ -75,6 +89,10 @@ def last_line(text: str) -> str:
     return next((line for line in lines if line.startswith("error:")), lines[-1])[:300]
 
 
+class Expired(Failed):
+    """Raised if a command was still running when its time was up."""
+
+
 def run(results: Results, command: list, environment: dict, seconds: float, passes=(0,)) -> str:
     """Returns the output of a command, which is killed after `seconds` or when no time is left."""
     command = [str(word) for word in command]
@@ -83,11 +101,12 @@ def run(results: Results, command: list, environment: dict, seconds: float, pass
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment, timeout=limit)
         except subprocess.TimeoutExpired:
-            raise Failed(f"'{Path(command[0]).name}' was still running after {limit:.0f} s") from None
+            out.seek(0)
+            raise Expired(f"'{Path(command[0]).name}' was still running after {limit:.0f} s", out.read()) from None
         except OSError as error:
             raise Failed(f"'{command[0]}' cannot be started: {error}") from None
         out.seek(0)
         text = out.read()
     if done.returncode not in passes:
-        raise Failed(f"exit code {done.returncode}: {last_line(text)}")
+        raise Failed(f"exit code {done.returncode}: {last_line(text)}", text)
     return text
