@@ -443,7 +443,7 @@ void fsdpc::passes::setDurations(ScheduleIR &ir,
     if (machine.sharedLink)
       c.channel = gatherChannel;
   }
-  ir.problem.computeSlowdown = machine.computeSlowdown;
+  ir.problem.contention = machine.contention;
 }
 
 bool fsdpc::passes::isScheduled(Operation *op) {
