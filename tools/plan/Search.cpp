@@ -186,7 +186,6 @@ SearchResult Search::run() {
   planShardings();
   planMicrobatches();
   planVariants();
-  // A schedule with a limit may still be above it, by the stacks of kernels.
   for (Point &point : result.points)
     if (point.isValid() && isOver(point))
       point.fault = "the peak is above the cap";
