@@ -20,10 +20,10 @@ using namespace fsdpc::passes;
 namespace {
 
 // A unit as a problem of cuts, with the ops that it is about.
-class Region {
+class UnitGraph {
 public:
-  Region(const RecomputeChooser &cheap, const schedule::Machine &machine,
-         schedule::ElementType type)
+  UnitGraph(const RecomputeChooser &cheap, const schedule::Machine &machine,
+            schedule::ElementType type)
       : cheap(cheap), machine(machine), type(type) {}
 
   void addOp(Operation *op, int index);
@@ -42,7 +42,7 @@ private:
   DenseMap<Value, int> values;
 };
 
-schedule::KeepableValue &Region::valueOf(Value storage) {
+schedule::KeepableValue &UnitGraph::valueOf(Value storage) {
   auto [known, isNew] = values.try_emplace(storage, int(unit.values.size()));
   if (!isNew)
     return unit.values[known->second];
@@ -56,7 +56,7 @@ schedule::KeepableValue &Region::valueOf(Value storage) {
 }
 
 // In program order, so that an op's producers have numbers before it.
-void Region::addOp(Operation *op, int index) {
+void UnitGraph::addOp(Operation *op, int index) {
   numbers[op] = int(unit.ops.size());
   indices.push_back(index);
   bool always = cheap.choice().contains(op);
@@ -66,7 +66,7 @@ void Region::addOp(Operation *op, int index) {
   readOperands(op);
 }
 
-void Region::readOperands(Operation *op) {
+void UnitGraph::readOperands(Operation *op) {
   for (Value operand : op->getOperands()) {
     Value storage = storageOf(operand);
     Operation *source = storage.getDefiningOp();
@@ -77,7 +77,7 @@ void Region::readOperands(Operation *op) {
   }
 }
 
-UnitOptions Region::options() const {
+UnitOptions UnitGraph::options() const {
   UnitOptions options;
   for (auto [number, op] : llvm::enumerate(unit.ops))
     if (!op.always)
@@ -126,7 +126,7 @@ fsdpc::passes::recomputeOptions(ModuleOp module) {
   cheap.chooseCheap();
   schedule::Machine machine = fsdp::machineOf(module);
   schedule::ElementType type = fsdp::CompileOptions::of(module).paramType;
-  llvm::MapVector<Attribute, Region> regions;
+  llvm::MapVector<Attribute, UnitGraph> regions;
   for (auto unit : module.getOps<fsdp::UnitOp>())
     if (Attribute name = FlatSymbolRefAttr::get(unit); units->contains(name))
       regions.try_emplace(name, cheap, machine, type);
