@@ -35,7 +35,7 @@ public:
   OpIndices run();
 
 private:
-  std::optional<ScheduleEstimate> estimate(const OpIndices &ops);
+  std::optional<ScheduleEstimate> estimate(const OpIndices &ops, bool hard);
   const std::optional<ScheduleEstimate> &estimate(size_t set);
   bool fits(size_t set) { return estimate(set) && estimate(set)->fits; }
   OpIndices opsOf(size_t set) const;
@@ -101,7 +101,8 @@ OpIndices Search::everything() const {
   return ops;
 }
 
-std::optional<ScheduleEstimate> Search::estimate(const OpIndices &ops) {
+std::optional<ScheduleEstimate> Search::estimate(const OpIndices &ops,
+                                                 bool hard) {
   OwningOpRef<ModuleOp> copy = module.clone();
   mark(*copy, ops);
   ScopedDiagnosticHandler silent(module.getContext(),
@@ -111,14 +112,14 @@ std::optional<ScheduleEstimate> Search::estimate(const OpIndices &ops) {
     manager.addPass(step.create());
   if (failed(manager.run(*copy)))
     return std::nullopt;
-  FailureOr<ScheduleEstimate> found = passes::estimateSchedule(*copy);
+  FailureOr<ScheduleEstimate> found = passes::estimateSchedule(*copy, hard);
   return succeeded(found) ? std::optional(*found) : std::nullopt;
 }
 
 const std::optional<ScheduleEstimate> &Search::estimate(size_t set) {
   auto known = tried.find(set);
   if (known == tried.end())
-    known = tried.emplace(set, estimate(opsOf(set))).first;
+    known = tried.emplace(set, estimate(opsOf(set), /*hard=*/false)).first;
   return known->second;
 }
 
@@ -179,21 +180,20 @@ size_t Search::fastest(size_t set) {
   return set;
 }
 
-// Returns the ops of the least peak found, for the case that no set fits. The
-// sets count what is kept. Where a unit's own backward makes the peak, all that
-// can be computed again may still take less.
+// Returns the ops of the least peak, for the case that no set fits: those of
+// the last set, which keeps the fewest bytes, or all, which may take less where
+// a unit's own backward makes the peak. The others are not asked: which of them
+// have been tried depends on the limit, and the least peak must not.
 OpIndices Search::least() {
-  OpIndices ops = everything();
-  std::optional<ScheduleEstimate> found = estimate(ops);
-  if (found && found->fits)
-    return ops;
-  int64_t peak = found ? found->peakBytes : std::numeric_limits<int64_t>::max();
-  for (const auto &[set, other] : tried)
-    if (other && other->peakBytes < peak) {
-      peak = other->peakBytes;
-      ops = opsOf(set);
-    }
-  return ops;
+  OpIndices fewest = opsOf(sets.size() - 1), all = everything();
+  std::optional<ScheduleEstimate> kept = estimate(fewest, /*hard=*/true),
+                                  repeated = estimate(all, /*hard=*/true);
+  // The fewest bytes cost less time, so they win if they fit.
+  bool isLess =
+      repeated &&
+      (!kept || (!kept->fits &&
+                 (repeated->fits || repeated->peakBytes < kept->peakBytes)));
+  return isLess ? all : fewest;
 }
 
 OpIndices Search::run() {
@@ -203,12 +203,10 @@ OpIndices Search::run() {
   return fitting < sets.size() ? opsOf(fastest(fitting)) : least();
 }
 
-bool isMarked(ModuleOp module) {
-  FunctionOpInterface function = passes::lookupMicrobatch(module);
-  return function &&
-         llvm::any_of(function.getFunctionBody().front(), [](Operation &op) {
-           return op.hasAttr(fsdp::kRecomputeAttr);
-         });
+bool isMarked(FunctionOpInterface function) {
+  return llvm::any_of(function.getFunctionBody().front(), [](Operation &op) {
+    return op.hasAttr(fsdp::kRecomputeAttr);
+  });
 }
 
 } // namespace
@@ -217,7 +215,12 @@ LogicalResult fsdpc::pipeline::chooseRecomputed(ModuleOp module,
                                                 ArrayRef<PipelineStep> steps) {
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
   if (options.recompute != fsdp::RecomputeLevel::Auto ||
-      options.memoryLimit.bytes == 0 || isMarked(module))
+      options.memoryLimit.bytes == 0)
+    return success();
+  FunctionOpInterface function = passes::lookupMicrobatch(module);
+  if (!function)
+    return failure();
+  if (isMarked(function))
     return success();
   FailureOr<std::vector<passes::UnitOptions>> units =
       passes::recomputeOptions(module);

@@ -138,6 +138,16 @@ schedule::Solved solveByTable(const schedule::Problem &problem,
   return fault;
 }
 
+// Returns the smallest limit that would be kept, as far as it is known. `found`
+// is the least peak that the solver has found. The rules `pre` and `post` have
+// no other.
+int64_t leastPeakOf(const schedule::Problem &problem, int64_t found) {
+  schedule::Prefetch mode = problem.options.prefetch;
+  bool isRule =
+      mode == schedule::Prefetch::Pre || mode == schedule::Prefetch::Post;
+  return isRule ? found : std::min(found, schedule::leastPeak(problem));
+}
+
 // Writes what the waits of a microbatch expose, and what they would expose if
 // --persist kept nothing whole; unless that would not fit a memory limit.
 void annotatePersist(ModuleOp module, double exposedUs,
@@ -203,7 +213,8 @@ struct SchedulePrefetch
       // Anything else is a fault of the problem.
       if (failed->capBytes > 0)
         reportOverLimit(module, read->memory, failed->largest,
-                        failed->peakBytes, options.memoryLimit.bytes);
+                        leastPeakOf(problem, failed->peakBytes),
+                        options.memoryLimit.bytes);
       else if (!options.schedule.name.empty())
         emitError(module.getLoc(), failed->message);
       else

@@ -48,7 +48,7 @@ FailureOr<MicrobatchProblem> readProblem(ModuleOp module) {
   return read;
 }
 
-schedule::Solved solveProblem(schedule::Problem &problem) {
+schedule::Solved solveProblem(schedule::Problem &problem, bool hard) {
   schedule::Options &options = problem.options;
   // If not even `pre` can be scheduled, the solver reports it.
   if (options.prefetch == schedule::Prefetch::Auto && !options.memoryLimit &&
@@ -58,14 +58,14 @@ schedule::Solved solveProblem(schedule::Problem &problem) {
     if (auto *solution = std::get_if<schedule::Solution>(&pre))
       options.memoryLimit = solution->peakBytes;
   }
-  return schedule::solve(problem);
+  return hard ? schedule::solveHard(problem) : schedule::solve(problem);
 }
 
-FailureOr<ScheduleEstimate> estimateSchedule(ModuleOp module) {
+FailureOr<ScheduleEstimate> estimateSchedule(ModuleOp module, bool hard) {
   FailureOr<MicrobatchProblem> read = readProblem(module);
   if (failed(read))
     return failure();
-  schedule::Solved solved = solveProblem(read->ir.problem);
+  schedule::Solved solved = solveProblem(read->ir.problem, hard);
   if (auto *solution = std::get_if<schedule::Solution>(&solved))
     return ScheduleEstimate{true, solution->timeline.stepUs,
                             solution->peakBytes};

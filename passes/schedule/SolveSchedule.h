@@ -23,7 +23,9 @@ void eraseUnusedGathers(mlir::func::FuncOp function);
 
 // Solves the problem. Without a cap, `auto` may use as much memory as `pre`, so
 // that its shorter time is not bought with memory that nobody has allowed.
-schedule::Solved solveProblem(schedule::Problem &problem);
+// With `hard` a memory limit is kept wherever that is known to be possible
+// (schedule::solveHard).
+schedule::Solved solveProblem(schedule::Problem &problem, bool hard = true);
 
 // What the schedule of a module would be like.
 struct ScheduleEstimate {
@@ -33,8 +35,9 @@ struct ScheduleEstimate {
   int64_t peakBytes = 0;
 };
 
-// Estimates a module whose collectives are in one piece. Fails if something
-// other than the memory limit rules a schedule out.
-llvm::FailureOr<ScheduleEstimate> estimateSchedule(mlir::ModuleOp module);
+// Estimates a module whose collectives are in one piece, as solveProblem does.
+// Fails if something other than the memory limit rules a schedule out.
+llvm::FailureOr<ScheduleEstimate> estimateSchedule(mlir::ModuleOp module,
+                                                   bool hard);
 
 } // namespace fsdpc::passes
