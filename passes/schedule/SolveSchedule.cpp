@@ -5,6 +5,7 @@
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/rt/RTDialect.h"
 
 using namespace mlir;
 
@@ -62,6 +63,9 @@ schedule::Solved solveProblem(schedule::Problem &problem, bool hard) {
 }
 
 FailureOr<ScheduleEstimate> estimateSchedule(ModuleOp module, bool hard) {
+  // Its interfaces say what calls of libraries need besides the arena. Passes
+  // declare it; nothing has loaded it before the first of those has run.
+  module.getContext()->getOrLoadDialect<rt::RTDialect>();
   FailureOr<MicrobatchProblem> read = readProblem(module);
   if (failed(read))
     return failure();

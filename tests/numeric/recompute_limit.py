@@ -2,7 +2,7 @@
 """Checks what --recompute=auto computes again for a memory limit.
 
 Between the least and the default peak every limit is kept, by the plan, and a larger one is never slower by the prediction. Just
-below the default peak only a part of one unit is computed again. The bits stay those without a limit. A dump with the marks compiles
+below the default peak fewer ops than one unit has are computed again. The bits stay those without a limit. A dump with the marks compiles
 to the same program. Below the least peak, which the error names, nothing is compiled.
 
 usage: recompute_limit.py --build DIR [MODEL]
@@ -62,8 +62,8 @@ def check_parts(bench, fixture, default: int, expected: tuple, *flags: str) -> N
     """Just below the default peak less than a unit is computed again; and its dump, marks and all, gives the same program."""
     limit = f"--memory-limit={default - default // 200}"
     part = compiled(bench, fixture.model, "part", limit, *flags)
-    if len(part.units) != 1 or any(ops == of for ops, of in part.units.values()):
-        raise Failure(f"0.5 % below the default peak, more than a part of a unit is computed again: {part.units}")
+    if not part.units or sum(ops for ops, _ in part.units.values()) >= min(of for _, of in part.units.values()):
+        raise Failure(f"0.5 % below the default peak, as much as a unit is computed again: {part.units}")
     marked = harness.dump(bench.path("part-ir"), "recompute")
     again = bench.path("marked")
     harness.run([bench.build / "bin" / "fsdpc", marked, "-o", again])
@@ -76,7 +76,7 @@ def test(bench, options):
     flags = fixture.compiling
     default = peak_of_error(bench, fixture.model, "1KiB", "--plan-ranks=1", "--recompute=cheap", *flags)
     least = peak_of_error(bench, fixture.model, "1KiB", "--plan-ranks=1", *flags)
-    print(f"peak: {default} bytes by default, {least} with all units computed again")
+    print(f"peak: {default} bytes by default, {least} at least")
     if least >= default:
         raise Failure("computing units again frees nothing; the test needs a larger model")
     free = compiled(bench, fixture.model, "free", *flags)
