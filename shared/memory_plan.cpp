@@ -205,13 +205,18 @@ static MemoryPlan planLayouts(const Manifest &manifest, int ranks,
   return plan;
 }
 
-// The same for the rank that keeps the most.
+// The same for the rank that keeps the most. Only what a rank owns differs from
+// what all keep, and only ranks below the number of layouts own anything; the
+// first of the others stands for all of them.
 static MemoryPlan planFullest(const Manifest &manifest, int ranks,
                               int groupRanks, const std::vector<int> &owners) {
-  MemoryPlan fullest;
-  for (int rank = 0; rank < (hasOwners(manifest) ? ranks : 1); ++rank) {
+  MemoryPlan fullest = planLayouts(manifest, ranks, groupRanks, owners, 0);
+  if (!hasOwners(manifest))
+    return fullest;
+  int different = int(std::min(int64_t(ranks), int64_t(owners.size()) + 1));
+  for (int rank = 1; rank < different; ++rank) {
     MemoryPlan plan = planLayouts(manifest, ranks, groupRanks, owners, rank);
-    if (plan.total() > fullest.total() || rank == 0)
+    if (plan.total() > fullest.total())
       fullest = plan;
   }
   return fullest;

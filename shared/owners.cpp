@@ -4,7 +4,10 @@
 #include "shared/owners.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <queue>
+#include <utility>
 
 namespace fsdpc {
 
@@ -21,14 +24,21 @@ std::vector<int> ownersOf(const Manifest &manifest, int64_t ranks) {
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return layouts[a].elements > layouts[b].elements;
   });
-  std::vector<int64_t> load(size_t(ranks), 0);
   std::vector<int> owners(layouts.size(), noOwner);
+  // What ranks own so far, in pairs with their numbers: the least on top, of
+  // equals the lowest rank. Ranks past the number of layouts own nothing.
+  using Load = std::pair<int64_t, int>;
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
+  int owning = int(std::min(ranks, int64_t(layouts.size())));
+  for (int rank = 0; rank < owning; ++rank)
+    loads.push({0, rank});
   for (size_t index : order) {
     if (!layouts[index].owned)
       continue;
-    auto least = std::min_element(load.begin(), load.end());
-    *least += layouts[index].elements;
-    owners[index] = int(least - load.begin());
+    auto [elements, rank] = loads.top();
+    loads.pop();
+    loads.push({elements + layouts[index].elements, rank});
+    owners[index] = rank;
   }
   return owners;
 }

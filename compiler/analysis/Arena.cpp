@@ -5,6 +5,7 @@
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/schedule/pack_hard.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -55,6 +56,9 @@ FailureOr<ArenaPlan> fsdpc::analysis::packArena(ModuleOp module,
   packer.work = 400'000'000; // a few searches among 2,000 buffers
   packer.cap = cap;
   plan.packing = schedule::pack(intervalsOf(plan.slots), packer);
+  // As the schedule was packed if nothing else kept the cap.
+  if (cap && plan.packing.peak > *cap)
+    plan.packing = schedule::packHard(intervalsOf(plan.slots));
   // An evaluation takes less than a step, so any packing within a step's peak
   // is as good as the best.
   plan.evaluateSlots = std::move(arena->evaluate);

@@ -101,6 +101,7 @@ MemoryPlan fsdpc::analysis::planRank(const Manifest &manifest, int ranks) {
 // known yet.
 RankMemory::RankMemory(ModuleOp module) {
   Manifest manifest = describeOutsideArena(module);
+  addStacks(module, manifest);
   ranks = manifest.planRanks;
   MemoryPlan plan = planRank(manifest, ranks);
   for (auto &[kind, bytes] : plan.kinds())

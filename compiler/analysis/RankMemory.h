@@ -30,8 +30,7 @@ void addStacks(mlir::ModuleOp module, Manifest &manifest);
 Manifest describeRank(mlir::ModuleOp module);
 
 // The memory of a rank at --plan-ranks under mpi and --plan-threads, without
-// the arena, and without the stacks of kernels, which are known once these are
-// compiled.
+// the arena. The stacks of kernels count once plan-kernels has run.
 struct RankMemory {
   explicit RankMemory(mlir::ModuleOp module);
 

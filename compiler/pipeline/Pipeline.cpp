@@ -181,12 +181,14 @@ static const PipelineStep *checkAgain(const PipelineStep &step,
   return nullptr;
 }
 
-// Returns the passes from the one at `index` to the one that finds out whether
-// a memory limit is kept.
+// The pass that finds out whether a memory limit is kept.
+static constexpr StringLiteral scheduler = "schedule-prefetch";
+
+// Returns the passes from the one at `index` to the one before the scheduler.
 static llvm::ArrayRef<PipelineStep> stepsToSchedule(size_t index) {
   llvm::ArrayRef<PipelineStep> rest = pipelineSteps().drop_front(index);
   return rest.take_until(
-      [](const PipelineStep &step) { return step.name == "verify-schedule"; });
+      [](const PipelineStep &step) { return step.name == scheduler; });
 }
 
 // Returns true if the pass comes before the one at `index`.
@@ -201,7 +203,6 @@ LogicalResult fsdpc::pipeline::runPipeline(ModuleOp module,
   FailureOr<size_t> first = firstStep(module);
   if (failed(first))
     return failure();
-  constexpr StringLiteral scheduler = "schedule-prefetch";
   if (!options.profile.empty() && isBehind(scheduler, *first))
     return module.emitError("'--profile' applies to a schedule that is yet to "
                             "be made, and this module has one; give it the "

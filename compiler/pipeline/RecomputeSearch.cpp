@@ -1,71 +1,110 @@
 // Chooses what --recompute=auto computes again. What a choice saves is known
-// only after sharding, fusion and scheduling, all of which come later. So the
-// choices worth trying, from the knapsack in
-// compiler/schedule/recompute_sets.h, are compiled to the schedule, and the
-// smallest that fits is found by bisection. Prefetching takes the memory that a
-// choice leaves: a larger choice may hide more communication than it costs, so
-// the next ones are tried as long as the predicted step gets shorter.
+// only after sharding, fusion and scheduling, all of which come later. So
+// choices worth trying are compiled up to the schedule: each unit has options
+// from cuts through its ops (compiler/schedule/recompute_cut.h), and a knapsack
+// (recompute_sets.h) orders what all units may take together by freed bytes.
+// The smallest set that fits is searched for. Prefetching takes the memory that
+// a choice leaves: a larger choice may hide more communication than it costs,
+// so larger ones are tried as long as the predicted step gets shorter.
 #include "compiler/pipeline/RecomputeSearch.h"
 
 #include "compiler/dialects/fsdp/Options.h"
-#include "compiler/schedule/recompute_sets.h"
-#include "passes/grad/RecomputeChooser.h"
-#include "passes/schedule/Prediction.h"
+#include "compiler/dialects/fsdp/Recomputed.h"
+#include "passes/grad/RecomputeOptions.h"
+#include "passes/grad/WeightDerived.h"
+#include "passes/schedule/SolveSchedule.h"
 
 #include "mlir/Pass/PassManager.h"
+
+#include <map>
 
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::pipeline;
+using passes::OpIndices;
+using passes::ScheduleEstimate;
 
 namespace {
 
 class Search {
 public:
   Search(ModuleOp module, ArrayRef<PipelineStep> steps,
-         std::vector<passes::UnitTrade> trades);
+         std::vector<passes::UnitOptions> units);
 
-  /// Returns the units to mark, by names that live as long as the search.
-  SmallVector<StringRef> run();
+  /// Returns the ops to mark.
+  OpIndices run();
 
 private:
-  std::optional<double> stepUs(size_t index);
-  SmallVector<StringRef> unitsOf(size_t index) const;
+  std::optional<ScheduleEstimate> estimate(const OpIndices &ops, bool hard);
+  const std::optional<ScheduleEstimate> &estimate(size_t set);
+  bool fits(size_t set) { return estimate(set) && estimate(set)->fits; }
+  OpIndices opsOf(size_t set) const;
+  OpIndices everything() const;
+  size_t firstFreeing(int64_t bytes) const;
+  size_t guess(size_t exceeds, size_t fitting, unsigned round);
+  size_t smallestFitting();
+  size_t fastest(size_t set);
+  OpIndices least();
 
   ModuleOp module;
   ArrayRef<PipelineStep> steps;
-  std::vector<passes::UnitTrade> trades;
+  int64_t limit;
+  std::vector<passes::UnitOptions> units;
   std::vector<schedule::RecomputeSet> sets;
+  std::vector<int64_t> freed; // by set, as its trades say
+  // What has been tried: nothing for a set that does not compile. Errors of
+  // copies are not shown: a fault that does not depend on the choice appears
+  // again when the module itself is compiled.
+  std::map<size_t, std::optional<ScheduleEstimate>> tried;
 };
 
-void mark(ModuleOp module, ArrayRef<StringRef> units) {
-  SymbolTable symbols(module);
-  for (StringRef unit : units)
-    symbols.lookup<fsdp::UnitOp>(unit).setRecompute(true);
+void mark(ModuleOp module, const OpIndices &ops) {
+  Block &body = passes::lookupMicrobatch(module).getFunctionBody().front();
+  auto next = ops.begin();
+  for (auto [index, op] : llvm::enumerate(body))
+    if (next != ops.end() && *next == int(index)) {
+      op.setAttr(fsdp::kRecomputeAttr, UnitAttr::get(op.getContext()));
+      ++next;
+    }
 }
 
 Search::Search(ModuleOp module, ArrayRef<PipelineStep> steps,
-               std::vector<passes::UnitTrade> trades)
-    : module(module), steps(steps), trades(std::move(trades)) {
-  std::vector<schedule::RecomputeTrade> worth;
-  for (const passes::UnitTrade &trade : this->trades)
-    worth.push_back(trade.worth);
-  sets = schedule::cheapestRecomputeSets(worth);
+               std::vector<passes::UnitOptions> units)
+    : module(module), steps(steps),
+      limit(fsdp::CompileOptions::of(module).memoryLimit.bytes),
+      units(std::move(units)) {
+  std::vector<schedule::UnitTrades> trades;
+  for (const passes::UnitOptions &unit : this->units)
+    trades.push_back(unit.trades);
+  sets = schedule::cheapestRecomputeSets(trades);
+  for (const schedule::RecomputeSet &set : sets) {
+    int64_t &sum = freed.emplace_back(0);
+    for (size_t unit = 0; unit < set.size(); ++unit)
+      sum += set[unit] > 0 ? trades[unit][set[unit] - 1].freedBytes : 0;
+  }
 }
 
-SmallVector<StringRef> Search::unitsOf(size_t index) const {
-  SmallVector<StringRef> units;
-  for (int trade : sets[index])
-    units.push_back(trades[trade].unit);
-  return units;
+OpIndices Search::opsOf(size_t set) const {
+  OpIndices ops;
+  for (size_t unit = 0; unit < units.size(); ++unit)
+    if (int taken = sets[set][unit])
+      llvm::append_range(ops, units[unit].ops[taken - 1]);
+  llvm::sort(ops);
+  return ops;
 }
 
-// Returns the predicted time of a microbatch with the set, or nothing if it
-// exceeds the limit. Errors of a copy are not shown: a fault that does not
-// depend on the choice appears again when the module itself is compiled.
-std::optional<double> Search::stepUs(size_t index) {
+OpIndices Search::everything() const {
+  OpIndices ops;
+  for (const passes::UnitOptions &unit : units)
+    llvm::append_range(ops, unit.whole);
+  llvm::sort(ops);
+  return ops;
+}
+
+std::optional<ScheduleEstimate> Search::estimate(const OpIndices &ops,
+                                                 bool hard) {
   OwningOpRef<ModuleOp> copy = module.clone();
-  mark(*copy, unitsOf(index));
+  mark(*copy, ops);
   ScopedDiagnosticHandler silent(module.getContext(),
                                  [](Diagnostic &) { return success(); });
   PassManager manager(module.getContext());
@@ -73,36 +112,101 @@ std::optional<double> Search::stepUs(size_t index) {
     manager.addPass(step.create());
   if (failed(manager.run(*copy)))
     return std::nullopt;
-  FailureOr<double> us = passes::predictMicrobatchUs(*copy);
-  return succeeded(us) ? std::optional(*us) : std::nullopt;
+  FailureOr<ScheduleEstimate> found = passes::estimateSchedule(*copy, hard);
+  return succeeded(found) ? std::optional(*found) : std::nullopt;
 }
 
-SmallVector<StringRef> Search::run() {
-  size_t fits = sets.size() - 1;
-  std::optional<double> us = stepUs(0);
-  if (us)
-    return {};
-  us = stepUs(fits);
-  if (!us)
-    return unitsOf(fits);
-  // Invariant: sets[exceeds] exceeds the limit, and sets[fits] keeps it.
-  for (size_t exceeds = 0; exceeds + 1 < fits;) {
-    size_t middle = exceeds + (fits - exceeds) / 2;
-    if (std::optional<double> found = stepUs(middle)) {
-      fits = middle;
-      us = found;
-    } else {
-      exceeds = middle;
+const std::optional<ScheduleEstimate> &Search::estimate(size_t set) {
+  auto known = tried.find(set);
+  if (known == tried.end())
+    known = tried.emplace(set, estimate(opsOf(set), /*hard=*/false)).first;
+  return known->second;
+}
+
+// Returns the first set that should free so many bytes, or the last one.
+size_t Search::firstFreeing(int64_t bytes) const {
+  for (size_t set = 0; set + 1 < sets.size(); ++set)
+    if (freed[set] >= bytes)
+      return set;
+  return sets.size() - 1;
+}
+
+// Returns a set to try between one that exceeds the limit and one that fits.
+// Where the peak is made of what is kept, as in most models, the excess says
+// how much more is to be freed, and then whether a set less would do. Every
+// second try halves the range, in case that it is not.
+size_t Search::guess(size_t exceeds, size_t fitting, unsigned round) {
+  size_t wanted = exceeds + (fitting - exceeds) / 2;
+  if (round % 2 == 0 && estimate(exceeds))
+    wanted =
+        firstFreeing(freed[exceeds] + estimate(exceeds)->peakBytes - limit);
+  return std::clamp(wanted, exceeds + 1, fitting - 1);
+}
+
+// Returns the index of the first set that fits, as far as sets fit when they
+// free more, or the number of sets.
+size_t Search::smallestFitting() {
+  // Invariant: the set at `exceeds` exceeds the limit, and that at `fitting`
+  // keeps it or is past the end.
+  size_t exceeds = 0, fitting = sets.size();
+  for (unsigned round = 0; exceeds + 1 < fitting; ++round) {
+    size_t next = guess(exceeds, fitting, round);
+    if (!fits(next)) {
+      exceeds = next;
+      continue;
     }
+    fitting = next;
+    if (fitting - 1 > exceeds && !fits(fitting - 1))
+      exceeds = fitting - 1;
   }
-  while (fits + 1 < sets.size()) {
-    std::optional<double> next = stepUs(fits + 1);
-    if (!next || *next >= *us)
+  return fitting;
+}
+
+// Returns the set that is predicted to be the fastest among this one and larger
+// ones, in steps of a part of all sets.
+size_t Search::fastest(size_t set) {
+  size_t step = std::max<size_t>(1, sets.size() / 24);
+  for (size_t next = set + step; next < sets.size(); next += step) {
+    if (!fits(next) ||
+        estimate(next)->microbatchUs >= estimate(set)->microbatchUs)
       break;
-    us = next;
-    ++fits;
+    set = next;
   }
-  return unitsOf(fits);
+  // A smaller one that was tried on the way may be as good.
+  for (const auto &[other, found] : tried)
+    if (found && found->fits &&
+        found->microbatchUs < estimate(set)->microbatchUs)
+      set = other;
+  return set;
+}
+
+// Returns the ops of the least peak, for the case that no set fits: those of
+// the last set, which keeps the fewest bytes, or all, which may take less where
+// a unit's own backward makes the peak. The others are not asked: which of them
+// have been tried depends on the limit, and the least peak must not.
+OpIndices Search::least() {
+  OpIndices fewest = opsOf(sets.size() - 1), all = everything();
+  std::optional<ScheduleEstimate> kept = estimate(fewest, /*hard=*/true),
+                                  repeated = estimate(all, /*hard=*/true);
+  // The fewest bytes cost less time, so they win if they fit.
+  bool isLess =
+      repeated &&
+      (!kept || (!kept->fits &&
+                 (repeated->fits || repeated->peakBytes < kept->peakBytes)));
+  return isLess ? all : fewest;
+}
+
+OpIndices Search::run() {
+  if (fits(0))
+    return {};
+  size_t fitting = smallestFitting();
+  return fitting < sets.size() ? opsOf(fastest(fitting)) : least();
+}
+
+bool isMarked(FunctionOpInterface function) {
+  return llvm::any_of(function.getFunctionBody().front(), [](Operation &op) {
+    return op.hasAttr(fsdp::kRecomputeAttr);
+  });
 }
 
 } // namespace
@@ -113,10 +217,15 @@ LogicalResult fsdpc::pipeline::chooseRecomputed(ModuleOp module,
   if (options.recompute != fsdp::RecomputeLevel::Auto ||
       options.memoryLimit.bytes == 0)
     return success();
-  FailureOr<std::vector<passes::UnitTrade>> trades = passes::unitTrades(module);
-  if (failed(trades))
+  FunctionOpInterface function = passes::lookupMicrobatch(module);
+  if (!function)
     return failure();
-  Search search(module, steps, std::move(*trades));
-  mark(module, search.run());
+  if (isMarked(function))
+    return success();
+  FailureOr<std::vector<passes::UnitOptions>> units =
+      passes::recomputeOptions(module);
+  if (failed(units))
+    return failure();
+  mark(module, Search(module, steps, std::move(*units)).run());
   return success();
 }

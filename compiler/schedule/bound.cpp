@@ -3,7 +3,8 @@
 // waited for after p. What they take beyond the compute in the window stalls
 // the ops within it, and the stalls of disjoint windows add up; a dynamic
 // program over positions finds the windows whose stalls add up to the most. Ops
-// count with their longest duration, beside a collective.
+// count with their longest duration, beside a collective, and collectives with
+// their shortest, beside no op.
 //
 // A memory limit makes windows smaller. The bytes that are live under every
 // schedule (tensors, gathers from first to last use, reductions until they are
@@ -55,7 +56,7 @@ double leastExposedUs(const Problem &problem) {
   std::vector<double> elapsed(1, 0);
   for (const Op &op : problem.ops)
     elapsed.push_back(elapsed.back() +
-                      op.durationUs * (1 + problem.computeSlowdown));
+                      op.durationUs * (1 + problem.contention.ofCompute));
   std::map<int, std::vector<Window>> channels = windowsOf(problem);
   for (auto &[channel, windows] : channels)
     std::sort(

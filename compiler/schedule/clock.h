@@ -7,27 +7,44 @@
 
 namespace fsdpc::schedule {
 
+/// The shares of their time by which ops and collectives take longer while the
+/// other run beside them.
+struct Contention {
+  double ofCompute = 0, ofCommunication = 0;
+};
+
+/// Collectives have a time of their own, which passes more slowly while ops run
+/// beside them. By it each takes as long as it would alone.
 struct Clock {
   double nowUs = 0;
-  /// When the last collective that has been started ends. A channel is busy
-  /// without a gap until then, so ops are slower until then.
+  /// The same moment in the time of collectives. Equal to nowUs, to the bit, if
+  /// ops do not slow collectives down.
+  double linkUs = 0;
+  /// When the last collective that has been started ends, in the time of
+  /// collectives. A channel is busy without a gap until then.
   double busyUntilUs = 0;
   /// The time by which ops took longer because of that.
   double slowedUs = 0;
 
-  /// Runs an op of `us`, which takes longer by the share `slowdown` while a
-  /// channel is busy. Returns the time after it.
-  double run(double us, double slowdown) {
-    double beside =
-        std::min(us, std::max(0.0, busyUntilUs - nowUs) / (1 + slowdown));
-    slowedUs += beside * slowdown;
-    return nowUs += us + beside * slowdown;
+  /// Runs an op of `us`, which takes longer while a channel is busy, as
+  /// collectives do beside it. Returns the time after it.
+  double run(double us, Contention contention) {
+    double slower = 1 + contention.ofCompute;
+    double busy =
+        std::max(0.0, busyUntilUs - linkUs) * (1 + contention.ofCommunication);
+    double beside = std::min(us, busy / slower);
+    slowedUs += beside * contention.ofCompute;
+    double took = us + beside * contention.ofCompute;
+    linkUs += took - beside * slower * contention.ofCommunication /
+                         (1 + contention.ofCommunication);
+    return nowUs += took;
   }
 
-  /// Stalls until `us`, and returns for how long. What is already done costs
-  /// nothing.
+  /// Stalls until `us` in the time of collectives, and returns for how long.
+  /// What is already done costs nothing.
   double waitFor(double us) {
-    double stall = std::max(0.0, us - nowUs);
+    double stall = std::max(0.0, us - linkUs);
+    linkUs += stall;
     nowUs += stall;
     return stall;
   }

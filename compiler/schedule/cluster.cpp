@@ -1,6 +1,7 @@
 // See cluster.h. One pass over the actions moves the clocks of all ranks, since
 // all ranks have the same actions in the same order. No queue of events is
-// needed: when a collective starts, the time of every rank is known.
+// needed: when a collective starts, the time of every rank is known. A rank
+// that waits for the others at a start is taken to compute nothing until then.
 
 #include "compiler/schedule/cluster.h"
 
@@ -63,7 +64,7 @@ public:
         if (unevenness.jitter > 0)
           factor *= std::max(0.0, 1 + unevenness.jitter *
                                           deviate(mix(drawn ^ (rank << 1))));
-        clocks[rank].run(us * factor, problem.computeSlowdown);
+        clocks[rank].run(us * factor, problem.contention);
       }
     }
   }
@@ -76,19 +77,31 @@ public:
     return us;
   }
 
-  void keepBusyUntil(double us) {
-    for (Clock &clock : clocks)
-      clock.busyUntilUs = std::max(clock.busyUntilUs, us);
+  /// Starts a collective when the last rank is here and the channel is free.
+  /// Each rank counts in its own time of collectives.
+  void start(int id) {
+    const Collective &c = problem.collectives[id];
+    double latest = latestUs();
+    std::vector<double> &free = channelFree[c.channel];
+    free.resize(clocks.size());
+    for (size_t rank = 0; rank < clocks.size(); ++rank) {
+      Clock &clock = clocks[rank];
+      free[rank] = std::max(free[rank], clock.linkUs + (latest - clock.nowUs)) +
+                   c.durationUs;
+      clock.busyUntilUs = std::max(clock.busyUntilUs, free[rank]);
+    }
+    finishUs[id] = free;
   }
 
   /// Returns the mean stall.
-  double waitFor(double us) {
+  double waitFor(int id) {
     double sum = 0;
     for (size_t rank = 0; rank < clocks.size(); ++rank) {
-      double stall = clocks[rank].waitFor(us);
+      double stall = clocks[rank].waitFor(finishUs[id][rank]);
       exposedUs[rank] += stall;
       sum += stall;
     }
+    finishUs.erase(id);
     return sum / double(clocks.size());
   }
 
@@ -100,6 +113,9 @@ private:
   int position = 0; // of the next op
   std::vector<Clock> clocks;
   std::vector<double> factors, exposedUs;
+  // By rank: when a channel is free again, and when a collective that has been
+  // started ends.
+  std::map<int, std::vector<double>> channelFree, finishUs;
 };
 
 } // namespace
@@ -111,19 +127,13 @@ ClusterTimeline simulateCluster(const Problem &problem,
   Ranks all(problem, unevenness.equalRanks() ? 1 : ranks, unevenness);
   ClusterTimeline timeline;
   timeline.exposedUs.assign(problem.collectives.size(), 0);
-  std::vector<double> finishUs(problem.collectives.size(), 0);
-  std::map<int, double> channelFree;
   for (const Action &action : schedule.actions) {
     all.runOpsUntil(action.position);
     int id = action.collective;
-    const Collective &c = problem.collectives[id];
-    if (action.kind == ActionKind::Start) {
-      double &free = channelFree[c.channel];
-      free = finishUs[id] = std::max(free, all.latestUs()) + c.durationUs;
-      all.keepBusyUntil(free);
-    } else if (action.kind == ActionKind::Wait) {
-      timeline.exposedUs[id] = all.waitFor(finishUs[id]);
-    }
+    if (action.kind == ActionKind::Start)
+      all.start(id);
+    else if (action.kind == ActionKind::Wait)
+      timeline.exposedUs[id] = all.waitFor(id);
   }
   all.runOpsUntil(problem.numOps());
   timeline.stepUs = all.latestUs();

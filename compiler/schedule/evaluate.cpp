@@ -1,7 +1,12 @@
-// Turns a schedule into a solution, or into the reason why it is not one; and
-// chooses the solver.
+// Turns a schedule into a solution, or into the reason why it is not one;
+// chooses the solver; and packs as hard as it gets where a limit depends on
+// that.
 
+#include "compiler/schedule/pack_hard.h"
+#include "compiler/schedule/placement.h"
 #include "compiler/schedule/solvers.h"
+
+#include <algorithm>
 
 namespace fsdpc::schedule {
 
@@ -56,6 +61,31 @@ Solved evaluate(const Problem &problem, Schedule schedule,
   return solution;
 }
 
+int64_t leastPeak(const Problem &problem) {
+  return problem.baseBytes +
+         packHard(liveIntervals(problem, noneSchedule(problem))).peak;
+}
+
+// The last resort for a limit that nothing has kept: the schedule of the least
+// memory, with the exact searches of the packer, which are too slow for each of
+// the schedules that a solver tries.
+static Solved packHarder(const Problem &problem, Infeasible over) {
+  Solution solution;
+  solution.schedule = noneSchedule(problem);
+  std::vector<Interval> intervals = liveIntervals(problem, solution.schedule);
+  if (problem.baseBytes + livePeak(intervals).bytes > over.capBytes ||
+      !verifyPlaces(problem, solution.schedule).empty())
+    return over;
+  solution.packing = packHard(intervals);
+  solution.peakBytes = problem.baseBytes + solution.packing.peak;
+  if (solution.peakBytes > over.capBytes) {
+    over.peakBytes = std::min(over.peakBytes, solution.peakBytes);
+    return over;
+  }
+  solution.timeline = simulate(problem, solution.schedule);
+  return solution;
+}
+
 // Solvers may rely on a checked problem.
 Solved solve(const Problem &problem) {
   if (std::string message = problem.check(); !message.empty()) {
@@ -73,6 +103,16 @@ Solved solve(const Problem &problem) {
     break;
   }
   return solveAuto(problem);
+}
+
+Solved solveHard(const Problem &problem) {
+  Solved solved = solve(problem);
+  Prefetch mode = problem.options.prefetch;
+  auto *over = std::get_if<Infeasible>(&solved);
+  bool isRule = mode == Prefetch::Pre || mode == Prefetch::Post;
+  if (!over || over->capBytes == 0 || isRule)
+    return solved;
+  return packHarder(problem, std::move(*over));
 }
 
 } // namespace fsdpc::schedule

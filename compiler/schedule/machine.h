@@ -4,6 +4,7 @@
 #ifndef FSDPC_COMPILER_SCHEDULE_MACHINE_H
 #define FSDPC_COMPILER_SCHEDULE_MACHINE_H
 
+#include "compiler/schedule/clock.h"
 #include "shared/status.h"
 
 #include <array>
@@ -46,9 +47,8 @@ struct Machine {
   int ranksPerNode = 0; ///< also the ranks of a shard group; 0: all
   /// Gathers and reductions share one link: one waits for the other.
   bool sharedLink = false;
-  /// The share of their time by which ops take longer while a collective is
-  /// under way: 0.1 is a tenth.
-  double computeSlowdown = 0;
+  /// 0.1 is a tenth.
+  Contention contention;
   double memoryGiB = 0; ///< of a rank; 0: not known
   int cores = 1;        ///< per rank (--plan-threads)
   int ranks = 8;        ///< N (--plan-ranks)

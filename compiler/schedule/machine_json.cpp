@@ -144,7 +144,11 @@ Machine parse(const Json &json) {
   machine.ranksPerNode = int(top.number("ranks_per_node", aCount));
   Fields sharing = top.object("sharing");
   machine.sharedLink = sharing.flag("one_link");
-  machine.computeSlowdown = sharing.number("compute_slowdown", aShare);
+  machine.contention.ofCompute = sharing.number("compute_slowdown", aShare);
+  // Files and dumps of before do not have it.
+  if (sharing.all().contains("communication_slowdown"))
+    machine.contention.ofCommunication =
+        sharing.number("communication_slowdown", aShare);
   sharing.end();
   Fields memory = top.object("memory");
   machine.memoryGiB = memory.number("gib", aSize);
@@ -203,16 +207,19 @@ std::string toJson(const Machine &machine,
                                        {"memory_gbs", types[type].memoryGBs},
                                        {"call_us", types[type].callUs}});
     }
-  Json json = {{"name", machine.name},
-               {"rates", rates},
-               {"links",
-                {{"node", link("node", machine.node)},
-                 {"nodes", link("nodes", machine.nodes)}}},
-               {"ranks_per_node", machine.ranksPerNode},
-               {"sharing", sourced("sharing", {{"one_link", machine.sharedLink},
-                                               {"compute_slowdown",
-                                                machine.computeSlowdown}})},
-               {"memory", sourced("memory", {{"gib", machine.memoryGiB}})}};
+  Json json = {
+      {"name", machine.name},
+      {"rates", rates},
+      {"links",
+       {{"node", link("node", machine.node)},
+        {"nodes", link("nodes", machine.nodes)}}},
+      {"ranks_per_node", machine.ranksPerNode},
+      {"sharing",
+       sourced("sharing", {{"one_link", machine.sharedLink},
+                           {"compute_slowdown", machine.contention.ofCompute},
+                           {"communication_slowdown",
+                            machine.contention.ofCommunication}})},
+      {"memory", sourced("memory", {{"gib", machine.memoryGiB}})}};
   return json.dump(1) + "\n";
 }
 

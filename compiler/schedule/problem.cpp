@@ -94,8 +94,10 @@ std::string Problem::check() const {
   }
   if (baseBytes < 0)
     return "base bytes must not be negative: " + std::to_string(baseBytes);
-  if (!validDuration(computeSlowdown))
+  if (!validDuration(contention.ofCompute))
     return "the slowdown of compute must be finite and not negative";
+  if (!validDuration(contention.ofCommunication))
+    return "the slowdown of communication must be finite and not negative";
   if (options.limitAllGathers < 0)
     return "the limit of live gathers must not be negative: " +
            std::to_string(options.limitAllGathers);

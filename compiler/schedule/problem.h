@@ -27,13 +27,15 @@
 //                      a reduction from its definition to the wait
 //   timeline   a channel runs its collectives one at a time in the order of
 //              their starts; a wait stalls the ops until its collective is
-//              done; ops take longer by `computeSlowdown` while a channel is
-//              busy
+//              done; ops take longer by `contention.ofCompute` while a channel
+//              is busy, and collectives by `contention.ofCommunication`
+//              while ops run
 //   objective  lexicographic: minimise what the step takes beyond its ops
 //              (stalls, and what ops are slowed down), then the packed peak
 #ifndef FSDPC_COMPILER_SCHEDULE_PROBLEM_H
 #define FSDPC_COMPILER_SCHEDULE_PROBLEM_H
 
+#include "compiler/schedule/clock.h"
 #include "compiler/schedule/packer.h"
 
 #include <cstdint>
@@ -147,8 +149,7 @@ struct Problem {
   /// The bytes that the rank holds outside the arena: shards, optimizer state,
   /// stacks.
   int64_t baseBytes = 0;
-  /// The share of their time by which ops take longer while a channel is busy.
-  double computeSlowdown = 0;
+  Contention contention;
   Options options;
 
   int numOps() const { return static_cast<int>(ops.size()); }

@@ -43,8 +43,10 @@ Problem parse(const Json &json) {
     return json.at("labels").at(number.get<size_t>()).get<std::string>();
   };
   problem.baseBytes = json.at("base_bytes");
-  // Problems that were written before it have none.
-  problem.computeSlowdown = json.value("compute_slowdown", 0.0);
+  // Problems without contention have neither.
+  problem.contention.ofCompute = json.value("compute_slowdown", 0.0);
+  problem.contention.ofCommunication =
+      json.value("communication_slowdown", 0.0);
   for (const Json &us : json.at("ops"))
     problem.ops.push_back({us.get<double>()});
   for (const Json &c : json.at("collectives")) {
@@ -117,8 +119,10 @@ std::string toJson(const Problem &problem) {
             "\": " + value.dump();
   };
   field("base_bytes", problem.baseBytes);
-  if (problem.computeSlowdown > 0)
-    field("compute_slowdown", problem.computeSlowdown);
+  if (problem.contention.ofCompute > 0)
+    field("compute_slowdown", problem.contention.ofCompute);
+  if (problem.contention.ofCommunication > 0)
+    field("communication_slowdown", problem.contention.ofCommunication);
   field("labels", labels.list);
   field("segments", segments);
   field("collectives", collectives);

@@ -1,11 +1,11 @@
-// The classic dynamic program of the knapsack problem, over a table of trades
-// and bytes. Its last row holds the cheapest set for every number of bytes at
-// once, which is what a search for a memory limit needs.
+// The classic dynamic program of the knapsack problem with several choices per
+// item, over a table of units and bytes. Its last row holds the cheapest set
+// for every number of bytes at once, which is what a search for a memory limit
+// needs.
 #include "compiler/schedule/recompute_sets.h"
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 namespace fsdpc::schedule {
 
@@ -16,9 +16,9 @@ constexpr int64_t parts = 2048;
 
 class Knapsack {
 public:
-  explicit Knapsack(const std::vector<RecomputeTrade> &trades);
+  explicit Knapsack(const std::vector<UnitTrades> &units);
 
-  /// Returns the number of parts that all trades free together.
+  /// Returns the number of parts that all units free together at most.
   int64_t capacity() const { return std::ssize(cost) - 1; }
   /// Returns the time of the cheapest set that frees at least `wanted` parts.
   double costOf(int64_t wanted) const { return cost[wanted]; }
@@ -26,70 +26,82 @@ public:
   RecomputeSet best(int64_t wanted) const;
 
 private:
-  std::vector<int64_t> freed; // in parts, by trade
-  std::vector<double> cost;   // of the best set, by parts
-  // Tells whether the best set of the trades 0 … i takes the trade i, by i and
-  // parts.
-  std::vector<std::vector<bool>> takes;
+  std::vector<std::vector<int64_t>> freed; // in parts, by unit and trade
+  std::vector<double> cost;                // of the best set, by parts
+  // What the best set of the units i … takes of the unit i, by i and parts.
+  std::vector<std::vector<int>> takes;
 };
 
 // At least one, so that a trade which frees little still counts.
 int64_t partsOf(int64_t bytes, int64_t sum) {
   return bytes <= 0
              ? 0
-             : std::max<int64_t>(
-                   1, static_cast<int64_t>(
-                          static_cast<double>(bytes) / sum * parts + 0.5));
+             : std::max<int64_t>(1, static_cast<int64_t>(
+                                        static_cast<double>(bytes) /
+                                            static_cast<double>(sum) * parts +
+                                        0.5));
 }
 
-Knapsack::Knapsack(const std::vector<RecomputeTrade> &trades) {
-  int64_t sum = 0;
-  for (const RecomputeTrade &trade : trades)
-    sum += std::max<int64_t>(trade.freedBytes, 0);
-  for (const RecomputeTrade &trade : trades)
-    freed.push_back(partsOf(trade.freedBytes, sum));
-  int64_t most = std::accumulate(freed.begin(), freed.end(), int64_t{0});
-  cost.assign(most + 1, std::numeric_limits<double>::infinity());
+int64_t mostOf(const UnitTrades &unit) {
+  int64_t most = 0;
+  for (const RecomputeTrade &trade : unit)
+    most = std::max(most, trade.freedBytes);
+  return most;
+}
+
+Knapsack::Knapsack(const std::vector<UnitTrades> &units) {
+  int64_t sum = 0, capacity = 0;
+  for (const UnitTrades &unit : units)
+    sum += mostOf(unit);
+  for (const UnitTrades &unit : units) {
+    std::vector<int64_t> &row = freed.emplace_back();
+    for (const RecomputeTrade &trade : unit)
+      row.push_back(partsOf(trade.freedBytes, sum));
+    capacity += partsOf(mostOf(unit), sum);
+  }
+  cost.assign(capacity + 1, std::numeric_limits<double>::infinity());
   cost[0] = 0;
-  // Backwards over the trades, so that among equals `best` finds the first.
-  takes.assign(trades.size(), std::vector<bool>(most + 1));
-  for (size_t i = trades.size(); i-- > 0;) {
-    if (freed[i] == 0)
-      continue;
-    for (int64_t wanted = most; wanted > 0; --wanted) {
-      double with =
-          trades[i].costUs + cost[std::max<int64_t>(wanted - freed[i], 0)];
-      if (with > cost[wanted])
-        continue;
-      cost[wanted] = with;
-      takes[i][wanted] = with < std::numeric_limits<double>::infinity();
+  // Backwards over the units, so that among equals `best` finds the first.
+  takes.assign(units.size(), std::vector<int>(capacity + 1));
+  for (size_t i = units.size(); i-- > 0;) {
+    // From the most parts down, so that what is read is still without the unit.
+    for (int64_t wanted = capacity; wanted > 0; --wanted) {
+      for (size_t trade = 0; trade < units[i].size(); ++trade) {
+        int64_t more = freed[i][trade];
+        double with =
+            units[i][trade].costUs + (more < wanted ? cost[wanted - more] : 0);
+        if (more == 0 || with > cost[wanted] ||
+            with == std::numeric_limits<double>::infinity())
+          continue;
+        cost[wanted] = with;
+        takes[i][wanted] = static_cast<int>(trade) + 1;
+      }
     }
   }
 }
 
 RecomputeSet Knapsack::best(int64_t wanted) const {
-  RecomputeSet set;
-  for (size_t i = 0; i < freed.size() && wanted > 0; ++i)
-    if (takes[i][wanted]) {
-      set.push_back(static_cast<int>(i));
-      wanted = std::max<int64_t>(wanted - freed[i], 0);
-    }
+  RecomputeSet set(freed.size());
+  for (size_t i = 0; i < freed.size() && wanted > 0; ++i) {
+    set[i] = takes[i][wanted];
+    if (set[i] > 0)
+      wanted = std::max<int64_t>(wanted - freed[i][set[i] - 1], 0);
+  }
   return set;
 }
 
 } // namespace
 
 std::vector<RecomputeSet>
-cheapestRecomputeSets(const std::vector<RecomputeTrade> &trades) {
-  Knapsack knapsack(trades);
-  std::vector<RecomputeSet> sets = {{}};
+cheapestRecomputeSets(const std::vector<UnitTrades> &units) {
+  Knapsack knapsack(units);
+  std::vector<RecomputeSet> sets = {RecomputeSet(units.size())};
   for (int64_t wanted = 1; wanted <= knapsack.capacity(); ++wanted) {
     // Among sets of one cost the last frees the most.
     if (sets.size() > 1 &&
         knapsack.costOf(wanted) == knapsack.costOf(wanted - 1))
       sets.pop_back();
-    if (RecomputeSet set = knapsack.best(wanted);
-        sets.empty() || set != sets.back())
+    if (RecomputeSet set = knapsack.best(wanted); set != sets.back())
       sets.push_back(std::move(set));
   }
   return sets;

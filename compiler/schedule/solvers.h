@@ -40,6 +40,15 @@ using Solved = std::variant<Solution, Infeasible>;
 /// the other solvers expect one that passes.
 Solved solve(const Problem &problem);
 
+/// Returns the least peak that is known to be possible: that of `solveNone`,
+/// packed as small as the exact searches get. `solveHard` keeps a memory limit
+/// of as much.
+int64_t leastPeak(const Problem &problem);
+
+/// As `solve`. Where that keeps no memory limit under `none` or `auto`, tries
+/// the schedule of `leastPeak` at last, which takes up to half a second.
+Solved solveHard(const Problem &problem);
+
 /// Starts each collective directly before its wait, and waits for each
 /// reduction where it starts: the least memory and the most exposed time.
 Solved solveNone(const Problem &problem);

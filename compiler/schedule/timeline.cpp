@@ -11,7 +11,36 @@
 
 namespace fsdpc::schedule {
 
-// One pass over the actions, with the ops between them.
+namespace {
+
+/// Pairs of the time of collectives and that of ops, in order. In between both
+/// advance in proportion, but for an op that outlasts the collectives beside
+/// it.
+class Moments {
+public:
+  void add(const Clock &clock) {
+    link.push_back(clock.linkUs);
+    now.push_back(clock.nowUs);
+  }
+
+  /// Returns the time of ops at a time of collectives within the step.
+  double nowAt(double us) const {
+    size_t after =
+        std::upper_bound(link.begin(), link.end(), us) - link.begin();
+    if (after == 0 || after == link.size())
+      return after == 0 ? us : now.back();
+    double part = (us - link[after - 1]) / (link[after] - link[after - 1]);
+    return now[after - 1] + part * (now[after] - now[after - 1]);
+  }
+
+private:
+  std::vector<double> link, now;
+};
+
+} // namespace
+
+// One pass over the actions, with the ops between them. Collectives are in
+// their own time until the end.
 Timeline simulate(const Problem &problem, const Schedule &schedule) {
   size_t count = problem.collectives.size();
   Timeline timeline;
@@ -23,14 +52,23 @@ Timeline simulate(const Problem &problem, const Schedule &schedule) {
   // order of their starts.
   std::map<int, double> channelFree;
   Clock clock;
+  bool differ = problem.contention.ofCommunication > 0; // the two times
+  Moments moments;
+  auto note = [&] {
+    if (differ)
+      moments.add(clock);
+  };
+  note();
   timeline.reachUs.reserve(problem.ops.size() + 1);
   timeline.reachUs.push_back(0);
   // reachUs has an entry per position that the ops have reached, so its size is
   // also where they are.
   auto runOpsUntil = [&](size_t end) {
-    for (size_t p = timeline.reachUs.size() - 1; p < end; ++p)
+    for (size_t p = timeline.reachUs.size() - 1; p < end; ++p) {
       timeline.reachUs.push_back(
-          clock.run(problem.ops[p].durationUs, problem.computeSlowdown));
+          clock.run(problem.ops[p].durationUs, problem.contention));
+      note();
+    }
   };
   for (const Action &action : schedule.actions) {
     runOpsUntil(static_cast<size_t>(action.position));
@@ -38,18 +76,23 @@ Timeline simulate(const Problem &problem, const Schedule &schedule) {
     const Collective &c = problem.collectives[id];
     if (action.kind == ActionKind::Start) {
       double &free = channelFree[c.channel];
-      timeline.beginUs[id] = std::max(free, clock.nowUs);
+      timeline.beginUs[id] = std::max(free, clock.linkUs);
       free = timeline.finishUs[id] = timeline.beginUs[id] + c.durationUs;
       clock.busyUntilUs = std::max(clock.busyUntilUs, free);
     } else if (action.kind == ActionKind::Wait) {
       double stall = clock.waitFor(timeline.finishUs[id]);
       timeline.exposedUs[id] = stall;
       timeline.totalExposedUs += stall;
+      note();
     }
   }
   runOpsUntil(problem.ops.size());
   timeline.slowedUs = clock.slowedUs;
   timeline.stepUs = clock.nowUs;
+  if (differ)
+    for (std::vector<double> *times : {&timeline.beginUs, &timeline.finishUs})
+      for (double &us : *times)
+        us = moments.nowAt(us);
   return timeline;
 }
 

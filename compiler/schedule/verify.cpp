@@ -2,6 +2,7 @@
 // problem.h. Structure comes first: a schedule that is incomplete or out of
 // order has no timeline and no memory, so later rules are then not checked.
 
+#include "compiler/schedule/pack_hard.h"
 #include "compiler/schedule/problem.h"
 
 #include <set>
@@ -197,13 +198,17 @@ void Verifier::liveGathers() {
   }
 }
 
-// Rule "memory-cap": packs the buffers as the planner will.
+// Rule "memory-cap": packs the buffers as the planner will, which searches
+// exactly where a limit depends on it.
 void Verifier::memoryCap() {
   std::vector<Interval> intervals = liveIntervals(problem, schedule);
   PackerOptions options;
   if (problem.options.memoryLimit)
     options.cap = *problem.options.memoryLimit - problem.baseBytes;
   Packing packing = pack(intervals, options);
+  if (options.cap && packing.peak > *options.cap &&
+      packing.lowerBound <= *options.cap)
+    packing = packHard(intervals);
   if (!packing.error.empty()) {
     report("memory-cap", packing.error, {});
     return;

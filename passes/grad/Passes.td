@@ -131,8 +131,13 @@ def Recompute : Pass<"recompute", "::mlir::ModuleOp"> {
     again, products and attention too, and only values that pass from one unit to another
     are kept. It costs about a third of the units' forward and backward.
     `--recompute-scope=REGEX` does so only in the units whose names match, and treats the
-    others as above. `--recompute=auto` does so in the units that have `recompute`, which
-    the compiler adds, before this pass, to as few as `--memory-limit` needs. With
+    others as above.
+
+    `--recompute=auto` does as `cheap` does, and besides computes the ops again that have
+    `fsdp.recompute`. The compiler marks them before this pass if `--memory-limit` needs
+    it: per unit none, some, or all of what `units` would repeat, such that the predicted
+    step is shortest. Marks in an edited dump are kept, and then no others are added.
+    `fsdp.recomputed` on the unit says how many ops are marked and what they cost. With
     `--recompute=none` the pass does nothing.
 
     Before:

@@ -1,17 +1,21 @@
 // Recomputes activations in the backward instead of keeping them. By default
 // only cheap ones are (selective activation recomputation, Korthikanti et al.,
 // 2022). Optionally it is everything inside a unit (activation checkpointing,
-// Chen et al., 2016), for all units or for some, which the user names or a
-// memory limit asks for. RecomputeChooser says what is chosen; this pass clones
-// it.
+// Chen et al., 2016), for all units or for some; or the ops that a memory limit
+// asks for. RecomputeChooser says what is chosen; this pass clones it.
 #include "passes/grad/Passes.h"
 #include "passes/grad/RecomputeChooser.h"
+#include "passes/grad/RecomputeOptions.h"
 
+#include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Recomputed.h"
 #include "compiler/dialects/nn/Build.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
+
+#include <cmath>
 
 using namespace mlir;
 
@@ -21,19 +25,91 @@ namespace fsdpc::passes {
 
 namespace {
 
-// Returns the units of which everything is computed again.
-FailureOr<DenseSet<Attribute>> wholeUnits(ModuleOp module,
-                                          fsdp::RecomputeLevel level) {
-  if (level == fsdp::RecomputeLevel::Units)
-    return unitsInScope(module);
-  DenseSet<Attribute> units;
+// Returns the inner ops of the units.
+SmallVector<Operation *> innerOps(Block &body, const RecomputeChooser &chooser,
+                                  const DenseSet<Attribute> &units) {
+  SmallVector<Operation *> inner;
+  for (Operation &op : body)
+    if (units.contains(unitOf(&op)) && chooser.isInner(&op))
+      inner.push_back(&op);
+  return inner;
+}
+
+// Returns the ops that the search for a memory limit has marked, or a user who
+// edited a dump.
+FailureOr<SmallVector<Operation *>> markedOps(Block &body,
+                                              const RecomputeChooser &chooser) {
+  SmallVector<Operation *> marked;
+  for (Operation &op : body) {
+    if (!op.hasAttr(fsdp::kRecomputeAttr))
+      continue;
+    if (!isRepeatable(chooser, &op))
+      return op.emitOpError("has '")
+             << fsdp::kRecomputeAttr
+             << "', but the backward cannot compute it again: only ops of the "
+                "forward before its last product can be, if their own unit "
+                "alone reads them; remove the attribute";
+    marked.push_back(&op);
+  }
+  return marked;
+}
+
+// Writes `fsdp.recomputed` on the units with marked ops.
+void record(ModuleOp module, Block &body, const RecomputeChooser &chooser,
+            ArrayRef<Operation *> marked) {
+  struct Sum {
+    fsdp::Recomputed counts;
+    double us = 0;
+  };
+  DenseMap<Attribute, Sum> sums;
+  schedule::Machine machine = fsdp::machineOf(module);
+  schedule::ElementType type = fsdp::CompileOptions::of(module).paramType;
+  for (Operation *op : marked) {
+    Sum &sum = sums[unitOf(op)];
+    ++sum.counts.ops;
+    sum.us += repeatUs(op, machine, type);
+  }
+  // Cheap ones that were chosen besides are no choice of the limit's.
+  for (Operation &op : body)
+    if (op.hasAttr(fsdp::kRecomputeAttr) ||
+        (isRepeatable(chooser, &op) && !chooser.choice().contains(&op)))
+      ++sums[unitOf(&op)].counts.of;
   for (auto unit : module.getOps<fsdp::UnitOp>())
-    if (level == fsdp::RecomputeLevel::Auto && unit.getRecompute())
-      units.insert(FlatSymbolRefAttr::get(unit));
-  return units;
+    if (Sum sum = sums.lookup(FlatSymbolRefAttr::get(unit));
+        sum.counts.ops > 0) {
+      sum.counts.us = std::llround(sum.us);
+      fsdp::setRecomputed(unit, sum.counts);
+    }
 }
 
 struct Recompute : impl::RecomputeBase<Recompute> {
+  // Adds to the chooser what the options name.
+  LogicalResult choose(RecomputeChooser &chooser, Block &body,
+                       const fsdp::CompileOptions &options) {
+    // What is named comes first: what it keeps and frees changes which cheap
+    // ops pay.
+    SmallVector<Operation *> named;
+    if (options.recompute == fsdp::RecomputeLevel::Units) {
+      FailureOr<DenseSet<Attribute>> units = unitsInScope(getOperation());
+      if (failed(units))
+        return failure();
+      named = innerOps(body, chooser, *units);
+    } else if (options.recompute == fsdp::RecomputeLevel::Auto) {
+      FailureOr<SmallVector<Operation *>> marked = markedOps(body, chooser);
+      if (failed(marked))
+        return failure();
+      named = std::move(*marked);
+    }
+    chooser.choose(named);
+    // Units that --recompute-scope leaves out are treated as by default.
+    if (options.recompute != fsdp::RecomputeLevel::Units ||
+        !options.recomputeScope.texts.empty())
+      chooser.chooseCheap();
+    if (options.recompute == fsdp::RecomputeLevel::Auto)
+      record(getOperation(), body, chooser, named);
+    return success();
+  }
+
   void runOnOperation() override {
     FunctionOpInterface function = lookupMicrobatch(getOperation());
     if (!function)
@@ -42,17 +118,9 @@ struct Recompute : impl::RecomputeBase<Recompute> {
     if (options.recompute == fsdp::RecomputeLevel::None)
       return;
     Block &body = function.getFunctionBody().front();
-    // Whole units first: what they keep and free changes which cheap ops pay.
     RecomputeChooser chooser(body);
-    FailureOr<DenseSet<Attribute>> units =
-        wholeUnits(getOperation(), options.recompute);
-    if (failed(units))
+    if (failed(choose(chooser, body, options)))
       return signalPassFailure();
-    chooser.chooseUnits(*units);
-    // Units that --recompute-scope leaves out are treated as by default.
-    if (options.recompute != fsdp::RecomputeLevel::Units ||
-        !options.recomputeScope.texts.empty())
-      chooser.chooseCheap();
     const llvm::SetVector<Operation *> &chosen = chooser.choice();
     SmallVector<Operation *> backward;
     for (Operation &op : body)

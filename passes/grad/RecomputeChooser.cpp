@@ -1,25 +1,17 @@
 // Chooses what the backward computes again: the cheap ops of a unit that pay,
-// as a min-cut partitioner would, but greedily and within the unit; or all ops
-// of a unit. Estimates what the latter is worth to a search for a memory limit.
+// as a min-cut partitioner would, but greedily and within the unit; or ops
+// that the caller names, such as all ops of a unit.
 #include "passes/grad/RecomputeChooser.h"
 
-#include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
-#include "compiler/schedule/cost_model.h"
 
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
 
 namespace {
-
-/// Dense, in the types before mixed precision.
-int64_t bytesOf(Value value) {
-  RankedTensorType type = nn::tensorType(value);
-  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
-}
 
 // Products are never recomputed by default: their cost is compute, not memory
 // traffic, so the bytes that `pays` counts would say nothing.
@@ -36,6 +28,11 @@ bool isCheap(Operation *op) {
 }
 
 } // namespace
+
+int64_t fsdpc::passes::denseBytes(Value value) {
+  RankedTensorType type = nn::tensorType(value);
+  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
+}
 
 Value fsdpc::passes::storageOf(Value value) {
   while (Operation *op = value.getDefiningOp()) {
@@ -96,8 +93,11 @@ bool RecomputeChooser::isCandidate(Operation *op) const {
          });
 }
 
-/// Returns true if only the op's unit reads its results, and the op can run
-/// twice. After the last product the backward begins at once, so nothing is
+bool RecomputeChooser::isKeepable(Value value) const {
+  return value.getDefiningOp() && origins.of(value) == Origin::Data;
+}
+
+/// After the last product the backward begins at once, so nothing is
 /// gained there. What leads to the loss and to no product is computed in f32
 /// under mixed precision, and a copy in the backward would not be.
 bool RecomputeChooser::isInner(Operation *op) const {
@@ -138,7 +138,7 @@ void RecomputeChooser::reach(Value value, Attribute unit, unsigned depth,
     // Computing the producer too pays if its own inputs are smaller than the
     // value.
     RecomputeChain longer = reach(source, depth + 1);
-    if (longer.savedBytes < bytesOf(value)) {
+    if (longer.savedBytes < denseBytes(value)) {
       llvm::append_range(chain.ops, longer.ops);
       llvm::append_range(chain.saved, longer.saved);
       chain.savedBytes += longer.savedBytes;
@@ -146,7 +146,7 @@ void RecomputeChooser::reach(Value value, Attribute unit, unsigned depth,
     }
   }
   chain.saved.push_back(value);
-  chain.savedBytes += bytesOf(value);
+  chain.savedBytes += denseBytes(value);
 }
 
 RecomputeChain RecomputeChooser::reach(Operation *op, unsigned depth) const {
@@ -165,23 +165,21 @@ bool RecomputeChooser::pays(Operation *op, const RecomputeChain &chain) const {
   constexpr int64_t movedPerByte = 4;
   int64_t freed = -chain.savedBytes, moved = 0;
   for (Value result : op->getResults())
-    freed += isKept(result) ? bytesOf(result) : 0;
+    freed += isKept(result) ? denseBytes(result) : 0;
   for (Operation *each : chain.ops) {
     for (Value value : each->getOperands())
       if (isa<RankedTensorType>(value.getType()))
-        moved += bytesOf(storageOf(value));
+        moved += denseBytes(storageOf(value));
     for (Value value : each->getResults())
-      moved += bytesOf(value);
+      moved += denseBytes(value);
   }
   return freed > 0 && moved <= movedPerByte * freed;
 }
 
 // Afterwards the chosen results are no longer kept, but what their ops read
 // from outside of the choice is, which chooseCheap takes into account.
-void RecomputeChooser::chooseUnits(const DenseSet<Attribute> &units) {
-  for (Operation &op : body)
-    if (units.contains(unitOf(&op)) && isInner(&op))
-      chosen.insert(&op);
+void RecomputeChooser::choose(ArrayRef<Operation *> ops) {
+  chosen.insert_range(ops);
   // All choices are made by now, so what one chosen op reads of another is not
   // kept.
   for (Operation *op : chosen) {
@@ -189,9 +187,7 @@ void RecomputeChooser::chooseUnits(const DenseSet<Attribute> &units) {
       kept.erase(result);
     for (Value operand : op->getOperands()) {
       Value storage = storageOf(operand);
-      Operation *source = storage.getDefiningOp();
-      if (source && !chosen.contains(source) &&
-          origins.of(storage) == Origin::Data)
+      if (isKeepable(storage) && !chosen.contains(storage.getDefiningOp()))
         kept.insert(storage);
     }
   }
@@ -217,14 +213,6 @@ void RecomputeChooser::chooseCheap() {
   }
 }
 
-DenseMap<Attribute, int64_t> RecomputeChooser::keptBytes() const {
-  DenseMap<Attribute, int64_t> bytes;
-  for (Value value : kept)
-    if (Attribute unit = unitOf(value.getDefiningOp()))
-      bytes[unit] += bytesOf(value);
-  return bytes;
-}
-
 FailureOr<DenseSet<Attribute>> fsdpc::passes::unitsInScope(ModuleOp module) {
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
   auto patterns = fsdp::NamePatterns::compile(
@@ -241,50 +229,4 @@ FailureOr<DenseSet<Attribute>> fsdpc::passes::unitsInScope(ModuleOp module) {
   if (failed(patterns->checkUsed(module.getLoc(), names, "unit")))
     return failure();
   return units;
-}
-
-// Returns the time of an op before it is fused with others. Fusion makes it
-// less, so the estimate is on the safe side.
-static double costUs(Operation *op, const schedule::Machine &machine,
-                     schedule::ElementType type) {
-  int64_t bytes = 0;
-  for (Value value : op->getOperands())
-    if (isa<RankedTensorType>(value.getType()))
-      bytes += bytesOf(value);
-  for (Value value : op->getResults())
-    bytes += bytesOf(value);
-  auto call = dyn_cast<nn::LibraryCallOpInterface>(op);
-  StringRef opClass = call ? op->getName().stripDialect() : "launch";
-  return schedule::opUs(machine, opClass, call ? double(call.getFlops()) : 0,
-                        double(bytes), type);
-}
-
-FailureOr<std::vector<UnitTrade>> fsdpc::passes::unitTrades(ModuleOp module) {
-  FunctionOpInterface function = lookupMicrobatch(module);
-  FailureOr<DenseSet<Attribute>> units = unitsInScope(module);
-  if (!function || failed(units))
-    return failure();
-  Block &body = function.getFunctionBody().front();
-  RecomputeChooser cheap(body), whole(body);
-  cheap.chooseCheap();
-  whole.chooseUnits(*units);
-  DenseMap<Attribute, int64_t> before = cheap.keptBytes(),
-                               after = whole.keptBytes();
-  DenseMap<Attribute, double> us;
-  schedule::Machine machine = fsdp::machineOf(module);
-  schedule::ElementType type = fsdp::CompileOptions::of(module).paramType;
-  // Only what the whole unit costs beyond its cheap ops, which are computed
-  // again in any case.
-  for (Operation *op : whole.choice())
-    if (!cheap.choice().contains(op))
-      us[unitOf(op)] += costUs(op, machine, type);
-  std::vector<UnitTrade> trades;
-  for (auto unit : module.getOps<fsdp::UnitOp>()) {
-    Attribute name = FlatSymbolRefAttr::get(unit);
-    if (units->contains(name))
-      trades.push_back(
-          {unit.getSymName().str(),
-           {before.lookup(name) - after.lookup(name), us.lookup(name)}});
-  }
-  return trades;
 }

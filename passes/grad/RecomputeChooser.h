@@ -3,12 +3,7 @@
 
 #include "passes/grad/WeightDerived.h"
 
-#include "compiler/schedule/recompute_sets.h"
-
 #include "llvm/ADT/SetVector.h"
-
-#include <string>
-#include <vector>
 
 namespace fsdpc::passes {
 
@@ -16,6 +11,9 @@ namespace fsdpc::passes {
 /// and broadcasts of the forward are repeated where they are read. The result
 /// may be `value` itself.
 mlir::Value storageOf(mlir::Value value);
+
+/// Returns the bytes of a value, dense and in its type before mixed precision.
+int64_t denseBytes(mlir::Value value);
 
 /// The cost of computing an op in the backward.
 struct RecomputeChain {
@@ -33,16 +31,21 @@ public:
 
   /// Adds the cheap ops that pay to the choice.
   void chooseCheap();
-  /// Adds all ops of these units whose results only their own unit reads.
-  void chooseUnits(const llvm::DenseSet<mlir::Attribute> &units);
+  /// Adds these ops, which must be inner ones.
+  void choose(llvm::ArrayRef<mlir::Operation *> ops);
   /// Returns the ops to recompute.
   const llvm::SetVector<mlir::Operation *> &choice() const { return chosen; }
-  /// Returns the bytes that the units keep for the backward, by unit.
-  llvm::DenseMap<mlir::Attribute, int64_t> keptBytes() const;
+  /// Returns true if only the op's unit reads its results, and the op can run
+  /// twice.
+  bool isInner(mlir::Operation *op) const;
+  /// Returns true if the backward reads the memory, which is a value's
+  /// `storageOf`, and nothing chosen so far makes it again.
+  bool isKept(mlir::Value value) const { return kept.contains(value); }
+  /// Returns true if the memory would have to be kept for the backward to read
+  /// it: it depends on the data of the step, and an op has computed it.
+  bool isKeepable(mlir::Value value) const;
 
 private:
-  bool isKept(mlir::Value value) const { return kept.contains(value); }
-  bool isInner(mlir::Operation *op) const;
   bool isCandidate(mlir::Operation *op) const;
   bool pays(mlir::Operation *op, const RecomputeChain &chain) const;
   RecomputeChain reach(mlir::Operation *op, unsigned depth) const;
@@ -61,19 +64,6 @@ private:
   llvm::DenseSet<mlir::Value> kept;
   llvm::SetVector<mlir::Operation *> chosen;
 };
-
-/// The memory that computing a unit again saves, and the time that it costs.
-struct UnitTrade {
-  std::string unit;
-  schedule::RecomputeTrade worth;
-};
-
-/// Returns what computing all of a unit again is worth beside its cheap ops,
-/// for the units that --recompute-scope names (all without it), in their order.
-/// Bytes are those of the values that the backward reads from the forward, in
-/// their types before mixed precision. `module` has not been through the pass
-/// `recompute`.
-llvm::FailureOr<std::vector<UnitTrade>> unitTrades(mlir::ModuleOp module);
 
 /// Returns the units that --recompute-scope names, or all without that option.
 /// A pattern that matches no unit is an error.

@@ -1,6 +1,8 @@
 // Computes the origin of each value of @microbatch in one forward scan.
 #include "passes/grad/WeightDerived.h"
 
+#include "compiler/dialects/fsdp/Recomputed.h"
+
 using namespace mlir;
 
 namespace fsdpc::passes {
@@ -30,12 +32,13 @@ Origins::Origins(Block &body) {
 // Clones a forward op in front of the backward op `user`, into the unit of
 // `user`, and maps the results to those of the clone. The clone keeps the
 // attributes of its source except for direction and unit, which are those of
-// its reader.
+// its reader, and the mark that asked for it.
 static void cloneIntoBackward(Operation *source, Operation *user,
                               IRMapping &operands, IRMapping &clones) {
   OpBuilder builder(user);
   Operation *clone = builder.clone(*source, operands);
   clone->setAttr(fsdp::FSDPDialect::kBackwardAttr, builder.getUnitAttr());
+  clone->removeAttr(fsdp::kRecomputeAttr);
   if (Attribute unit = unitOf(user))
     clone->setAttr(fsdp::FSDPDialect::kUnitAttr, unit);
   clones.map(source->getResults(), clone->getResults());

@@ -4,7 +4,6 @@
 #include "passes/schedule/Prediction.h"
 
 #include "compiler/analysis/CommunicationVolume.h"
-#include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/schedule/cost_model.h"
@@ -69,16 +68,6 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
 }
 
 } // namespace
-
-FailureOr<double> predictMicrobatchUs(ModuleOp module) {
-  FailureOr<func::FuncOp> function = fsdp::getMicrobatch(module);
-  if (failed(function))
-    return failure();
-  FailureOr<ScheduleIR> ir = readSchedule(*function);
-  if (failed(ir))
-    return failure();
-  return schedule::simulate(ir->problem, ir->schedule).stepUs;
-}
 
 double predictUpdateUs(ModuleOp module, const schedule::Machine &machine) {
   return sentUs(analysis::communicatedBytes(module), machine) +

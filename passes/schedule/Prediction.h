@@ -5,10 +5,6 @@
 
 namespace fsdpc::passes {
 
-// Returns the µs that the scheduled microbatch takes on the machine that the
-// module was scheduled for. `module` must be past schedule-prefetch.
-llvm::FailureOr<double> predictMicrobatchUs(mlir::ModuleOp module);
-
 // Returns the µs that an update takes on the machine.
 double predictUpdateUs(mlir::ModuleOp module, const schedule::Machine &machine);
 

@@ -2,11 +2,10 @@
 // places that the solver chooses. PyTorch FSDP decides the same at run time,
 // with backward_prefetch and limit_all_gathers; here it is decided once,
 // against a memory cap.
-#include "compiler/analysis/RankMemory.h"
 #include "passes/schedule/Passes.h"
 #include "passes/schedule/PersistEstimate.h"
-#include "passes/schedule/ScheduleIR.h"
 #include "passes/schedule/ScheduledOps.h"
+#include "passes/schedule/SolveSchedule.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
@@ -127,21 +126,6 @@ void Rewriter::run(const schedule::Schedule &schedule) {
     ops.first->erase();
 }
 
-// Without a cap, `auto` may use as much memory as `pre`, so that its shorter
-// time is not bought with memory that nobody has allowed.
-schedule::Solved solveProblem(schedule::Problem &problem) {
-  schedule::Options &options = problem.options;
-  // If not even `pre` can be scheduled, the solver reports it.
-  if (options.prefetch == schedule::Prefetch::Auto && !options.memoryLimit &&
-      problem.check().empty()) {
-    schedule::Solved pre =
-        schedule::solvePrePost(problem, schedule::Prefetch::Pre);
-    if (auto *solution = std::get_if<schedule::Solution>(&pre))
-      options.memoryLimit = solution->peakBytes;
-  }
-  return schedule::solve(problem);
-}
-
 // The schedule of a table takes the solver's place. It keeps the limits that
 // were given, or is refused as the solver's own would be.
 schedule::Solved solveByTable(const schedule::Problem &problem,
@@ -153,6 +137,16 @@ schedule::Solved solveByTable(const schedule::Problem &problem,
   schedule::Infeasible fault;
   fault.message = "'--schedule=" + table.name + "': " + read.error().message;
   return fault;
+}
+
+// Returns the smallest limit that would be kept, as far as it is known. `found`
+// is the least peak that the solver has found. The rules `pre` and `post` have
+// no other.
+int64_t leastPeakOf(const schedule::Problem &problem, int64_t found) {
+  schedule::Prefetch mode = problem.options.prefetch;
+  bool isRule =
+      mode == schedule::Prefetch::Pre || mode == schedule::Prefetch::Post;
+  return isRule ? found : std::min(found, schedule::leastPeak(problem));
 }
 
 // Writes what the waits of a microbatch expose, and what they would expose if
@@ -173,19 +167,6 @@ void annotatePersist(ModuleOp module, double exposedUs,
       builder.getDictionaryAttr(
           {time("exposed_us", exposedUs),
            time("gathered_us", solution->timeline.totalExposedUs)}));
-}
-
-// Erases gathers that nothing reads, and their frees. The problem has no place
-// for them: a gather needs a use to be waited for.
-void eraseUnused(Block &body) {
-  for (auto gather :
-       llvm::make_early_inc_range(body.getOps<fsdp::AllGatherOp>()))
-    if (llvm::all_of(gather->getUsers(),
-                     [](Operation *op) { return isa<fsdp::FreeOp>(op); })) {
-      for (Operation *free : llvm::make_early_inc_range(gather->getUsers()))
-        free->erase();
-      gather.erase();
-    }
 }
 
 struct SchedulePrefetch
@@ -213,35 +194,18 @@ struct SchedulePrefetch
     FailureOr<func::FuncOp> function = fsdp::getMicrobatch(module);
     if (failed(function))
       return failure();
-    Block &body = function->front();
-    // A function that is split already has a schedule, which is verified and
-    // not solved again.
-    for (Operation &op : body)
-      if (isa<fsdp::AllGatherStartOp, fsdp::ReduceScatterStartOp>(op))
-        return op.emitOpError("is already split into start and wait; "
-                              "schedule-prefetch expects unsplit collectives");
-    eraseUnused(body);
-    FailureOr<ScheduleIR> ir = readSchedule(*function);
-    if (failed(ir))
+    FailureOr<MicrobatchProblem> read = readProblem(module);
+    if (failed(read))
       return failure();
-    // The problem's base: shards, states and what else lies outside the arena.
-    RankMemory memory(module);
-    schedule::Problem &problem = ir->problem;
-    // Memory outside the arena counts against the cap too.
-    problem.baseBytes = memory.total();
+    ScheduleIR &ir = read->ir;
+    schedule::Problem &problem = ir.problem;
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
-    problem.options.prefetch = options.prefetch;
-    problem.options.limitAllGathers = options.limitAllGathers;
-    int64_t limit = options.memoryLimit.bytes;
-    if (limit != 0)
-      problem.options.memoryLimit = limit;
-
     if (failed(writeProblem(module, problem)))
       return failure();
     // Before the solver, since the rewriter erases the ops that it reads.
     std::optional<schedule::Problem> without;
     if (options.persist > 0)
-      without = gatherPersistent(module, *function, *ir);
+      without = gatherPersistent(module, *function, ir);
     schedule::Solved solved = options.schedule.name.empty()
                                   ? solveProblem(problem)
                                   : solveByTable(problem, options.schedule);
@@ -249,8 +213,9 @@ struct SchedulePrefetch
       // A cap that cannot be kept is reported with what takes the memory.
       // Anything else is a fault of the problem.
       if (failed->capBytes > 0)
-        reportOverLimit(module, memory, failed->largest, failed->peakBytes,
-                        limit);
+        reportOverLimit(module, read->memory, failed->largest,
+                        leastPeakOf(problem, failed->peakBytes),
+                        options.memoryLimit.bytes);
       else if (!options.schedule.name.empty())
         emitError(module.getLoc(), failed->message);
       else
@@ -258,8 +223,8 @@ struct SchedulePrefetch
       return failure();
     }
     const auto &solution = std::get<schedule::Solution>(solved);
-    Rewriter(*ir, &getContext()).run(solution.schedule);
-    annotate(*ir, solution.timeline);
+    Rewriter(ir, &getContext()).run(solution.schedule);
+    annotate(ir, solution.timeline);
     if (without)
       annotatePersist(module, solution.timeline.totalExposedUs,
                       std::move(*without));
@@ -272,7 +237,7 @@ struct SchedulePrefetch
   // An evaluation is rare and must fit wherever a step fits, so its gathers are
   // where they need no more memory than they must.
   LogicalResult scheduleEvaluate(func::FuncOp function) {
-    eraseUnused(function.front());
+    eraseUnusedGathers(function);
     FailureOr<ScheduleIR> ir = readSchedule(function);
     if (failed(ir))
       return failure();

@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
 """Checks what --recompute=auto computes again for a memory limit.
 
-Between the least and the default peak every limit is kept, and a smaller one never has fewer units computed again. The bits
-stay those without a limit. Below the least peak, which the error names, nothing is compiled.
+Between the least and the default peak every limit is kept, by the plan, and a larger one is never slower by the prediction. Just
+below the default peak fewer ops than one unit has are computed again. The bits stay those without a limit. A dump with the marks compiles
+to the same program. Below the least peak, which the error names, nothing is compiled.
 
 usage: recompute_limit.py --build DIR [MODEL]
 """
 import re
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 import harness
 from harness import Failure
 
 LIMITS = 8                                    # between the least and the default peak
+SLOWER = 1.005                                # sets are ordered by estimates before fusion
 
 
 def peak_of_error(bench, model, limit: str, *flags: str) -> int:
@@ -23,19 +27,48 @@ def peak_of_error(bench, model, limit: str, *flags: str) -> int:
     return int(found[1])
 
 
-def compiled(bench, model, name: str, *flags: str):
-    """Returns a program and the units that its backward computes again, which the summary lists."""
+@dataclass
+class Compiled:
+    """A program, what its backward computes again of each unit, and what is planned for it."""
+    program: Path
+    units: dict                               # (ops, of how many) by unit
+    peak_mib: float
+    step_ms: float
+
+
+def row(summary: str, name: str) -> float:
+    """Returns the figure of a table's row for one rank, which is the first column."""
+    return float(re.search(rf"^  {name} +([\d.]+)", summary, re.MULTILINE)[1])
+
+
+def compiled(bench, model, name: str, *flags: str) -> Compiled:
     folder, program = bench.path(f"{name}-ir"), bench.path(name)
     summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--plan-ranks=1", f"--dump-ir={folder}", *flags]).stdout
-    units = re.findall(r"fsdp\.unit @(\S+) \{.*\brecompute\b", harness.dump(folder, "recompute").read_text())
-    listed = re.search("^computed again .*: (.*)$", summary, re.MULTILINE)
-    if (listed[1].split() if listed else []) != units:
-        raise Failure(f"the summary does not list the units that are computed again, {units}:\n{summary}")
-    return program, units
+    dump = harness.dump(folder, "recompute").read_text()
+    units = {unit: (int(ops), int(of)) for unit, of, ops in
+             re.findall(r"fsdp\.unit @(\S+) \{.*fsdp\.recomputed = \{of = (\d+) : i64, ops = (\d+) : i64,", dump)}
+    listed = re.search("^computed again .* microbatch: (.*)$", summary, re.MULTILINE)
+    expected = ", ".join(unit if ops == of else f"{unit} ({ops} of {of} ops)" for unit, (ops, of) in units.items())
+    if (listed[1] if listed else "") != expected:
+        raise Failure(f"the summary does not list what is computed again, {expected}:\n{summary}")
+    return Compiled(program, units, row(summary, "peak"), row(summary, "step"))
 
 
 def losses(bench, program, fixture) -> tuple:
     return bench.train(program, fixture, 1, local=True, steps=2, accumulate=1).bits()
+
+
+def check_parts(bench, fixture, default: int, expected: tuple, *flags: str) -> None:
+    """Just below the default peak less than a unit is computed again; and its dump, marks and all, gives the same program."""
+    limit = f"--memory-limit={default - default // 200}"
+    part = compiled(bench, fixture.model, "part", limit, *flags)
+    if not part.units or sum(ops for ops, _ in part.units.values()) >= min(of for _, of in part.units.values()):
+        raise Failure(f"0.5 % below the default peak, as much as a unit is computed again: {part.units}")
+    marked = harness.dump(bench.path("part-ir"), "recompute")
+    again = bench.path("marked")
+    harness.run([bench.build / "bin" / "fsdpc", marked, "-o", again])
+    if losses(bench, again, fixture) != expected:
+        raise Failure("the bits of a dump with marks differ")
 
 
 def test(bench, options):
@@ -43,22 +76,26 @@ def test(bench, options):
     flags = fixture.compiling
     default = peak_of_error(bench, fixture.model, "1KiB", "--plan-ranks=1", "--recompute=cheap", *flags)
     least = peak_of_error(bench, fixture.model, "1KiB", "--plan-ranks=1", *flags)
-    print(f"peak: {default} bytes by default, {least} with all units computed again")
+    print(f"peak: {default} bytes by default, {least} at least")
     if least >= default:
         raise Failure("computing units again frees nothing; the test needs a larger model")
-    expected = losses(bench, compiled(bench, fixture.model, "free", *flags)[0], fixture)
+    free = compiled(bench, fixture.model, "free", *flags)
+    expected = losses(bench, free.program, fixture)
     before = None
     for part in range(LIMITS + 1):
         limit = least + (default - least) * part // LIMITS
-        program, units = compiled(bench, fixture.model, f"limit{part}", f"--memory-limit={limit}", *flags)
-        print(f"limit {limit}: computed again: {' '.join(units) or 'no unit'}", flush=True)
-        if before is not None and len(units) > len(before):
-            raise Failure(f"more memory, but more units are computed again: {units} after {before}")
-        if losses(bench, program, fixture) != expected:
+        now = compiled(bench, fixture.model, f"limit{part}", f"--memory-limit={limit}", *flags)
+        print(f"limit {limit}: step {now.step_ms} ms, peak {now.peak_mib} MiB; computed again: {now.units or 'nothing'}", flush=True)
+        if now.peak_mib > limit / 2**20 + 0.05:          # the summary rounds to tenths
+            raise Failure(f"the peak of {now.peak_mib} MiB is above the limit of {limit} bytes")
+        if before and now.step_ms > before.step_ms * SLOWER:
+            raise Failure(f"more memory, but the step is longer: {now.step_ms} ms after {before.step_ms}")
+        if losses(bench, now.program, fixture) != expected:
             raise Failure(f"the bits with --memory-limit={limit} differ from those without")
-        before = units
-    if before:
-        raise Failure(f"the default peak of {default} bytes is allowed, but {before} are computed again")
+        before = now
+    if before.units:
+        raise Failure(f"the default peak of {default} bytes is allowed, but {before.units} are computed again")
+    check_parts(bench, fixture, default, expected, *flags)
     if peak_of_error(bench, fixture.model, str(least - 1), "--plan-ranks=1", *flags) != least:
         raise Failure("the least peak depends on the limit")
 

@@ -107,6 +107,28 @@ INSTANTIATE_TEST_SUITE_P(, RealProblems,
                          testing::Values("gpt_124m_host", "gpt_124m_host_bf16",
                                          "gpt_7b_host", "gpt_7b_h100_nodes"));
 
+// Where communication takes the cores of compute, overlapping costs as much as
+// it hides, or more. `auto` knows, and overlaps less than where it is free; its
+// step is then no longer than that of any rule, and shorter than that of a
+// schedule for a machine without contention.
+TEST(Contention, IsCountedByTheSolver) {
+  std::filesystem::path folder = FSDPC_SCHEDULE_PROBLEMS;
+  Result<Problem> read = problemFromJson(textOf(folder / "gpt_124m_host.json"));
+  ASSERT_TRUE(read) << read.error().message;
+  Problem problem = std::move(*read);
+  Schedule unaware =
+      std::get<Solution>(solveAs(problem, Prefetch::Auto)).schedule;
+  problem.contention = {1, 1.3};
+  EXPECT_EQ(toJson(*problemFromJson(toJson(problem))), toJson(problem));
+  auto lost = [&](Prefetch mode) {
+    return std::get<Solution>(solveAs(problem, mode)).timeline.lostUs();
+  };
+  double best = lost(Prefetch::Auto);
+  for (Prefetch rule : {Prefetch::None, Prefetch::Post, Prefetch::Pre})
+    EXPECT_LE(best, lost(rule) + 1e-6);
+  EXPECT_GE(simulate(problem, unaware).lostUs(), 1.1 * best);
+}
+
 // A problem of few ops and collectives, with tensors that leave little room.
 Problem smallProblem(unsigned seed) {
   std::mt19937 random(seed);

@@ -16,7 +16,7 @@ Schedule solved(const Problem &problem) {
 TEST(Cluster, EqualRanksAreTheTimeline) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     Problem problem = randomProblem(seed);
-    problem.computeSlowdown = seed % 3 * 0.1;
+    problem.contention = {seed % 3 * 0.1, seed % 4 * 0.2};
     Solved found = solveAuto(problem);
     auto *solution = std::get_if<Solution>(&found);
     if (!solution)

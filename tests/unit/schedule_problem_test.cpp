@@ -4,6 +4,7 @@
 
 #include "schedule_fixtures.h"
 
+#include <cmath>
 #include <functional>
 #include <gmock/gmock.h>
 
@@ -64,7 +65,9 @@ TEST(ProblemCheck, SaysWhatIsWrong) {
       {[](Problem &p) { p.segments[1].begin = 1; }, "segment 'b' [1, 4)"},
       {[](Problem &p) { p.segments[1].end = 5; }, "segment 'b' [2, 5)"},
       {[](Problem &p) { p.baseBytes = -1; }, "base bytes"},
-      {[](Problem &p) { p.computeSlowdown = -1; }, "slowdown"},
+      {[](Problem &p) { p.contention.ofCompute = -1; }, "slowdown of compute"},
+      {[](Problem &p) { p.contention.ofCommunication = NAN; },
+       "slowdown of communication"},
       {[](Problem &p) { p.options.limitAllGathers = -1; }, "live gathers"},
   };
   for (const Case &c : cases) {
@@ -102,7 +105,7 @@ TEST(Timeline, CollectivesSlowOpsDown) {
   // until 40 and 50, but the reduction begins at 40: op 2 ends at 55, and op 3
   // ends at 65.
   Problem problem = twoUnits();
-  problem.computeSlowdown = 0.5;
+  problem.contention.ofCompute = 0.5;
   Timeline timeline = simulate(problem, legal());
   EXPECT_THAT(timeline.reachUs, ElementsAre(0, 30, 40, 55, 65));
   EXPECT_EQ(timeline.slowedUs, 10);
@@ -113,6 +116,23 @@ TEST(Timeline, CollectivesSlowOpsDown) {
   problem.ops[0].durationUs = 100;
   problem.collectives[1].durationUs = 30;
   EXPECT_EQ(simulate(problem, legal()).reachUs[1], 15 + 100 + 10);
+}
+
+// Collectives take longer while ops run, and only then.
+TEST(Timeline, OpsSlowCollectivesDown) {
+  // Twice as long, and ops by half. Gather a is waited for at once and takes
+  // 15 µs. Gather b then has 15 µs to go, for which it takes 30 beside ops, in
+  // which these do 20 µs of work: ops 0 and 1, until 45. The same is true of
+  // the reduction, which starts there, and ops 2 and 3.
+  Problem problem = twoUnits();
+  problem.contention = {0.5, 1};
+  Timeline timeline = simulate(problem, legal());
+  EXPECT_THAT(timeline.reachUs, ElementsAre(0, 30, 45, 60, 75));
+  EXPECT_THAT(timeline.beginUs, ElementsAre(0, 15, 45));
+  EXPECT_THAT(timeline.finishUs, ElementsAre(15, 45, 75));
+  EXPECT_EQ(timeline.totalExposedUs, 15);
+  EXPECT_EQ(timeline.slowedUs, 20);
+  EXPECT_EQ(timeline.stepUs, 75);
 }
 
 // Live ranges count positions in the merged order of ops and actions, since an

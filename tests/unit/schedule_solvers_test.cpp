@@ -207,6 +207,29 @@ TEST(Solvers, ACapThatCannotBeMetNamesTheContributors) {
   }
 }
 
+// The least peak is a limit that is kept, also where only an exact packing
+// keeps it; and never more than what a solver takes that packs quickly.
+TEST(Solvers, TheLeastPeakIsKept) {
+  int hard = 0; // limits that only an exact packing keeps
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    Problem problem = randomProblem(seed);
+    problem.options = {};
+    int64_t least = leastPeak(problem);
+    EXPECT_LE(least, solution(solveAs(problem, Prefetch::None))->peakBytes);
+    problem.options.memoryLimit = least;
+    for (Prefetch mode : {Prefetch::None, Prefetch::Auto}) {
+      problem.options.prefetch = mode;
+      Solved solved = solveHard(problem);
+      ASSERT_TRUE(solution(solved)) << "seed " << seed;
+      EXPECT_LE(solution(solved)->peakBytes, least);
+      EXPECT_TRUE(verify(problem, solution(solved)->schedule).empty());
+      Solved quick = solve(problem);
+      hard += !solution(quick);
+    }
+  }
+  EXPECT_GT(hard, 0);
+}
+
 // A wait may be late if its buffer keeps nothing else from being placed.
 TEST(Solvers, LateWaitsCostNoMemory) {
   // The reduction ends long before the end, and nothing else needs its bytes:

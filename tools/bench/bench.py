@@ -20,6 +20,7 @@ import quantized
 import shapes
 import start_up
 import step_time
+import trade
 from report import Report
 from workbench import Workbench
 
@@ -31,6 +32,7 @@ PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FS
          "plan": (plans.against_bound, "planned arena against its lower bound, for these shapes and tests/models"),
          "compile": (compile_times.compiles, "compile times, up to a 96-layer GPT of 175 B parameters"),
          "published": (published_plans.published, "plans of published sizes: ZeRO's table, and GPTs of 13 B to 1 T parameters"),
+         "trade": (trade.trade, "memory against the step, planned and measured, at ten limits of the memory"),
          "checkpoint": (checkpoint_cost.checkpoint, "what checkpoints cost a step, and how fast they reach the disk"),
          "offload": (offload.offload, "what optimizer states on disk cost a step, and the memory that they save"),
          "quantized": (quantized.quantized, "the loss and the bytes of 8 bits between ranks, beside bf16's, after 300 steps"),

@@ -4,8 +4,9 @@
 usage: predictions.py --fsdpc FSDPC --machine FILE.json [--ranks 1 2] [--steps 12]
 
 Compiles transformers of other shapes than calibration's for the machine, runs them, and prints the predicted step of the log's header
-over the median one. On one rank it also prints it over the core time of the compute stream, which other work on the machine hardly
-changes.
+beside the median one, and by how much it is off, with the limit of its type. On one rank the error is also that from the core time of
+the compute stream, which other work on the machine hardly changes; the worst of each type stands at the end, by this time where there
+is one.
 """
 import argparse
 import json
@@ -20,6 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "calibrate"))
 from transformer import Shape, module
 
+LIMITS = {"f32": 5, "bf16": 8}                    # percent
 SHAPES = (Shape(4, 128, 4, 128, 8), Shape(3, 384, 6, 128, 4), Shape(2, 640, 10, 192, 2, 2048))
 
 
@@ -56,16 +58,24 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--steps", type=int, default=12)
     arguments = parser.parse_args()
-    print("| layers, width, tokens, batch | type | ranks | predicted ms | measured ms | core ms | predicted ÷ measured | ÷ core |\n|---|---|---|---|---|---|---|---|")
+    print("| layers, width, tokens, batch | type | ranks | predicted ms | measured ms | error % | core ms | error % | limit % |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    worst = dict.fromkeys(LIMITS, 0.0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "tokens").write_bytes(random.Random(1).randbytes(1 << 20))
         for shape in SHAPES:
-            for dtype in ("f32", "bf16"):
+            for dtype, limit in LIMITS.items():
                 for ranks in arguments.ranks:
                     predicted, measured, core = step(arguments, folder, shape, dtype, ranks)
-                    print(f"| {shape.layers}, {shape.width}, {shape.tokens}, {shape.batch} | {dtype} | {ranks} | {predicted:.2f} | "
-                          f"{measured:.2f} | {core:.2f} | {predicted / measured:.3f} | {predicted / core:.3f} |", flush=True)
+                    by_clock, by_core = (100 * (predicted / time - 1) for time in (measured, core))
+                    error = by_clock if math.isnan(core) else by_core
+                    worst[dtype] = max(worst[dtype], error, key=abs)
+                    cells = ("–", "–") if math.isnan(core) else (f"{core:.2f}", f"{by_core:+.1f}")
+                    print(f"| {shape.layers}, {shape.width}, {shape.tokens}, {shape.batch} | {dtype} | {ranks} | {predicted:.2f} | {measured:.2f} | "
+                          f"{by_clock:+.1f} | {' | '.join(cells)} | {limit}{'' if abs(error) <= limit else ', MISSED'} |", flush=True)
+    for dtype, limit in LIMITS.items():
+        print(f"{dtype}: at most {abs(worst[dtype]):.1f} % off (limit {limit})")
 
 
 if __name__ == "__main__":

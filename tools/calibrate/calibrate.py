@@ -140,6 +140,19 @@ def contention(alone: dict, rounds: list[list[dict]], core: bool) -> list[float]
     return shares
 
 
+def missing_cores(events: list[dict], threads: int, ranks: int) -> float:
+    """Returns by which share a rank's ops and a collective take longer at a time, because all ranks together need more cores than there are.
+
+    A collective needs as much of a core as its commands had core time. Other work on the machine does not change that.
+    """
+    collectives = [event for event in events if event["tid"] > 0]
+    lasted = sum(event["dur"] for event in collectives)
+    if lasted == 0:
+        return 0
+    needed = ranks * (threads + sum(event["args"]["cpu_us"] for event in collectives) / lasted)
+    return max(0.0, needed / len(os.sched_getaffinity(0)) - 1)
+
+
 def measure(arguments, folder: Path) -> dict:
     (folder / "tokens").write_bytes(random.Random(0).randbytes(1 << 20))
     core = arguments.threads == 1
@@ -151,7 +164,7 @@ def measure(arguments, folder: Path) -> dict:
             if arguments.ranks > 1:
                 together[program].append(program.events(arguments.ranks))
     classes = {dtype: defaultdict(list) for dtype in TYPES}
-    updates, links, shares = [], defaultdict(list), []
+    updates, links, shares, missing = [], defaultdict(list), [], []
     for program in programs:
         commands = typical(alone[program], core)
         compute_samples(commands, classes[program.dtype])
@@ -159,7 +172,10 @@ def measure(arguments, folder: Path) -> dict:
         if arguments.ranks > 1:
             collective_samples(program, typical(together[program], core=False), arguments.ranks, links)
             shares += contention(commands, together[program], core)
-    return machine(arguments, classes, updates, links, statistics.median(shares) if shares else 0)
+            missing += [missing_cores(events, arguments.threads, arguments.ranks) for events in together[program]]
+    slower, lacking = max(0.0, statistics.median(shares or [0])), statistics.median(missing or [0])
+    # By the clock, what ops take longer includes the cores that they lack.
+    return machine(arguments, classes, updates, links, (1 + slower) * (1 + lacking) - 1 if core else slower, lacking)
 
 
 def figures(samples: list[Sample], threads: int, source: str) -> dict:
@@ -169,7 +185,7 @@ def figures(samples: list[Sample], threads: int, source: str) -> dict:
             "call_us": fitted["call_us"], "source": source}
 
 
-def machine(arguments, classes: dict, updates: list[Sample], links: dict, slower: float) -> dict:
+def machine(arguments, classes: dict, updates: list[Sample], links: dict, slower: float, lacking: float) -> dict:
     threads, ranks = arguments.threads, arguments.ranks
     how = "by the clock" if threads > 1 else "in core time"
     source = f"fsdpc calibrate: {threads} thread{'s' if threads > 1 else ''} per rank, {how}"
@@ -189,7 +205,8 @@ def machine(arguments, classes: dict, updates: list[Sample], links: dict, slower
                 "source": f"fsdpc calibrate: {ranks} ranks under mpirun, by the clock"}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2 ** 30
     return {"name": arguments.name, "rates": rates, "links": {"node": node, "nodes": {**node, "source": "as within a node"}},
-            "ranks_per_node": 0, "sharing": {"one_link": False, "compute_slowdown": rounded(max(0.0, slower)), "source": source},
+            "ranks_per_node": 0, "sharing": {"one_link": False, "compute_slowdown": rounded(slower), "communication_slowdown": rounded(lacking),
+                                               "source": f"{source}; with {len(os.sched_getaffinity(0))} cores for {ranks} ranks"},
             "memory": {"gib": rounded(memory / ranks), "source": f"this machine's, for one of {ranks} ranks"}}
 
 

@@ -9,6 +9,7 @@
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/ParameterGroups.h"
+#include "compiler/dialects/fsdp/Recomputed.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "shared/memory_plan.h"
 
@@ -61,6 +62,28 @@ static void printGroups(ModuleOp module) {
   }
 }
 
+// Lists what the backward computes again for --memory-limit, which the pass
+// `recompute` has recorded on the units, and what that costs.
+static void printRecomputed(ModuleOp module) {
+  std::string list;
+  int64_t us = 0;
+  for (auto unit : module.getOps<fsdp::UnitOp>()) {
+    std::optional<fsdp::Recomputed> again = fsdp::recomputedOf(unit);
+    if (!again)
+      continue;
+    us += again->us;
+    list +=
+        llvm::formatv("{0}{1}", list.empty() ? "" : ", ", unit.getSymName());
+    if (again->ops != again->of)
+      list += llvm::formatv(" ({0} of {1} ops)", again->ops, again->of);
+  }
+  if (!list.empty())
+    llvm::outs() << llvm::formatv(
+        "computed again in the backward, for --memory-limit, at {0:F1} ms per "
+        "microbatch: {1}\n",
+        double(us) / 1e3, list);
+}
+
 void fsdpc::driver::printModelSummary(ModuleOp module) {
   // An attribute holds the counts of recognised composites, since the ops
   // themselves are kernels by now. Sorted by name, as every dictionary.
@@ -74,14 +97,9 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
     llvm::outs() << "\n";
   }
   unsigned units = 0, kernels = 0;
-  SmallVector<StringRef> again;
   for (Operation &op : *module.getBody()) {
     kernels += op.hasAttr("nn.kernel");
-    if (auto unit = dyn_cast<fsdp::UnitOp>(op)) {
-      ++units;
-      if (unit.getRecompute())
-        again.push_back(unit.getSymName());
-    }
+    units += isa<fsdp::UnitOp>(op);
   }
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
   llvm::outs() << "strategy: " << fsdp::describeStrategies(module) << ", "
@@ -89,9 +107,7 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
   if (options.maxAccumulate > 0)
     llvm::outs() << "microbatches per rank and step: at most "
                  << options.maxAccumulate << " (--max-accumulate)\n";
-  if (!again.empty())
-    llvm::outs() << "computed again in the backward, for --memory-limit: "
-                 << llvm::join(again, " ") << '\n';
+  printRecomputed(module);
   if (options.paramType == schedule::ElementType::F16)
     llvm::outs() << "f16: products convert their operands to f32, which is "
                     "slower than f32 or bf16\n";

@@ -2,6 +2,7 @@
 // arrays, whose columns `columns` names, since a model has thousands. Times are
 // those of one rank among equal ones; the figures of the step are the caller's.
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Recomputed.h"
 #include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/schedule/bound.h"
 #include "compiler/schedule/live_bytes.h"
@@ -142,7 +143,7 @@ struct UnitRow {
          exposedUs = 0;
   std::optional<double> aheadUs; // least time from a gather's start to its wait
   int64_t elements = 0;
-  bool recomputed = false;
+  double recomputed = 0; // the share of its ops that a limit had repeated
 };
 
 json::Object unitsOf(const Plan &plan, const schedule::Timeline &timeline) {
@@ -151,8 +152,9 @@ json::Object unitsOf(const Plan &plan, const schedule::Timeline &timeline) {
   for (const Layout &layout : plan.manifest.layouts)
     units[layout.unit].elements += layout.elements;
   for (auto unit : module.getOps<fsdp::UnitOp>())
-    if (unit.getRecompute())
-      units[unit.getSymName()].recomputed = true;
+    if (std::optional<fsdp::Recomputed> again = fsdp::recomputedOf(unit))
+      units[unit.getSymName()].recomputed =
+          double(again->ops) / double(std::max<int64_t>(again->of, 1));
   for (auto [op, timed] : llvm::zip(plan.ir.ops, plan.ir.problem.ops))
     if (auto unit =
             op->getAttrOfType<FlatSymbolRefAttr>(fsdp::FSDPDialect::kUnitAttr))

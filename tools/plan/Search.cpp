@@ -52,7 +52,7 @@ std::vector<Settings> Search::shardings() const {
   if (isGiven("strategy") || isGiven("reshard-to"))
     return {{}};
   std::vector<Settings> settings = {{}}; // the default, zero3
-  for (const char *name : {"zero2", "zero1", "ddp"})
+  for (const char *name : {"zero2", "zero1", "oss", "ddp"})
     settings.push_back({{"strategy", name}});
   int node = request.machine.ranksPerNode;
   int64_t ranks = request.options.planRanks;
@@ -186,7 +186,6 @@ SearchResult Search::run() {
   planShardings();
   planMicrobatches();
   planVariants();
-  // A schedule with a limit may still be above it, by the stacks of kernels.
   for (Point &point : result.points)
     if (point.isValid() && isOver(point))
       point.fault = "the peak is above the cap";

@@ -5,6 +5,7 @@
 #include "compiler/dialects/nn/DiscardableAttributes.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/OptionTable.h"
+#include "compiler/dialects/fsdp/Recomputed.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -155,6 +156,10 @@ constexpr DiscardableAttribute opTable[] = {
       isArena}},
     {"fsdp.unit", ops, {"a symbol", isSymbol}},
     {"fsdp.backward", ops, {"a unit attribute", isUnit}},
+    {"fsdp.recompute", ops, {"a unit attribute", isUnit}},
+    {"fsdp.recomputed",
+     {"an fsdp.unit", [](Operation *op) { return isa<UnitOp>(op); }},
+     {"a dictionary of i64 'of', 'ops' and 'us'", isRecomputed}},
     {"fsdp.keep_f32", ops, {"a unit attribute", isUnit}},
     {"fsdp.hook", ops, count},
     {"fsdp.flops", ops, count},

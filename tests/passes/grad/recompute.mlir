@@ -200,22 +200,45 @@ module attributes {fsdp.options = {recompute = "units", "recompute-scope" = ["la
 
 // -----
 
-// With --recompute=auto, the default, a unit that has `recompute` is computed
-// again as a whole, products too; other units as always.
-fsdp.unit @a {recompute}
+// With --recompute=auto, the default, the ops that have `fsdp.recompute` are
+// computed again, products too, and cheap ones besides. The second product of
+// @a is kept. The unit says what of it is computed again: one op of two, as
+// GELU is cheap and another unit reads the last product.
+// CHECK: fsdp.unit @a {fsdp.recomputed = {of = 2 : i64, ops = 1 : i64, us = {{.*}} : i64}}
+fsdp.unit @a
+// CHECK: fsdp.unit @b{{$}}
 fsdp.unit @b
 // CHECK-LABEL: func.func @microbatch
 func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
-  %h = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK: nn.matmul {{.*}} {fsdp.recompute, fsdp.unit = @a}
+  %h = nn.matmul %in, %in {fsdp.recompute, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
   %y = nn.gelu erf %h {fsdp.unit = @a} : tensor<8x8xf32>
+  // CHECK: %[[KEPT:.*]] = nn.matmul
   %z = nn.matmul %y, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
-  %k = nn.matmul %z, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %x = nn.matmul %z, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %k = nn.matmul %x, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
   %l = nn.matmul %k, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
-  // CHECK: %[[AGAIN:.*]] = nn.matmul {{.*}} {fsdp.backward, fsdp.unit = @a}
-  // CHECK: nn.gelu erf %[[AGAIN]] {fsdp.backward, fsdp.unit = @a}
   // CHECK-NOT: nn.matmul {{.*}} {fsdp.backward, fsdp.unit = @b}
   %dk = nn.add %k, %g {fsdp.backward, fsdp.unit = @b} : tensor<8x8xf32>
+  // CHECK: nn.matmul %[[KEPT]], %{{.*}} {fsdp.backward, fsdp.unit = @a, transpose_a}
+  %dx = nn.matmul %z, %dk {transpose_a, fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK: %[[AGAIN:.*]] = nn.matmul {{.*}} {fsdp.backward, fsdp.unit = @a}
+  // CHECK: nn.gelu erf %[[AGAIN]] {fsdp.backward, fsdp.unit = @a}
   %dw = nn.matmul %y, %dk {transpose_a, fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
   %dh = nn.gelu_grad erf %dk, %h {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// An op that another unit reads is kept for it in any case, so an edited dump
+// cannot have it computed again.
+fsdp.unit @a
+fsdp.unit @b
+func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
+  // expected-error@+1 {{'nn.matmul' op has 'fsdp.recompute', but the backward cannot compute it again: only ops of the forward before its last product can be, if their own unit alone reads them; remove the attribute}}
+  %h = nn.matmul %in, %in {fsdp.recompute, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %z = nn.matmul %h, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %dz = nn.matmul %h, %g {transpose_a, fsdp.backward, fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
   return
 }

@@ -169,7 +169,7 @@ function fillTables() {
   fillTable('owners', [['owner', 'owner'], ['memory', 'bytes', mib]], plan.memory.owners.map(([owner, bytes]) => ({owner, bytes})));
   fillTable('unit-rows', [['unit', 'unit'], ['parameters', 'elements', value => number(value, 0)], ['forward', 'forward_us', ms], ['backward', 'backward_us', ms],
     ['gathers', 'gather_us', ms], ['reductions', 'reduce_us', ms], ['exposed', 'exposed_us', ms],
-    ['started ahead', 'ahead_us', value => value === null ? '–' : ms(value)], ['computed again', 'computed_again', value => value ? 'whole' : '–']], records(plan.units));
+    ['started ahead', 'ahead_us', value => value === null ? '–' : ms(value)], ['computed again', 'computed_again', value => value ? `${Math.round(100 * value)} %` : '–']], records(plan.units));
   const waits = collectives.filter(c => c.exposed_us > 0).sort((a, b) => b.exposed_us - a.exposed_us).slice(0, 40)
     .map(c => ({...c, title: kinds[c.class === 'all_gather' ? 'gather' : 'reduce'].title + ' of ' + c.name, ahead: c.waited_us - c.started_us}));
   fillTable('waits', [['collective', 'title'], ['pass', 'backward', value => value ? 'backward' : 'forward'], ['takes', 'us', ms], ['started ahead', 'ahead', ms],

@@ -1,0 +1,31 @@
+// What the backward computes again for a memory limit, as attributes of ops and
+// units. FSDPBase.td describes both.
+#pragma once
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace fsdpc::fsdp {
+
+/// On ops of the forward: a limit, or a user's edit, has the op run again.
+constexpr llvm::StringLiteral kRecomputeAttr = "fsdp.recompute";
+
+/// How much of a unit runs again.
+struct Recomputed {
+  int64_t ops = 0; ///< ops with the mark
+  int64_t of = 0;  ///< ops that could have it; cheap ones run again in any case
+  int64_t us = 0;  ///< the estimated time of those with the mark
+};
+
+/// Writes `fsdp.recomputed` on a unit.
+void setRecomputed(UnitOp unit, const Recomputed &recomputed);
+
+/// Returns what setRecomputed has written, or nothing.
+std::optional<Recomputed> recomputedOf(UnitOp unit);
+
+/// Returns true for the attribute as setRecomputed writes it.
+bool isRecomputed(mlir::Attribute value);
+
+} // namespace fsdpc::fsdp

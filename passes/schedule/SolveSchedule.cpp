@@ -1,0 +1,82 @@
+// Solves a module's schedule without writing it: for schedule-prefetch, which
+// then does, and for the search of what to compute again, which compares the
+// schedules of several modules.
+#include "passes/schedule/SolveSchedule.h"
+
+#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/rt/RTDialect.h"
+
+using namespace mlir;
+
+namespace fsdpc::passes {
+
+// The problem has no place for them: a gather needs a use to be waited for.
+void eraseUnusedGathers(func::FuncOp function) {
+  for (auto gather :
+       llvm::make_early_inc_range(function.front().getOps<fsdp::AllGatherOp>()))
+    if (llvm::all_of(gather->getUsers(),
+                     [](Operation *op) { return isa<fsdp::FreeOp>(op); })) {
+      for (Operation *free : llvm::make_early_inc_range(gather->getUsers()))
+        free->erase();
+      gather.erase();
+    }
+}
+
+FailureOr<MicrobatchProblem> readProblem(ModuleOp module) {
+  FailureOr<func::FuncOp> function = fsdp::getMicrobatch(module);
+  if (failed(function))
+    return failure();
+  // A function that is split already has a schedule, which is verified and not
+  // solved again.
+  for (Operation &op : function->front())
+    if (isa<fsdp::AllGatherStartOp, fsdp::ReduceScatterStartOp>(op))
+      return op.emitOpError("is already split into start and wait; "
+                            "schedule-prefetch expects unsplit collectives");
+  eraseUnusedGathers(*function);
+  FailureOr<ScheduleIR> ir = readSchedule(*function);
+  if (failed(ir))
+    return failure();
+  MicrobatchProblem read{std::move(*ir), analysis::RankMemory(module)};
+  schedule::Problem &problem = read.ir.problem;
+  // Memory outside the arena counts against the cap too.
+  problem.baseBytes = read.memory.total();
+  fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+  problem.options.prefetch = options.prefetch;
+  problem.options.limitAllGathers = options.limitAllGathers;
+  if (int64_t limit = options.memoryLimit.bytes)
+    problem.options.memoryLimit = limit;
+  return read;
+}
+
+schedule::Solved solveProblem(schedule::Problem &problem, bool hard) {
+  schedule::Options &options = problem.options;
+  // If not even `pre` can be scheduled, the solver reports it.
+  if (options.prefetch == schedule::Prefetch::Auto && !options.memoryLimit &&
+      problem.check().empty()) {
+    schedule::Solved pre =
+        schedule::solvePrePost(problem, schedule::Prefetch::Pre);
+    if (auto *solution = std::get_if<schedule::Solution>(&pre))
+      options.memoryLimit = solution->peakBytes;
+  }
+  return hard ? schedule::solveHard(problem) : schedule::solve(problem);
+}
+
+FailureOr<ScheduleEstimate> estimateSchedule(ModuleOp module, bool hard) {
+  // Its interfaces say what calls of libraries need besides the arena. Passes
+  // declare it; nothing has loaded it before the first of those has run.
+  module.getContext()->getOrLoadDialect<rt::RTDialect>();
+  FailureOr<MicrobatchProblem> read = readProblem(module);
+  if (failed(read))
+    return failure();
+  schedule::Solved solved = solveProblem(read->ir.problem, hard);
+  if (auto *solution = std::get_if<schedule::Solution>(&solved))
+    return ScheduleEstimate{true, solution->timeline.stepUs,
+                            solution->peakBytes};
+  const auto &over = std::get<schedule::Infeasible>(solved);
+  if (over.capBytes == 0)
+    return failure();
+  return ScheduleEstimate{false, 0, over.peakBytes};
+}
+
+} // namespace fsdpc::passes
