@@ -29,6 +29,9 @@ struct Input {
   int64_t lower = 0;   // usually 0; less if negative indices are legal
   int64_t ignored = 0; // a legal value outside the bound, if hasIgnored
   bool hasIgnored = false;
+  // The shape in each of Manifest::buckets; `shape` is the one with the most
+  // elements. Empty in a program of one shape.
+  std::vector<std::vector<int64_t>> bucketShapes = {};
 };
 
 // A further output of the graph that the program can report (--keep-output),
@@ -205,7 +208,9 @@ struct Call {
 // Everything that one entry function enqueues on one stream, except event
 // waits.
 struct CallSequence {
-  std::string entry; // "microbatch", "update" or "evaluate"
+  // "update", or "microbatch" or "evaluate" with the suffix of its bucket
+  // (suffixOfBucket).
+  std::string entry;
   int32_t stream = 0;
   std::vector<Call> calls;
 };
@@ -259,6 +264,9 @@ struct Manifest {
   // Targets of an ignored value count for neither.
   bool evaluatesMeans = false;
   std::vector<PredictedStep> predictions;
+  // The shapes that the program was compiled for, as --dim names them:
+  // "T=128". Empty if there is one.
+  std::vector<std::string> buckets;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
   std::vector<Layout> layouts;
@@ -280,6 +288,18 @@ struct Manifest {
 // they differ in it. Rows of nodes and of edges, for example, belong together
 // only as a whole, so a microbatch of graphs is one sample.
 int64_t samplesPerMicrobatch(const Manifest &manifest);
+
+// Returns the number of shapes that the program was compiled for.
+size_t bucketCount(const Manifest &manifest);
+// Returns the shape of an input in a bucket.
+const std::vector<int64_t> &shapeIn(const Input &input, size_t bucket);
+// Returns the end of the names of a bucket's entry functions: "" for the first
+// one, "_1" for the second.
+std::string suffixOfBucket(size_t bucket);
+// Checks that every input has a shape per bucket, that microbatches of all
+// buckets have equally many samples, and that the shape of a sample tells the
+// buckets apart. An error names the buckets at fault.
+Status checkBuckets(const Manifest &manifest);
 
 std::string toJson(const Manifest &manifest);
 // Parses a manifest. The error of malformed text names the place by its path.

@@ -228,6 +228,7 @@ Status checkManifest(const Manifest &manifest) {
     if (input.shape.empty() || elementsOf(input.shape, 1) < 0)
       return Error{"input '" + input.name +
                    "' has no elements, or too many of them"};
+  FSDPC_TRY(checkBuckets(manifest));
   for (const Layout &layout : manifest.layouts) {
     FSDPC_TRY(checkLayout(manifest, layout));
     FSDPC_TRY(checkMembers(layout));

@@ -28,7 +28,7 @@ using Json = nlohmann::ordered_json;
 template <class V> void fields(V &v, Input &x) {
   v("name", x.name), v("shape", x.shape), v("dtype", x.dtype);
   v("bound", x.bound), v("lower", x.lower), v("ignored", x.ignored);
-  v("hasIgnored", x.hasIgnored);
+  v("hasIgnored", x.hasIgnored), v("bucketShapes", x.bucketShapes);
 }
 
 template <class V> void fields(V &v, Output &x) {
@@ -159,7 +159,7 @@ template <class V> void fields(V &v, Manifest &x) {
   v("constantBytes", x.constantBytes), v("events", x.events);
   v("stackBytes", x.stackBytes), v("tokensInput", x.tokensInput);
   v("evaluatesMeans", x.evaluatesMeans);
-  v("predictions", x.predictions);
+  v("predictions", x.predictions), v("buckets", x.buckets);
   v("inputs", x.inputs), v("outputs", x.outputs), v("layouts", x.layouts),
       v("buffers", x.buffers);
   v("matmuls", x.matmuls), v("convolutions", x.convolutions);

@@ -6,7 +6,7 @@
 // the n-th entry of that stream's sequence.
 #include "compiler/codegen/CallTables.h"
 
-#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Buckets.h"
 #include "compiler/dialects/rt/CallArguments.h"
 #include "compiler/dialects/rt/Streams.h"
 
@@ -179,6 +179,6 @@ void CallTables::add(func::FuncOp function) {
 void fsdpc::codegen::addCalls(ModuleOp module, ProgramTables &tables,
                               Manifest &manifest) {
   CallTables calls(module, tables, manifest);
-  for (func::FuncOp entry : fsdp::entriesOf(module))
+  for (func::FuncOp entry : fsdp::entriesOfBuckets(module))
     calls.add(entry);
 }

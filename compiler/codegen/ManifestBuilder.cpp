@@ -8,7 +8,7 @@
 
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/codegen/CallTables.h"
-#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Buckets.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/dialects/rt/Plans.h"
 
@@ -110,6 +110,10 @@ static Input inputOf(rt::InputOp op) {
   input.shape = type.getShape().vec();
   input.dtype = dtypeName(type.getElementType());
   input.bound = op.getBound().value_or(0);
+  if (ArrayAttr types = op.getBucketTypesAttr())
+    for (auto bucket : types.getAsValueRange<TypeAttr>())
+      input.bucketShapes.push_back(
+          cast<RankedTensorType>(bucket).getShape().vec());
   input.hasIgnored = op.getIgnored().has_value();
   input.ignored = op.getIgnored().value_or(0);
   return input;
@@ -143,6 +147,9 @@ Manifest fsdpc::codegen::buildManifest(ModuleOp module, ProgramTables &tables) {
   if (func::FuncOp evaluate = fsdp::findEvaluate(module))
     for (auto report : evaluate.getOps<rt::ReportLossOp>())
       manifest.evaluatesMeans = report.getValid() != nullptr;
+  if (auto buckets = module->getAttrOfType<ArrayAttr>(fsdp::kBucketsAttr))
+    for (auto name : buckets.getAsValueRange<StringAttr>())
+      manifest.buckets.push_back(name.str());
   for (auto input : module.getOps<rt::InputOp>())
     manifest.inputs.push_back(inputOf(input));
   // The log reports tokens per second if the first input looks like a batch of

@@ -6,7 +6,7 @@
 #include "compiler/codegen/ProgramEmitter.h"
 
 #include "compiler/analysis/kernels/GridPlan.h"
-#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Buckets.h"
 #include "compiler/dialects/rt/CallArguments.h"
 #include "runtime/include/fsdpc.h"
 
@@ -35,6 +35,8 @@ public:
 private:
   // Emits the function `void name(rank)`.
   llvm::Function *emitEntry(StringRef name);
+  // Emits the entry functions of every bucket, and their table.
+  llvm::GlobalVariable *emitBuckets();
   void emitOp(Operation *op);
   // Embeds `data` as a constant aligned to 64 bytes, or returns null if it is
   // empty.
@@ -278,6 +280,31 @@ llvm::Function *ProgramEmitter::emitEntry(StringRef name) {
   return function;
 }
 
+// Mirrors struct fsdpc_bucket of runtime/include/fsdpc.h. An edited dump may
+// have been written before there was @evaluate.
+llvm::GlobalVariable *ProgramEmitter::emitBuckets() {
+  llvm::Type *pointer = builder.getPtrTy();
+  auto *entries =
+      llvm::StructType::get(builder.getContext(), {pointer, pointer});
+  SmallVector<llvm::Constant *> all;
+  size_t count = fsdp::bucketCount(module);
+  for (size_t bucket = 0; bucket < count; ++bucket) {
+    auto entry = [&](StringRef name) -> llvm::Constant * {
+      std::string full = fsdp::nameInBucket(name, bucket);
+      if (!module.lookupSymbol(full))
+        return llvm::ConstantPointerNull::get(builder.getPtrTy());
+      return emitEntry(full);
+    };
+    llvm::Constant *microbatch = entry(fsdp::FSDPDialect::kMicrobatch);
+    all.push_back(llvm::ConstantStruct::get(
+        entries, {microbatch, entry(fsdp::kEvaluate)}));
+  }
+  auto *type = llvm::ArrayType::get(entries, all.size());
+  return new llvm::GlobalVariable(
+      *result, type, /*isConstant=*/true, llvm::GlobalValue::InternalLinkage,
+      llvm::ConstantArray::get(type, all), "fsdpc_buckets");
+}
+
 llvm::Constant *ProgramEmitter::bytes(StringRef name, StringRef data) {
   if (data.empty())
     return llvm::ConstantPointerNull::get(builder.getPtrTy());
@@ -297,12 +324,8 @@ std::unique_ptr<llvm::Module> ProgramEmitter::emit(StringRef manifest,
                                                    StringRef deviceCode) {
   // Kernels come first: the entry functions refer to their descriptors.
   emitKernels(/*onHost=*/deviceCode.empty());
-  llvm::Function *microbatch = emitEntry(fsdp::FSDPDialect::kMicrobatch);
+  llvm::GlobalVariable *buckets = emitBuckets();
   llvm::Function *update = emitEntry(fsdp::FSDPDialect::kUpdate);
-  // An edited dump may have been written before there was @evaluate.
-  llvm::Constant *evaluate = llvm::ConstantPointerNull::get(builder.getPtrTy());
-  if (fsdp::findEvaluate(module))
-    evaluate = emitEntry(fsdp::kEvaluate);
 
   // Mirrors struct fsdpc_program of runtime/include/fsdpc.h.
   auto *fields = llvm::ConstantStruct::getAnon(
@@ -310,9 +333,10 @@ std::unique_ptr<llvm::Module> ProgramEmitter::emit(StringRef manifest,
        bytes("constants", tables.constants),
        builder.getInt64(tables.constants.size()),
        bytes("weights", tables.weights),
-       builder.getInt64(tables.weights.size()), microbatch, update, kernels,
-       builder.getInt64(kernelIndices.size()), bytes("device_code", deviceCode),
-       builder.getInt64(deviceCode.size()), evaluate});
+       builder.getInt64(tables.weights.size()), update, buckets,
+       builder.getInt64(buckets->getValueType()->getArrayNumElements()),
+       kernels, builder.getInt64(kernelIndices.size()),
+       bytes("device_code", deviceCode), builder.getInt64(deviceCode.size())});
   auto *program = new llvm::GlobalVariable(
       *result, fields->getType(), /*isConstant=*/true,
       llvm::GlobalValue::InternalLinkage, fields, "fsdpc_program");

@@ -2,8 +2,8 @@
 // runs it after `model.eval()`. The copy is made of the imported forward,
 // before the backward exists, so that training and evaluation cannot differ in
 // anything but dropout and batch norm.
+#include "passes/grad/PassOn.h"
 #include "passes/grad/Passes.h"
-#include "passes/grad/WeightDerived.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/RunningStatistics.h"
@@ -17,23 +17,6 @@ using namespace mlir;
 using fsdp::FSDPDialect;
 
 namespace {
-
-/// Gives every op that is built the unit and the module of the op that it
-/// replaces, and keeps it in f32 as that.
-struct MarkPlace : OpBuilder::Listener {
-  explicit MarkPlace(Operation *source) : source(source) {}
-
-  void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
-    for (StringRef name : {StringRef(FSDPDialect::kUnitAttr),
-                           StringRef(FSDPDialect::kKeepF32Attr),
-                           StringRef(nn::NNDialect::kScopeAttr),
-                           StringRef(nn::NNDialect::kClassAttr)})
-      if (Attribute value = source->getAttr(name))
-        op->setAttr(name, value);
-  }
-
-  Operation *source;
-};
 
 /// Replaces the result of a batch norm with (x - mean) · (weight · rstd) + bias
 /// over the running statistics, the form that the importer gives a batch norm
@@ -70,21 +53,6 @@ void useRunningStatistics(nn::BatchNormOp norm) {
   Value scaled = b.mul(centred, perElement(b.mul(norm.getWeight(), rstd)));
   norm.getResult().replaceAllUsesWith(
       b.add(scaled, perElement(norm.getBias())));
-}
-
-/// Replaces a dropout by its operand. A weight is copied in the dropout's unit:
-/// each unit loads the weights that it reads, and users of the dropout may
-/// belong to other units.
-void passOn(nn::DropoutOp dropout, const Origins &origins) {
-  Value input = dropout.getInput();
-  if (origins.isWeight(input)) {
-    MarkPlace mark(dropout);
-    OpBuilder builder(dropout->getContext(), &mark);
-    builder.setInsertionPoint(dropout);
-    input =
-        nn::CopyOp::create(builder, dropout.getLoc(), input.getType(), input);
-  }
-  dropout.getResult().replaceAllUsesWith(input);
 }
 
 /// Returns true if the op is a cross-entropy of the mean.
@@ -140,9 +108,9 @@ struct BuildEvaluate : impl::BuildEvaluateBase<BuildEvaluate> {
       useRunningStatistics(norm);
     // Dropout scales in training, so it is the identity here.
     for (auto dropout : evaluate.getOps<nn::DropoutOp>())
-      passOn(dropout, origins);
+      passOn(dropout, dropout.getInput(), origins);
     for (auto stop : evaluate.getOps<nn::StopGradientOp>())
-      stop.getResult().replaceAllUsesWith(stop.getInput());
+      passOn(stop, stop.getInput(), origins);
     for (auto report : evaluate.getOps<fsdp::ReportLossOp>())
       keepCountOfMeans(report);
     // Running statistics change in training only, which gradients are for.

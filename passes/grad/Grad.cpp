@@ -3,6 +3,7 @@
 // that have none.
 #include "passes/grad/Differentiator.h"
 #include "passes/grad/GivenGradients.h"
+#include "passes/grad/PassOn.h"
 #include "passes/grad/Passes.h"
 
 #include "compiler/dialects/fsdp/Options.h"
@@ -48,9 +49,10 @@ struct Grad : impl::GradBase<Grad> {
       return signalPassFailure();
     // They have done their work, and would only keep kernels and composites
     // apart.
-    for (auto stop : llvm::make_early_inc_range(
-             function.getFunctionBody().front().getOps<nn::StopGradientOp>())) {
-      stop.getResult().replaceAllUsesWith(stop.getInput());
+    Origins origins(body);
+    for (auto stop :
+         llvm::make_early_inc_range(body.getOps<nn::StopGradientOp>())) {
+      passOn(stop, stop.getInput(), origins);
       stop.erase();
     }
     // Parameters off the path to the loss get no gradient, so they must not

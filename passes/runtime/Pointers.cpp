@@ -129,10 +129,11 @@ void PointerBuilder::declareInputs(func::FuncOp function) {
     // @evaluate reads the inputs of @microbatch.
     if (symbols.lookup<rt::InputOp>(name))
       continue;
-    auto input = rt::InputOp::create(
-        builder, argument.getLoc(), name, argument.getType(),
-        attribute(fsdp::FSDPDialect::kBoundAttr),
-        attribute(fsdp::FSDPDialect::kIgnoredAttr));
+    auto input = rt::InputOp::create(builder, argument.getLoc(), name,
+                                     argument.getType(),
+                                     attribute(fsdp::FSDPDialect::kBoundAttr),
+                                     attribute(fsdp::FSDPDialect::kIgnoredAttr),
+                                     /*bucket_types=*/nullptr);
     symbols.insert(input);
   }
 }

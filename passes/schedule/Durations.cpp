@@ -103,7 +103,7 @@ void fsdpc::passes::setDurations(ScheduleIR &ir,
     if (machine.sharedLink)
       c.channel = gatherChannel;
   }
-  ir.problem.computeSlowdown = machine.computeSlowdown;
+  ir.problem.contention = machine.contention;
 }
 
 void fsdpc::passes::annotate(const ScheduleIR &ir,

@@ -1,7 +1,8 @@
 // Evaluation: the loss of held-out samples, by the entry function `evaluate` of
 // the program. Microbatch j takes samples j·b to (j+1)·b-1 whatever the number
 // of ranks, and the losses are added in the order of j, so the result has the
-// same bits at any number of ranks and any --accumulate.
+// same bits at any number of ranks and any --accumulate. The samples of each
+// bucket are evaluated by themselves, one bucket after the other.
 #pragma once
 
 #include "runtime/core/predictions.h"
@@ -52,22 +53,32 @@ public:
   std::string describeNonFinite() const;
 
 private:
-  Status runRound(fsdpc_rank &rank, int64_t step, int64_t first);
-  Status fill(fsdpc_rank &rank, int64_t k, int64_t j);
-  void mask(const fsdpc_rank &rank, int64_t row);
+  // The samples of one bucket, which are a part of the data.
+  struct Group {
+    size_t part = 0, bucket = 0;
+    int64_t samples = 0;
+    // The microbatches, over all ranks, that the loss is made of.
+    int64_t microbatches = 0;
+    // Those that run: also the last one that is not full, if its outputs are
+    // written.
+    int64_t computed = 0;
+  };
+  Status addGroup(size_t part, const Options &options, int64_t &steps);
+  Status runRound(fsdpc_rank &rank, const Group &group, int64_t step,
+                  int64_t first);
+  Status fill(fsdpc_rank &rank, const Group &group, int64_t k, int64_t j);
+  void mask(const fsdpc_rank &rank, size_t bucket, int64_t row);
   double finishMetric(size_t m) const;
-  int64_t samplesOf(int64_t count) const;
-  void add(fsdpc_rank &rank, int64_t first);
+  int64_t samplesOf(const Group &group, int64_t count) const;
+  int64_t samplesOfLoss() const;
+  void add(fsdpc_rank &rank, const Group &group, int64_t first);
 
   const Manifest *manifest = nullptr;
   Samples samples;
-  // The microbatches of one evaluation, over all ranks, that its loss is made
-  // of.
-  int64_t microbatches = 0;
+  std::vector<Group> groups;
+  int64_t microbatches = 0; // of all groups
+  int64_t rounds = 0;       // so far, in the evaluation that runs
   std::string leftOut;
-  // Those that run: also the last one that is not full, if its outputs are
-  // written.
-  int64_t computed = 0;
   const std::vector<Metric> *metrics = nullptr;
   std::unique_ptr<Predictions> predictions; // null without --predict
   // The sums of the evaluation that runs: the loss of each microbatch times its

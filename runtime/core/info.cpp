@@ -87,6 +87,10 @@ std::string programText(const Manifest &manifest) {
                             " per rank and step");
   if (manifest.memoryLimit > 0)
     row("memory limit", bytesText(manifest.memoryLimit));
+  std::string buckets;
+  for (const std::string &name : manifest.buckets)
+    buckets += (buckets.empty() ? "" : " ") + name;
+  row("buckets", buckets);
   return text;
 }
 
@@ -94,7 +98,9 @@ std::string inputsText(const Manifest &manifest) {
   std::string text = "\ninputs\n";
   for (const Input &input : manifest.inputs) {
     text += "  " + padded(input.name, 24) + " " + input.dtype +
-            shapeText(input.shape);
+            shapeText(shapeIn(input, 0));
+    for (size_t bucket = 1; bucket < input.bucketShapes.size(); ++bucket)
+      text += " or " + shapeText(input.bucketShapes[bucket]);
     if (input.bound > 0)
       text += " in [" + std::to_string(input.lower) + ", " +
               std::to_string(input.bound) + ")";

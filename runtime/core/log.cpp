@@ -36,18 +36,20 @@ Json metricsOf(const Options &options, const std::vector<double> &values) {
 } // namespace
 
 // All elements of the tokens' input, or else samples.
-int64_t itemsPerMicrobatch(const Manifest &manifest) {
+int64_t itemsPerMicrobatch(const Manifest &manifest, size_t bucket) {
   for (const Input &input : manifest.inputs)
-    if (input.name == manifest.tokensInput)
-      return std::accumulate(input.shape.begin(), input.shape.end(), int64_t(1),
+    if (input.name == manifest.tokensInput) {
+      const std::vector<int64_t> &shape = shapeIn(input, bucket);
+      return std::accumulate(shape.begin(), shape.end(), int64_t(1),
                              std::multiplies<>());
+    }
   return samplesPerMicrobatch(manifest);
 }
 
 double itemsPerSecond(const Manifest &manifest, const Options &options,
                       const RunInfo &info, const StepRecord &record) {
-  double items = double(itemsPerMicrobatch(manifest)) * double(info.ranks) *
-                 double(options.accumulate);
+  double items = double(itemsPerMicrobatch(manifest, record.bucket)) *
+                 double(info.ranks) * double(options.accumulate);
   return items * 1000 / record.milliseconds;
 }
 
@@ -221,6 +223,8 @@ Status Log::step(const Manifest &manifest, const Options &options,
                {"loss", record.loss},
                {"grad_norm", record.gradNorm},
                {"lr", record.lr}};
+  if (!manifest.buckets.empty())
+    json["bucket"] = manifest.buckets[record.bucket];
   if (!record.metrics.empty())
     json["metrics"] = metricsOf(options, record.metrics);
   if (record.scaled)

@@ -36,6 +36,7 @@ struct RunInfo {
 // the processes of the job.
 struct StepRecord {
   int64_t step = 0;
+  size_t bucket = 0; // of its microbatches, in a program of several shapes
   double loss = 0, gradNorm = 0, lr = 0, milliseconds = 0;
   bool scaled = false; // the program scales its loss
   double scale = 1; // of this step's loss; `loss` and `gradNorm` are unscaled
@@ -56,8 +57,8 @@ struct StepRecord {
   int64_t overPlan = 0; // peak resident set minus processPlan; may be negative
 };
 
-// Tokens per microbatch, or samples if the model takes no tokens.
-int64_t itemsPerMicrobatch(const Manifest &manifest);
+// Tokens per microbatch of a bucket, or samples if the model takes no tokens.
+int64_t itemsPerMicrobatch(const Manifest &manifest, size_t bucket);
 
 // Tokens or samples that all ranks together train on in a second of this step.
 double itemsPerSecond(const Manifest &manifest, const Options &options,

@@ -16,12 +16,13 @@
 namespace fsdpc::runtime {
 
 // Enqueues the K microbatches of a step. While the device computes on one input
-// slot, the host fills the other.
+// slot, the host fills the other. All microbatches are of one bucket.
 Status Trainer::runMicrobatches(int64_t step) {
+  size_t bucket = samples.bucketOf(numberOf(step, 0, 0));
   for (int64_t k = 0; k < options.accumulate; ++k) {
     rank->microbatch = k;
-    enter("microbatch", {false, rank->slot, k == 0, k, step},
-          program.microbatch);
+    enter(microbatchNames[bucket].c_str(), {false, rank->slot, k == 0, k, step},
+          program.buckets[bucket].microbatch);
     recorder->at("reading samples");
     FSDPC_TRY(readNext(step, k));
     recorder->at("waiting for the device");
@@ -64,6 +65,7 @@ void Trainer::enter(const char *name, const Section &section,
 // schedule of the learning rate and for the optimizer.
 void Trainer::begin(StepRecord &record) {
   int64_t step = record.step;
+  record.bucket = samples.bucketOf(numberOf(step, 0, 0));
   rank->step = step;
   rank->updates = step - scaler.skipped();
   record.lr = rank->lr =

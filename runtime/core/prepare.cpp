@@ -56,6 +56,20 @@ Status Trainer::checkPaths() const {
   return checkDistinct(outputs, inputs);
 }
 
+// A step that began within a step of the run before could have samples of two
+// buckets.
+Status Trainer::checkBoundary() const {
+  if (manifest.buckets.empty() || options.steps == 0 ||
+      started.sample % (microbatches * samples.batch()) == 0)
+    return {};
+  return Error{
+      "the run that is resumed has had " + std::to_string(started.sample) +
+      " samples, which are not whole steps of " + std::to_string(microbatches) +
+      " microbatches of " + std::to_string(samples.batch()) +
+      "; a program of several buckets goes on with as many "
+      "microbatches per step as before"};
+}
+
 // Checks everything that needs no device, cheapest first. Opens the files that
 // only rank 0 writes on rank 0.
 Status Trainer::check() {
@@ -63,6 +77,7 @@ Status Trainer::check() {
   FSDPC_TRY(checkAccumulate(manifest, options.accumulate));
   FSDPC_TRY(
       samples.open(manifest, options, options.steps > 0 ? microbatches : 0));
+  FSDPC_TRY(checkBoundary());
   FSDPC_TRY(openEvaluation());
   // A run that resumes needs no initial values.
   if (!resumed)

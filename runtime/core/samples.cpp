@@ -46,19 +46,18 @@ Status Samples::open(const Manifest &program, const Options &options,
                  std::to_string(microbatches) + " microbatches of " +
                  std::to_string(perMicrobatch)};
   }
-  return {};
+  return program.buckets.empty() ? Status() : addBuckets(microbatches);
 }
 
 // The files of the first input decide how many shards and parts there are.
-Status Samples::openFiles(const Options &options) {
+Status Samples::listFiles(const Options &options, Paths &all) {
   shards.clear();
-  size_t largest = 0;
   for (size_t i = 0; i < manifest->inputs.size(); ++i) {
     const Input &input = manifest->inputs[i];
     const DataSource &source = options.data[i];
     auto listed = dataFiles(source.file);
     FSDPC_TRY(listed);
-    std::vector<std::string> paths;
+    std::vector<std::string> &paths = all.emplace_back();
     std::vector<Part> own;
     for (const std::vector<std::string> &entry : *listed) {
       own.push_back({paths.size(), 0, 0});
@@ -86,17 +85,43 @@ Status Samples::openFiles(const Options &options) {
                    "' cannot be a token stream, since the model's inputs "
                    "differ in their first axis and a microbatch is one "
                    "sample; give it with --data or --eval"};
+  }
+  return {};
+}
+
+// Returns an input with the shape that it has in a bucket.
+Input Samples::inputIn(size_t input, size_t bucket) const {
+  Input shaped = manifest->inputs[input];
+  shaped.shape = shapeIn(shaped, bucket);
+  return shaped;
+}
+
+Result<SampleFile> Samples::openFile(const DataSource &source, size_t input,
+                                     const std::string &path,
+                                     size_t bucket) const {
+  Input shaped = inputIn(input, bucket);
+  if (source.tokens)
+    return openTokenWindows(shaped, path, source.width, source.shift);
+  return openArraySamples(shaped, path, shaped.shape[0] / perMicrobatch);
+}
+
+// The samples of a bucket have numbers one after the other.
+Status Samples::openFiles(const Options &options) {
+  Paths paths;
+  FSDPC_TRY(listFiles(options, paths));
+  if (!manifest->buckets.empty())
+    FSDPC_TRY(chooseBuckets(options, paths));
+  size_t largest = 0;
+  for (size_t i = 0; i < manifest->inputs.size(); ++i)
     for (size_t k = 0; k < shards.size(); ++k) {
-      Result<SampleFile> file =
-          source.tokens
-              ? openTokenWindows(input, paths[k], source.width, source.shift)
-              : openArraySamples(input, paths[k],
-                                 input.shape[0] / perMicrobatch);
+      auto file = openFile(options.data[i], i, paths[i][k], shards[k].bucket);
       FSDPC_TRY(file);
       largest = std::max(largest, size_t(file->sampleElements));
       shards[k].files.push_back(std::move(*file));
     }
-  }
+  std::stable_sort(
+      shards.begin(), shards.end(),
+      [](const Shard &a, const Shard &b) { return a.bucket < b.bucket; });
   // No element is larger than 8 bytes, in the file or converted.
   raw.resize(largest * 8);
   converted.resize(largest * 8);
@@ -261,7 +286,7 @@ Status Samples::locate(size_t input, Place &place) {
 // Number n is in epoch n / count. The epoch enters the permutation, so each
 // epoch has another order.
 int64_t Samples::placeIn(size_t part, int64_t number) const {
-  auto [firstShard, begin, count] = parts[part];
+  int64_t begin = parts[part].begin, count = parts[part].samples;
   int64_t index = number % count;
   if (!shuffle)
     return begin + index;
@@ -269,11 +294,19 @@ int64_t Samples::placeIn(size_t part, int64_t number) const {
                                   uint64_t(number / count), seed));
 }
 
-// With --mix the mixture says which part is next, and which number within it.
-int64_t Samples::sampleOf(int64_t number) const {
+// The mixture says which part is next, and how much of it has been drawn.
+// Without one there is one part.
+Mixture::Drawn Samples::drawnAt(int64_t number) const {
   if (!mixture.isOn())
-    return placeIn(0, number);
-  auto [part, index] = mixture.at(number);
+    return {0, number};
+  auto [part, index] = mixture.at(number / perDraw);
+  return {part, index * perDraw + number % perDraw};
+}
+
+int64_t Samples::sampleOf(int64_t number) const {
+  if (perDraw == 0) // buckets, of which each is read by itself
+    return number % samples;
+  auto [part, index] = drawnAt(number);
   return placeIn(part, index);
 }
 
@@ -281,26 +314,40 @@ int64_t Samples::sampleOf(int64_t number) const {
 Status Samples::read(int64_t number, void *const *buffers) {
   if (manifest->inputs.empty())
     return {};
+  for (int64_t row = 0; row < perMicrobatch; ++row)
+    FSDPC_TRY(readOrReplace(sampleOf(number + row), row, buffers));
+  return {};
+}
+
+Status Samples::readFrom(size_t part, int64_t number, void *const *buffers) {
+  if (manifest->inputs.empty())
+    return {};
+  for (int64_t row = 0; row < perMicrobatch; ++row)
+    FSDPC_TRY(readOrReplace(placeIn(part, number + row), row, buffers));
+  return {};
+}
+
+// The replacement depends on the sample's number alone, and not on what other
+// rows were replaced by.
+Status Samples::readOrReplace(int64_t sample, int64_t row,
+                              void *const *buffers) {
   // A disk that is gone altogether shall not be looked through.
   constexpr int64_t mostReplacements = 1000;
-  // The replacement depends on the sample's number alone, and not on what other
-  // rows were replaced by.
-  for (int64_t row = 0; row < perMicrobatch; ++row) {
-    int64_t sample = sampleOf(number + row);
-    Status first = readRow(sample, row, buffers), read = first;
-    if (!first && !skipsCorrupt)
-      return first;
-    if (!first && buffers && replacedSamples++ == 0)
-      printWarning(first.error().message +
-                   "; the next sample is taken instead, and further ones are "
-                   "counted in the log (--skip-corrupt)");
-    int64_t last = std::min(mostReplacements, samples - 1);
-    for (int64_t next = 1; !read && next <= last; ++next)
-      read = readRow((sample + next) % samples, row, buffers);
-    if (!read)
-      return Error{first.error().message + "; nor can the " +
-                   std::to_string(last) + " samples after it be read"};
-  }
+  Status first = readRow(sample, row, buffers), read = first;
+  if (first || !skipsCorrupt)
+    return first;
+  if (buffers && replacedSamples++ == 0)
+    printWarning(first.error().message +
+                 "; the next sample is taken instead, and further ones are "
+                 "counted in the log (--skip-corrupt)");
+  Part among = replacementsOf(sample);
+  int64_t last = std::min(mostReplacements, among.samples - 1);
+  for (int64_t next = 1; !read && next <= last; ++next)
+    read = readRow(among.begin + (sample - among.begin + next) % among.samples,
+                   row, buffers);
+  if (!read)
+    return Error{first.error().message + "; nor can the " +
+                 std::to_string(last) + " samples after it be read"};
   return {};
 }
 

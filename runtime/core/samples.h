@@ -1,6 +1,13 @@
 // Chooses the samples of each microbatch and reads them: --data, --tokens,
 // --shuffle. The order depends on the seed and the number of the sample alone,
 // so ranks need not agree on anything.
+//
+// Where the program has several buckets, the shape of a file's samples says in
+// which of them they belong, and all microbatches of a step are of one bucket.
+// Buckets take turns in proportion to their samples. A step is the least that
+// can be of one bucket at every number of ranks: ranks run the same function at
+// the same time, and which microbatches they run together depends on their
+// number.
 #pragma once
 
 #include "runtime/core/command_line.h"
@@ -14,9 +21,19 @@ namespace fsdpc::runtime {
 // belong to those of file k of the others.
 class Samples {
 public:
+  // Samples that are drawn one after the other: those of an entry of the lists
+  // (--mix), or of a bucket.
+  struct Part {
+    size_t firstShard = 0;
+    int64_t begin = 0; // the number of its first sample
+    int64_t samples = 0;
+    size_t bucket = 0;
+  };
+
   // Opens the files of every input and checks dtype, rank and shape, that files
   // which belong together hold equally many samples, and that all hold those of
-  // one step of `microbatches` microbatches.
+  // one step of `microbatches` microbatches, in every bucket that has files.
+  // With 0 microbatches, samples have no order but their own.
   Status open(const Manifest &manifest, const Options &options,
               int64_t microbatches);
 
@@ -40,6 +57,14 @@ public:
   // sample that fails is replaced by the first one after it that does not,
   // which is the same one at every number of ranks.
   Status read(int64_t number, void *const *buffers);
+  // The same for samples of one part, from sample `number` of the part on. Past
+  // its end it begins again.
+  Status readFrom(size_t part, int64_t number, void *const *buffers);
+  const std::vector<Part> &allParts() const { return parts; }
+  // Returns the bucket of the microbatch that begins at `number`.
+  size_t bucketOf(int64_t number) const {
+    return manifest->buckets.empty() ? 0 : parts[drawnAt(number).part].bucket;
+  }
   // Returns how many samples were replaced in what was read into buffers.
   int64_t replaced() const { return replacedSamples; }
 
@@ -58,26 +83,31 @@ private:
     std::vector<SampleFile> files;
     int64_t begin = 0; // the number of its first sample
     int64_t samples = 0;
+    size_t bucket = 0;
   };
-  // The shards of one entry of the lists.
-  struct Part {
-    size_t firstShard = 0;
-    int64_t begin = 0; // the number of its first sample
-    int64_t samples = 0;
-  };
+  using Paths = std::vector<std::vector<std::string>>; // per input and shard
   // A sample of one input.
   struct Place {
     const SampleFile &file;
     int64_t sample;  // in the file
     int64_t element; // its first one
   };
+  Status listFiles(const Options &options, Paths &paths);
   Status openFiles(const Options &options);
+  Input inputIn(size_t input, size_t bucket) const;
+  Result<SampleFile> openFile(const DataSource &source, size_t input,
+                              const std::string &path, size_t bucket) const;
+  Status chooseBuckets(const Options &options, const Paths &paths);
+  Status addBuckets(int64_t microbatches);
   Status splitDocuments(const Options &options);
   Status addShards();
   Status addParts(const Options &options);
+  Mixture::Drawn drawnAt(int64_t number) const;
+  Part replacementsOf(int64_t sample) const;
   int64_t placeIn(size_t part, int64_t number) const;
   Place find(size_t input, int64_t sample) const;
   Status locate(size_t input, Place &place);
+  Status readOrReplace(int64_t sample, int64_t row, void *const *buffers);
   Status readRow(int64_t sample, int64_t row, void *const *buffers);
   Status readSample(size_t input, const Place &place, std::vector<char> &raw,
                     void *to) const;
@@ -88,6 +118,7 @@ private:
   std::vector<Shard> shards;
   std::vector<Part> parts;
   Mixture mixture;                  // of the parts
+  int64_t perDraw = 1;              // samples that the mixture draws together
   std::vector<char> raw, converted; // one sample, as in the file and as used
   DocumentWindows::Scratch scratch;
   std::vector<int64_t> widened; // one sample of values with bounds

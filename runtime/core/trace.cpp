@@ -153,11 +153,11 @@ void Trace::start(fsdpc_rank &rank, int64_t accumulate) {
     return;
   // There are at most as many waits as events. Evaluations are not traced.
   for (const CallSequence &sequence : rank.manifest.sequences) {
-    if (sequence.entry == "evaluate")
+    if (sequence.entry.starts_with("evaluate"))
       continue;
     kept[size_t(sequence.stream)] +=
         (sequence.calls.size() + size_t(rank.manifest.events)) *
-        size_t(sequence.entry == "microbatch" ? accumulate : 1);
+        size_t(sequence.entry.starts_with("microbatch") ? accumulate : 1);
   }
   for (size_t &count : kept)
     count = std::clamp<size_t>(count * tracedSteps, 1, mostTimes);

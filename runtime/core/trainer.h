@@ -46,7 +46,10 @@ public:
           const Options &options, Job &job)
       : manifest(manifest), program(program), options(options), job(job),
         microbatches(job.size * options.accumulate),
-        scaler(manifest.lossScale) {}
+        scaler(manifest.lossScale) {
+    for (size_t bucket = 0; bucket < bucketCount(manifest); ++bucket)
+      microbatchNames.push_back("microbatch" + suffixOfBucket(bucket));
+  }
 
   // Checks the inputs, allocates the rank and reads its first samples. Returns
   // false if any rank has an error; one rank has then printed it.
@@ -64,6 +67,7 @@ private:
   // these returned before the next is called.
   Status check();
   Status checkPaths() const;
+  Status checkBoundary() const;
   Status makeGroups();
   Status load();
   Status openStates();
@@ -158,6 +162,7 @@ private:
   const Options &options;
   Job &job;
   const int64_t microbatches; // V: microbatches per step over all ranks
+  std::vector<std::string> microbatchNames; // the entry of each bucket
   // Facts of the run that its header shows and the log records.
   RunInfo info;
   std::vector<Fact> facts;           // that must be the same on every rank

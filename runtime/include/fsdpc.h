@@ -10,9 +10,11 @@
  *   update       gradient norm, clipping, optimizer, refreshed parameters
  *   evaluate     forward of one microbatch as an evaluation runs it
  *
- * The training loop belongs to the runtime. It calls `microbatch` K times and
- * `update` once per step, so a program holds no control flow of its own and the
- * calls can be captured as a graph on devices that have them.
+ * A program for several shapes of its inputs has the first and the last one
+ * once per shape (fsdpc_bucket). The training loop belongs to the runtime. It
+ * calls `microbatch` K times and `update` once per step, so a program holds no
+ * control flow of its own and the calls can be captured as a graph on devices
+ * that have them.
  *
  * Errors: no function returns one. A failure inside the runtime prints one line
  * that begins with "error:" to stderr and ends the rank (see fsdpc_main).
@@ -50,6 +52,14 @@ typedef struct fsdpc_kernel {
                             * pointer argument per buffer */
 } fsdpc_kernel;
 
+/* The entry functions of one bucket: a program that was compiled for several
+ * shapes of its inputs has one per shape. All ranks take the same bucket in the
+ * same microbatch. */
+typedef struct fsdpc_bucket {
+  void (*microbatch)(fsdpc_rank *);
+  void (*evaluate)(fsdpc_rank *); /* null if the program has none */
+} fsdpc_bucket;
+
 /* The program that generated code hands to fsdpc_main. It must live as long as
  * the process. */
 typedef struct fsdpc_program {
@@ -59,13 +69,13 @@ typedef struct fsdpc_program {
   uint64_t constants_bytes;
   const void *weights; /* initial values (--embed-weights), or null */
   uint64_t weights_bytes;
-  void (*microbatch)(fsdpc_rank *);
   void (*update)(fsdpc_rank *);
+  const fsdpc_bucket *buckets; /* at least one, in the manifest's order */
+  uint64_t bucket_count;
   const fsdpc_kernel *kernels; /* every kernel that a call refers to */
   uint64_t kernel_count;
   const void *device_code; /* CUDA: a fat binary; null on the host */
   uint64_t device_code_bytes;
-  void (*evaluate)(fsdpc_rank *); /* null if the program has none */
 } fsdpc_program;
 
 /* Parses the command line and trains. Returns the exit code of the process:

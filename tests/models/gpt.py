@@ -6,6 +6,7 @@ gpt_untied   a head of its own, exported without weights
 gpt_opset18  one block, at the oldest opset that is read: GELU spelled out with Erf
 gpt_opset23  one block, at the newest: the Attention op
 gpt_dynamic  one block, with a symbolic batch that --dim batch=2 fixes
+gpt_lengths  one block, with a symbolic length that --dim length=6,12 makes buckets of
 demo_gpt     what tools/demo.sh trains on the licence texts, exported without weights
 """
 import torch
@@ -116,10 +117,16 @@ def gpt_dynamic() -> Case:
     return one_block("gpt_dynamic", {"dynamic_shapes": {"input_ids": batch, "labels": batch}}, compiling=["--dim=batch=2"])
 
 
+def gpt_lengths() -> Case:
+    length = {1: torch.export.Dim("length", max=12)}
+    return one_block("gpt_lengths", {"dynamic_shapes": {"input_ids": length, "labels": length}}, compiling=["--dim=length=6,12"],
+                     reference=False)
+
+
 def demo_gpt() -> Case:
     torch.manual_seed(4)
     model = GPT(layers=4, width=128, heads=4, length=128)
     return case("demo_gpt", model, batch=8, weights="absent", reference=False)
 
 
-CASES = [gpt, gpt_dropout, gpt_untied, gpt_opset18, gpt_opset23, gpt_dynamic, demo_gpt]
+CASES = [gpt, gpt_dropout, gpt_untied, gpt_opset18, gpt_opset23, gpt_dynamic, gpt_lengths, demo_gpt]

@@ -248,6 +248,39 @@ TEST_F(SamplesTest, WrapAroundTheEpoch) {
   EXPECT_EQ(read(4), (std::vector<int64_t>{12, 13, 14, 0, 1, 2}));
 }
 
+// All samples of a step are of one bucket, and buckets take turns in proportion
+// to their samples.
+TEST_F(SamplesTest, AStepIsOfOneBucket) {
+  manifest.buckets = {"T=3", "T=4"};
+  manifest.inputs[0].shape = {2, 4};
+  manifest.inputs[0].bucketShapes = {{2, 3}, {2, 4}};
+  std::string lengths[] = {
+      folder.write("four.npy", npy<int64_t>("<i8", "(4, 4)", 16)),
+      folder.write("three.npy", npy<int64_t>("<i8", "(8, 3)", 24))};
+  options.data[0].file = lengths[0] + "," + lengths[1];
+  ASSERT_TRUE(samples.open(manifest, options, 2));
+  EXPECT_EQ(samples.count(), 12);
+  std::vector<size_t> order;
+  std::vector<int64_t> begins;
+  for (int64_t number = 0; number < 24; number += 2) {
+    std::vector<int64_t> values(8, -1);
+    void *buffers[] = {values.data()};
+    ASSERT_TRUE(samples.read(number, buffers));
+    order.push_back(samples.bucketOf(number));
+    begins.push_back(values[0]);
+    EXPECT_EQ(values[7], order.back() == 0 ? -1 : values[0] + 7);
+  }
+  EXPECT_EQ(order, (std::vector<size_t>{1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(begins,
+            (std::vector<int64_t>{0, 8, 0, 6, 12, 18, 0, 8, 0, 6, 12, 18}));
+  EXPECT_THAT(samples.open(manifest, options, 3).error().message,
+              HasSubstr("bucket 'T=4' has 4 samples, but one step takes 3 "
+                        "microbatches of 2 of one bucket"));
+  write(npy<int64_t>("<i8", "(5, 5)", 25));
+  EXPECT_THAT(samples.open(manifest, options, 2).error().message,
+              HasSubstr("the program has the buckets T=3, T=4"));
+}
+
 // Nodes and edges of graphs, for example: microbatch n takes the n-th rows of
 // each input, and shuffling never mixes microbatches.
 TEST_F(SamplesTest, InputsOfOtherRowsAreCutByMicrobatches) {

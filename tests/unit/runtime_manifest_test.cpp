@@ -115,6 +115,27 @@ TEST(Manifest, NamesWhatIsWrong) {
               HasSubstr("'version' is 9, not 1"));
 }
 
+// Data choose a bucket by the shape of their samples.
+TEST(Manifest, BucketsDifferInTheShapeOfASample) {
+  Manifest manifest = sample();
+  manifest.inputs.resize(1);
+  manifest.inputs[0].shape = {2, 12};
+  auto error = [&](std::vector<std::vector<int64_t>> shapes) {
+    manifest.buckets = {"a", "b"};
+    manifest.inputs[0].bucketShapes = std::move(shapes);
+    return readError(toJson(manifest));
+  };
+  EXPECT_EQ(error({{2, 12}, {2, 6}}), "");
+  EXPECT_THAT(error({{2, 12}}), HasSubstr("has 1 shapes, but there are 2"));
+  EXPECT_THAT(error({{2, 12}, {2, 13}}), HasSubstr("does not fit its memory"));
+  EXPECT_THAT(error({{2, 12}, {2, 0}}), HasSubstr("does not fit its memory"));
+  EXPECT_THAT(error({{2, 12}, {12}}), HasSubstr("does not fit its memory"));
+  EXPECT_THAT(error({{2, 12}, {2, 12}}),
+              HasSubstr("have the same shape in the buckets 'a' and 'b'"));
+  EXPECT_THAT(error({{2, 12}, {4, 6}}),
+              HasSubstr("has 2 samples in bucket 'a' and 4 in bucket 'b'"));
+}
+
 // Copies of members would otherwise run past the layout.
 TEST(Manifest, RefusesMembersOutsideTheirLayout) {
   Manifest manifest = sample();

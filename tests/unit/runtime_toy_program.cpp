@@ -369,7 +369,9 @@ int main(int argc, char **argv) {
   program.manifest_bytes = manifest.size();
   program.weights = embeddedBias;
   program.weights_bytes = sizeof embeddedBias;
-  program.microbatch = microbatch;
+  const fsdpc_bucket bucket = {microbatch, nullptr};
+  program.buckets = &bucket;
+  program.bucket_count = 1;
   program.update = update;
   program.kernels = kernels;
   program.kernel_count = 2;

@@ -6,6 +6,7 @@
 
 #include "compiler/dialects/fsdp/OptionTable.h"
 #include "shared/foreign_names.h"
+#include "tools/fsdpc/Buckets.h"
 #include "tools/fsdpc/PlanFlags.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -247,8 +248,7 @@ static int checkDriverFlags(CommandLine &line, const std::string &phase) {
 }
 
 // Sets the options of the compile. Returns -1 or the exit code.
-static int setOptions(const std::vector<TableFlag> &flags,
-                      fsdp::CompileOptions &options) {
+static int setOptions(const std::vector<TableFlag> &flags, CommandLine &line) {
   // Only options that were given are set, so that `options.given` lists them
   // and a dump can tell them from defaults.
   for (auto [option, flag] : flags) {
@@ -258,7 +258,9 @@ static int setOptions(const std::vector<TableFlag> &flags,
       return usageError("'--" + option->name.str() + "' is given twice");
     // A flag that stands alone has the result "true".
     for (const std::string &text : flag->results()) {
-      std::string error = fsdp::setOption(*option, text, options);
+      std::string error = option->name == "dim"
+                              ? takeDimension(text, line)
+                              : fsdp::setOption(*option, text, line.options);
       if (!error.empty())
         return usageError(error);
     }
@@ -336,7 +338,7 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
     return code;
   if (int code = checkDriverFlags(line, phase); code >= 0)
     return code;
-  if (int code = setOptions(flags, line.options); code >= 0)
+  if (int code = setOptions(flags, line); code >= 0)
     return code;
   setRanks(line);
   // The text is for --info. The quotes of the shell are gone.

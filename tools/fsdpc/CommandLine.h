@@ -6,6 +6,7 @@
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/schedule/cluster.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,9 @@ struct CommandLine {
   // The options of the table, checked one by one but not yet against each other
   // (fsdp::checkOptions).
   fsdp::CompileOptions options;
+  // The symbolic dimensions for which --dim gives several values. `options` has
+  // the first of each (tools/fsdpc/Buckets.h).
+  std::map<std::string, std::vector<std::string>> dims;
   std::string text; // the whole line, for --info
 };
 

@@ -9,6 +9,7 @@
 #include "compiler/pipeline/Dump.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "shared/input_file.h"
+#include "tools/fsdpc/Buckets.h"
 #include "tools/fsdpc/Diagnostics.h"
 #include "tools/fsdpc/Summary.h"
 #include "tools/plan/Simulate.h"
@@ -140,9 +141,12 @@ LogicalResult checkOverwrites(const CommandLine &line,
   if (!line.dumpFolder.empty()) {
     // Dumps have fixed names, so a dump may be about to replace the very file
     // that is compiled.
-    outputs.push_back(dumpPath(line.dumpFolder, 0, "import"));
-    for (auto [index, step] : llvm::enumerate(pipelineSteps()))
-      outputs.push_back(dumpPath(line.dumpFolder, index + 1, step.name));
+    for (size_t bucket = 0; bucket < bucketCount(line); ++bucket) {
+      std::string folder = dumpFolderOf(line, bucket);
+      outputs.push_back(dumpPath(folder, 0, "import"));
+      for (auto [index, step] : llvm::enumerate(pipelineSteps()))
+        outputs.push_back(dumpPath(folder, index + 1, step.name));
+    }
   }
   // Paths are compared by file identity, so that links and other spellings
   // count.
@@ -173,44 +177,64 @@ OwningOpRef<ModuleOp> loadDump(const CommandLine &line, MLIRContext *context,
   return code ? nullptr : std::move(module);
 }
 
+// Imports the model once per bucket. Only the first import is reported: the
+// others differ in shapes.
+std::vector<OwningOpRef<ModuleOp>>
+importBuckets(const CommandLine &line, MLIRContext *context, int &code) {
+  std::vector<OwningOpRef<ModuleOp>> modules;
+  for (size_t bucket = 0; bucket < bucketCount(line); ++bucket) {
+    // What the first import has warned of holds for all of them.
+    ScopedDiagnosticHandler quiet(context, [&](Diagnostic &diagnostic) {
+      return success(bucket > 0 &&
+                     diagnostic.getSeverity() != DiagnosticSeverity::Error);
+    });
+    ImportSummary summary;
+    auto module =
+        importModel(line.model, optionsOf(line, bucket), context, &summary);
+    if (failed(module))
+      return {};
+    if (bucket == 0 && failed(checkOverwrites(line, summary.files))) {
+      code = usageFault;
+      return {};
+    }
+    if (bucket == 0 && !line.quiet)
+      printImportSummary(summary);
+    std::string folder = dumpFolderOf(line, bucket);
+    if (!folder.empty() &&
+        failed(writeNumberedDump(**module, folder, 0, "import")))
+      return {};
+    modules.push_back(std::move(*module));
+  }
+  return modules;
+}
+
 } // namespace
 
-OwningOpRef<ModuleOp> fsdpc::driver::load(const CommandLine &line,
-                                          MLIRContext *context,
-                                          ExecutableOptions &executable,
-                                          int &code) {
+std::vector<OwningOpRef<ModuleOp>>
+fsdpc::driver::load(const CommandLine &line, MLIRContext *context,
+                    ExecutableOptions &executable, int &code) {
   code = inputFault;
+  std::vector<OwningOpRef<ModuleOp>> modules;
+  auto refuse = [&](int fault) {
+    code = fault;
+    return std::vector<OwningOpRef<ModuleOp>>();
+  };
+  if (std::string fault = checkBuckets(line); !fault.empty())
+    return (void)usageError(fault), refuse(usageFault);
   // A dump brings its options, so the target is known only after it has been
   // read. For a model, the checks come before the import.
-  if (StringRef(line.model).ends_with(".mlir"))
-    return loadDump(line, context, executable, code);
-  if (std::string fault = fsdp::checkOptions(line.options); !fault.empty()) {
-    code = usageFault;
-    return (void)usageError(fault), nullptr;
+  if (StringRef(line.model).ends_with(".mlir")) {
+    if (OwningOpRef<ModuleOp> dump = loadDump(line, context, executable, code))
+      modules.push_back(std::move(dump));
+    return modules;
   }
-  if (line.plan.measured > 0 && line.options.target != fsdp::Target::Host) {
-    code = usageFault;
+  if (std::string fault = fsdp::checkOptions(line.options); !fault.empty())
+    return (void)usageError(fault), refuse(usageFault);
+  if (line.plan.measured > 0 && line.options.target != fsdp::Target::Host)
     return (void)usageError("'--measure' runs programs on this machine; it "
                             "requires '--target=host'"),
-           nullptr;
-  }
-  if (int fault =
-          prepareOutput(line, line.options.target, context, executable)) {
-    code = fault;
-    return nullptr;
-  }
-  ImportSummary summary;
-  auto module = importModel(line.model, line.options, context, &summary);
-  if (failed(module))
-    return nullptr;
-  if (failed(checkOverwrites(line, summary.files))) {
-    code = usageFault;
-    return nullptr;
-  }
-  if (!line.quiet)
-    printImportSummary(summary);
-  if (!line.dumpFolder.empty() &&
-      failed(writeNumberedDump(**module, line.dumpFolder, 0, "import")))
-    return nullptr;
-  return std::move(*module);
+           refuse(usageFault);
+  if (int fault = prepareOutput(line, line.options.target, context, executable))
+    return refuse(fault);
+  return importBuckets(line, context, code);
 }

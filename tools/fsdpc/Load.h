@@ -23,11 +23,11 @@ importModel(llvm::StringRef path, fsdp::CompileOptions options,
             mlir::MLIRContext *context,
             frontend::ImportSummary *summary = nullptr);
 
-// Returns the module to compile, with its options, and fills in what its
-// program needs. Returns null after an error and sets `code` to the exit code.
-mlir::OwningOpRef<mlir::ModuleOp> load(const CommandLine &line,
-                                       mlir::MLIRContext *context,
-                                       codegen::ExecutableOptions &executable,
-                                       int &code);
+// Returns the modules to compile, one per bucket (tools/fsdpc/Buckets.h), with
+// their options, and fills in what their program needs. Returns none after an
+// error and sets `code` to the exit code.
+std::vector<mlir::OwningOpRef<mlir::ModuleOp>>
+load(const CommandLine &line, mlir::MLIRContext *context,
+     codegen::ExecutableOptions &executable, int &code);
 
 } // namespace fsdpc::driver

@@ -5,6 +5,7 @@
 
 #include "compiler/analysis/CommunicationVolume.h"
 #include "compiler/analysis/RankMemory.h"
+#include "compiler/dialects/fsdp/Buckets.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Options.h"
@@ -95,6 +96,13 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
         llvm::outs() << " " << count.getInt() << " "
                      << entry.getName().getValue();
     llvm::outs() << "\n";
+  }
+  if (auto buckets = module->getAttrOfType<ArrayAttr>(fsdp::kBucketsAttr)) {
+    llvm::outs() << "buckets:";
+    for (auto name : buckets.getAsValueRange<StringAttr>())
+      llvm::outs() << " " << name;
+    llvm::outs() << " (--dim); the step is predicted of that with the largest "
+                    "activations\n";
   }
   unsigned units = 0, kernels = 0;
   for (Operation &op : *module.getBody()) {

@@ -7,11 +7,13 @@
 #include "compiler/codegen/ManifestBuilder.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/pipeline/Dump.h"
+#include "compiler/pipeline/LinkBuckets.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/Registration.h"
 #include "tools/calibrate/command.h"
 #include "tools/ckpt/commands.h"
 #include "tools/export/Export.h"
+#include "tools/fsdpc/Buckets.h"
 #include "tools/fsdpc/CommandLine.h"
 #include "tools/fsdpc/Diagnostics.h"
 #include "tools/fsdpc/Load.h"
@@ -104,6 +106,25 @@ int tuneModel(const CommandLine &line, OwningOpRef<ModuleOp> module,
                                                                   : 0;
 }
 
+// Runs the phases on the module of each bucket by itself, and leaves one module
+// in `modules`.
+LogicalResult runBuckets(const CommandLine &line, PipelineOptions options,
+                         std::vector<OwningOpRef<ModuleOp>> &modules) {
+  std::vector<std::string> names;
+  for (auto [bucket, module] : llvm::enumerate(modules)) {
+    options.dumpFolder = dumpFolderOf(line, bucket);
+    if (failed(runPipeline(*module, options)))
+      return failure();
+    names.push_back(nameOfBucket(line, bucket));
+  }
+  if (modules.size() == 1)
+    return success();
+  if (failed(linkBuckets(modules, names)))
+    return failure();
+  modules.resize(1);
+  return success();
+}
+
 // The steps of a compile. Returns the exit code.
 int compile(const CommandLine &line) {
   DialectRegistry registry;
@@ -116,25 +137,26 @@ int compile(const CommandLine &line) {
   ExecutableOptions executable;
   Timing timing(line.timing);
   timing.begin("import");
-  OwningOpRef<ModuleOp> module = load(line, &context, executable, code);
-  if (!module)
+  std::vector<OwningOpRef<ModuleOp>> modules =
+      load(line, &context, executable, code);
+  if (modules.empty())
     return code;
+  OwningOpRef<ModuleOp> &module = modules.front();
   if (line.command == Command::Tune)
     return tuneModel(line, std::move(module), &context);
   PipelineOptions options;
   options.last = line.last;
   if (!line.report.empty() && line.command == Command::Compile)
     options.planned = [&] { return reportPlan(line, *module); };
-  options.dumpFolder = line.dumpFolder;
   options.scheduleTable = line.scheduleTable;
   options.profile = line.profile;
-  Progress progress(line.quiet, pipelineSteps().size());
+  Progress progress(line.quiet, pipelineSteps().size() * modules.size());
   options.progress = [&](const PipelineStep &step) {
     progress.step(step.name);
     timing.begin(step.name);
   };
   // The diagnostics have been printed by their handler.
-  if (failed(runPipeline(*module, options)))
+  if (failed(runBuckets(line, options, modules)))
     return inputFault;
   Progress::clear();
   timing.begin(line.last == Phase::Executable ? "program" : "write");

@@ -98,6 +98,11 @@ bool isCommunication(Attribute value) {
          terms && llvm::all_of(terms, isTerm) && (!parts || areCounts(parts));
 }
 
+bool areStrings(Attribute value) {
+  auto array = dyn_cast<ArrayAttr>(value);
+  return array && llvm::all_of(array, llvm::IsaPred<StringAttr>);
+}
+
 // As schedule-prefetch writes it where --persist is given.
 bool isPersist(Attribute value) {
   auto times = dyn_cast<DictionaryAttr>(value);
@@ -154,6 +159,7 @@ constexpr DiscardableAttribute opTable[] = {
      {"a dictionary of i64 'bytes', 'lower_bound', 'gathered', 'gradients' and "
       "'activations', and strings 'reused'",
       isArena}},
+    {"fsdp.buckets", modules, {"an array of strings", areStrings}},
     {"fsdp.unit", ops, {"a symbol", isSymbol}},
     {"fsdp.backward", ops, {"a unit attribute", isUnit}},
     {"fsdp.recompute", ops, {"a unit attribute", isUnit}},

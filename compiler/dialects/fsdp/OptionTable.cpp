@@ -86,7 +86,8 @@ constexpr OptionInfo table[] = {
         "a further tensor of the graph that the program can report (--metric, "
         "--predict)"),
     option<&Options::dims>("dim", Group::Model, "NAME=VALUE",
-                           "fixes a symbolic dimension"),
+                           "fixes a symbolic dimension; several values, as in "
+                           "T=128,256, make buckets of one program"),
     option<&Options::frozen>("frozen", Group::Model, "REGEX",
                              "parameters (names or aliases) without gradient"),
     option<&Options::trainable>(

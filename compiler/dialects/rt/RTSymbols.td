@@ -13,11 +13,15 @@ def RT_InputOp : RT_Op<"input", [Symbol]> {
     Data files and `--data` bind to this name. `bound` is the number of rows of the
     table that the input indexes; the runtime refuses an integer outside
     [0, `bound`), except the value `ignored` (a target that does not count).
+    In a program of several buckets, `bucket_types` has the type in each of them,
+    and `type` is the one with the most elements.
 
     **Constraints**
     - The symbol is unique in its module.
     - `type` is the tensor type of the argument that the input was
       (`convert-to-rt` writes it).
+    - `bucket_types`, where it is given, has a type per name in `fsdp.buckets`
+      (`linkBuckets` writes both).
 
     Example:
     ```mlir
@@ -26,7 +30,8 @@ def RT_InputOp : RT_Op<"input", [Symbol]> {
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttr:$type,
-                       OptionalAttr<I64Attr>:$bound, OptionalAttr<I64Attr>:$ignored);
+                       OptionalAttr<I64Attr>:$bound, OptionalAttr<I64Attr>:$ignored,
+                       OptionalAttr<TypeArrayAttr>:$bucket_types);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
 }
 

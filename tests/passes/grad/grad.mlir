@@ -231,6 +231,29 @@ func.func @microbatch(%x: tensor<4xf32> {fsdp.input = "x"}) {
 
 // -----
 
+// A weight whose detached value another unit reads is copied in its own, since
+// each unit loads the weights that it reads.
+fsdp.parameter @v : tensor<4xf32> trainable unit @a
+fsdp.unit @a
+fsdp.unit @b
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%x: tensor<4xf32> {fsdp.input = "x"}) {
+  // CHECK: %[[V:.*]] = fsdp.load @v
+  %v = fsdp.load @v {fsdp.unit = @a} : tensor<4xf32>
+  // CHECK: %[[C:.*]] = nn.copy %[[V]] {fsdp.unit = @a}
+  %d = nn.stop_gradient %v {fsdp.unit = @a} : tensor<4xf32>
+  // CHECK: nn.mul %arg0, %[[V]] {fsdp.unit = @a}
+  %y = nn.mul %x, %v {fsdp.unit = @a} : tensor<4xf32>
+  // CHECK: nn.mul %{{.*}}, %[[C]] {fsdp.unit = @b}
+  %z = nn.mul %y, %d {fsdp.unit = @b} : tensor<4xf32>
+  %s = nn.reduce sum %z [0] {fsdp.unit = @b} : tensor<4xf32> -> tensor<1xf32>
+  %l = nn.reshape %s {fsdp.unit = @b} : tensor<1xf32> -> tensor<f32>
+  fsdp.report_loss %l {fsdp.unit = @b} : tensor<f32>
+  return
+}
+
+// -----
+
 // A parameter that reaches the loss only through nn.stop_gradient has no
 // gradient, as in PyTorch, and one that is loaded for a detached use as well
 // still gets its own.

@@ -1,0 +1,252 @@
+// Entry functions meet nowhere: streams join at the end of each, events are
+// numbered within each, and nothing in the arena outlives one. So functions
+// that were planned and verified apart stay right beside each other, in an
+// arena as large as the largest of theirs. What does outlive a microbatch lies
+// behind symbols, which must be the same in all buckets.
+#include "compiler/pipeline/LinkBuckets.h"
+
+#include "compiler/dialects/fsdp/Buckets.h"
+#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/rt/RTDialect.h"
+
+#include "mlir/IR/AttrTypeSubElements.h"
+#include "mlir/IR/OperationSupport.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::pipeline;
+
+namespace {
+
+// Returns true for what only entry functions refer to: kernels and constants.
+// Two of them with equal text are the same, whatever their names are.
+bool isPart(Operation &op) {
+  return op.hasAttr(nn::NNDialect::kKernelAttr) || isa<rt::ConstantOp>(op);
+}
+
+// Returns the text of a part without its name and locations.
+std::string textOf(Operation &part) {
+  Operation *copy = part.clone();
+  SymbolTable::setSymbolName(copy, "part");
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  copy->print(stream, OpPrintingFlags().useLocalScope().elideLargeElementsAttrs(
+                          /*largeElementLimit=*/1 << 30));
+  copy->erase();
+  return text;
+}
+
+// Compares two symbols, but for where @update has its temporaries in the arena:
+// its places are right in every bucket's plan.
+bool areEqual(Operation &one, Operation &other) {
+  Operation *copies[] = {one.clone(), other.clone()};
+  for (Operation *copy : copies)
+    copy->walk([](rt::PointerOp pointer) {
+      if (pointer.getSpace() == rt::Space::arena)
+        pointer.setOffset(0);
+    });
+  bool equal = OperationEquivalence::isEquivalentTo(
+      copies[0], copies[1], OperationEquivalence::IgnoreLocations);
+  for (Operation *copy : copies)
+    copy->erase();
+  return equal;
+}
+
+int64_t arenaBytes(ModuleOp module) {
+  auto arena = module->getAttrOfType<DictionaryAttr>("fsdp.arena");
+  return arena ? arena.getAs<IntegerAttr>("bytes").getInt() : 0;
+}
+
+// Adds the modules of further buckets to that of the first one.
+class Linker {
+public:
+  Linker(ModuleOp linked, ArrayRef<std::string> names)
+      : linked(linked), symbols(linked), names(names) {
+    for (Operation &op : *linked.getBody())
+      if (isPart(op))
+        parts[textOf(op)] = SymbolTable::getSymbolName(&op);
+    for (auto input : linked.getOps<rt::InputOp>())
+      types[input.getSymNameAttr()] = {input.getTypeAttr()};
+  }
+
+  // Consumes `module`.
+  LogicalResult add(ModuleOp module, size_t bucket);
+  // Writes what all buckets together need.
+  LogicalResult finish();
+
+private:
+  void moveParts(ModuleOp module);
+  LogicalResult moveEntry(ModuleOp module, StringRef entry, size_t bucket);
+  LogicalResult checkShared(Operation &op, size_t bucket);
+  LogicalResult checkOutputs(ModuleOp module, size_t bucket);
+  void takeArena(ModuleOp module);
+  InFlightDiagnostic differ(Operation &op, size_t bucket) {
+    return op.emitError("bucket '")
+           << names[bucket] << "' and bucket '" << names[0] << "' differ in ";
+  }
+
+  ModuleOp linked;
+  SymbolTable symbols;
+  ArrayRef<std::string> names;
+  llvm::StringMap<StringAttr> parts;       // names in `linked`, by text
+  DenseMap<Attribute, StringAttr> renamed; // of the module that is added
+  llvm::MapVector<StringAttr, SmallVector<Attribute>> types; // of inputs
+};
+
+// Kernels and constants that are in the program already are used from there.
+// Others move, under a new name if theirs is taken.
+void Linker::moveParts(ModuleOp module) {
+  renamed.clear();
+  for (Operation &op : llvm::make_early_inc_range(*module.getBody())) {
+    if (!isPart(op))
+      continue;
+    StringAttr name = SymbolTable::getSymbolName(&op);
+    auto [entry, isNew] = parts.try_emplace(textOf(op));
+    if (isNew) {
+      op.remove();
+      entry->second = symbols.insert(&op);
+    } else {
+      op.erase();
+    }
+    renamed[name] = entry->second;
+  }
+  AttrTypeReplacer replacer;
+  replacer.addReplacement(
+      [&](FlatSymbolRefAttr symbol) -> std::optional<Attribute> {
+        auto found = renamed.find(symbol.getAttr());
+        if (found == renamed.end())
+          return std::nullopt;
+        return FlatSymbolRefAttr::get(found->second);
+      });
+  for (func::FuncOp entry : fsdp::entriesOf(module))
+    replacer.recursivelyReplaceElementsIn(entry);
+}
+
+// A dump may lack @evaluate in all buckets.
+LogicalResult Linker::moveEntry(ModuleOp module, StringRef entry,
+                                size_t bucket) {
+  auto function = module.lookupSymbol<func::FuncOp>(entry);
+  if (!function)
+    return success();
+  std::string name = fsdp::nameInBucket(entry, bucket);
+  if (symbols.lookup(name))
+    return function.emitError("the name '")
+           << name << "' is taken; rename the tensor of the model";
+  function->remove();
+  function.setSymName(name);
+  symbols.insert(function);
+  return success();
+}
+
+// A unit may be computed again in one bucket only, which the entry functions
+// already say.
+LogicalResult Linker::checkShared(Operation &op, size_t bucket) {
+  StringAttr name = SymbolTable::getSymbolName(&op);
+  Operation *first = symbols.lookup(name);
+  if (!first)
+    return differ(op, bucket) << "'" << name.getValue() << "'";
+  if (auto input = dyn_cast<rt::InputOp>(op)) {
+    auto other = dyn_cast<rt::InputOp>(first);
+    if (!other || input.getBound() != other.getBound() ||
+        input.getIgnored() != other.getIgnored())
+      return differ(op, bucket)
+             << "the values of input '" << name.getValue() << "'";
+    types[name].push_back(input.getTypeAttr());
+    return success();
+  }
+  if (auto unit = dyn_cast<fsdp::UnitOp>(op))
+    if (auto other = dyn_cast<fsdp::UnitOp>(first))
+      unit.setRecomputeAttr(other.getRecomputeAttr());
+  if (areEqual(op, *first))
+    return success();
+  return differ(op, bucket) << "'" << name.getValue()
+                            << "', which outlives a microbatch; compile a "
+                               "program for each";
+}
+
+// The program keeps one tensor per output.
+LogicalResult Linker::checkOutputs(ModuleOp module, size_t bucket) {
+  llvm::DenseSet<Attribute> known;
+  linked.walk([&](rt::ReportOutputOp op) { known.insert(op.getPlanAttr()); });
+  WalkResult result = module.walk([&](rt::ReportOutputOp op) {
+    if (known.contains(op.getPlanAttr()))
+      return WalkResult::advance();
+    differ(*op.getOperation(), bucket)
+        << "the shape of output '" << op.getPlan().getTitle()
+        << "'; '--keep-output' takes one shape for all buckets";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
+// The bucket with the largest arena also stands for the predicted step.
+void Linker::takeArena(ModuleOp module) {
+  if (arenaBytes(module) <= arenaBytes(linked))
+    return;
+  for (StringRef name :
+       {StringRef("fsdp.arena"), StringRef(fsdp::FSDPDialect::kPredictedAttr)})
+    if (Attribute value = module->getAttr(name))
+      linked->setAttr(name, value);
+}
+
+LogicalResult Linker::add(ModuleOp module, size_t bucket) {
+  if (failed(checkOutputs(module, bucket)))
+    return failure();
+  moveParts(module);
+  for (StringRef entry :
+       {StringRef(fsdp::FSDPDialect::kMicrobatch), StringRef(fsdp::kEvaluate)})
+    if (failed(moveEntry(module, entry, bucket)))
+      return failure();
+  for (Operation &op : *module.getBody())
+    if (failed(checkShared(op, bucket)))
+      return failure();
+  takeArena(module);
+  return success();
+}
+
+LogicalResult Linker::finish() {
+  Builder builder(linked.getContext());
+  Manifest manifest;
+  manifest.buckets = names;
+  for (auto input : linked.getOps<rt::InputOp>()) {
+    Input &described = manifest.inputs.emplace_back();
+    described.name = input.getSymName().str();
+    ArrayRef<Attribute> own = types[input.getSymNameAttr()];
+    if (own.size() != names.size())
+      return input.emitError("input '")
+             << described.name << "' affects the loss in some buckets only; "
+             << "compile a program for each";
+    auto typeOf = [](Attribute type) {
+      return cast<RankedTensorType>(cast<TypeAttr>(type).getValue());
+    };
+    auto isSmaller = [&](Attribute a, Attribute b) {
+      return typeOf(a).getNumElements() < typeOf(b).getNumElements();
+    };
+    auto largest = cast<TypeAttr>(*llvm::max_element(own, isSmaller));
+    input.setTypeAttr(largest);
+    input.setBucketTypesAttr(builder.getArrayAttr(own));
+    described.shape = typeOf(largest).getShape().vec();
+    for (Attribute type : own)
+      described.bucketShapes.push_back(typeOf(type).getShape().vec());
+  }
+  if (Status checked = checkBuckets(manifest); !checked)
+    return linked.emitError(checked.error().message);
+  SmallVector<StringRef> texts(names.begin(), names.end());
+  linked->setAttr(fsdp::kBucketsAttr, builder.getStrArrayAttr(texts));
+  return success();
+}
+
+} // namespace
+
+LogicalResult
+fsdpc::pipeline::linkBuckets(std::vector<OwningOpRef<ModuleOp>> &modules,
+                             const std::vector<std::string> &names) {
+  Linker linker(*modules.front(), names);
+  for (size_t bucket = 1; bucket < modules.size(); ++bucket)
+    if (failed(linker.add(*modules[bucket], bucket)))
+      return failure();
+  return linker.finish();
+}

@@ -1,0 +1,38 @@
+// Replaces ops that have become the identity: dropout in an evaluation, and
+// nn.stop_gradient where there is nothing to stop any more.
+#include "passes/grad/PassOn.h"
+
+#include "compiler/dialects/nn/NNDialect.h"
+
+using namespace mlir;
+using fsdpc::fsdp::FSDPDialect;
+
+namespace fsdpc::passes {
+
+void MarkPlace::notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) {
+  for (StringRef name :
+       {StringRef(FSDPDialect::kUnitAttr), StringRef(FSDPDialect::kKeepF32Attr),
+        StringRef(nn::NNDialect::kScopeAttr),
+        StringRef(nn::NNDialect::kClassAttr)})
+    if (Attribute value = source->getAttr(name))
+      op->setAttr(name, value);
+}
+
+void passOn(Operation *op, Value operand, const Origins &origins) {
+  Value result = op->getResult(0);
+  auto isElsewhere = [&](OpOperand &use) {
+    return unitOf(use.getOwner()) != unitOf(op);
+  };
+  if (origins.isWeight(operand) &&
+      llvm::any_of(result.getUses(), isElsewhere)) {
+    MarkPlace mark(op);
+    OpBuilder builder(op->getContext(), &mark);
+    builder.setInsertionPoint(op);
+    Value copy =
+        nn::CopyOp::create(builder, op->getLoc(), operand.getType(), operand);
+    result.replaceUsesWithIf(copy, isElsewhere);
+  }
+  result.replaceAllUsesWith(operand);
+}
+
+} // namespace fsdpc::passes

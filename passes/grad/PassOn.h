@@ -1,0 +1,28 @@
+// Replaces ops that have become the identity, and marks what is built in the
+// place of an op.
+#pragma once
+
+#include "passes/grad/WeightDerived.h"
+
+#include "mlir/IR/Builders.h"
+
+namespace fsdpc::passes {
+
+/// Gives every op that is built the unit and the module of the op that it
+/// replaces, and keeps it in f32 as that.
+struct MarkPlace : mlir::OpBuilder::Listener {
+  explicit MarkPlace(mlir::Operation *source) : source(source) {}
+
+  void notifyOperationInserted(mlir::Operation *op,
+                               mlir::OpBuilder::InsertPoint) override;
+
+  mlir::Operation *source;
+};
+
+/// Lets the users of an op's only result read `operand` instead. If that is a
+/// weight, users in other units than the op's read a copy that is made in the
+/// op's unit, since each unit loads the weights that it reads. The op stays,
+/// without uses.
+void passOn(mlir::Operation *op, mlir::Value operand, const Origins &origins);
+
+} // namespace fsdpc::passes
