@@ -108,8 +108,10 @@ void splitRowSum(nn::ReduceOp op, bool onGpu) {
     if (element != wide)
       value = nn::CastOp::create(
           builder, loc, RankedTensorType::get({1, 1, columns}, element), value);
+    // No op if the shape is that already: a reshape would keep what follows out
+    // of the kernel.
     return SmallVector<Value>{
-        nn::ReshapeOp::create(builder, loc, op.getType(), value)};
+        nn::reshapeTo(builder, loc, value, op.getType().getShape())};
   });
 }
 
