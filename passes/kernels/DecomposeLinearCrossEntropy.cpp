@@ -113,16 +113,18 @@ private:
     return b.select(counts, bias ? padded(bias, 0) : b.constant(type, 0),
                     b.constant(type, -infinity));
   }
-  // Returns the value without what padded() added.
+  // Returns the value without what padded() added, in memory of its own: a
+  // gradient goes to its unit's buffer.
   Value unpadded(Value value, int64_t axis) {
     if (columns == classes)
       return value;
     SmallVector<int64_t> shape(nn::shapeOf(value));
     SmallVector<int64_t> offsets(shape.size(), 0), strides(shape.size(), 1);
     shape[axis] = classes;
-    return nn::SliceOp::create(builder, op.getLoc(),
-                               nn::tensorType(value).clone(shape), value,
-                               offsets, strides);
+    auto type = nn::tensorType(value).clone(shape);
+    Value part = nn::SliceOp::create(builder, op.getLoc(), type, value, offsets,
+                                     strides);
+    return nn::CopyOp::create(builder, op.getLoc(), type, part);
   }
   Value join(ArrayRef<Value> blocks, RankedTensorType type) {
     return blocks.size() == 1

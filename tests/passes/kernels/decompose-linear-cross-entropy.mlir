@@ -39,7 +39,8 @@
 // SUMS: nn.cast %[[S1]] : tensor<2x98304xf32> -> tensor<2x98304xbf16>
 
 // On a GPU, rows of logits begin at multiples of 64 elements. The padding is -inf
-// by a bias, and no gradient leaves it.
+// by a bias, and no gradient leaves it: a copy has memory of its own, as the
+// buffer of a unit's gradients asks for.
 // RUN: sed 's/^module {/module attributes {fsdp.options = {"target" = "cuda"}} {/; s/x100000x/x50257x/g' %s | fsdpc-opt --decompose-linear-cross-entropy | FileCheck %s --check-prefix=PADDED
 // PADDED-LABEL: func.func @microbatch
 // PADDED: %[[W:.*]] = nn.pad %arg1 [0, 0] by [1, 1] : tensor<2x50257xf32> -> tensor<2x50304xf32>
@@ -50,7 +51,8 @@
 // PADDED: %{{.*}}, %[[G:.*]] = nn.cross_entropy_rows {{.*}} : tensor<256x50304xf32>
 // PADDED: nn.matmul %[[G]], %[[W]] {transpose_b} : {{.*}} -> tensor<256x2xf32>
 // PADDED: %[[DW:.*]] = nn.matmul %arg0, %[[G]] {transpose_a} : {{.*}} -> tensor<2x50304xf32>
-// PADDED: nn.slice %[[DW]] [0, 0] by [1, 1] : tensor<2x50304xf32> -> tensor<2x50257xf32>
+// PADDED: %[[PART:.*]] = nn.slice %[[DW]] [0, 0] by [1, 1] : tensor<2x50304xf32> -> tensor<2x50257xf32>
+// PADDED: nn.copy %[[PART]]
 
 // The full logits never exist, and a block's gradients overwrite its logits:
 // 51.2 MB.
