@@ -284,6 +284,15 @@ TEST_P(KernelTest, LongSoftmaxes) {
         %y = nn.$OP %x : tensor<3x$Nx$T>
         return %y : tensor<3x$Nx$T> })",
             {{"T", type}, {"N", n}, {"OP", op}}));
+  // Most of a row is masked: the first vectors of every thread are -inf.
+  add(R"((%x: tensor<3x3000xf32>) -> tensor<3x3000xf32> attributes {nn.kernel} {
+    %i = nn.iota {axis = 1 : i64} : tensor<3x3000xi32>
+    %n = nn.constant dense<2900> : tensor<3x3000xi32>
+    %c = nn.cmp lt %i, %n : tensor<3x3000xi32> -> tensor<3x3000xi1>
+    %m = nn.constant dense<0xFF800000> : tensor<3x3000xf32>
+    %s = nn.select %c, %m, %x : tensor<3x3000xi1>, tensor<3x3000xf32>
+    %y = nn.softmax %s : tensor<3x3000xf32>
+    return %y : tensor<3x3000xf32> })");
   add(R"((%x: tensor<3x17000xbf16>, %t: tensor<3xi64> {test.bound = 17000}, %w: tensor<3xf32>, %f: tensor<3xf32>)
     -> (tensor<3xf32>, tensor<3x17000xbf16>) attributes {nn.kernel} {
     %l, %y = nn.cross_entropy_rows %x, %t, %w, %f : tensor<3x17000xbf16>, tensor<3xi64>, tensor<3xf32>
