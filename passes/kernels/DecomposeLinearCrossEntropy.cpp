@@ -10,6 +10,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <limits>
+
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_DECOMPOSELINEARCROSSENTROPY
 #include "passes/kernels/Passes.h.inc"
@@ -41,6 +43,20 @@ int64_t rowsOfBlock(int64_t rows, int64_t bytesPerRow, int64_t blockBytes) {
   return std::min(rows, most);
 }
 
+// Returns the columns of the logits. On a GPU their rows begin at multiples of
+// 128 bytes in bf16, so that products move whole tiles (TMA takes multiples of
+// 16 bytes) and kernels vectors. What it costs is a copy of the weight, and the
+// padding's share of the products: few classes are padded to 16 bytes only.
+int64_t columnsOf(int64_t classes, bool onGpu) {
+  constexpr int64_t wide = 64, narrow = 8, leastShare = 8;
+  for (int64_t multiple : {wide, narrow}) {
+    int64_t padded = llvm::alignTo(classes, multiple);
+    if (onGpu && (padded - classes) * leastShare <= classes)
+      return padded;
+  }
+  return classes;
+}
+
 // Builds the blocks of one loss in front of it. `b` computes in f32 (enter,
 // leave), products compute in the type of the input.
 class LossBuilder {
@@ -49,9 +65,12 @@ public:
       : op(op), blockBytes(onGpu ? cudaBlockBytes : hostBlockBytes),
         sumsWide(onGpu), builder(op), b(builder, op.getLoc()),
         input(nn::tensorType(op.getInput())),
-        weight(nn::tensorType(op.getWeight())), gradient(weight),
         statistics(nn::tensorType(op.getLoss())), rows(input.getDimSize(0)),
-        classes(weight.getDimSize(op.getTransposeWeight() ? 0 : 1)) {}
+        classAxis(op.getTransposeWeight() ? 0 : 1),
+        classes(nn::shapeOf(op.getWeight())[classAxis]),
+        columns(columnsOf(classes, onGpu)),
+        weight(padded(op.getWeight(), classAxis)), bias(paddedBias()),
+        gradient(nn::tensorType(weight)) {}
 
   void run();
 
@@ -68,6 +87,44 @@ private:
     return nn::SliceOp::create(builder, op.getLoc(),
                                nn::tensorType(value).clone(shape), value,
                                offsets, strides);
+  }
+  // Returns the value with zeros from the last class up to the last column.
+  Value padded(Value value, int64_t axis) {
+    if (columns == classes)
+      return value;
+    SmallVector<int64_t> shape(nn::shapeOf(value));
+    SmallVector<int64_t> offsets(shape.size(), 0), strides(shape.size(), 1);
+    shape[axis] = columns;
+    return nn::PadOp::create(builder, op.getLoc(),
+                             nn::tensorType(value).clone(shape), value, offsets,
+                             strides);
+  }
+  // Returns the bias of all columns, null if there is none. In the padding it
+  // is -∞, so that those logits have no share in a loss and gradients of 0.
+  Value paddedBias() {
+    Value bias = op.getBias();
+    if (columns == classes)
+      return bias;
+    auto type = RankedTensorType::get({columns}, input.getElementType());
+    Value number = b.iota(type.clone(builder.getI32Type()), 0);
+    Value counts = b.compare(nn::Predicate::lt, number,
+                             b.constant(number, double(classes)));
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    return b.select(counts, bias ? padded(bias, 0) : b.constant(type, 0),
+                    b.constant(type, -infinity));
+  }
+  // Returns the value without what padded() added, in memory of its own: a
+  // gradient goes to its unit's buffer.
+  Value unpadded(Value value, int64_t axis) {
+    if (columns == classes)
+      return value;
+    SmallVector<int64_t> shape(nn::shapeOf(value));
+    SmallVector<int64_t> offsets(shape.size(), 0), strides(shape.size(), 1);
+    shape[axis] = classes;
+    auto type = nn::tensorType(value).clone(shape);
+    Value part = nn::SliceOp::create(builder, op.getLoc(), type, value, offsets,
+                                     strides);
+    return nn::CopyOp::create(builder, op.getLoc(), type, part);
   }
   Value join(ArrayRef<Value> blocks, RankedTensorType type) {
     return blocks.size() == 1
@@ -91,8 +148,11 @@ private:
   bool sumsWide;
   OpBuilder builder;
   nn::DecomposeBuilder b;
-  RankedTensorType input, weight, gradient, statistics;
-  int64_t rows, classes;
+  RankedTensorType input, statistics;
+  // The logits have `columns` columns, of which the first `classes` count.
+  int64_t rows, classAxis, classes, columns;
+  Value weight, bias; // of that many columns
+  RankedTensorType gradient;
   // They do not depend on the logits and are computed once for all rows.
   Value weights, factors; // of each row's loss and of its gradient, R elements
   // The loss of each block's rows, and the gradient of the input of each, in
@@ -106,11 +166,13 @@ private:
 void LossBuilder::addBlock(int64_t begin, int64_t count) {
   bool transposed = op.getTransposeWeight();
   Value x = block(op.getInput(), begin, count);
-  auto type = input.clone({count, classes});
-  Value logits = product(type, x, op.getWeight(), false, transposed);
-  // The bias is added in f32 and the sum rounded once.
+  auto type = input.clone({count, columns});
+  // The bias is added in f32 and the sum rounded once. One that only marks the
+  // padding is a part of the product.
+  Value marks = op.getBias() ? Value() : bias;
+  Value logits = product(type, x, weight, false, transposed, marks);
   if (op.getBias())
-    logits = b.leave(b.add(b.enter(logits), b.enter(op.getBias())), type);
+    logits = b.leave(b.add(b.enter(logits), b.enter(bias)), type);
 
   auto row = nn::CrossEntropyRowsOp::create(
       builder, op.getLoc(), statistics.clone({count}), type, logits,
@@ -122,34 +184,34 @@ void LossBuilder::addBlock(int64_t begin, int64_t count) {
   // An unused gradient is that of a frozen parameter.
   if (!op.getDinput().use_empty())
     dinputs.push_back(product(input.clone({count, input.getDimSize(1)}),
-                              dlogits, op.getWeight(), false, !transposed));
+                              dlogits, weight, false, !transposed));
   // The weight's gradient has the weight's layout, so a transposed weight
   // exchanges the operands.
   if (!op.getDweight().use_empty())
     dweight = transposed ? product(gradient, dlogits, x, true, false, dweight)
                          : product(gradient, x, dlogits, true, false, dweight);
   if (op.getBias() && !op.getDbias().use_empty()) {
-    Value sum = b.reshape(b.sum(b.enter(dlogits), {0}), classes);
+    Value sum = b.reshape(b.sum(b.enter(dlogits), {0}), columns);
     dbias = dbias ? b.add(dbias, sum) : sum;
   }
 }
 
 void LossBuilder::run() {
   auto logits = statistics.clone({rows, classes});
-  Value weight = nn::targetRows(b, logits, op.getTargets(), op.getWeights(),
+  Value counts = nn::targetRows(b, logits, op.getTargets(), op.getWeights(),
                                 op.getIgnoreIndex())
                      .weight;
-  Value valid = b.sum(weight, {0});
+  Value valid = b.sum(counts, {0});
   // The divisor follows from the reduction and must be known before any
   // gradient.
   Value divisor = nn::divisorOf(b, op.getReduction(), valid);
-  weights = b.reshape(weight, {rows});
-  Value factor = b.div(weight, divisor);
+  weights = b.reshape(counts, {rows});
+  Value factor = b.div(counts, divisor);
   if (op.getScale())
     factor = b.mul(factor, b.reshape(op.getScale(), {1, 1}));
   factors = b.reshape(factor, {rows});
   int64_t count = rowsOfBlock(
-      rows, classes * input.getElementTypeBitWidth() / 8, blockBytes);
+      rows, columns * input.getElementTypeBitWidth() / 8, blockBytes);
   // One block needs no sum.
   if (sumsWide && count < rows)
     gradient = statistics.clone(gradient.getShape());
@@ -163,9 +225,10 @@ void LossBuilder::run() {
     op.getDinput().replaceAllUsesWith(join(dinputs, input));
   if (dweight)
     op.getDweight().replaceAllUsesWith(
-        b.leave(dweight, op.getDweight().getType()));
+        b.leave(unpadded(dweight, classAxis), op.getDweight().getType()));
   if (dbias)
-    op.getDbias().replaceAllUsesWith(b.leave(dbias, op.getDbias().getType()));
+    op.getDbias().replaceAllUsesWith(
+        b.leave(unpadded(dbias, 0), op.getDbias().getType()));
 }
 
 struct DecomposeLinearCrossEntropy

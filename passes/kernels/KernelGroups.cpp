@@ -3,6 +3,7 @@
 // its cost near the number of ops.
 #include "passes/kernels/KernelGroups.h"
 
+#include "compiler/dialects/fsdp/Options.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -10,7 +11,7 @@ using namespace fsdpc;
 using namespace fsdpc::passes;
 
 KernelGrouping::KernelGrouping(func::FuncOp function, ModuleOp module)
-    : symbols(module) {
+    : symbols(module), onGpu(fsdp::CompileOptions::of(module).isCuda()) {
   Block &block = function.getBody().front();
   classify(block);
   buildGraph(block);
@@ -31,6 +32,8 @@ KernelGrouping::KernelGrouping(func::FuncOp function, ModuleOp module)
     if (onlySumsRows(group))
       llvm::any_of(groupsOnSameRows(group),
                    [&](int other) { return merge(group, other); });
+  if (onGpu)
+    mergeOnGpu();
 }
 
 // Numbers the ops, and finds those that are pieces of memory or movable.
@@ -56,6 +59,7 @@ void KernelGrouping::classify(Block &block) {
     // Values without memory behind them may move too: computing a mask again
     // costs less than reading it.
     bool moves = kindOf(&op) == OpKind::Movable || toBlocks ||
+                 (onGpu && isColumnOfRows(&op)) ||
                  (kindOf(&op) == OpKind::Map && fromNothing.contains(&op));
     if (!moves)
       continue;
@@ -65,6 +69,21 @@ void KernelGrouping::classify(Block &block) {
     if (size <= kMostMovableOps && llvm::none_of(op.getUsers(), readByBoundary))
       movable[&op] = size;
   }
+}
+
+// Returns true for a reshape that only makes a column of one value per row,
+// which is broadcast over the rows. On a GPU the kernel that computes the value
+// then reads it too: the sums of a norm's weights join the norm's gradient.
+bool KernelGrouping::isColumnOfRows(Operation *op) const {
+  auto reshape = dyn_cast<nn::ReshapeOp>(op);
+  if (!reshape)
+    return false;
+  SmallVector<int64_t> column(nn::shapeOf(reshape.getInput()));
+  column.push_back(1);
+  return nn::shapeOf(reshape.getResult()) == ArrayRef<int64_t>(column) &&
+         llvm::all_of(op->getUsers(), [](Operation *user) {
+           return isa<nn::BroadcastOp>(user);
+         });
 }
 
 // Returns the number of movable ops behind the operands.

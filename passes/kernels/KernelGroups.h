@@ -13,8 +13,9 @@
 //              repeated in it
 // and starts a new group otherwise. The groups of its other producers are
 // merged into the one that it joins, by the same rules; and a group that only
-// sums rows is merged with one that visits the same rows. Each saves a pass
-// over memory.
+// sums rows is merged with one that visits the same rows. On GPUs, so are maps
+// of a backward. Each saves a pass over memory. The short sums over blocks of
+// rows that a unit's gradients end with are one kernel there for each shape.
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
@@ -73,6 +74,7 @@ private:
   bool isPieceOfMemory(mlir::Operation *op) const;
   bool isPlaced(nn::ConcatOp concat) const;
   bool isFromNothing(mlir::Operation *op) const;
+  bool isColumnOfRows(mlir::Operation *op) const;
   void classify(mlir::Block &block);
   void buildGraph(mlir::Block &block);
   // Lets the op join a group, or starts one. Called once per op, in program
@@ -93,6 +95,10 @@ private:
   bool staysInside(int group, mlir::Operation *besides) const;
   bool sameOwner(mlir::Operation *a, mlir::Operation *b) const;
   bool onlySumsRows(int group) const;
+  bool isMapOfBackward(int group) const;
+  bool onlyAddsBlocks(int group) const;
+  void mergeOnGpu();
+  void mergeSumsOfBlocks();
   llvm::SmallVector<int> groupsOnSameRows(int group) const;
   std::optional<Domain> commonDomain(int a, int b) const;
   // Moves all ops of `group` to `into`. Returns false, and changes nothing, if
@@ -108,11 +114,15 @@ private:
   llvm::SmallVector<Source> sourcesOf(mlir::Operation *op) const;
 
   mlir::SymbolTable symbols;
+  // The emulation too, whose kernels are those of a GPU.
+  bool onGpu;
   llvm::SmallVector<KernelGroup> allGroups;
   llvm::DenseMap<mlir::Operation *, int> groupIndex, positions;
   llvm::DenseSet<mlir::Operation *> fromNothing, pieces;
   // With the number of ops that each repeats, itself included.
   llvm::DenseMap<mlir::Operation *, int64_t> movable;
+  // Set while sums over blocks may merge that share no values.
+  bool mergesSums = false;
   // The graph of the ops by position, with those of a group as one node.
   std::optional<GroupGraph> graph;
 };

@@ -6,6 +6,9 @@
 #include "llvm/ADT/SetVector.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
+#include <vector>
 
 using namespace mlir;
 using namespace fsdpc;
@@ -19,6 +22,17 @@ bool KernelGrouping::onlySumsRows(int group) const {
   return !outputs.empty() && llvm::all_of(outputs, [](Value output) {
     return rowSumsOf(output.getDefiningOp()).has_value();
   });
+}
+
+// Returns true for a group of the backward that computes each element by
+// itself, besides sums over rows. Memory bounds such a kernel on a GPU, so an
+// activation that is computed again costs little beside its gradient, which
+// reads the same values. In the forward, results would wait for each other
+// longer than their memory is worth.
+bool KernelGrouping::isMapOfBackward(int group) const {
+  const KernelGroup &own = allGroups[group];
+  return !own.ops.empty() && !own.domain.reduces() &&
+         own.ops.front()->hasAttr(fsdp::FSDPDialect::kBackwardAttr);
 }
 
 // Returns the groups that read or write the rows that this one reads, in
@@ -46,6 +60,52 @@ SmallVector<int> KernelGrouping::groupsOnSameRows(int group) const {
   return sorted;
 }
 
+// Returns true for a group whose reductions all add the sums of blocks of rows
+// to each other. What else it has are elements of their results.
+bool KernelGrouping::onlyAddsBlocks(int group) const {
+  const KernelGroup &own = allGroups[group];
+  return own.domain.reduces() && !own.domain.reducesInnermost() &&
+         llvm::all_of(own.ops, [](Operation *op) {
+           auto sum = dyn_cast<nn::ReduceOp>(op);
+           Operation *source = sum ? sum.getInput().getDefiningOp() : nullptr;
+           return !sum || (source && rowSumsOf(source));
+         });
+}
+
+// A unit's backward ends with such sums, ten for a block of a transformer. Each
+// is over before the GPU has started it, so those of one shape are one kernel.
+void KernelGrouping::mergeSumsOfBlocks() {
+  // By shape, unit and direction.
+  std::map<std::tuple<std::vector<int64_t>, const void *, const void *>, int>
+      first;
+  for (int group = 0, end = allGroups.size(); group < end; ++group) {
+    if (allGroups[group].ops.empty() || !onlyAddsBlocks(group))
+      continue;
+    Operation *op = allGroups[group].ops.front();
+    auto attribute = [&](StringRef name) {
+      return op->getAttr(name).getAsOpaquePointer();
+    };
+    auto [known, isNew] = first.try_emplace(
+        {ArrayRef<int64_t>(allGroups[group].domain.shape).vec(),
+         attribute(fsdp::FSDPDialect::kUnitAttr),
+         attribute(fsdp::FSDPDialect::kBackwardAttr)},
+        group);
+    if (!isNew && !merge(group, known->second))
+      known->second = group;
+  }
+}
+
+// Merges what a GPU's memory and launches make worthwhile.
+void KernelGrouping::mergeOnGpu() {
+  mergesSums = true;
+  mergeSumsOfBlocks();
+  for (int group = 0, end = allGroups.size(); group < end; ++group)
+    if (isMapOfBackward(group))
+      llvm::any_of(groupsOnSameRows(group), [&](int other) {
+        return isMapOfBackward(other) && merge(group, other);
+      });
+}
+
 // Returns the domain of two groups as one, or nullopt if they cannot be one.
 // They must have one shape, and values must pass between them element by
 // element, or from the reduction of a row to that row.
@@ -60,7 +120,8 @@ std::optional<Domain> KernelGrouping::commonDomain(int a, int b) const {
   bool sumsRows = rows || otherRows;
   if (domain.shape != other.shape ||
       (other.reduces() && domain.axes != other.axes) ||
-      (domain.reduces() && !domain.reducesInnermost()) ||
+      (domain.reduces() && !domain.reducesInnermost() &&
+       !(mergesSums && onlyAddsBlocks(a) && onlyAddsBlocks(b))) ||
       (sumsRows && domain.reduces() && !domain.reducesRows()) ||
       (rows && otherRows && rows != otherRows))
     return std::nullopt;

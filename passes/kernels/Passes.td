@@ -45,7 +45,10 @@ def DecomposeLinearCrossEntropy : Pass<"decompose-linear-cross-entropy", "::mlir
     each row of a block once and writes its loss and the gradient of its logits. That
     gradient is multiplied into rows of the input's gradient and added to the weight's
     gradient, before the next block takes the same memory. On CUDA the weight's gradient is
-    summed over blocks in f32 and rounded at the end; on the host in the weight's type.
+    summed over blocks in f32 and rounded at the end; on the host in the weight's type. On CUDA,
+    rows of logits are padded to multiples of 64 elements (8 where that would add more than
+    an eighth): the weight by zeros, and the logits by a bias of -inf, so that the padding has
+    no share in the loss and gradients of 0.
 
     Before:
     ```mlir
@@ -140,6 +143,10 @@ def OutlineKernels : Pass<"outline-kernels", "::mlir::ModuleOp"> {
     A sum over rows (the gradient of a bias or of a norm's weight) becomes sums over fixed
     blocks of at most 64 rows, and a sum of these. The first join a kernel that goes
     through the same rows, so that they cost no pass over memory of their own.
+
+    For GPUs, maps of a backward that read the same rows are one kernel too (an activation
+    that is computed again, and its gradient), a norm's statistics are read in the kernel that
+    computes them, and the sums over blocks of one shape are one kernel for each unit.
 
     Before:
     ```mlir

@@ -55,6 +55,25 @@ func.func private @softmax(%x: tensor<100x256xf32>) -> tensor<100x256xf32> attri
   return %y : tensor<100x256xf32>
 }
 
+// A long row's maximum and its sum of exponentials take one loop, and a second
+// one reads the row again and stores. The sum of a thread is scaled when its
+// maximum grows, and once more when the block agrees on a maximum.
+// CHECK: gpu.func @long_softmax
+// CHECK: scf.for {{.*}} -> (f32, vector<8xf32>)
+// CHECK-COUNT-2: math.exp
+// CHECK: scf.yield
+// CHECK: gpu.barrier
+// CHECK: math.exp
+// CHECK: gpu.barrier
+// CHECK: scf.for
+// CHECK: llvm.store
+// CHECK-NOT: scf.for
+// CHECK: gpu.return
+func.func private @long_softmax(%x: tensor<100x4096xf32>) -> tensor<100x4096xf32> attributes {nn.kernel} {
+  %y = nn.softmax %x : tensor<100x4096xf32>
+  return %y : tensor<100x4096xf32>
+}
+
 // Rows that are summed in blocks: a block of threads takes 16 rows, each warp
 // every fourth of them. A thread keeps the sums of its four vectors of columns
 // in registers. At the end the first warp adds up those of all warps in order.

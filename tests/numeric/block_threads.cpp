@@ -2,7 +2,9 @@
 // barrier, and a shuffle is an array between two of them.
 #include "tests/numeric/block_threads.h"
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <pthread.h>
 #include <thread>
 #include <vector>
@@ -32,7 +34,18 @@ struct Block {
           std::make_unique<Barrier>(std::min(kWarp, threads - first)));
   }
 
+  // The barrier of this number, made by the first thread that comes.
+  Barrier &ofTeam(int32_t number, int32_t threads) {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto &known = teams[number];
+    if (!known)
+      known = std::make_unique<Barrier>(threads);
+    return *known;
+  }
+
   Barrier all;
+  std::mutex mutex;
+  std::map<int32_t, std::unique_ptr<Barrier>> teams;
   std::vector<std::unique_ptr<Barrier>> warps;
   std::vector<int32_t> exchanged;
   alignas(16) char shared[48 << 10];
@@ -48,6 +61,10 @@ int32_t fsdpc_simt_thread() { return thread; }
 void fsdpc_simt_barrier() { block->all.wait(); }
 
 void fsdpc_simt_warp_barrier() { block->warps[thread / kWarp]->wait(); }
+
+void fsdpc_simt_team_barrier(int32_t number, int32_t threads) {
+  block->ofTeam(number, threads).wait();
+}
 
 int32_t fsdpc_simt_shuffle(int32_t value, int32_t offset) {
   block->exchanged[thread] = value;

@@ -59,6 +59,7 @@ llvm::orc::SymbolMap threadSymbols(llvm::orc::LLJIT &jit) {
   add("fsdpc_simt_thread", fsdpc_simt_thread);
   add("fsdpc_simt_barrier", fsdpc_simt_barrier);
   add("fsdpc_simt_warp_barrier", fsdpc_simt_warp_barrier);
+  add("fsdpc_simt_team_barrier", fsdpc_simt_team_barrier);
   add("fsdpc_simt_shuffle", fsdpc_simt_shuffle);
   add("fsdpc_simt_shared", fsdpc_simt_shared);
   return symbols;
@@ -244,7 +245,9 @@ void LoadedKernels::run(llvm::StringRef name, int64_t begin, int64_t end,
   KernelFunction function = find(name);
   if (threads <= 1)
     return function(begin, end, buffers);
-  runBlocks(threads, begin, end,
+  // The plan may ask for more threads.
+  auto kernel = module->lookupSymbol<func::FuncOp>(name);
+  runBlocks(analysis::gridOf(kernel).getThreads(), begin, end,
             [&](int64_t block) { function(block, block + 1, buffers); });
 }
 

@@ -239,6 +239,27 @@ TEST_P(KernelTest, RowSums) {
   runAll();
 }
 
+// Rows of which several teams of four warps share a block.
+class TeamTest : public KernelTest {};
+INSTANTIATE_TEST_SUITE_P(Grid, TeamTest, ::testing::Values(256));
+
+TEST_P(TeamTest, RowsAndTheirSums) {
+  for (const char *type : {"f32", "bf16"})
+    for (const char *size : {"600", "768", "1024"})
+      add(expand(
+          R"((%g: tensor<2x16x$Cx$T>, %x: tensor<2x16x$Cx$T>, %m: tensor<2x16xf32>, %r: tensor<2x16xf32>)
+        -> (tensor<2x1x$Cxf32>, tensor<2x16x$Cx$T>) attributes {nn.kernel, test.adds_bf16} {
+        %y = nn.layer_norm_grad %g, %x, %m, %r : tensor<2x16x$Cx$T>, tensor<2x16xf32> -> tensor<2x16x$Cx$T>
+        %d = nn.cast %g : tensor<2x16x$Cx$T> -> tensor<2x16x$Cxf32>
+        %f = nn.reduce sum %d [1] : tensor<2x16x$Cxf32> -> tensor<2x1x$Cxf32>
+        return %f, %y : tensor<2x1x$Cxf32>, tensor<2x16x$Cx$T> })",
+          {{"C", size}, {"T", type}}));
+  add(R"((%x: tensor<7x1000xf32>) -> tensor<7x1000xf32> attributes {nn.kernel} {
+    %y = nn.softmax %x : tensor<7x1000xf32>
+    return %y : tensor<7x1000xf32> })");
+  runAll();
+}
+
 // Loss and gradient per row, with a weight and a factor for each.
 TEST_P(KernelTest, CrossEntropyRows) {
   for (const char *type : {"f32", "bf16"})
@@ -249,6 +270,33 @@ TEST_P(KernelTest, CrossEntropyRows) {
         %l, %y = nn.cross_entropy_rows %x, %t, %w, %f : tensor<9x$Nx$T>, tensor<9xi64>, tensor<9xf32>
         return %l, %y : tensor<9xf32>, tensor<9x$Nx$T> })",
           {{"T", type}, {"N", n}}));
+  runAll();
+}
+
+// Rows so long that a grid takes the maximum and the sum in one loop, with and
+// without a vector for each thread.
+TEST_P(KernelTest, LongSoftmaxes) {
+  for (const char *type : {"f32", "bf16", "f64"})
+    for (const char *n : {"1025", "2048", "5000"})
+      for (const char *op : {"softmax", "log_softmax"})
+        add(expand(
+            R"((%x: tensor<3x$Nx$T>) -> tensor<3x$Nx$T> attributes {nn.kernel} {
+        %y = nn.$OP %x : tensor<3x$Nx$T>
+        return %y : tensor<3x$Nx$T> })",
+            {{"T", type}, {"N", n}, {"OP", op}}));
+  // Most of a row is masked: the first vectors of every thread are -inf.
+  add(R"((%x: tensor<3x3000xf32>) -> tensor<3x3000xf32> attributes {nn.kernel} {
+    %i = nn.iota {axis = 1 : i64} : tensor<3x3000xi32>
+    %n = nn.constant dense<2900> : tensor<3x3000xi32>
+    %c = nn.cmp lt %i, %n : tensor<3x3000xi32> -> tensor<3x3000xi1>
+    %m = nn.constant dense<0xFF800000> : tensor<3x3000xf32>
+    %s = nn.select %c, %m, %x : tensor<3x3000xi1>, tensor<3x3000xf32>
+    %y = nn.softmax %s : tensor<3x3000xf32>
+    return %y : tensor<3x3000xf32> })");
+  add(R"((%x: tensor<3x17000xbf16>, %t: tensor<3xi64> {test.bound = 17000}, %w: tensor<3xf32>, %f: tensor<3xf32>)
+    -> (tensor<3xf32>, tensor<3x17000xbf16>) attributes {nn.kernel} {
+    %l, %y = nn.cross_entropy_rows %x, %t, %w, %f : tensor<3x17000xbf16>, tensor<3xi64>, tensor<3xf32>
+    return %l, %y : tensor<3xf32>, tensor<3x17000xbf16> })");
   runAll();
 }
 

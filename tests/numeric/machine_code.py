@@ -40,15 +40,15 @@ LIMITS = {"instructions per word": 18, "registers": 128, "slow paths": 0, "narro
 
 # Some kernels may do more: a pattern for their names, their own limits, and the reason.
 EXCEPTIONS = [
-    (r"cross_entropy_rows_.*", {"narrow accesses": 1}, "a row reads the logit of its target"),
-    (r"cross_entropy_rows_\d+x50257(_\d+)?", {"narrow accesses": 105}, "a row of an odd number of logits is not aligned to more than an element"),
+    (r"cross_entropy_rows_.*", {"narrow accesses": 1, "instructions per word": 28},
+     "a row reads the logit of its target, and takes its maximum and sum in one loop instead of two"),
     (r"(layer|rms)_norm_.*", {"slow paths": 1}, "the exact root of the variance, once per row"),
     (r"(reduce|add|transpose)_\d+x(\d+x)?(14x14|19[67](x\d+)?)", {"narrow accesses": 8, "instructions per word": 24, "occupancy": 0.12,
                                                                "blocks a multiprocessor": 1},
      "14 x 14 patches: planes of 196 elements are no multiple of a vector, and sums over 128 images have few rows; once per step"),
     (r"gelu_128x197x3072", {"instructions per word": 27}, "erf has no approximate instruction; memory pays for 37"),
-    (r"layer_norm_grad_.*", {"registers": 184, "occupancy": 0.12, "slow paths": 1},
-     "a thread keeps the sums of 24 columns or more in registers; with two blocks per multiprocessor ptxas spills 12 to 172 bytes"),
+    (r"reduce_512x1x.*", {"occupancy": 0.12, "blocks a multiprocessor": 0.7},
+     "six sums of 3 MB in one launch; each alone would have as few blocks and not be held to this"),
     (r"optimizer", {"slow paths": 20}, "AdamW's divisions and roots to the host's bits, once per step"),
 ]
 

@@ -8,6 +8,7 @@
 #include "compiler/analysis/kernels/GridPlanner.h"
 
 #include "compiler/analysis/kernels/BodyWalk.h"
+#include "compiler/analysis/kernels/OnlineRows.h"
 #include "compiler/analysis/kernels/ReductionOrder.h"
 #include "compiler/analysis/kernels/RowSums.h"
 #include "compiler/dialects/nn/Build.h"
@@ -82,6 +83,20 @@ int64_t GridPlanner::widthOf(Stage &stage, int64_t fewest) {
   return 1;
 }
 
+// Sums in registers exist for whole vectors, so a width that leaves the last
+// ones to a part of the team wastes registers of the others.
+int64_t GridPlanner::widthInTeam(Stage &stage) {
+  int64_t count = stage.outer * stage.lanes;
+  bool sumsRows = llvm::any_of(
+      stage.roots, [](const Root &root) { return root.addsRows(); });
+  for (int64_t width = kMostLanes; sumsRows && width > 1; width /= 2)
+    if (stage.lanes % width == 0 && count % (width * grid.team) == 0 &&
+        allows(stage, width))
+      return width;
+  // Each thread of the team should have a vector.
+  return widthOf(stage, grid.team);
+}
+
 // Stages are set in their order, so the number of widths so far is that of the
 // stage.
 void GridPlanner::setWidth(const Stage &stage,
@@ -109,10 +124,15 @@ void GridPlanner::planRows() {
   int64_t longest = 1;
   for (const Stage &stage : plan.stages)
     longest = std::max(longest, stage.outer * stage.lanes);
+  if (!given && plan.rowsPerBlock == 1)
+    grid.threads = threadsOnGrid(longest, grid.threads);
   grid.team = teamOnGrid(longest, grid.threads);
-  // Each thread of the team should have a vector.
+  grid.online = onlineStage(plan);
   for (Stage &stage : plan.stages)
-    setWidth(stage, [&] { return widthOf(stage, grid.team); });
+    setWidth(stage, [&] { return widthInTeam(stage); });
+  if (grid.online)
+    grid.widths[*grid.online] = grid.widths[*grid.online + 1] =
+        onlineWidthOnGrid(longest, plan.stages[*grid.online].run, grid.team);
   grid.blocks = llvm::divideCeil(plan.rows, grid.threads / grid.team);
 }
 

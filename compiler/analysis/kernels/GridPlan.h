@@ -3,8 +3,9 @@
 // (`nn.grid`), as those of the loops are.
 //
 //   map     consecutive threads take consecutive vectors, over all rows
-//   row     a team of threads (a warp or a block) shares a row; if rows are
-//           added up in blocks, a block of threads takes a block of rows
+//   row     a team of threads (one or four warps, or a block) shares a row; if
+//           rows are added up in blocks, a block of threads takes a block of
+//           rows
 //   column  the threads of a line own columns, and the lines of a block
 //           share the rows
 //   embedding_grad  a block owns rows of the table, its threads own columns
@@ -27,8 +28,11 @@ struct GridPlan {
   int64_t vectors = 1;                  // map: per thread
   int64_t team = 1;                     // row: threads that share a row
   bool sumsInRegisters = false;         // row: sums of rows added up in blocks
-  int64_t across = 1;                   // column: threads per line
-  int64_t tableRows = 1;                // embedding_grad: per block
+  // Row: the stage whose loop computes a maximum and the sum of the next stage
+  // (OnlineRows.h).
+  std::optional<size_t> online;
+  int64_t across = 1;    // column: threads per line
+  int64_t tableRows = 1; // embedding_grad: per block
 };
 
 /// Returns true if the function is a kernel that a GPU runs. Rows of attention

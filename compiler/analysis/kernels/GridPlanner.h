@@ -53,6 +53,8 @@ private:
   // Returns the widest allowed width that leaves at least `fewest` vectors,
   // else 1.
   int64_t widthOf(Stage &stage, int64_t fewest);
+  // Returns the width for a row that the team shares.
+  int64_t widthInTeam(Stage &stage);
   // Sets the width of the next stage: that of the attribute, or what `choose`
   // returns. A stage that reduces rows has the width of its order instead.
   void setWidth(const Stage &stage, llvm::function_ref<int64_t()> choose);

@@ -57,10 +57,17 @@ llvm::SmallVector<RowPart, 3> rowParts(int64_t run, int64_t lanes);
 /// this width go to the threads in turn.
 int64_t rowWidthOnGrid(int64_t count, int64_t run, int64_t team);
 
+/// Returns the same where one loop takes the maximum and the sum of a softmax.
+int64_t onlineWidthOnGrid(int64_t count, int64_t run, int64_t team);
+
 /// Returns how many of a block's `threads` share a row of `count` elements, or
 /// the columns of rows that are added up in blocks. The block's other threads
 /// take other rows.
 int64_t teamOnGrid(int64_t count, int64_t threads);
+
+/// Returns the threads of a block whose rows have up to `count` elements, at
+/// least `threads`. A block of one thread (the emulation) stays one.
+int64_t threadsOnGrid(int64_t count, int64_t threads);
 
 /// Returns how many threads side by side own the `kept` columns of a reduction
 /// over `rows` rows. The lines of a block, of which there are threads / across,

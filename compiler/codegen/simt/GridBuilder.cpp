@@ -18,6 +18,7 @@ using analysis::kWarp;
 namespace {
 constexpr int64_t kSlotBytes = 8; // bytes of one value in shared memory
 constexpr unsigned kSharedSpace = 3;
+constexpr int64_t kFewWarps = 8; // whose results a thread adds one by one
 
 // Sizes in memory; an i1 takes a byte.
 int64_t bytesOf(Value value) {
@@ -58,14 +59,25 @@ Value GridBuilder::block() {
                                   make<gpu::BlockIdOp>(gpu::Dimension::x));
 }
 
-// A warp needs its own barrier: since Volta its threads may diverge.
+// A warp needs its own barrier: since Volta its threads may diverge. Several
+// warps of a block that is larger take one of the block's numbered barriers, of
+// which the first belongs to the whole block.
 void GridBuilder::synchronize(int64_t team) {
   if (team == 1)
     return;
-  if (team > kWarp)
+  auto number = [&](int64_t value) {
+    return make<arith::ConstantIntOp>(value, 32);
+  };
+  if (team <= kWarp)
+    NVVM::SyncWarpOp::create(builder, loc, number(-1));
+  else if (team == threads)
     gpu::BarrierOp::create(builder, loc);
   else
-    NVVM::SyncWarpOp::create(builder, loc, make<arith::ConstantIntOp>(-1, 32));
+    NVVM::BarrierOp::create(
+        builder, loc, Type(),
+        make<arith::AddIOp>(make<arith::DivUIOp>(thread(), number(team)),
+                            number(1)),
+        number(team), NVVM::BarrierReductionAttr(), Value());
 }
 
 // Shared memory is one global per kernel, whose size is known at finish().
@@ -98,8 +110,8 @@ void GridBuilder::finish() {
 }
 
 // A team of up to a warp exchanges by shuffles alone.
-int64_t GridBuilder::sharedFor(size_t count, int64_t team) {
-  return team > kWarp ? count * (team / kWarp) * kSlotBytes : 0;
+int64_t GridBuilder::sharedFor(size_t count, int64_t team) const {
+  return team > kWarp ? count * (threads / kWarp) * kSlotBytes : 0;
 }
 
 // Shuffles move 32 bits: narrower values are extended, 64-bit ones are split.
@@ -129,24 +141,31 @@ Value GridBuilder::shuffle(Value value, int64_t offset, int64_t width) {
   return type == i64 ? whole : make<arith::BitcastOp>(type, whole);
 }
 
-// Within a warp by shuffles; then each warp stores its result in shared memory,
-// and every thread combines those of all warps in the same order.
-SmallVector<Value> GridBuilder::reduce(ValueRange values, int64_t team,
-                                       Value shared, Combine combine) {
+// A butterfly: both partners of an exchange combine the same two values, so all
+// threads end with the same bits.
+SmallVector<Value> GridBuilder::exchange(ValueRange values, int64_t width,
+                                         Combine combine) {
   SmallVector<Value> results(values);
-  int64_t width = std::min(team, kWarp);
-  // A butterfly: both partners of an exchange combine the same two values, so
-  // all threads end with the same bits.
   for (int64_t offset = width / 2; offset >= 1; offset /= 2)
     for (auto [i, value] : llvm::enumerate(results))
       value = combine(i, value, shuffle(value, offset, width));
+  return results;
+}
+
+// Within a warp by shuffles; then each warp stores its result in shared memory,
+// and every thread combines those of all warps in the same order: one after the
+// other, or those of many warps by shuffles again.
+SmallVector<Value> GridBuilder::reduce(ValueRange values, int64_t team,
+                                       Value shared, Combine combine) {
+  SmallVector<Value> results = exchange(values, std::min(team, kWarp), combine);
   if (team <= kWarp)
     return results;
 
   int64_t warps = team / kWarp;
   auto slot = [&](size_t i, Value warp) -> Value {
-    Value place = make<arith::AddIOp>(
-        warp, make<arith::ConstantIntOp>(int64_t(i) * warps, 32));
+    int64_t first = int64_t(i) * (threads / kWarp);
+    Value place =
+        make<arith::AddIOp>(warp, make<arith::ConstantIntOp>(first, 32));
     return make<LLVM::GEPOp>(shared.getType(), builder.getI64Type(), shared,
                              ValueRange{place});
   };
@@ -155,12 +174,27 @@ SmallVector<Value> GridBuilder::reduce(ValueRange values, int64_t team,
       make<arith::DivUIOp>(thread(), make<arith::ConstantIntOp>(kWarp, 32));
   for (auto [i, value] : llvm::enumerate(results))
     LLVM::StoreOp::create(builder, loc, value, slot(i, warp));
-  gpu::BarrierOp::create(builder, loc);
+  synchronize(team);
+  // The first warp of the team, null for the block's.
+  Value begin;
+  if (team < threads) {
+    Value count = make<arith::ConstantIntOp>(warps, 32);
+    begin = make<arith::MulIOp>(make<arith::DivUIOp>(warp, count), count);
+  }
+  if (warps > kFewWarps) {
+    Value lane =
+        make<arith::RemUIOp>(thread(), make<arith::ConstantIntOp>(warps, 32));
+    for (auto [i, value] : llvm::enumerate(results))
+      value = make<LLVM::LoadOp>(value.getType(), slot(i, lane));
+    return exchange(results, warps, combine);
+  }
   for (auto [i, value] : llvm::enumerate(results)) {
     Type type = value.getType();
     for (int64_t w = 0; w < warps; ++w) {
-      Value other =
-          make<LLVM::LoadOp>(type, slot(i, make<arith::ConstantIntOp>(w, 32)));
+      Value from = make<arith::ConstantIntOp>(w, 32);
+      if (begin)
+        from = make<arith::AddIOp>(begin, from);
+      Value other = make<LLVM::LoadOp>(type, slot(i, from));
       value = w == 0 ? other : combine(i, value, other);
     }
   }

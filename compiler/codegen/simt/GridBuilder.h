@@ -24,8 +24,8 @@ public:
   mlir::Value thread();
   mlir::Value block();
 
-  /// Makes the threads of a team (a warp or a block) wait for each other. Each
-  /// then sees what the others have stored.
+  /// Makes the threads of a team (up to a warp, whole warps, or the block) wait
+  /// for each other. Each then sees what the others have stored.
   void synchronize(int64_t team);
 
   /// Returns a pointer to `bytes` bytes of shared memory, aligned to 16 bytes.
@@ -36,15 +36,15 @@ public:
 
   using Combine =
       llvm::function_ref<mlir::Value(size_t, mlir::Value, mlir::Value)>;
-  /// Combines a set of values across the threads of a team (a warp or the
-  /// block) in a fixed order, so that every thread gets the same bits.
+  /// Combines a set of values across the threads of a team in a fixed order, so
+  /// that every thread gets the same bits.
   /// `combine(i, a, b)` builds the combination of two instances of values[i].
   /// `shared` is shared memory of sharedFor() bytes; it may be reused after the
   /// team has synchronized.
   llvm::SmallVector<mlir::Value> reduce(mlir::ValueRange values, int64_t team,
                                         mlir::Value shared, Combine combine);
   /// Returns the bytes of shared memory that `reduce` needs for `count` values.
-  static int64_t sharedFor(size_t count, int64_t team);
+  int64_t sharedFor(size_t count, int64_t team) const;
 
   /// Combines the sums of threads that share columns. The block's threads form
   /// lines of `across` threads. put() stores the sums of each thread in shared
@@ -66,6 +66,9 @@ private:
     return OpTy::create(builder, loc, std::forward<Args>(args)...);
   }
   mlir::Value shuffle(mlir::Value value, int64_t offset, int64_t width);
+  // Combines values across groups of `width` threads of a warp.
+  llvm::SmallVector<mlir::Value> exchange(mlir::ValueRange values,
+                                          int64_t width, Combine combine);
 
   mlir::OpBuilder &builder;
   mlir::Location loc;

@@ -230,7 +230,7 @@ void GridEmitter::emitEmbeddingGrad() {
   width = grid.widths.front();
   Lookup lookup(op, stage);
   takeColumns(lookup);
-  if (int64_t bytes = GridBuilder::sharedFor(1, grid.threads))
+  if (int64_t bytes = threads.sharedFor(1, grid.threads))
     lookup.shared = threads.share(bytes);
   // Keys count places within the block's rows. The type is wide enough for all
   // of them, so that `none` is larger than any.

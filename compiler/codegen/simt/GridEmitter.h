@@ -60,6 +60,14 @@ private:
   // A loop over the vectors of a stage that this thread takes.
   Values overVectors(Stage &stage, mlir::ValueRange carried, Body body);
 
+  // GridOnline.cpp
+  // Emits stage `number`, a maximum, and the next one, a sum, as one loop.
+  void emitOnline(size_t number);
+  Values onlineStep(Root &most, Root &sum, mlir::ValueRange carried);
+  mlir::Value aboveInfinity(mlir::Value maximum);
+  mlir::Value rescaling(mlir::Value from, mlir::Value to);
+  mlir::Value agree(nn::ReduceOp op, mlir::Value value);
+
   // GridRowSums.cpp
   // Emits a block of rows that are added up.
   void emitRowBlock(mlir::Value block);

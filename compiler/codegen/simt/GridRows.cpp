@@ -1,7 +1,7 @@
-// The row template for grids. A team of threads (a warp for short rows, else
-// the block) shares a row: its threads take vectors in turn, reduce their own
-// lanes first and then exchange, so all of them know the row's reductions for
-// the next stage.
+// The row template for grids. A team of threads (one or four warps for short
+// rows, else the block) shares a row: its threads take vectors in turn, reduce
+// their own lanes first and then exchange, so all of them know the row's
+// reductions for the next stage.
 #include "compiler/codegen/simt/GridEmitter.h"
 
 #include "compiler/dialects/nn/Build.h"
@@ -107,7 +107,7 @@ void GridEmitter::emitStage(size_t number) {
     // Lanes are folded before the exchange, so that a shuffle moves one number.
     for (auto [op, sum] : llvm::zip(reductions, sums))
       sum = foldLanes(op, sum);
-    int64_t bytes = GridBuilder::sharedFor(sums.size(), grid.team);
+    int64_t bytes = threads.sharedFor(sums.size(), grid.team);
     Value shared = bytes ? threads.share(bytes) : Value();
     sums = threads.reduce(sums, grid.team, shared,
                           [&](size_t i, Value a, Value b) {
@@ -139,7 +139,10 @@ bool GridEmitter::sharesMemory() const {
 
 void GridEmitter::emitRow() {
   for (size_t i = 0; i < plan.stages.size(); ++i)
-    emitStage(i);
+    if (i == grid.online)
+      emitOnline(i++);
+    else
+      emitStage(i);
 }
 
 // A block holds as many teams as fit, each with a row of its own.

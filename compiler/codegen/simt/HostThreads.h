@@ -13,6 +13,10 @@ int32_t fsdpc_simt_thread();
 void fsdpc_simt_barrier();
 void fsdpc_simt_warp_barrier();
 
+/// Waits until `threads` threads have called with this number of a barrier,
+/// from 1 to 15. A number always stands for the same threads.
+void fsdpc_simt_team_barrier(int32_t number, int32_t threads);
+
 /// Returns the value that thread `own number ^ offset` of the warp has passed.
 /// All threads of the warp must call.
 int32_t fsdpc_simt_shuffle(int32_t value, int32_t offset);

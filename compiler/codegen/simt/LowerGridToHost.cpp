@@ -135,6 +135,9 @@ void Lowering::lower(gpu::GPUFuncOp source) {
       call("fsdpc_simt_barrier", {});
     else if (isa<NVVM::SyncWarpOp>(op))
       call("fsdpc_simt_warp_barrier", {});
+    else if (auto barrier = dyn_cast<NVVM::BarrierOp>(op))
+      call("fsdpc_simt_team_barrier",
+           {barrier.getBarrierId(), barrier.getNumberOfThreads()});
     else if (Value value = replacement(op, blocks.getInductionVar()))
       op->getResult(0).replaceAllUsesWith(value);
     else

@@ -79,8 +79,8 @@ def NN_Grid : AttrDef<NN_Dialect, "Grid"> {
     time, one number per stage of the plan. The other numbers belong to one template each:
 
     - `vectors` (map): vectors per thread, one after the other.
-    - `team` (row): threads that share a row, a warp or a block. With `sums_in_registers`
-      they keep the sums of rows that are added up in blocks.
+    - `team` (row): threads that share a row: one or four warps, or a block. With
+      `sums_in_registers` they keep the sums of rows that are added up in blocks.
     - `across` (column): threads that lie side by side on columns; the other lines of the
       block take other rows.
     - `table_rows` (embedding_grad): rows of the table per block.

@@ -25,18 +25,34 @@
 // KERNELS: nn.concat
 
 // On a GPU a block may be four times as large.
-// RUN: sed 's/^module {/module attributes {fsdp.options = {"target" = "cuda"}} {/' %s | fsdpc-opt --decompose-linear-cross-entropy | FileCheck %s --check-prefix=CUDA
+// RUN: sed 's/^module {/module attributes {fsdp.options = {"target" = "cuda"}} {/; s/x100000x/x98304x/g' %s | fsdpc-opt --decompose-linear-cross-entropy | FileCheck %s --check-prefix=CUDA
 // CUDA-LABEL: func.func @microbatch
 // CUDA-NOT: nn.slice
-// CUDA: nn.matmul %arg0, %arg1 : tensor<256x2xf32>, tensor<2x100000xf32>
+// CUDA: nn.matmul %arg0, %arg1 : tensor<256x2xf32>, tensor<2x98304xf32>
 
 // On a GPU the gradient of a bf16 weight is summed over its blocks in f32 and
 // rounded once. On the host every block rounds it.
-// RUN: sed 's/^module {/module attributes {fsdp.options = {"target" = "cuda"}} {/; s/xf32>/xbf16>/g; s/256x/2560x/g; s/<256xi64>/<2560xi64>/g' %s | fsdpc-opt --decompose-linear-cross-entropy | FileCheck %s --check-prefix=SUMS
+// RUN: sed 's/^module {/module attributes {fsdp.options = {"target" = "cuda"}} {/; s/xf32>/xbf16>/g; s/256x/2560x/g; s/<256xi64>/<2560xi64>/g; s/x100000x/x98304x/g' %s | fsdpc-opt --decompose-linear-cross-entropy | FileCheck %s --check-prefix=SUMS
 // SUMS-LABEL: func.func @microbatch
-// SUMS: %[[S0:.*]] = nn.matmul %{{.*}} {transpose_a} : tensor<1280x2xbf16>, tensor<1280x100000xbf16> -> tensor<2x100000xf32>
-// SUMS: %[[S1:.*]] = nn.matmul %{{.*}} accumulate %[[S0]] {transpose_a} : {{.*}} -> tensor<2x100000xf32>
-// SUMS: nn.cast %[[S1]] : tensor<2x100000xf32> -> tensor<2x100000xbf16>
+// SUMS: %[[S0:.*]] = nn.matmul %{{.*}} {transpose_a} : tensor<1280x2xbf16>, tensor<1280x98304xbf16> -> tensor<2x98304xf32>
+// SUMS: %[[S1:.*]] = nn.matmul %{{.*}} accumulate %[[S0]] {transpose_a} : {{.*}} -> tensor<2x98304xf32>
+// SUMS: nn.cast %[[S1]] : tensor<2x98304xf32> -> tensor<2x98304xbf16>
+
+// On a GPU, rows of logits begin at multiples of 64 elements. The padding is -inf
+// by a bias, and no gradient leaves it: a copy has memory of its own, as the
+// buffer of a unit's gradients asks for.
+// RUN: sed 's/^module {/module attributes {fsdp.options = {"target" = "cuda"}} {/; s/x100000x/x50257x/g' %s | fsdpc-opt --decompose-linear-cross-entropy | FileCheck %s --check-prefix=PADDED
+// PADDED-LABEL: func.func @microbatch
+// PADDED: %[[W:.*]] = nn.pad %arg1 [0, 0] by [1, 1] : tensor<2x50257xf32> -> tensor<2x50304xf32>
+// PADDED: %[[COLUMN:.*]] = nn.iota {{.*}} : tensor<50304xi32>
+// PADDED: %[[COUNTS:.*]] = nn.cmp lt %[[COLUMN]]
+// PADDED: %[[MARKS:.*]] = nn.select %[[COUNTS]]
+// PADDED: nn.matmul %arg0, %[[W]] accumulate %[[MARKS]] : {{.*}} -> tensor<256x50304xf32>
+// PADDED: %{{.*}}, %[[G:.*]] = nn.cross_entropy_rows {{.*}} : tensor<256x50304xf32>
+// PADDED: nn.matmul %[[G]], %[[W]] {transpose_b} : {{.*}} -> tensor<256x2xf32>
+// PADDED: %[[DW:.*]] = nn.matmul %arg0, %[[G]] {transpose_a} : {{.*}} -> tensor<2x50304xf32>
+// PADDED: %[[PART:.*]] = nn.slice %[[DW]] [0, 0] by [1, 1] : tensor<2x50304xf32> -> tensor<2x50257xf32>
+// PADDED: nn.copy %[[PART]]
 
 // The full logits never exist, and a block's gradients overwrite its logits:
 // 51.2 MB.

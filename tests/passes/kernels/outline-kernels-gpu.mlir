@@ -45,3 +45,54 @@ module attributes {fsdp.options = {target = "cuda"}} {
     return
   }
 }
+
+// -----
+
+// An activation that the backward computes again reads what its gradient reads:
+// one kernel on a GPU.
+// CHECK-LABEL: func.func @microbatch
+// CHECK: nn.matmul
+// CHECK: nn.launch @[[K:.*]](%arg0, %{{.*}}) {{.*}} -> (tensor<64x256xf32>, tensor<64x256xf32>)
+// CHECK-NOT: nn.launch
+// CHECK: func.func private @[[K]]
+// CHECK-DAG: nn.gelu tanh
+// CHECK-DAG: nn.gelu_grad tanh
+module attributes {fsdp.options = {target = "cuda"}} {
+  func.func @microbatch(%x: tensor<64x256xf32> {fsdp.input = "x"}, %dy: tensor<64x32xf32> {fsdp.input = "dy"}, %w: tensor<256x32xf32> {fsdp.input = "w"}) {
+    %g = nn.gelu tanh %x {fsdp.backward} : tensor<64x256xf32>
+    %dw = nn.matmul %g, %dy {fsdp.backward, transpose_a} : tensor<64x256xf32>, tensor<64x32xf32> -> tensor<256x32xf32>
+    %dg = nn.matmul %dy, %w {fsdp.backward, transpose_b} : tensor<64x32xf32>, tensor<256x32xf32> -> tensor<64x256xf32>
+    %dx = nn.gelu_grad tanh %x, %dg {fsdp.backward} : tensor<64x256xf32>
+    %used = nn.matmul %dx, %dw {fsdp.backward} : tensor<64x256xf32>, tensor<256x32xf32> -> tensor<64x32xf32>
+    return
+  }
+}
+
+// -----
+
+// The sums of a norm's weights join its gradient, since the statistics that
+// both read are computed in that kernel. The sums over blocks, of one shape,
+// are one kernel, and round to bf16 there.
+// CHECK-LABEL: func.func @microbatch
+// CHECK: nn.launch @[[NORM:.*]](%arg0, %arg1)
+// CHECK: nn.launch @[[SUMS:[a-z_0-9]+]](%{{.*}}, %{{.*}}) {{.*}} : (tensor<512x1x256xf32>, tensor<512x1x256xf32>) -> (tensor<1x1x256xbf16>, tensor<1x1x256xbf16>)
+// CHECK-NOT: nn.launch
+// CHECK: func.func private @[[NORM]]
+// CHECK: nn.layer_norm
+// CHECK: nn.layer_norm_grad
+// CHECK-COUNT-2: nn.reduce sum
+// CHECK: func.func private @[[SUMS]]
+// CHECK-COUNT-2: nn.reduce sum
+module attributes {fsdp.options = {target = "cuda"}} {
+  func.func @microbatch(%x: tensor<8x1024x256xbf16> {fsdp.input = "x"}, %dy: tensor<8x1024x256xbf16> {fsdp.input = "dy"}) {
+    %y, %mean, %rstd = nn.layer_norm %x {epsilon = 1.0e-05 : f64, fsdp.backward} : tensor<8x1024x256xbf16> -> tensor<8x1024x256xbf16>, tensor<8x1024xf32>, tensor<8x1024xf32>
+    %dx = nn.layer_norm_grad %dy, %x, %mean, %rstd {fsdp.backward} : tensor<8x1024x256xbf16>, tensor<8x1024xf32> -> tensor<8x1024x256xbf16>
+    %dw = nn.norm_weight_grad %dy, %x mean %mean rstd %rstd {fsdp.backward} : tensor<8x1024x256xbf16>, tensor<8x1024xf32>, mean tensor<8x1024xf32> -> tensor<256xbf16>
+    %db = nn.reduce sum %dy [0, 1] {fsdp.backward} : tensor<8x1024x256xbf16> -> tensor<1x1x256xbf16>
+    %used = nn.matmul %dx, %y {fsdp.backward, transpose_a} : tensor<8x1024x256xbf16>, tensor<8x1024x256xbf16> -> tensor<8x256x256xbf16>
+    %row = nn.reshape %dw {fsdp.backward} : tensor<256xbf16> -> tensor<1x1x256xbf16>
+    %more = nn.matmul %row, %used {fsdp.backward} : tensor<1x1x256xbf16>, tensor<8x256x256xbf16> -> tensor<8x1x256xbf16>
+    %most = nn.matmul %db, %used {fsdp.backward} : tensor<1x1x256xbf16>, tensor<8x256x256xbf16> -> tensor<8x1x256xbf16>
+    return
+  }
+}

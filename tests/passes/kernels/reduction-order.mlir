@@ -1,7 +1,7 @@
 // A reduction is read in the same runs in every kernel, whatever else the kernel
 // computes, since they decide the order in which it adds up.
 // RUN: fsdpc-opt %s --plan-kernels --verify-kernels | FileCheck %s
-// RUN: fsdpc-opt %s --plan-kernels --plan-grids=threads=128 --verify-grids | FileCheck %s --check-prefix=GRID
+// RUN: fsdpc-opt %s --plan-kernels --plan-grids=threads=256 --verify-grids | FileCheck %s --check-prefix=GRID
 
 // Alone, the 240 elements of a row are one run of lanes.
 // CHECK: func.func private @alone
@@ -49,13 +49,13 @@ func.func private @bf16(%x: tensor<100x256xbf16>) -> tensor<100x1xf32> attribute
 // One block of rows alone is a sum down columns. Its lines share the rows as the
 // teams do in a kernel that also visits the rows.
 // GRID: func.func private @columns
-// GRID-SAME: across 32
+// GRID-SAME: across 128
 func.func private @columns(%x: tensor<1x60x768xf32>) -> tensor<1x1x768xf32> attributes {nn.kernel} {
   %s = nn.reduce sum %x [1] : tensor<1x60x768xf32> -> tensor<1x1x768xf32>
   return %s : tensor<1x1x768xf32>
 }
 // GRID: func.func private @teams
-// GRID-SAME: team 32 sums_in_registers true
+// GRID-SAME: team 128 sums_in_registers true
 func.func private @teams(%x: tensor<1x60x768xf32>) -> (tensor<1x1x768xf32>, tensor<1x60x768xf32>) attributes {nn.kernel} {
   %s = nn.reduce sum %x [1] : tensor<1x60x768xf32> -> tensor<1x1x768xf32>
   %y = nn.exp %x : tensor<1x60x768xf32>
