@@ -10,6 +10,7 @@
 
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ProductSums.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -83,6 +84,10 @@ private:
   void addGradient(Value value, Value gradient);
   void finishLoad(fsdp::LoadOp load);
   Value makeSeed(fsdp::ReportLossOp report, bool scalesLoss);
+  // Returns a complete gradient in its simplest form.
+  Value simplify(Value gradient) {
+    return products.merge(builder, slices.concat(builder, gradient));
+  }
 
   // The rest is the state of the sweep. `origins` is computed before any op of
   // the backward exists, so it covers the forward only.
@@ -92,6 +97,7 @@ private:
   MarkBackward mark;
   OpBuilder builder;
   SliceGradients slices;
+  nn::ProductSums products;
   DenseSet<Value> varied; // floats that depend on a trainable parameter
   DenseSet<Value> useful; // floats that the loss depends on
   DenseMap<Value, unsigned> pending; // active users not yet differentiated
@@ -190,9 +196,8 @@ void Differentiator::finishLoad(fsdp::LoadOp load) {
       sum = addTo(sum, gradient, each.getResult());
   if (!sum) // through floor or integers: zero everywhere
     sum = nn::splat(builder, load.getLoc(), load.getType(), 0);
-  auto gradient =
-      fsdp::GradientOp::create(builder, load.getLoc(), load.getSymbolAttr(),
-                               slices.concat(builder, sum));
+  auto gradient = fsdp::GradientOp::create(builder, load.getLoc(),
+                                           load.getSymbolAttr(), simplify(sum));
   auto parameter = symbols.lookupNearestSymbolFrom<fsdp::ParameterOp>(
       load, load.getSymbolAttr());
   // The gradient belongs to the owner of a tied parameter, whichever unit has
@@ -209,8 +214,7 @@ LogicalResult Differentiator::buildAdjoint(Operation *op) {
   // A missing gradient stays null, and the adjoint treats it as zero.
   for (Value result : op->getResults()) {
     Value gradient = gradients.lookup(result);
-    resultGrads.push_back(gradient ? slices.concat(builder, gradient)
-                                   : gradient);
+    resultGrads.push_back(gradient ? simplify(gradient) : gradient);
   }
   if (llvm::all_of(resultGrads, [](Value v) { return !v; }))
     return success();

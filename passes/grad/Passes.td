@@ -63,7 +63,8 @@ def Grad : Pass<"grad", "::mlir::ModuleOp"> {
     (a cast or transpose of a weight) is an exception: it is visited as soon as its
     cotangent is complete, so that the gradient can be reduced early. Cotangents of one
     value are added in the order in which the sweep meets them; those of the parts of a
-    split are concatenated. No cotangent passes `nn.stop_gradient`, which is replaced by its
+    split are concatenated. Four or more products of few rows that make up a weight's gradient, as the
+    steps of a recurrence do, become one product over the rows of all. No cotangent passes `nn.stop_gradient`, which is replaced by its
     operand.
 
     An op of the backward has the location, unit and module of its primal, and
