@@ -43,12 +43,16 @@ void cutForward(ConvolutionCut &c) {
 }
 
 // Channels per block: as many as fit the bound in f32, but few enough that
-// every thread gets work.
+// every thread gets work. Products of fewer columns than a panel of B has run
+// at a fraction of their speed, which more threads do not make up for.
 int64_t channelsPerBlock(const ConvolutionCut &c, int64_t images) {
   int64_t fit =
       std::max<int64_t>(maxMatrixBytes / (c.kernelCells * c.outCells * 4), 1);
   int64_t cuts = (wantedUnits + images - 1) / images;
-  return std::min(fit, (c.groupChannels + cuts - 1) / cuts);
+  constexpr int64_t panel = 32;
+  int64_t step = std::max((c.groupChannels + cuts - 1) / cuts,
+                          (panel + c.kernelCells - 1) / c.kernelCells);
+  return std::min({fit, step, c.groupChannels});
 }
 
 // The windows of a block of channels are f32, because col2im sums them.
@@ -57,25 +61,98 @@ void cutInput(ConvolutionCut &c) {
   int64_t step = channelsPerBlock(c, p.batch * p.groups);
   cut(c, c.groupChannels, step);
   c.matrixBytes = roundUp64(step * c.kernelCells * c.outCells * 4);
+  // A plane of dx in phases and in f32, and a row of it in order.
+  Phases phases = phasesOf(p);
+  bool sumsInPlace = c.type == ElementType::f32 && p.strides[1] == 1;
   c.sumBytes =
-      c.type == ElementType::f32 ? 0 : roundUp64(p.height * p.width * 4);
+      sumsInPlace
+          ? 0
+          : roundUp64((p.height * phases.count * phases.width + p.width) * 4);
 }
 
 // In a 16-bit type the sum over images is built in f32 scratch and rounded
-// once. In f32 the sum is the result itself.
+// once. In f32 the sum is the result itself, unless it is turned: windows ·
+// dyᵀ is the product that copies the smaller operand to transpose it.
 void cutWeight(ConvolutionCut &c) {
   int64_t step = channelsPerBlock(c, c.plan.groups);
   cut(c, c.groupChannels, step);
+  int64_t columns = step * c.kernelCells;
   c.matrixBytes =
-      c.pointwise
-          ? 0
-          : roundUp64(step * c.kernelCells * c.outCells * elementBytes(c.type));
-  c.sumBytes = c.type == ElementType::f32
+      c.pointwise ? 0 : roundUp64(columns * c.outCells * elementBytes(c.type));
+  c.turned = c.groupFilters < columns;
+  // A turned sum is followed by a row of it.
+  int64_t rows = c.groupFilters + (c.turned ? 1 : 0);
+  c.sumBytes = c.type == ElementType::f32 && !c.turned
                    ? 0
-                   : roundUp64(c.groupFilters * step * c.kernelCells * 4);
+                   : roundUp64(rows * columns * 4);
+}
+
+// More channels or filters per group than this are fast enough as products.
+constexpr int64_t mostDirect = 8;
+// Bounds of what direct convolutions are used for; larger kernels and strides
+// are rare.
+constexpr int64_t mostKernel = 32, mostStride = 4, mostDilation = 32;
+
+bool isDirect(const ConvolutionCut &c) {
+  const ConvolutionPlan &p = c.plan;
+  bool unstrided = p.strides[0] == 1 && p.strides[1] == 1;
+  return c.type == ElementType::f32 && p.groups > 1 && c.kernelCells > 1 &&
+         c.groupChannels <= mostDirect && c.groupFilters <= mostDirect &&
+         std::max(p.kernelHeight, p.kernelWidth) <= mostKernel &&
+         std::max(p.strides[0], p.strides[1]) <= mostStride &&
+         std::max(p.dilations[0], p.dilations[1]) <= mostDilation &&
+         (p.kind != "input" || unstrided);
+}
+
+// Of one group: of the image, or for "input" of dy, whose convolution with the
+// turned kernel is dx.
+DirectConvolution directOf(const ConvolutionCut &c) {
+  const ConvolutionPlan &p = c.plan;
+  DirectConvolution d{c.groupChannels,
+                      p.height,
+                      p.width,
+                      c.groupFilters,
+                      p.outHeight,
+                      p.outWidth,
+                      {p.kernelHeight, p.kernelWidth},
+                      {p.strides[0], p.strides[1]},
+                      {p.dilations[0], p.dilations[1]},
+                      {p.padsBegin[0], p.padsBegin[1]}};
+  if (p.kind != "input")
+    return d;
+  std::swap(d.channels, d.filters);
+  std::swap(d.height, d.outHeight);
+  std::swap(d.width, d.outWidth);
+  for (int axis : {0, 1})
+    d.pads[axis] = (d.kernel[axis] - 1) * d.dilations[axis] - d.pads[axis];
+  return d;
+}
+
+// Blocks of rows whose copies fit the first cache levels. All blocks and images
+// of a weight gradient are one thread's.
+void cutDirect(ConvolutionCut &c) {
+  const DirectConvolution &d = *c.direct;
+  constexpr int64_t most = int64_t(1) << 16;
+  auto bytesOf = [&](int64_t rows) {
+    int64_t dy =
+        c.plan.kind == "weight" ? d.filters * rows * (d.outWidth + d.lanes) : 0;
+    return roundUp64((d.channels * d.rowsFor(rows) * d.rowLength() +
+                      d.filters * d.taps() + dy) *
+                     4);
+  };
+  int64_t rows = d.outHeight;
+  while (rows > 4 && bytesOf(rows) > most)
+    rows = (rows + 1) / 2;
+  cut(c, d.outHeight, rows);
+  c.matrixBytes = bytesOf(rows);
 }
 
 } // namespace
+
+Phases phasesOf(const ConvolutionPlan &p) {
+  int64_t stride = p.strides[1];
+  return {std::min(stride, p.width), (p.width + stride - 1) / stride};
+}
 
 Result<ConvolutionCut> cutConvolution(const ConvolutionPlan &p) {
   ConvolutionCut c;
@@ -90,14 +167,19 @@ Result<ConvolutionCut> cutConvolution(const ConvolutionPlan &p) {
   c.pointwise = c.kernelCells == 1 && p.strides[0] == 1 && p.strides[1] == 1 &&
                 p.outHeight == p.height && p.outWidth == p.width &&
                 p.padsBegin[0] == 0 && p.padsBegin[1] == 0;
+  if (p.kind != "forward" && p.kind != "input" && p.kind != "weight")
+    return Error{"unknown convolution kind '" + p.kind + "'"};
+  if (isDirect(c)) {
+    c.direct = directOf(c);
+    cutDirect(c);
+    return c;
+  }
   if (p.kind == "forward")
     cutForward(c);
   else if (p.kind == "input")
     cutInput(c);
-  else if (p.kind == "weight")
-    cutWeight(c);
   else
-    return Error{"unknown convolution kind '" + p.kind + "'"};
+    cutWeight(c);
   return c;
 }
 
@@ -119,6 +201,11 @@ GemmShape ConvolutionCut::productOf(const Block &block, bool again) const {
     s.k = groupFilters;
     s.rowA = 1;
     s.columnA = groupChannels * kernelCells;
+  } else if (turned) {
+    s.m = block.count * kernelCells;
+    s.n = s.rowC = groupFilters;
+    s.k = s.rowA = s.columnB = outCells;
+    s.rowB = 1;
   } else {
     s.m = groupFilters;
     s.n = block.count * kernelCells;

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,36 @@ GemmShape chunkOf(const GemmShape &whole, MatmulGrid grid, int64_t row,
 
 // ---- convolutions ----
 
+// A convolution of few channels per group, computed without a matrix: each
+// element of the result is a sum over taps, which are the (channel, kernel
+// cell) pairs of its group. Matrix products of so few rows would run at a
+// fraction of their speed. The gradient of the input is such a convolution of
+// dy with the turned kernel, if the strides are 1.
+//
+// Rows of the image that a block reads are copied between zeros, with columns
+// sorted by phase (their remainder modulo the stride), so that the elements of
+// a tap for adjacent results are adjacent.
+struct DirectConvolution {
+  // Of one group. `pads` are zeros before the first row and column; negative
+  // ones cut rows and columns off.
+  int64_t channels, height, width, filters, outHeight, outWidth;
+  int64_t kernel[2], strides[2], dilations[2], pads[2];
+
+  // Results that are computed side by side.
+  static constexpr int64_t lanes = 32;
+
+  int64_t taps() const { return channels * kernel[0] * kernel[1]; }
+  // Rows of the image that `count` rows of results read.
+  int64_t rowsFor(int64_t count) const {
+    return (count - 1) * strides[0] + (kernel[0] - 1) * dilations[0] + 1;
+  }
+  int64_t phaseLength() const {
+    return (outWidth + lanes - 1) / lanes * lanes +
+           (kernel[1] - 1) * dilations[1] / strides[1];
+  }
+  int64_t rowLength() const { return strides[1] * phaseLength(); }
+};
+
 // The windows of an image as a matrix of (channel, kernel cell) × (output
 // cell), built block by block: blocks of output rows in the forward, of
 // channels in the gradients.
@@ -71,6 +102,11 @@ struct ConvolutionCut {
   ElementType type = ElementType::f32;
   int64_t groupChannels = 0, groupFilters = 0, kernelCells = 0, outCells = 0;
   bool pointwise = false; // 1×1, stride 1, no padding: the image is the matrix
+  bool turned = false; // weights: the sum over images is the result transposed
+  // If set, blocks are of rows of the result (of dy, for weights), no product
+  // is made, and the matrix is the copied rows, the weights in the order of
+  // the taps, and for weights the block of dy.
+  std::optional<DirectConvolution> direct;
   std::vector<Block> blocks;
   // Scratch of a thread besides that of the products.
   int64_t matrixBytes = 0, sumBytes = 0;
@@ -84,6 +120,13 @@ struct ConvolutionCut {
   GemmShape productOf(const Block &block, bool again) const;
 };
 Result<ConvolutionCut> cutConvolution(const ConvolutionPlan &plan);
+
+// The columns of an image, sorted by their remainder modulo the stride: `count`
+// phases with any column, of up to `width` columns each.
+struct Phases {
+  int64_t count, width;
+};
+Phases phasesOf(const ConvolutionPlan &plan);
 
 // ---- attention ----
 

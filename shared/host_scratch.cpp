@@ -134,6 +134,8 @@ static int64_t scratchOf(const ConvolutionPlan &plan, HostIsa isa) {
   Result<ConvolutionCut> cut = cutConvolution(plan);
   if (!cut)
     return 0;
+  if (cut->direct)
+    return cut->matrixBytes;
   int64_t most = 0;
   for (const ConvolutionCut::Block &block : cut->blocks)
     for (bool again : {false, true})

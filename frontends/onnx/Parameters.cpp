@@ -202,6 +202,8 @@ LogicalResult ParameterTable::build() {
     TensorRole kind = isStorageType(tensor.data_type())
                           ? TensorRole::constant
                           : role(tensor.name(), mayBeParameter);
+    if (kind == TensorRole::parameter && llvm::is_contained(shape, 0))
+      kind = TensorRole::constant;
     if (failed(add(tensor.name(), kind, tensor.data_type(), shape, i)))
       return failure();
   }

@@ -106,9 +106,8 @@ void Differentiator::finishLoad(fsdp::LoadOp load) {
       sum = addTo(sum, gradient, each.getResult());
   if (!sum) // through floor or integers: zero everywhere
     sum = nn::splat(builder, load.getLoc(), load.getType(), 0);
-  auto gradient =
-      fsdp::GradientOp::create(builder, load.getLoc(), load.getSymbolAttr(),
-                               slices.concat(builder, sum));
+  auto gradient = fsdp::GradientOp::create(builder, load.getLoc(),
+                                           load.getSymbolAttr(), simplify(sum));
   auto parameter = symbols.lookupNearestSymbolFrom<fsdp::ParameterOp>(
       load, load.getSymbolAttr());
   // The gradient belongs to the owner of a tied parameter, whichever unit has
@@ -125,8 +124,7 @@ LogicalResult Differentiator::buildAdjoint(Operation *op) {
   // A missing gradient stays null, and the adjoint treats it as zero.
   for (Value result : op->getResults()) {
     Value gradient = gradients.lookup(result);
-    resultGrads.push_back(gradient ? slices.concat(builder, gradient)
-                                   : gradient);
+    resultGrads.push_back(gradient ? simplify(gradient) : gradient);
   }
   if (llvm::all_of(resultGrads, [](Value v) { return !v; }))
     return success();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/nn/ProductSums.h"
 #include "passes/grad/SliceGradients.h"
 #include "passes/grad/WeightDerived.h"
 
@@ -67,6 +68,10 @@ private:
   mlir::Value addTo(mlir::Value sum, mlir::Value gradient, mlir::Value of);
   void addGradient(mlir::Value value, mlir::Value gradient);
   void finishLoad(fsdp::LoadOp load);
+  // Returns a complete gradient in its simplest form.
+  mlir::Value simplify(mlir::Value gradient) {
+    return products.merge(builder, slices.concat(builder, gradient));
+  }
   mlir::Value makeSeed(fsdp::ReportLossOp report, bool scalesLoss);
 
   // The rest is the state of the sweep. `origins` is computed before any op of
@@ -77,6 +82,7 @@ private:
   MarkBackward mark;
   mlir::OpBuilder builder;
   SliceGradients slices;
+  nn::ProductSums products;
   // Floats that depend on a trainable parameter, and those that the loss
   // depends on.
   mlir::DenseSet<mlir::Value> varied, useful;

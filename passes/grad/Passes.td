@@ -63,8 +63,10 @@ def Grad : Pass<"grad", "::mlir::ModuleOp"> {
     (a cast or transpose of a weight) is an exception: it is visited as soon as its
     cotangent is complete, so that the gradient can be reduced early. Cotangents of one
     value are added in the order in which the sweep meets them; those of the parts of a
-    split are concatenated. No cotangent passes `nn.stop_gradient`, which is replaced by its
-    operand, or for readers in other units by a copy of it if that is a weight.
+    split are concatenated. Four or more products of few rows that make up a weight's gradient,
+    as the steps of a recurrence do, become one product over the rows of all. No cotangent
+    passes `nn.stop_gradient`, which is replaced by its operand, or for readers in other
+    units by a copy of it if that is a weight.
 
     An op of the backward has the location, unit and module of its primal, and
     `fsdp.backward`. A parameter's `fsdp.gradient` follows the op that completes the sum

@@ -1,9 +1,13 @@
 // Convolution and its two gradients on the host: the windows are laid out as a
-// matrix (im2col) in scratch memory that fits the caches, then multiplied. The
-// blocks follow from the shape alone, so the number of threads changes no bit.
+// matrix (im2col) in scratch memory that fits the caches, then multiplied.
+// Groups of few channels are summed directly (direct_convolution.h). The blocks
+// follow from the shape alone, so the number of threads changes no bit.
 #pragma once
 
+#include "runtime/host/direct_convolution.h"
 #include "runtime/host/matmul.h"
+
+#include <optional>
 
 namespace fsdpc::runtime {
 
@@ -39,6 +43,8 @@ private:
                 const char *w, char *dx) const;
   void runWeight(const Unit &unit, int thread, char *scratch, const char *x,
                  const char *dy, char *dw) const;
+  void writePlane(float *sums, char *to) const;
+  void writeWeights(float *sum, int64_t columns, char *to) const;
   // Returns the windows of channels [channel, channel + count) and output rows
   // [row, row + rows) as a matrix of (channel, kernel cell) × (output cell). It
   // is written to `matrix`, or is the image itself if that already is the
@@ -46,8 +52,11 @@ private:
   const char *windows(const char *image, int64_t channel, int64_t count,
                       int64_t row, int64_t rows, char *matrix) const;
 
+  void runDirect(const Unit &unit, char *scratch, const char *x, const char *w,
+                 char *y) const;
   ConvolutionCut cut;
-  int64_t bytes = 4; // per element
+  std::optional<DirectKernel> direct; // for cuts without products
+  int64_t bytes = 4;                  // per element
   std::vector<Block> blocks;
   size_t gemmScratch = 0;
 };

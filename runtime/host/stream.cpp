@@ -57,7 +57,10 @@ void Stream::endEnqueue() {
   ring[tail.load() % capacity].kept = taken;
   ++tail;
   if (idle) {
-    std::lock_guard<std::mutex> lock(mutex);
+    // Notified without the lock, for which the thread would sleep again.
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+    }
     arrival.notify_one();
   }
 }
@@ -105,6 +108,10 @@ void Stream::loop() {
   omp_set_num_threads(1);
   for (uint64_t position = 0;; ++position) {
     auto ready = [&] { return tail.load() > position || stopping.load(); };
+    // Lets the thread that enqueues go on if it shares the core: else each
+    // short command would wake this thread, which would run it and sleep again.
+    for (int turn = 0; turn < 2 && !ready(); ++turn)
+      std::this_thread::yield();
     if (!ready()) {
       idle = true;
       {
@@ -135,7 +142,9 @@ void Stream::loop() {
     // From here on the slot and the memory of this command may be reused.
     completed = position + 1;
     if (waiters) {
-      std::lock_guard<std::mutex> lock(mutex);
+      {
+        std::lock_guard<std::mutex> lock(mutex);
+      }
       progress.notify_all();
     }
   }

@@ -70,6 +70,13 @@ causal("MixtralForCausalLM", "MixtralConfig", **EXPERTS, num_key_value_heads=2, 
 causal("Qwen2ForCausalLM", "Qwen2Config", num_key_value_heads=2)
 causal("Qwen2MoeForCausalLM", "Qwen2MoeConfig", **EXPERTS, num_key_value_heads=2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
        shared_expert_intermediate_size=24)
+causal("Qwen3MoeForCausalLM", "Qwen3MoeConfig", **EXPERTS, num_key_value_heads=2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+       head_dim=8)
+causal("DeepseekV3ForCausalLM", "DeepseekV3Config", **EXPERTS, num_key_value_heads=4, n_routed_experts=4, num_experts_per_tok=2, n_group=2,
+       topk_group=1, moe_intermediate_size=24, q_lora_rank=8, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=4, v_head_dim=8,
+       first_k_dense_replace=1)
+causal("GptOssForCausalLM", "GptOssConfig", **EXPERTS, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2, head_dim=8,
+       sliding_window=8)
 causal("Qwen3ForCausalLM", "Qwen3Config", num_key_value_heads=2, head_dim=8)
 causal("GemmaForCausalLM", "GemmaConfig", num_key_value_heads=2, head_dim=8)
 causal("Gemma2ForCausalLM", "Gemma2Config", num_key_value_heads=2, head_dim=8, sliding_window=8)
@@ -83,13 +90,15 @@ causal("GPTJForCausalLM", "GPTJConfig", n_embd=32, n_layer=2, n_head=4, rotary_d
 causal("StableLmForCausalLM", "StableLmConfig", num_key_value_heads=2)
 causal("OlmoForCausalLM", "OlmoConfig", num_key_value_heads=2)
 causal("MambaForCausalLM", "MambaConfig", state_size=4)
+causal("Mamba2ForCausalLM", "Mamba2Config", state_size=4, num_heads=8, head_dim=8, n_groups=1, chunk_size=8)
 
 MASKED = dict(input_ids=IDS, labels=IDS)
 for name, config, fields in (
         ("BertForMaskedLM", "BertConfig", {}), ("RobertaForMaskedLM", "RobertaConfig", {}),
         ("ElectraForMaskedLM", "ElectraConfig", dict(embedding_size=16)), ("AlbertForMaskedLM", "AlbertConfig", dict(embedding_size=16)),
         ("DebertaV2ForMaskedLM", "DebertaV2Config", dict(relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8)),
-        ("MPNetForMaskedLM", "MPNetConfig", {}), ("ModernBertForMaskedLM", "ModernBertConfig", {})):
+        ("MPNetForMaskedLM", "MPNetConfig", {}), ("FNetForMaskedLM", "FNetConfig", {}),
+        ("MobileBertForMaskedLM", "MobileBertConfig", dict(embedding_size=32, intra_bottleneck_size=32)), ("ModernBertForMaskedLM", "ModernBertConfig", {})):
     model(name, config, MASKED, **{**SMALL, **fields})
 model("DistilBertForMaskedLM", "DistilBertConfig", MASKED, vocab_size=WORDS, dim=32, hidden_dim=48, n_layers=2, n_heads=4,
       max_position_embeddings=64)
@@ -114,6 +123,8 @@ model("SwinForImageClassification", "SwinConfig", IMAGE, image_size=32, patch_si
       window_size=4, num_labels=5)
 model("ConvNextForImageClassification", "ConvNextConfig", IMAGE, hidden_sizes=[8, 16], depths=[1, 1], num_stages=2, num_labels=5)
 model("ResNetForImageClassification", "ResNetConfig", IMAGE, embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=5)
+model("EfficientNetForImageClassification", "EfficientNetConfig", IMAGE, image_size=32, width_coefficient=0.25, depth_coefficient=0.1,
+      num_labels=5, hidden_dim=320, drop_connect_rate=0.0)
 model("MobileNetV2ForImageClassification", "MobileNetV2Config", IMAGE, image_size=32, depth_multiplier=0.25, num_labels=5)
 model("SegformerForSemanticSegmentation", "SegformerConfig", dict(pixel_values=(3, 32, 32), labels=((32, 32), 5)), num_encoder_blocks=2,
       depths=[1, 1], sr_ratios=[2, 1], hidden_sizes=[8, 16], patch_sizes=[3, 3], strides=[4, 2], num_attention_heads=[1, 2],

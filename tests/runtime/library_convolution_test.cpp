@@ -96,6 +96,32 @@ TEST_P(Libraries, convolution) {
   }
 }
 
+// Few channels per group: depthwise, several filters per channel, and more
+// columns and rows than one block has.
+TEST_P(Libraries, convolutionOfSmallGroups) {
+  for (const std::string &dtype : dtypes()) {
+    ConvolutionPlan p;
+    p.dtype = dtype;
+    p.batch = 2, p.channels = p.filters = p.groups = 6;
+    p.height = 9, p.width = 11, p.kernelHeight = 3, p.kernelWidth = 3;
+    p.strides = p.dilations = {1, 1};
+    p.padsBegin = p.padsEnd = {1, 1};
+    checkConvolution(p);
+    p.strides = {2, 2};
+    checkConvolution(p);
+    p.strides = {3, 2}, p.dilations = {2, 3}, p.padsBegin = {2, 4};
+    checkConvolution(p);
+    // Padding beyond the kernel, of which the gradient of the input skips rows.
+    p.strides = p.dilations = {1, 1}, p.padsBegin = {4, 3}, p.padsEnd = {0, 5};
+    checkConvolution(p);
+    p.padsBegin = p.padsEnd = {0, 0}, p.kernelHeight = 2, p.kernelWidth = 5;
+    p.filters = 18; // three per channel
+    checkConvolution(p);
+    p.groups = 2, p.filters = 14, p.width = 70, p.height = 40, p.batch = 1;
+    checkConvolution(p);
+  }
+}
+
 // The reference visits every cell of every window.
 void Libraries::checkPooling(PoolingPlan p, bool gradient) {
   int64_t planes = p.batch * p.channels, plane = p.height * p.width;

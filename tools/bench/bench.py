@@ -14,6 +14,7 @@ import checkpoint_cost
 import compile_times
 import memory_experiment
 import offload
+import ops
 import plans
 import published_plans
 import quantized
@@ -36,6 +37,7 @@ PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FS
          "checkpoint": (checkpoint_cost.checkpoint, "what checkpoints cost a step, and how fast they reach the disk"),
          "offload": (offload.offload, "what optimizer states on disk cost a step, and the memory that they save"),
          "quantized": (quantized.quantized, "the loss and the bytes of 8 bits between ranks, beside bf16's, after 300 steps"),
+         "ops": (ops.ops, "steps of single ops (convolutions, resizes, LSTM, experts, scatter) beside torch's on one core"),
          "memory": (memory_experiment.memory, "the published memory experiment: ten Linear(10000, 10000)")}
 
 COMPARISONS = ("before", "startup")

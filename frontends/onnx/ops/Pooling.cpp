@@ -189,7 +189,12 @@ static LogicalResult averagePool(Node &node) {
   Emitter &b = node.b;
   Value x = pool->input;
   const Window &w = pool->window;
-  bool counted = node.getInt("count_include_pad", 0);
+  // What ceil_mode adds never counts, so without pads of the node's own nothing
+  // does.
+  bool hasPads = false;
+  for (size_t i = 0, dims = w.kernel.size(); i < dims; ++i)
+    hasPads |= w.pads[i] != 0 || w.pads[i + dims] != w.extra[i];
+  bool counted = hasPads && node.getInt("count_include_pad", 0);
   // nn counts all pads alike.
   bool isGeneral = isDilated(w) || (counted && node.getInt("ceil_mode", 0));
   if (isGeneral) {

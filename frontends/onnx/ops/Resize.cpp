@@ -1,7 +1,7 @@
 // Resize and Upsample. Each axis is resized on its own: every element of the
 // result is a sum of a few elements of the input, whose positions and weights
-// follow from the shapes and are constants here. The formulas are those of
-// ONNX's Resize.
+// follow from the shapes and are constants here: the rows of a matrix by which
+// short axes are multiplied. The formulas are those of ONNX's Resize.
 #include "frontends/onnx/ops/Gather.h"
 
 #include <cmath>
@@ -130,29 +130,62 @@ static Value repeated(Emitter &b, Value x, int64_t axis, int64_t times) {
   return b.reshape(b.broadcast(b.reshape(x, split), wide), shape);
 }
 
-// Sums the taps of all elements of an axis: one gather per tap.
-static Value resized(Emitter &b, const Method &m, Value x, const Axis &a) {
+// The elements of all taps of an axis.
+static SmallVector<Taps> allTaps(const Method &m, const Axis &a) {
   SmallVector<Taps> taps;
-  size_t most = 0;
-  for (int64_t i = 0; i < a.to; ++i) {
+  for (int64_t i = 0; i < a.to; ++i)
     taps.push_back(tapsOf(m, a, i));
-    most = std::max(most, taps.back().weights.size());
+  return taps;
+}
+
+static int64_t insideOf(const Axis &a, int64_t at) {
+  return std::clamp<int64_t>(at, 0, a.from - 1);
+}
+
+// Returns true if the axis is resized by a product with the dense matrix of its
+// weights. For axes of such lengths it is several times as fast as gathers, and
+// so is its gradient, although most of the matrix is zero. Nearest neighbours
+// are copied instead, so that an infinity stays where it is.
+static bool usesProduct(const Method &m, const Axis &a) {
+  constexpr int64_t longest = 192, most = 1 << 18;
+  return m.mode != "nearest" && a.from <= longest && a.to <= most / a.from;
+}
+
+// Multiplies each run along the axis by the matrix of weights.
+static Value product(Emitter &b, Value x, const Axis &a, ArrayRef<Taps> taps) {
+  SmallVector<float> weights(a.to * a.from, 0);
+  for (int64_t i = 0; i < a.to; ++i)
+    for (auto [k, weight] : llvm::enumerate(taps[i].weights))
+      weights[i * a.from + insideOf(a, taps[i].first + int64_t(k))] +=
+          float(weight);
+  auto type = RankedTensorType::get({a.to, a.from}, b.builder.getF32Type());
+  Value matrix =
+      b.cast(b.constant(DenseElementsAttr::get(type, ArrayRef(weights))),
+             elementOf(x));
+  ArrayRef<int64_t> s = shapeOf(x);
+  Shape shape(s);
+  shape[a.axis] = a.to;
+  int64_t outer = 1, inner = 1;
+  for (int64_t d = 0; d < rankOf(x); ++d)
+    (d < a.axis ? outer : inner) *= d == a.axis ? 1 : s[d];
+  Value y;
+  if (inner == 1) {
+    Shape runs = {outer, a.to};
+    y = b.matmul(b.reshape(x, {outer, a.from}), matrix, runs, false, true);
+  } else {
+    Shape runs = {outer, a.to, inner};
+    y = b.matmul(matrix, b.reshape(x, {outer, a.from, inner}), runs, false,
+                 false);
   }
-  // Each element of the result is one of the input's.
-  bool isCopy = llvm::all_of(taps, [](const Taps &t) {
-    return !t.isOutside && t.weights.size() == 1 && t.weights[0] == 1;
-  });
-  auto inside = [&](int64_t at) {
-    return std::clamp<int64_t>(at, 0, a.from - 1);
-  };
-  if (isCopy && a.to % a.from == 0) {
-    int64_t times = a.to / a.from;
-    bool isRepeated = true;
-    for (int64_t i = 0; i < a.to; ++i)
-      isRepeated &= inside(taps[i].first) == i / times;
-    if (isRepeated)
-      return repeated(b, x, a.axis, times);
-  }
+  return b.reshape(y, shape);
+}
+
+// Sums the taps of all elements of an axis: one gather per tap.
+static Value gathered(Emitter &b, Value x, const Axis &a, ArrayRef<Taps> taps,
+                      bool isCopy) {
+  size_t most = 0;
+  for (const Taps &t : taps)
+    most = std::max(most, t.weights.size());
   Shape perElement(rankOf(x), 1);
   perElement[a.axis] = a.to;
   Value sum;
@@ -160,7 +193,7 @@ static Value resized(Emitter &b, const Method &m, Value x, const Axis &a) {
     SmallVector<int64_t> ids;
     SmallVector<float> weights;
     for (const Taps &t : taps) {
-      ids.push_back(inside(t.first + int64_t(k)));
+      ids.push_back(insideOf(a, t.first + int64_t(k)));
       weights.push_back(k < t.weights.size() ? float(t.weights[k]) : 0);
     }
     // A tap that no element uses, as at the ends of a kernel.
@@ -176,16 +209,36 @@ static Value resized(Emitter &b, const Method &m, Value x, const Axis &a) {
     }
     sum = sum ? b.binary<nn::AddOp>(sum, part) : part;
   }
-  if (!sum) {
-    Shape shape(shapeOf(x));
-    shape[a.axis] = a.to;
-    sum = b.splat(tensorType(x).clone(shape), 0);
+  if (sum)
+    return sum;
+  Shape shape(shapeOf(x));
+  shape[a.axis] = a.to;
+  return b.splat(tensorType(x).clone(shape), 0);
+}
+
+static Value resized(Emitter &b, const Method &m, Value x, const Axis &a) {
+  SmallVector<Taps> taps = allTaps(m, a);
+  // Each element of the result is one of the input's.
+  bool isCopy = llvm::all_of(taps, [](const Taps &t) {
+    return !t.isOutside && t.weights.size() == 1 && t.weights[0] == 1;
+  });
+  if (isCopy && a.to % a.from == 0) {
+    int64_t times = a.to / a.from;
+    bool isRepeated = true;
+    for (int64_t i = 0; i < a.to; ++i)
+      isRepeated &= insideOf(a, taps[i].first) == i / times;
+    if (isRepeated)
+      return repeated(b, x, a.axis, times);
   }
+  Value sum = usesProduct(m, a) ? product(b, x, a, taps)
+                                : gathered(b, x, a, taps, isCopy);
   SmallVector<bool> outside;
   for (const Taps &t : taps)
     outside.push_back(t.isOutside);
   if (!llvm::is_contained(outside, true))
     return sum;
+  Shape perElement(rankOf(x), 1);
+  perElement[a.axis] = a.to;
   auto type = RankedTensorType::get({a.to}, b.builder.getI1Type());
   Value mask = b.constant(DenseElementsAttr::get(type, ArrayRef(outside)));
   mask = b.broadcast(b.reshape(mask, perElement), shapeOf(sum));
@@ -289,8 +342,9 @@ static LogicalResult resizeAll(Node &node, const Method &m,
     int64_t taps = tapsOf(m, a, 0).weights.size();
     if (failed(node.checkShape(shape)))
       return failure();
-    // A gather per tap with `to` indices each.
-    if (!node.b.spend(Cost::indices, a.to * taps))
+    // A matrix, or a gather per tap with `to` indices each.
+    if (!node.b.spend(Cost::indices,
+                      a.to * (usesProduct(m, a) ? a.from : taps)))
       return node.refuse("the nodes up to this one need " +
                          Budgets::exceeded(Cost::indices));
     x = resized(node.b, m, x, a);

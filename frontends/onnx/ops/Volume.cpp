@@ -1,7 +1,7 @@
 // nn has windows over two dimensions. One over three is a window over depth, of
-// slices that are images: a convolution adds the images' convolutions, a pool
-// takes the extreme or the mean of pooled images. Depth is padded and sliced
-// here, height and width by nn.
+// slices that are images: a convolution takes the slices of a window as
+// channels of one image, a pool takes the extreme or the mean of pooled images.
+// Depth is padded and sliced here, height and width by nn.
 #include "frontends/onnx/ops/Volume.h"
 
 #include <limits>
@@ -81,8 +81,28 @@ static Shape pooledShape(Value images, const VolumeWindow &w) {
           w.imageOutput[1]};
 }
 
-// The sum over the depth's taps is unrolled; each is a convolution of images
-// with one slice of the filter.
+// The taps of the depth become channels of images: C·kernel of them, those of
+// one channel side by side, which is the order of the filter's elements. So one
+// convolution adds up all taps, and groups of channels stay together.
+static Value channelsOfTaps(Emitter &b, Value padded, const VolumeWindow &w) {
+  SmallVector<Value> taps;
+  for (int64_t k = 0; k < w.kernel; ++k) {
+    Value images = imagesOf(b, padded, w, k);
+    Shape split(shapeOf(images));
+    split.insert(split.begin() + 2, 1);
+    taps.push_back(b.reshape(images, split));
+  }
+  Value all = taps.size() == 1 ? taps[0] : b.concat(taps, 2);
+  ArrayRef<int64_t> s = shapeOf(all);
+  return b.reshape(all, {s[0], s[1] * s[2], s[3], s[4]});
+}
+
+// The filter of such images.
+static Value mergeDepth(Emitter &b, Value filter) {
+  ArrayRef<int64_t> f = shapeOf(filter);
+  return b.reshape(filter, {f[0], f[1] * f[2], f[3], f[4]});
+}
+
 Value frontend::convolveVolume(Node &node, Value volume, Value filter,
                                int64_t group) {
   Emitter &b = node.b;
@@ -91,20 +111,16 @@ Value frontend::convolveVolume(Node &node, Value volume, Value filter,
   if (!w)
     return Value();
   Shape result = {s[0], f[0], w->output, w->imageOutput[0], w->imageOutput[1]};
-  if (failed(node.checkShape(result)))
+  // The images have as many elements per tap of the depth as the result reads.
+  Shape images = {s[0], w->output, s[1], w->kernel, s[3], s[4]};
+  if (failed(node.checkShape(result)) || failed(node.checkShape(images)))
     return Value();
-  Value padded = padDepth(b, volume, *w, 0), sum;
-  for (int64_t k = 0; k < w->kernel; ++k) {
-    Value images = imagesOf(b, padded, *w, k);
-    Value part = b.reshape(b.slice(filter, 2, k, 1), {f[0], f[1], f[3], f[4]});
-    Shape shape = {shapeOf(images)[0], f[0], w->imageOutput[0],
-                   w->imageOutput[1]};
-    Value y = b.make<nn::Conv2dOp>(tensorType(images).clone(shape), images,
-                                   part, w->imageStrides, w->imagePads,
-                                   w->imageDilations, group);
-    sum = sum ? b.binary<nn::AddOp>(sum, y) : y;
-  }
-  return volumeOf(b, sum, s[0]);
+  Value x = channelsOfTaps(b, padDepth(b, volume, *w, 0), *w);
+  Shape shape = {s[0] * w->output, f[0], w->imageOutput[0], w->imageOutput[1]};
+  Value y = b.make<nn::Conv2dOp>(tensorType(x).clone(shape), x,
+                                 mergeDepth(b, filter), w->imageStrides,
+                                 w->imagePads, w->imageDilations, group);
+  return volumeOf(b, y, s[0]);
 }
 
 Value frontend::convolveVolumeTransposed(Node &node, Value volume, Value filter,
@@ -118,20 +134,25 @@ Value frontend::convolveVolumeTransposed(Node &node, Value volume, Value filter,
   // The depth that all windows cover, pads included. Each tap's images land
   // `stride` apart in it, starting at the tap's dilation; the pads are cut off
   // at the end.
-  int64_t depth = w->before + w->output + w->after;
-  Shape covered = {s[0], f[1] * group, depth, w->imageOutput[0],
-                   w->imageOutput[1]};
-  if (failed(node.checkShape(covered)))
+  int64_t depth = w->before + w->output + w->after, channels = f[1] * group;
+  Shape covered = {s[0], channels, depth, w->imageOutput[0], w->imageOutput[1]};
+  Shape split = {s[0] * s[2], channels, w->kernel, w->imageOutput[0],
+                 w->imageOutput[1]};
+  if (failed(node.checkShape(covered)) || failed(node.checkShape(split)))
     return Value();
   Value images = b.reshape(b.transpose(volume, {0, 2, 1, 3, 4}),
                            {s[0] * s[2], s[1], s[3], s[4]});
+  // As in a convolution, taps of the depth are channels.
+  Shape shape = {split[0], channels * w->kernel, split[3], split[4]};
+  Value taps = b.reshape(
+      b.make<nn::Conv2dGradInputOp>(tensorType(images).clone(shape), images,
+                                    mergeDepth(b, filter), w->imageStrides,
+                                    w->imagePads, w->imageDilations, group),
+      split);
   Value sum;
   for (int64_t k = 0; k < w->kernel; ++k) {
-    Value part = b.reshape(b.slice(filter, 2, k, 1), {f[0], f[1], f[3], f[4]});
-    Shape shape = {s[0] * s[2], covered[1], covered[3], covered[4]};
-    Value y = b.make<nn::Conv2dGradInputOp>(
-        tensorType(images).clone(shape), images, part, w->imageStrides,
-        w->imagePads, w->imageDilations, group);
+    Value y = b.reshape(b.slice(taps, 2, k, 1),
+                        {split[0], channels, split[3], split[4]});
     Shape offsets(5, 0), strides(5, 1);
     offsets[2] = k * w->dilation;
     strides[2] = w->stride;

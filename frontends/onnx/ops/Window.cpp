@@ -123,6 +123,12 @@ std::optional<Window> frontend::readPlainWindow(Node &node,
       return std::nullopt;
     // Places that the window can move by.
     int64_t room = sizes[i] + before + after - span;
+    // ceil_mode takes a window that exceeds the input by less than a stride.
+    if (room < 0 && ceil && -room < stride) {
+      w->extra[i] = -room;
+      after += -room;
+      room = 0;
+    }
     if (room < 0)
       return refuse(node, "the window is larger than the padded input");
     if (int64_t rest = room % stride; ceil && rest != 0) {

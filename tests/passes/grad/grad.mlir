@@ -275,3 +275,33 @@ func.func @microbatch(%x: tensor<4xf32> {fsdp.input = "x"}) {
   fsdp.report_loss %l : tensor<f32>
   return
 }
+
+// -----
+
+// The gradient of a weight that many small products share, as the steps of a
+// recurrence do, is one product over the rows of all, in the order of steps.
+fsdp.unit @a
+fsdp.parameter @w : tensor<6x6xf32> trainable unit @a
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%x: tensor<2x6xf32> {fsdp.input = "x"}) {
+  %w = fsdp.load @w {fsdp.unit = @a} : tensor<6x6xf32>
+  // CHECK: %[[H1:.*]] = nn.matmul %arg0
+  %h1 = nn.matmul %x, %w {fsdp.unit = @a} : tensor<2x6xf32>, tensor<6x6xf32> -> tensor<2x6xf32>
+  // CHECK: %[[H2:.*]] = nn.matmul %[[H1]]
+  %h2 = nn.matmul %h1, %w {fsdp.unit = @a} : tensor<2x6xf32>, tensor<6x6xf32> -> tensor<2x6xf32>
+  // CHECK: %[[H3:.*]] = nn.matmul %[[H2]]
+  %h3 = nn.matmul %h2, %w {fsdp.unit = @a} : tensor<2x6xf32>, tensor<6x6xf32> -> tensor<2x6xf32>
+  %h4 = nn.matmul %h3, %w {fsdp.unit = @a} : tensor<2x6xf32>, tensor<6x6xf32> -> tensor<2x6xf32>
+  %s = nn.reduce sum %h4 [0, 1] {fsdp.unit = @a} : tensor<2x6xf32> -> tensor<1x1xf32>
+  %l = nn.reshape %s {fsdp.unit = @a} : tensor<1x1xf32> -> tensor<f32>
+  fsdp.report_loss %l {fsdp.unit = @a} : tensor<f32>
+  // CHECK: %[[G4:.*]] = nn.broadcast
+  // CHECK: %[[G3:.*]] = nn.matmul %[[G4]], %{{.*}} {{.*}}transpose_b
+  // CHECK: %[[G2:.*]] = nn.matmul %[[G3]], %{{.*}} {{.*}}transpose_b
+  // CHECK: %[[G1:.*]] = nn.matmul %[[G2]], %{{.*}} {{.*}}transpose_b
+  // CHECK-DAG: %[[H:.*]] = nn.concat %arg0, %[[H1]], %[[H2]], %[[H3]] {{.*}} -> tensor<8x6xf32>
+  // CHECK-DAG: %[[G:.*]] = nn.concat %[[G1]], %[[G2]], %[[G3]], %[[G4]] {{.*}} -> tensor<8x6xf32>
+  // CHECK: %[[DW:.*]] = nn.matmul %[[H]], %[[G]] {{.*}}transpose_a
+  // CHECK-NEXT: fsdp.gradient @w, %[[DW]]
+  return
+}
