@@ -7,6 +7,7 @@
 // on, such as indices, members' ranges, and sizes whose products fit 64 bits.
 #include "shared/blocks.h"
 #include "shared/manifest.h"
+#include "shared/memory_plan.h"
 #include "shared/plan_shapes.h"
 
 #include <nlohmann/json.hpp>
@@ -61,7 +62,10 @@ template <class V> void fields(V &v, Layout &x) {
   v("computeWhole", x.computeWhole), v("keptF32", x.keptF32);
   v("wire", x.wire);
   v("states", x.states), v("average", x.average);
-  v("offloaded", x.offloaded), v("optimizer", x.optimizer);
+  v("statesOffloaded", x.statesOffloaded);
+  v("gradientOffloaded", x.gradientOffloaded);
+  v("parametersOffloaded", x.parametersOffloaded);
+  v("optimizer", x.optimizer);
   v("members", x.members);
 }
 
@@ -467,9 +471,15 @@ Status check(const Manifest &manifest) {
                    std::to_string(layout.states) + " states"};
     if (layout.average && !layout.trainable)
       return Error{"layout '" + layout.name + "' is frozen with an average"};
-    if (layout.offloaded && (!layout.trainable || layout.states == 0))
+    if (layout.statesOffloaded && (!layout.trainable || layout.states == 0))
       return Error{"layout '" + layout.name +
-                   "' is offloaded, but has no states"};
+                   "' has its states offloaded, but has none"};
+    if (layout.gradientOffloaded && !hasOwnGradient(manifest, layout))
+      return Error{"layout '" + layout.name +
+                   "' has its gradient offloaded, but no shard of it"};
+    if (layout.parametersOffloaded && !hasOwnParameters(manifest, layout))
+      return Error{"layout '" + layout.name +
+                   "' has its parameters offloaded, but no shard of them"};
     if (layout.noMaster && manifest.computeDtypeOf(layout) != "bf16")
       return Error{"layout '" + layout.name +
                    "' has no master, but does not compute in bf16"};

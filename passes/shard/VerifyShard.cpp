@@ -6,6 +6,7 @@
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "compiler/dialects/fsdp/Rules.h"
@@ -14,6 +15,7 @@
 #include "compiler/dialects/fsdp/UpdateRules.h"
 #include "compiler/dialects/nn/Build.h"
 #include "passes/shard/ReduceHooks.h"
+#include "shared/memory_plan.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -76,6 +78,27 @@ LogicalResult verifyOptimizer(fsdp::LayoutOp layout, SymbolTable &symbols,
   return success();
 }
 
+// Only what is a rank's own part has memory that a file can take the place of.
+// `described` is the layout in the manifest. The options are checked for it;
+// layouts may have been edited.
+LogicalResult verifyOffload(fsdp::LayoutOp layout, const Layout &described,
+                            const Manifest &manifest,
+                            const fsdp::CompileOptions &options) {
+  if (described.isOffloaded() && options.isCuda())
+    return broken(layout, "offload")
+           << "layout '" << layout.getSymName()
+           << "' is offloaded, which target '" << nameOf(options.target)
+           << "' does not support";
+  bool gradient = described.gradientOffloaded;
+  if ((gradient && !hasOwnGradient(manifest, described)) ||
+      (described.parametersOffloaded && !hasOwnParameters(manifest, described)))
+    return broken(layout, "offload")
+           << "the " << (gradient ? "gradient" : "parameters") << " of layout '"
+           << layout.getSymName()
+           << "' cannot be offloaded, as no rank has a part of its own";
+  return success();
+}
+
 // Each parameter is a member of one layout, of its unit and as dense as the
 // alignment allows. The op's own verifier checks the rest: members are aligned,
 // disjoint, and all trainable or all frozen. Offsets must be what
@@ -92,6 +115,8 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
   if (failed(groups))
     return failure();
   Type compute = fsdp::floatType(options.paramType, module.getContext());
+  Manifest manifest = fsdp::describeModule(module);
+  size_t number = 0; // of the layout
   for (auto layout : module.getOps<fsdp::LayoutOp>()) {
     bool keepsF32 = fsdp::keepsF32(layout);
     if (keepsF32 ? !layout.getCompute().isF32()
@@ -111,12 +136,9 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
              << (keepsF32 ? "its members have 'fsdp.keep_f32'" : "--master is ")
              << (keepsF32 ? StringRef() : nameOf(options.master));
     fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
-    // The options are checked for that; a layout may have been edited.
-    if (layout.getOffloaded() && options.isCuda())
-      return broken(layout, "offload")
-             << "layout '" << layout.getSymName()
-             << "' is offloaded, which target '" << nameOf(options.target)
-             << "' does not support";
+    if (failed(verifyOffload(layout, manifest.layouts[number++], manifest,
+                             options)))
+      return failure();
     bool owned = fsdp::hasOwner(layout, options);
     if (owned && layout.getMembers().size() != 1)
       return broken(layout, "layout")

@@ -153,7 +153,7 @@ bool keepsAverages(const Manifest &manifest) {
 // Returns true if the program was compiled with --offload.
 bool offloads(const Manifest &manifest) {
   return std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
-                     [](const Layout &layout) { return layout.offloaded; });
+                     [](const Layout &layout) { return layout.isOffloaded(); });
 }
 
 } // namespace
@@ -216,8 +216,8 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
     return Error{"--save-ema: the program keeps no average of the parameters; "
                  "compile it with --ema=DECAY"};
   if (!options.offloadDir.empty() && !offloads(manifest))
-    return Error{"--offload-dir: the program keeps its optimizer states in "
-                 "memory; compile it with --offload=optimizer"};
+    return Error{"--offload-dir: the program keeps all that it has in memory; "
+                 "compile it with --offload=optimizer"};
   options.device.graphs = !arguments.noGraph;
   Result<LrSchedule> parsed = parseSchedule(options.scheduleText);
   FSDPC_TRY(parsed);
