@@ -44,6 +44,8 @@ constexpr const char *groups =
 constexpr const char *ema =
     "write '--ema=DECAY' of fsdpc, whose programs take '--save-ema FILE'";
 constexpr const char *offload = "write '--offload=optimizer' of fsdpc";
+constexpr const char *offloadAll =
+    "write '--offload=optimizer,parameters,gradients' of fsdpc";
 constexpr const char *frozen = "write '--frozen=REGEX' of fsdpc";
 constexpr const char *launcher =
     "ranks are started by mpirun, torchrun or srun, or as threads by '--ranks "
@@ -88,7 +90,9 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"convert-sync-batchnorm", "write '--sync-batchnorm' of fsdpc"},
       {"stage3-max-live-parameters", "write '--limit-all-gathers=K' of fsdpc"},
       {"offload-optimizer", offload},
-      {"cpu-offload", offload},
+      {"offload-params", offloadAll},
+      {"offload-param", offloadAll},
+      {"cpu-offload", offloadAll},
       {"nvme-path", "write '--offload-dir DIR' of the program"},
       // Precision.
       {"mixed-precision", dtype},

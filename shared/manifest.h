@@ -96,10 +96,17 @@ struct Layout {
   // Gathers send blocks of "i8" or "f8e4m3" (blocks.h); empty: the compute
   // type.
   std::string wire;
-  int32_t states = 0;     // f32 tensors per parameter: 2 for adam, …
-  bool average = false;   // the last state is the parameters' running average
-  bool offloaded = false; // the states lie in a file, not in memory
-  std::string optimizer;  // that updates it; empty if frozen
+  int32_t states = 0;   // f32 tensors per parameter: 2 for adam, …
+  bool average = false; // the last state is the parameters' running average
+  // What lies in a file and not in memory (--offload): the states, the f32
+  // gradient of this rank's shard, and its parameters, which are the master, or
+  // the compute copy where there is no master.
+  bool statesOffloaded = false, gradientOffloaded = false;
+  bool parametersOffloaded = false;
+  bool isOffloaded() const {
+    return statesOffloaded || gradientOffloaded || parametersOffloaded;
+  }
+  std::string optimizer; // that updates it; empty if frozen
   std::vector<Member> members;
 };
 

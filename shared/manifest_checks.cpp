@@ -3,6 +3,7 @@
 // program is refused here, before it allocates anything.
 #include "shared/manifest_checks.h"
 #include "shared/blocks.h"
+#include "shared/memory_plan.h"
 #include "shared/plan_shapes.h"
 
 #include <cmath>
@@ -161,9 +162,15 @@ Status checkLayout(const Manifest &manifest, const Layout &layout) {
                  std::to_string(layout.states) + " states"};
   if (layout.average && !layout.trainable)
     return Error{"layout '" + layout.name + "' is frozen with an average"};
-  if (layout.offloaded && (!layout.trainable || layout.states == 0))
+  if (layout.statesOffloaded && (!layout.trainable || layout.states == 0))
     return Error{"layout '" + layout.name +
-                 "' is offloaded, but has no states"};
+                 "' has its states offloaded, but has none"};
+  if (layout.gradientOffloaded && !hasOwnGradient(manifest, layout))
+    return Error{"layout '" + layout.name +
+                 "' has its gradient offloaded, but no shard of it"};
+  if (layout.parametersOffloaded && !hasOwnParameters(manifest, layout))
+    return Error{"layout '" + layout.name +
+                 "' has its parameters offloaded, but no shard of them"};
   if (layout.noMaster && manifest.computeDtypeOf(layout) != "bf16")
     return Error{"layout '" + layout.name +
                  "' has no master, but does not compute in bf16"};

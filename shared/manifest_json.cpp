@@ -57,7 +57,10 @@ template <class V> void fields(V &v, Layout &x) {
   v("computeWhole", x.computeWhole), v("keptF32", x.keptF32);
   v("wire", x.wire);
   v("states", x.states), v("average", x.average);
-  v("offloaded", x.offloaded), v("optimizer", x.optimizer);
+  v("statesOffloaded", x.statesOffloaded);
+  v("gradientOffloaded", x.gradientOffloaded);
+  v("parametersOffloaded", x.parametersOffloaded);
+  v("optimizer", x.optimizer);
   v("members", x.members);
 }
 

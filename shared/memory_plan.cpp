@@ -8,6 +8,7 @@
 #include "shared/staging.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace fsdpc {
 namespace {
@@ -81,6 +82,57 @@ bool computesOnMaster(const Manifest &manifest, const Layout &layout) {
   return manifest.computeDtypeOf(layout) == "f32" && layout.wire.empty();
 }
 
+// A gradient that every rank gathers for its update, or that a block reducer
+// or an owner sums whole, is not taken by ranges.
+bool hasOwnGradient(const Manifest &manifest, const Layout &layout) {
+  return layout.trainable && !layout.gradientWhole && !layout.stateWhole &&
+         !layout.owned && blockTypeOf(manifest.reduceDtype) == BlockType::None;
+}
+
+bool hasOwnParameters(const Manifest &manifest, const Layout &layout) {
+  if (layout.masterWhole)
+    return false;
+  return !layout.computeWhole ||
+         (needsMaster(manifest, layout) && !computesOnMaster(manifest, layout));
+}
+
+int64_t ownParameterBytes(const Manifest &manifest, const Layout &layout) {
+  return needsMaster(manifest, layout)
+             ? 4
+             : dtypeBytes(manifest.computeDtypeOf(layout));
+}
+
+// A gather reads parameters straight to their place where it neither casts them
+// nor sends blocks.
+OffloadPieces offloadPieces(const Manifest &manifest, int ranks, int groupRanks,
+                            const std::vector<int> &owners, int rank) {
+  OffloadPieces pieces;
+  for (size_t i = 0; i < manifest.layouts.size(); ++i) {
+    const Layout &layout = manifest.layouts[i];
+    if (!layout.isOffloaded())
+      continue;
+    LayoutMemory memory =
+        layoutMemory(manifest, layout, ranks, groupRanks, owners[i], rank);
+    int64_t part = layout.stateWhole ? memory.whole : memory.shard;
+    auto ofPiece = [&](int64_t elementBytes) {
+      return roundUp(std::min(part, offloadPieceElements) * elementBytes, 64);
+    };
+    int64_t parameters =
+        layout.parametersOffloaded ? ownParameterBytes(manifest, layout) : 0;
+    int64_t ofElement = parameters + (layout.gradientOffloaded ? 4 : 0) +
+                        (layout.statesOffloaded ? 4 * layout.states : 0);
+    if (layout.trainable)
+      pieces.updates = std::max(pieces.updates, 2 * ofPiece(ofElement));
+    bool converts = !layout.wire.empty() ||
+                    parameters != dtypeBytes(manifest.computeDtypeOf(layout));
+    if (layout.parametersOffloaded && converts)
+      pieces.gathers = std::max(pieces.gathers, ofPiece(parameters));
+    if (layout.gradientOffloaded)
+      pieces.reductions = std::max(pieces.reductions, ofPiece(4));
+  }
+  return pieces;
+}
+
 // The padding is the same for every size of groups, so that files, and sums
 // over own elements, do not depend on it.
 LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
@@ -115,9 +167,16 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
   // A frozen layout has neither a gradient nor optimizer state.
   if (layout.trainable) {
     memory.gradient = bytes(layout.gradientWhole, 4);
-    (layout.offloaded ? memory.offloaded : memory.states) =
-        layout.states * bytes(layout.stateWhole, 4);
+    memory.states = layout.states * bytes(layout.stateWhole, 4);
   }
+  auto offload = [&](bool isOffloaded, int64_t &size) {
+    if (isOffloaded)
+      memory.offloaded += std::exchange(size, 0);
+  };
+  offload(layout.statesOffloaded, memory.states);
+  offload(layout.gradientOffloaded, memory.gradient);
+  // The compute copy beside a master is no shard.
+  offload(layout.parametersOffloaded, master ? memory.master : memory.compute);
   if (layout.secondary)
     memory.secondary =
         roundUp(memory.whole / groupRanks * dtypeBytes(compute), 64);
@@ -188,7 +247,6 @@ static MemoryPlan planLayouts(const Manifest &manifest, int ranks,
                               int groupRanks, const std::vector<int> &owners,
                               int rank) {
   MemoryPlan plan;
-  int64_t largestPiece = 0;
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
     const Layout &layout = manifest.layouts[i];
     LayoutMemory memory =
@@ -197,11 +255,9 @@ static MemoryPlan planLayouts(const Manifest &manifest, int ranks,
     plan.gradients += memory.gradient;
     plan.optimizer += memory.states;
     plan.onDisk += memory.offloaded;
-    largestPiece = std::max(
-        largestPiece,
-        std::min(memory.offloaded, layout.states * statePieceElements * 4));
   }
-  plan.statePieces = statePiecesInMemory * largestPiece;
+  plan.offloadPieces =
+      offloadPieces(manifest, ranks, groupRanks, owners, rank).total();
   return plan;
 }
 
@@ -246,7 +302,7 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
   // The arena is one block, so `allocated` is taken before its peak is divided
   // among the kinds.
   plan.allocated = plan.parameters + plan.gradients + plan.optimizer +
-                   plan.statePieces + plan.activations + exchanged +
+                   plan.offloadPieces + plan.activations + exchanged +
                    manifest.arenaBytes;
 
   // The shares of the arena and its slack add up to arenaBytes. Constants are
@@ -273,8 +329,8 @@ std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
       {"scratchpads", scratchpads},
       {"stacks", stacks},
       {"slack", slack}};
-  if (statePieces != 0)
-    rows.emplace_back("state pieces", statePieces);
+  if (offloadPieces != 0)
+    rows.emplace_back("offload pieces", offloadPieces);
   if (checkpoint != 0)
     rows.emplace_back("checkpoint", checkpoint);
   return rows;

@@ -23,8 +23,8 @@ struct MemoryPlan {
   int64_t gradients = 0;  // f32 accumulators and the arena's gradient slots at
                           // the peak
   int64_t optimizer = 0;
-  // Memory through which the states of offloaded layouts pass.
-  int64_t statePieces = 0;
+  // Memory through which passes what is offloaded.
+  int64_t offloadPieces = 0;
   int64_t gathered = 0;      // share of the arena's peak
   int64_t activations = 0;   // share of the arena's peak; inputs, outputs and
                              // constants
@@ -35,12 +35,12 @@ struct MemoryPlan {
   // Host memory that the rank's part of a checkpoint is copied into. Only a run
   // knows if it writes checkpoints along the way, so planMemory leaves it at 0.
   int64_t checkpoint = 0;
-  int64_t onDisk = 0;    // states of offloaded layouts; not part of the total
+  int64_t onDisk = 0;    // what is offloaded; not part of the total
   int64_t allocated = 0; // part of the total that runtime/core allocates: all
                          // but windows, scratchpads, stacks and constants
   int64_t total() const;
   // The kinds of memory with their bytes, in the order of the printed table;
-  // "state pieces" and "checkpoint" only if they are not 0.
+  // "offload pieces" and "checkpoint" only if they are not 0.
   std::vector<std::pair<std::string, int64_t>> kinds() const;
 };
 
@@ -96,7 +96,7 @@ struct LayoutCut {
 // copy even where that does not persist whole.
 struct LayoutMemory : LayoutCut {
   int64_t master = 0, compute = 0, gradient = 0, states = 0;
-  int64_t offloaded = 0; // the states' bytes on disk; `states` is 0 then
+  int64_t offloaded = 0; // bytes on disk of what is offloaded and so 0 above
   // The rank's part of the parameters over its group, in the compute type.
   int64_t secondary = 0;
 };
@@ -110,11 +110,31 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
 // rank's shard of it.
 bool computesOnMaster(const Manifest &manifest, const Layout &layout);
 
-// Elements of a piece in which the update reads the states of an offloaded
-// layout, and writes them back. Two pieces are in memory: one that is computed,
-// and one that is written back and then replaced by the next.
-constexpr int64_t statePieceElements = int64_t(1) << 18;
-constexpr int64_t statePiecesInMemory = 2;
+// Return true if a rank has a part of the layout's gradient, or of its
+// parameters, in memory that nothing else lies in and that no other rank has
+// besides: only that can be offloaded. Gradients also must be reduced by ranges
+// of shards, so not to owners and not in blocks.
+bool hasOwnGradient(const Manifest &manifest, const Layout &layout);
+bool hasOwnParameters(const Manifest &manifest, const Layout &layout);
+
+// Returns the bytes per element of the parameters of such a layout: those of a
+// master, or of the compute type.
+int64_t ownParameterBytes(const Manifest &manifest, const Layout &layout);
+
+// Elements of a piece in which the update reads what is offloaded of a layout,
+// and writes it back. Two pieces are in memory: one that is computed, and one
+// that is written back and then replaced by the next. Gathers that convert
+// parameters, and reductions, have a piece each.
+constexpr int64_t offloadPieceElements = int64_t(1) << 18;
+
+// The memory for these pieces, in bytes.
+struct OffloadPieces {
+  int64_t updates = 0, gathers = 0, reductions = 0;
+  int64_t total() const { return updates + gathers + reductions; }
+};
+// `owners` are those of ownersOf, and the other numbers as in layoutMemory.
+OffloadPieces offloadPieces(const Manifest &manifest, int ranks, int groupRanks,
+                            const std::vector<int> &owners, int rank);
 
 // Bytes of one microbatch of an input. The runtime keeps two: it computes on
 // one and reads the next.

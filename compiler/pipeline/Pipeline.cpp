@@ -60,6 +60,7 @@ static const PipelineStep steps[] = {
     // are computed, and @update exists.
     {Phase::Shard, "shard-parameters", createShardParameters},
     {Phase::Shard, "mixed-precision", createMixedPrecision},
+    {Phase::Shard, "offload-shards", createOffloadShards},
     {Phase::Shard, "build-update", createBuildUpdate},
     {Phase::Shard, "verify-shard", createVerifyShard},
 

@@ -4,10 +4,12 @@
 #include "passes/shard/LayoutRules.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "shared/memory_plan.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/MathExtras.h"
@@ -29,7 +31,8 @@ public:
                  const fsdp::ParameterGroups &groups)
       : module(module), symbols(symbols), groups(groups),
         options(fsdp::CompileOptions::of(module)),
-        compute(fsdp::floatType(options.paramType, module.getContext())) {}
+        compute(fsdp::floatType(options.paramType, module.getContext())),
+        manifest(fsdp::describeModule(module)) {}
 
   LogicalResult run() {
     for (auto layout : module.getOps<fsdp::LayoutOp>())
@@ -70,15 +73,24 @@ private:
     return success();
   }
 
-  // States are on the host only where its target supports that, and a layout
-  // with an owner has one parameter.
+  // Only what is a rank's own part has memory that a file can take the place
+  // of. A layout with an owner has one parameter. The options are checked for
+  // that; a layout may have been edited.
   LogicalResult verifyPlace(fsdp::LayoutOp layout) {
-    // The options are checked for that; a layout may have been edited.
-    if (layout.getOffloaded() && options.isCuda())
+    const Layout &described = manifest.layouts[number++];
+    if (described.isOffloaded() && options.isCuda())
       return broken(layout, "offload")
              << "layout '" << layout.getSymName()
              << "' is offloaded, which target '" << nameOf(options.target)
              << "' does not support";
+    bool gradient = described.gradientOffloaded;
+    if ((gradient && !hasOwnGradient(manifest, described)) ||
+        (described.parametersOffloaded &&
+         !hasOwnParameters(manifest, described)))
+      return broken(layout, "offload")
+             << "the " << (gradient ? "gradient" : "parameters")
+             << " of layout '" << layout.getSymName()
+             << "' cannot be offloaded, as no rank has a part of its own";
     if (fsdp::hasOwner(layout, options) && layout.getMembers().size() != 1)
       return broken(layout, "layout")
              << "layout '" << layout.getSymName() << "' has "
@@ -186,6 +198,8 @@ private:
   const fsdp::ParameterGroups &groups;
   fsdp::CompileOptions options;
   Type compute; // of layouts without --keep-f32
+  Manifest manifest;
+  size_t number = 0; // of the layout in the manifest
   // The layout of each member, and the layout of each unit, kind (trainable or
   // frozen), strategy, group and type.
   DenseMap<StringAttr, fsdp::LayoutOp> layoutOf;

@@ -58,8 +58,6 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     Their attribute `fsdp.hook` is the hook's number. outline-kernels fuses them with what
     computes the gradient.
 
-    With `--offload=optimizer` layouts with states are `offloaded`.
-
     With `gather-dtype` all layouts but those of ddp and of `fsdp.keep_f32` have its type as
     `wire`. With it, and with a `reduce-dtype` of 8 bits, members stand at multiples of 256
     elements, so that a block on the wire has elements of one parameter.
@@ -229,6 +227,33 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
                            "::mlir::math::MathDialect"];
 }
 
+def OffloadShards : Pass<"offload-shards", "::mlir::ModuleOp"> {
+  let summary = "Chooses what --offload keeps of each layout in a file";
+  let description = [{
+    With `offload = optimizer` the states of layouts that have any are `offloaded`; with
+    `parameters` each rank's parameters, trainable or frozen; with `gradients` its f32 gradient.
+    A layout has only what is a rank's own part in memory of its own:
+
+    | offloaded | of layouts |
+    |---|---|
+    | state | with states |
+    | parameter | whose master is not `whole`, and is not a part of a `whole` compute copy: of zero3 and hybrid all, of zero1, zero2 and oss those with masters beside a 16-bit copy, of ddp none |
+    | gradient | whose gradient and state are not `whole`, and that are reduced by ranges of shards: not of oss, nor with a `reduce-dtype` of 8 bits |
+
+    Each of the options must have an effect on one layout.
+
+    Before:
+    ```mlir
+    fsdp.layout @u.flat of @u trainable elements 64 : f32 states 2 {…}
+    ```
+    After, with `offload = optimizer,parameters`:
+    ```mlir
+    fsdp.layout @u.flat of @u trainable elements 64 : f32 states 2 offloaded ["state", "parameter"] {…}
+    ```
+  }];
+  let statistics = [Statistic<"layouts", "layouts", "layouts offloaded">];
+}
+
 def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
   let summary = "Checks what holds after the phase `shard`";
   let description = [{
@@ -241,7 +266,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group (without `layout-size` and oss; with `layout-size`, a layout of several members is larger), one of oss does not have one member, or a member does not begin at the first aligned place after the one before it |
     | `group` | a member is updated by another optimizer than its layout: that of another --group, or of the options |
     | `average` | a trainable layout does not keep an average with --ema, or keeps one without |
-    | `offload` | an offloaded layout is on a GPU |
+    | `offload` | an offloaded layout is on a GPU, or what is offloaded of it is not a rank's own part (offload-shards) |
     | `compute` | a layout's compute type is not `param-dtype`, or f32 if its members have `fsdp.keep_f32` |
     | `master` | a layout lacks `no_master` with `--master=none` and a compute type of bf16, or has it otherwise |
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy, or oss, is on a GPU |

@@ -136,19 +136,9 @@ private:
     // After the layouts, which have matched all patterns.
     if (failed(strategies.checkUsed(module.getLoc(), units)) ||
         failed(ignored.checkUsed(module.getLoc(), names, "parameter")) ||
-        failed(checkGathers()) || failed(checkOffload()))
+        failed(checkGathers()))
       return failure();
     return success();
-  }
-
-  // Only the programs of the optimizers say how many states there are.
-  LogicalResult checkOffload() {
-    if (options.offload == fsdp::Offload::None ||
-        llvm::any_of(layouts,
-                     [](auto &entry) { return entry.second.getOffloaded(); }))
-      return success();
-    return emitError(module.getLoc(), "--offload has no effect: the optimizer "
-                                      "keeps no states");
   }
 
   // Options about gathers need something that is gathered. The check of the
@@ -232,7 +222,6 @@ private:
     // those of the optimizer.
     int64_t states = trainable ? programs[group.program].states().size() : 0;
     bool average = trainable && options.ema > 0;
-    bool offloads = options.offload == fsdp::Offload::Optimizer;
     Type wire = fsdp::wireTypeOf(
         fsdp::gatheredBy(group.strategy, group.keptF32, options),
         module.getContext());
@@ -251,7 +240,7 @@ private:
         wire ? TypeAttr::get(wire) : TypeAttr(), /*no_master=*/UnitAttr(),
         builder.getI64IntegerAttr(states),
         average ? builder.getUnitAttr() : UnitAttr(),
-        offloads && states > 0 ? builder.getUnitAttr() : UnitAttr(),
+        /*offloaded=*/ArrayAttr(),
         /*secondary=*/UnitAttr(), builder.getArrayAttr(members),
         builder.getStrArrayAttr(
             fsdp::replicatedBy(group.strategy, options, trainable)));

@@ -7,6 +7,7 @@
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/fsdp/Strategies.h"
@@ -15,6 +16,7 @@
 #include "compiler/dialects/nn/Build.h"
 #include "passes/shard/LayoutRules.h"
 #include "passes/shard/ReduceHooks.h"
+#include "shared/memory_plan.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_VERIFYSHARD

@@ -3,6 +3,7 @@
 // groups hand to each other at the end of a tick is one transfer(), in which
 // nobody waits for a message that depends on his own.
 #include "runtime/comm/groups.h"
+#include "runtime/comm/reduce.h"
 
 #include <algorithm>
 #include <cstring>
@@ -68,7 +69,7 @@ void HybridGroups::reducePiece(const ReduceScatter &part, int64_t piece) {
   group->reduceScatter(
       {static_cast<const char *>(part.gradient) + size_t(first) * width,
        part.type, part.wire, part.elements - first, lengthOf(part, piece),
-       outgoing, false, before, part.shardElements});
+       outgoing, false, before, partOf(part, 1)});
 }
 
 // Hands this group's sums to the next group, and those of the last group to

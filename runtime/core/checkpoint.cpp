@@ -59,11 +59,13 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
   return text;
 }
 
-// Values in the memory of the device; null if they are offloaded. The type is
-// not f32 only for frozen layouts, which have no master.
+// Values in the memory of the device; null if they are offloaded, and then
+// `first` is where they begin in the rank's part of the file. The type is not
+// f32 only where there is no master.
 struct OwnPart {
   const char *values;
   WireType type;
+  int64_t first = 0;
 };
 
 OwnPart f32Part(const float *values) {
@@ -78,42 +80,57 @@ OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
   const LayoutBuffers &buffers = rank.layouts[index];
   int64_t own = buffers.ownOf(rank.job.rank);
   int64_t first = own - buffers.shardOf(rank.job.rank);
+  if (what == Saved::gradients && layout.gradientOffloaded)
+    return {nullptr, WireType::f32, first};
   if (what == Saved::gradients)
     return f32Part(buffers.gradientShard + first);
-  if (what == Saved::averages && layout.average && layout.offloaded)
-    return f32Part(nullptr);
+  if (what == Saved::averages && layout.average && layout.statesOffloaded)
+    return {nullptr, WireType::f32, own - buffers.partBegin};
   if (what == Saved::averages && layout.average)
     return f32Part(buffers.states + (layout.states - 1) * buffers.part + own -
                    buffers.partBegin);
+  if (layout.parametersOffloaded)
+    return {nullptr, offloadedTypeOf(rank, int32_t(index)), first};
   if (buffers.masterShard)
     return f32Part(buffers.masterShard + first);
   WireType type = computeTypeOf(rank, int32_t(index));
   return {buffers.computeShard + size_t(first) * wireBytes(type), type};
 }
 
+// Reads elements of this rank's part from the file, in the type of the part.
+Status readOffloaded(const fsdpc_rank &rank, size_t index, Saved what,
+                     int64_t first, int64_t count, void *to) {
+  const Layout &layout = rank.manifest.layouts[index];
+  if (what == Saved::gradients)
+    return rank.shardFile->readGradient(index, first, count,
+                                        static_cast<float *>(to));
+  if (what == Saved::averages && layout.average)
+    return rank.shardFile->readStates(index, layout.states - 1, first, count,
+                                      static_cast<float *>(to));
+  return rank.shardFile->readParameters(index, first, count, to);
+}
+
 // Returns elements [begin, begin + count) of this rank's part, as f32: where
 // they lie, or at `place` if they must be read, downloaded or widened.
-Result<const void *> readPiece(const fsdpc_rank &rank, size_t index,
+Result<const void *> readPiece(const fsdpc_rank &rank, size_t index, Saved what,
                                const OwnPart &own, int64_t begin, int64_t count,
                                float *place) {
-  const Layout &layout = rank.manifest.layouts[index];
-  const LayoutBuffers &buffers = rank.layouts[index];
-  if (!own.values) {
-    int64_t first = buffers.ownOf(rank.job.rank) - buffers.partBegin;
-    FSDPC_TRY(rank.states->read(index, layout.states - 1, first + begin, count,
-                                place));
-    return place;
-  }
-  const char *from = own.values + size_t(begin) * wireBytes(own.type);
-  if (own.type != WireType::f32) {
-    std::vector<char> narrow(size_t(count) * wireBytes(own.type));
-    rank.device->download(narrow.data(), from, narrow.size());
-    castToWire(narrow.data(), own.type, WireType::f32, count, place);
-    return place;
-  }
-  if (rank.device->isHostMemory())
+  size_t width = wireBytes(own.type);
+  const char *from = own.values ? own.values + size_t(begin) * width : nullptr;
+  if (from && own.type == WireType::f32 && rank.device->isHostMemory())
     return from;
-  rank.device->download(place, from, size_t(count) * sizeof(float));
+  std::vector<char> narrow;
+  void *to = place;
+  if (own.type != WireType::f32) {
+    narrow.resize(size_t(count) * width);
+    to = narrow.data();
+  }
+  if (from)
+    rank.device->download(to, from, size_t(count) * width);
+  else
+    FSDPC_TRY(readOffloaded(rank, index, what, own.first + begin, count, to));
+  if (own.type != WireType::f32)
+    castToWire(to, own.type, WireType::f32, count, place);
   return place;
 }
 
@@ -131,7 +148,7 @@ void takeFromOwner(fsdpc_rank &rank, int owner, const void *piece, float *to,
 
 // Gathers one layout piece by piece and writes it on rank 0. Gradients are
 // divided by V and by the loss's scale, so that the file holds means. Fails
-// only if this rank cannot read its offloaded states; the others then wait for
+// only if this rank cannot read what it has offloaded; the others then wait for
 // it.
 Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
                   const std::vector<uint64_t> &offsets, NewFile &file,
@@ -154,7 +171,7 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
     float *place = &staging[size_t(layout.owned ? 0 : rank.job.rank * count)];
     const void *piece = nullptr;
     if (hasPart) {
-      auto read = readPiece(rank, index, own, begin, count, place);
+      auto read = readPiece(rank, index, what, own, begin, count, place);
       FSDPC_TRY(read);
       piece = *read;
     }

@@ -153,7 +153,7 @@ bool keepsAverages(const Manifest &manifest) {
 // Returns true if the program was compiled with --offload.
 bool offloads(const Manifest &manifest) {
   return std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
-                     [](const Layout &layout) { return layout.offloaded; });
+                     [](const Layout &layout) { return layout.isOffloaded(); });
 }
 
 // Refuses flags that the program cannot follow, or that have no effect without
@@ -176,8 +176,8 @@ Status refuseUseless(const Options &options, const Manifest &manifest) {
     return Error{"--save-ema: the program keeps no average of the parameters; "
                  "compile it with --ema=DECAY"};
   if (!options.offloadDir.empty() && !offloads(manifest))
-    return Error{"--offload-dir: the program keeps its optimizer states in "
-                 "memory; compile it with --offload=optimizer"};
+    return Error{"--offload-dir: the program keeps all that it has in memory; "
+                 "compile it with --offload=optimizer"};
   return {};
 }
 

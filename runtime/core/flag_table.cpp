@@ -199,9 +199,9 @@ const Flag flags[] = {
      "Write the first step's mean gradients, before clipping",
      [](Arguments &a) -> Target { return &a.options.saveGradients; }, path},
     {"--offload-dir", "DIR",
-     "Where a program that was compiled with --offload keeps optimizer states, "
-     "in a file without a name per rank (default: $TMPDIR, or /tmp); a fast "
-     "local disk",
+     "Where a program that was compiled with --offload keeps what is "
+     "offloaded, in a file without a name per rank (default: $TMPDIR, or "
+     "/tmp); a fast local disk",
      [](Arguments &a) -> Target { return &a.options.offloadDir; }, path},
     {"--checkpoint", "DIR",
      "Write checkpoints to this folder, from which --resume continues: one "

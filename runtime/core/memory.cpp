@@ -13,10 +13,10 @@
 using namespace fsdpc;
 using namespace fsdpc::runtime;
 
-// The device is destroyed after this body, as a member. The thread of `states`
-// may be reading into a block.
+// The device is destroyed after this body, as a member. The thread of
+// `shardFile` may be reading into a block.
 fsdpc_rank::~fsdpc_rank() {
-  states.reset();
+  shardFile.reset();
   for (const Block &block : blocks)
     device->release(block.memory, block.bytes);
 }
@@ -81,7 +81,8 @@ void fsdpc_rank::allocateLayout(const Layout &layout, int owner) {
 
   if (layout.trainable) {
     auto *gradient = reinterpret_cast<float *>(zeroed(memory.gradient));
-    buffers.gradientShard = gradient + (layout.gradientWhole ? first : 0);
+    if (gradient)
+      buffers.gradientShard = gradient + (layout.gradientWhole ? first : 0);
     buffers.gradientWhole = layout.gradientWhole ? gradient : nullptr;
     buffers.states = reinterpret_cast<float *>(zeroed(memory.states));
     buffers.partBegin = layout.stateWhole ? 0 : first;
@@ -165,7 +166,11 @@ Status fsdpc_rank::allocate(const MemoryPlan &plan) {
     for (const Output &output : manifest.outputs)
       outputs.push_back(take(outputBytes(output)));
     findFactors();
-    statePieces = reinterpret_cast<float *>(take(plan.statePieces));
+    OffloadPieces pieces =
+        offloadPieces(manifest, job.size, groupRanks, owners, job.rank);
+    updatePieces = take(pieces.updates);
+    gatherPiece = take(pieces.gathers);
+    reducePiece = reinterpret_cast<float *>(take(pieces.reductions));
     for (int slot = 0; slot < 2; ++slot)
       FSDPC_TRY(allocateSlot(slot));
     statistics =
@@ -185,18 +190,30 @@ Status fsdpc_rank::allocate(const MemoryPlan &plan) {
   return {};
 }
 
-Status fsdpc_rank::openStates(const std::string &folder) {
-  if (!statePieces)
-    return {};
-  std::vector<StateFile::Extent> extents;
+// A frozen layout is offloaded as its shard, and another as what this rank
+// updates of it, which is its shard if the parameters are offloaded.
+Status fsdpc_rank::openShardFile(const std::string &folder) {
+  bool offloads = false;
+  std::vector<ShardFile::Extent> extents;
   for (size_t i = 0; i < layouts.size(); ++i) {
     const Layout &layout = manifest.layouts[i];
-    extents.push_back(layout.offloaded
-                          ? StateFile::Extent{layouts[i].part, layout.states}
-                          : StateFile::Extent{});
+    ShardFile::Extent extent;
+    extent.isUpdated = layout.trainable;
+    if (layout.isOffloaded())
+      extent.elements = layout.trainable ? layouts[i].part : layouts[i].shard;
+    if (layout.statesOffloaded)
+      extent.states = layout.states;
+    if (layout.parametersOffloaded)
+      extent.parameterBytes = int32_t(ownParameterBytes(manifest, layout));
+    extent.gradient = layout.gradientOffloaded;
+    extents.push_back(extent);
+    offloads |= layout.isOffloaded();
   }
-  auto made = StateFile::make(folder, extents, statePieceElements, statePieces);
+  if (!offloads)
+    return {};
+  auto made =
+      ShardFile::make(folder, extents, offloadPieceElements, updatePieces);
   FSDPC_TRY(made);
-  states = std::move(*made);
+  shardFile = std::move(*made);
   return {};
 }

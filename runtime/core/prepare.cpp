@@ -154,7 +154,7 @@ Status Trainer::load() {
     updateRatios = std::make_unique<UpdateRatios>(manifest);
   trace.start(*rank, options.accumulate);
   FSDPC_TRY(rank->allocate(info.plan));
-  FSDPC_TRY(openStates());
+  FSDPC_TRY(openShardFile());
   FSDPC_TRY(prepareCheckpoints());
   if (resumed) {
     FSDPC_TRY(loadFrom(*resumed));
@@ -173,18 +173,17 @@ Status Trainer::load() {
   return started.step < options.steps ? readStep(started.step) : Status();
 }
 
-// Makes the file of offloaded states.
-Status Trainer::openStates() {
+// Makes the file of what is offloaded.
+Status Trainer::openShardFile() {
   if (info.plan.onDisk == 0)
     return {};
   std::string folder =
       options.offloadDir.empty() ? temporaryFolder() : options.offloadDir;
   if (job.rank == 0 && liesInMemory(folder))
     printWarning("'" + folder +
-                 "' lies in memory (tmpfs), so that offloading optimizer "
-                 "states to it saves none; name a folder on a disk by "
-                 "--offload-dir");
-  return rank->openStates(folder);
+                 "' lies in memory (tmpfs), so that offloading to it saves "
+                 "none; name a folder on a disk by --offload-dir");
+  return rank->openShardFile(folder);
 }
 
 // Sets this rank's shards, states and buffers to those of a checkpoint. Also

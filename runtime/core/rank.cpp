@@ -71,13 +71,20 @@ static OptimizerOperands commonOperands(const fsdpc_rank &rank, int32_t index,
   return operands;
 }
 
-void fsdpc::runtime::placeStates(OptimizerOperands &operands,
-                                 const Layout &layout, const StatePiece &piece,
-                                 bool hasNumber) {
+void fsdpc::runtime::placePiece(OptimizerOperands &operands,
+                                const fsdpc_rank &rank, int32_t index,
+                                const ShardPiece &piece, bool hasNumber) {
+  if (piece.parameters)
+    operands.list[0] =
+        piece.parameters -
+        piece.begin * int64_t(wireBytes(offloadedTypeOf(rank, index)));
+  if (piece.gradient)
+    operands.list[1] = piece.gradient - piece.begin;
   size_t at = numberOperand + (hasNumber ? 1 : 0);
-  for (int32_t state = 0; state < layout.states; ++state)
+  int32_t states = rank.manifest.layouts[size_t(index)].states;
+  for (int32_t state = 0; piece.states && state < states; ++state)
     operands.list[at + size_t(state)] =
-        piece.values + (state * piece.stride - piece.begin);
+        piece.states + (state * piece.stride - piece.begin);
 }
 
 OptimizerOperands fsdpc::runtime::memberSumOperands(const fsdpc_rank &rank,
@@ -109,18 +116,25 @@ OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
   return operands;
 }
 
-// Downloads in pieces, since gradients may be in device memory.
+// Takes pieces, since gradients may be in device memory or in a file. What
+// cannot be read counts as not finite: the job is about to end.
 int64_t fsdpc::runtime::firstNonFinite(const fsdpc_rank &rank) {
   std::vector<float> piece(1 << 16);
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
     const LayoutBuffers &buffers = rank.layouts[i];
     const float *values =
         buffers.gradientWhole ? buffers.gradientWhole : buffers.gradientShard;
-    // Frozen layouts have neither and are passed over.
+    bool offloaded = rank.manifest.layouts[i].gradientOffloaded;
+    if (!values && !offloaded)
+      continue; // frozen
     int64_t count = buffers.gradientWhole ? buffers.whole : buffers.shard;
-    for (int64_t e = 0; values && e < count; e += int64_t(piece.size())) {
+    for (int64_t e = 0; e < count; e += int64_t(piece.size())) {
       size_t length = std::min(piece.size(), size_t(count - e));
-      rank.device->download(piece.data(), values + e, length * sizeof(float));
+      if (!offloaded)
+        rank.device->download(piece.data(), values + e, length * sizeof(float));
+      else if (!rank.shardFile->readGradient(i, e, int64_t(length),
+                                             piece.data()))
+        return int64_t(i);
       for (size_t at = 0; at < length; ++at)
         if (!std::isfinite(piece[at]))
           return int64_t(i);

@@ -11,7 +11,7 @@
 #include "runtime/comm/groups.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/core/device.h"
-#include "runtime/core/state_file.h"
+#include "runtime/core/shard_file.h"
 #include "shared/blocks.h"
 #include "shared/factors.h"
 #include "shared/memory_plan.h"
@@ -53,17 +53,18 @@ struct MemberFactors {
 // this rank's shard, which either has memory of its own or lies inside the
 // full-length ("whole") buffer.
 struct LayoutBuffers : LayoutCut {
-  // Null if the layout keeps its values in the compute type only.
+  // Null if the layout keeps its values in the compute type only, or if they
+  // are offloaded.
   float *masterShard = nullptr, *masterWhole = nullptr;
   // In the compute type. Null if the layout has no such copy, and gathers cast
-  // the master instead.
+  // the master instead, or if it is offloaded.
   char *computeShard = nullptr, *computeWhole = nullptr;
+  // Both null if the gradient is offloaded.
   float *gradientShard = nullptr, *gradientWhole = nullptr;
   // This rank's part of the parameters over its shard group, in the compute
   // type; null if the layout has none.
   char *secondary = nullptr;
-  // `part` elements per state, one after the other; null if the layout is
-  // offloaded.
+  // `part` elements per state, one after the other; null if they are offloaded.
   float *states = nullptr;
   int64_t partBegin = 0, part = 0; // elements that this rank updates
   // The double[4] of fsdpc_optimizer, per member.
@@ -92,9 +93,9 @@ struct fsdpc_rank {
   // Allocates exactly what the plan says, and zeroes the layouts. Fails if
   // memory runs out or if the sum differs from plan.allocated.
   fsdpc::Status allocate(const fsdpc::MemoryPlan &plan);
-  // Makes the file of offloaded states in a folder, if a layout has any. Call
-  // it after `allocate`.
-  fsdpc::Status openStates(const std::string &folder);
+  // Makes the file of what is offloaded in a folder, if a layout has any of it.
+  // Call it after `allocate`.
+  fsdpc::Status openShardFile(const std::string &folder);
 
   const fsdpc::Manifest &manifest;
   const fsdpc_program &program;
@@ -106,8 +107,12 @@ struct fsdpc_rank {
   std::unique_ptr<fsdpc::runtime::Device> device;
 
   std::vector<fsdpc::runtime::LayoutBuffers> layouts;
-  // The states of offloaded layouts; null if there are none.
-  std::unique_ptr<fsdpc::runtime::StateFile> states;
+  // What is offloaded of the layouts; null if nothing is.
+  std::unique_ptr<fsdpc::runtime::ShardFile> shardFile;
+  // Memory through which a gather takes offloaded parameters that it converts,
+  // and through which reductions take gradients. Each is of one stream.
+  char *gatherPiece = nullptr;
+  float *reducePiece = nullptr;
   char *arena = nullptr;
   // Two slots per input: the device computes on one while the loop fills the
   // other. `staging` is host memory from which `inputs` are copied.
@@ -160,7 +165,7 @@ private:
     size_t bytes;
   };
   std::vector<Block> blocks;
-  float *statePieces = nullptr; // memory of `states`
+  char *updatePieces = nullptr; // memory of `shardFile`
   int64_t taken = 0;
 };
 
@@ -212,9 +217,9 @@ struct OptimizerOperands {
 // up to and including `scale`. They point to the part that this rank updates:
 // the full-length buffers if the state is replicated, else the shards. With
 // factors or updates the device sets the operand of the element's number, and
-// without a master that of the key, which is the one before `scale`. The device
-// also sets those of the states of an offloaded layout, with `placeStates`.
-// `gradient` may be null: the gradient in the layout's memory.
+// without a master that of the key, which is the one before `scale`. It sets
+// those of what is offloaded with `placePiece`. `gradient` may be null: the
+// gradient in the layout's memory.
 OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
                                     const void *scale, const void *gradient,
                                     bool hasNumber = false);
@@ -223,16 +228,24 @@ OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
 OptimizerOperands memberSumOperands(const fsdpc_rank &rank, int32_t layout,
                                     const void *scale, bool hasNumber = false);
 constexpr size_t numberOperand = 2;
-// Sets the operands of the states for the elements of a piece. A kernel counts
-// elements from the beginning of the rank's part, so they point to where the
-// part would begin.
-void placeStates(OptimizerOperands &operands, const Layout &layout,
-                 const StatePiece &piece, bool hasNumber);
+// Sets the operands of what a piece holds. A kernel counts elements from the
+// beginning of the rank's part, so they point to where the part would begin.
+void placePiece(OptimizerOperands &operands, const fsdpc_rank &rank,
+                int32_t layout, const ShardPiece &piece, bool hasNumber);
 
 // Returns the type in which a layout is gathered and its gradients are packed.
 inline WireType computeTypeOf(const fsdpc_rank &rank, int32_t layout) {
   return wireType(
       rank.manifest.computeDtypeOf(rank.manifest.layouts[size_t(layout)]));
+}
+
+// Returns the type of this rank's offloaded parameters: f32 if they are
+// masters.
+inline WireType offloadedTypeOf(const fsdpc_rank &rank, int32_t layout) {
+  const Layout &own = rank.manifest.layouts[size_t(layout)];
+  return ownParameterBytes(rank.manifest, own) == 4
+             ? WireType::f32
+             : computeTypeOf(rank, layout);
 }
 
 // Returns the type of the blocks in which a layout is gathered.

@@ -243,8 +243,8 @@ Status castShard(Device &device, const LayoutBuffers &buffers, WireType type) {
                     });
 }
 
-// Reads part of a layout that has no master, in pieces, so that no f32 copy of
-// the shard ever exists.
+// Reads part of a layout that has no master in memory, in pieces, so that no
+// f32 copy of the shard ever exists.
 template <typename Read>
 Status loadCompute(Device &device, uint16_t *to, int64_t count, WireType type,
                    Read read) {
@@ -259,6 +259,38 @@ Status loadCompute(Device &device, uint16_t *to, int64_t count, WireType type,
     return {};
   };
   return fillDevice(device, to, count, fill);
+}
+
+// Writes `count` values, which `read` returns in f32, to the file of what is
+// offloaded: write(piece, first, elements) for each piece.
+template <typename Read, typename Write>
+Status loadFile(int64_t count, Read read, Write write) {
+  std::vector<float> piece(size_t(std::min(count, pieceElements)));
+  for (int64_t done = 0; done < count; done += pieceElements) {
+    int64_t length = std::min(pieceElements, count - done);
+    FSDPC_TRY(read(piece.data(), done, length));
+    FSDPC_TRY(write(piece.data(), done, length));
+  }
+  return {};
+}
+
+// Sets `count` offloaded parameters of this rank from `begin` on.
+template <typename Read>
+Status loadParameters(fsdpc_rank &rank, size_t layout, int64_t begin,
+                      int64_t count, Read read) {
+  WireType type = offloadedTypeOf(rank, int32_t(layout));
+  return loadFile(
+      count, read, [&](float *values, int64_t first, int64_t length) {
+        std::vector<uint16_t> narrow;
+        const void *from = values;
+        if (type != WireType::f32) {
+          narrow.resize(size_t(length));
+          castToWire(values, WireType::f32, type, length, narrow.data());
+          from = narrow.data();
+        }
+        return rank.shardFile->writeParameters(layout, begin + first, length,
+                                               from);
+      });
 }
 
 } // namespace
@@ -284,6 +316,8 @@ Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
             return source.parameter(member, from - member.offset + at, count,
                                     values);
           };
+          if (layout.parametersOffloaded)
+            return loadParameters(rank, i, from - first, to - from, read);
           if (buffers.masterShard)
             return fillDevice(device, buffers.masterShard + (from - first),
                               to - from, read);
@@ -291,7 +325,16 @@ Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
           return loadCompute(device, copy + (from - first), to - from, compute,
                              read);
         }));
-    if (compute != WireType::f32 && buffers.computeShard && buffers.masterShard)
+    if (compute == WireType::f32 || !buffers.computeShard || !buffers.shard)
+      continue;
+    if (layout.parametersOffloaded)
+      FSDPC_TRY(loadCompute(
+          device, reinterpret_cast<uint16_t *>(buffers.computeShard),
+          buffers.shard, compute,
+          [&](float *values, int64_t at, int64_t count) {
+            return rank.shardFile->readParameters(i, at, count, values);
+          }));
+    else if (buffers.masterShard)
       FSDPC_TRY(castShard(device, buffers, compute));
   }
   // Buffers are small, so they are uploaded whole, with their alignment.
@@ -300,20 +343,6 @@ Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
     value.resize(size_t(bufferBytes(manifest.buffers[i])));
     FSDPC_TRY(source.buffer(manifest.buffers[i], value.data()));
     device.upload(rank.buffers[i], value.data(), value.size());
-  }
-  return {};
-}
-
-// Sets `count` states of an offloaded layout from `begin` on, in pieces.
-template <typename Read>
-static Status loadOffloaded(fsdpc_rank &rank, size_t layout, int32_t state,
-                            int64_t begin, int64_t count, Read read) {
-  std::vector<float> piece(size_t(std::min(count, pieceElements)));
-  for (int64_t done = 0; done < count; done += pieceElements) {
-    int64_t length = std::min(pieceElements, count - done);
-    FSDPC_TRY(read(piece.data(), done, length));
-    FSDPC_TRY(
-        rank.states->write(layout, state, begin + done, length, piece.data()));
   }
   return {};
 }
@@ -341,9 +370,12 @@ Status loadStates(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint) {
                          : checkpoint.readState(member, state, begin, count,
                                                 values);
             };
-            if (layout.offloaded)
-              return loadOffloaded(rank, i, state, from - begin, to - from,
-                                   read);
+            if (layout.statesOffloaded)
+              return loadFile(to - from, read,
+                              [&](float *values, int64_t at, int64_t count) {
+                                return rank.shardFile->writeStates(
+                                    i, state, from - begin + at, count, values);
+                              });
             float *part = buffers.states + state * buffers.part;
             return fillDevice(*rank.device, part + (from - begin), to - from,
                               read);

@@ -106,15 +106,24 @@ Status CheckpointWriter::allocateCopy() {
 // widened from the compute type.
 CheckpointWriter::Piece CheckpointWriter::parameters(size_t layout) const {
   const LayoutBuffers &buffers = rank.layouts[layout];
+  const Layout &own = rank.manifest.layouts[layout];
   int64_t first = buffers.ownOf(rank.job.rank) - buffers.shardOf(rank.job.rank);
-  uint64_t bytes = uint64_t(buffers.own) * sizeof(float);
-  if (buffers.masterShard)
-    return {buffers.masterShard + first, bytes};
-  WireType type = computeTypeOf(rank, int32_t(layout));
-  const char *from = buffers.computeShard + size_t(first) * wireBytes(type);
-  if (rank.manifest.layouts[layout].noMaster)
-    return {from, uint64_t(buffers.own) * wireBytes(type)};
-  return {from, bytes, type};
+  bool offloaded = own.parametersOffloaded;
+  WireType type = offloaded             ? offloadedTypeOf(rank, int32_t(layout))
+                  : buffers.masterShard ? WireType::f32
+                                        : computeTypeOf(rank, int32_t(layout));
+  const char *values = buffers.masterShard
+                           ? reinterpret_cast<char *>(buffers.masterShard)
+                           : buffers.computeShard;
+  uint64_t width = wireBytes(type);
+  const void *from = offloaded ? nullptr : values + uint64_t(first) * width;
+  if (own.noMaster)
+    return {from,           uint64_t(buffers.own) * width,
+            WireType::f32,  layout,
+            parameterState, first};
+  return {from,           uint64_t(buffers.own) * sizeof(float),
+          type,           layout,
+          parameterState, first};
 }
 
 // In the order of tensorsOf, on which readers rely.
@@ -128,7 +137,7 @@ std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
     // Replicated states hold this rank's shard at its place.
     int64_t first = buffers.ownOf(self) - buffers.partBegin;
     for (int32_t state = 0; state < stored.layouts[i].states; ++state)
-      if (rank.manifest.layouts[i].offloaded)
+      if (rank.manifest.layouts[i].statesOffloaded)
         pieces.push_back({nullptr, bytes, WireType::f32, i, state, first});
       else
         pieces.push_back(
@@ -141,29 +150,43 @@ std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
   return pieces;
 }
 
-// Reads `length` bytes, as the file holds them, from `done` on. What is empty
-// belongs to another rank, and this one may have no memory for it.
+// Reads bytes [begin, begin + length) of the piece as it lies in memory or in
+// the file of what is offloaded.
+Status CheckpointWriter::readRaw(const Piece &piece, uint64_t begin,
+                                 uint64_t length, char *to) const {
+  if (piece.from) {
+    rank.device->download(to, static_cast<const char *>(piece.from) + begin,
+                          length);
+    return {};
+  }
+  bool isState = piece.state != parameterState;
+  uint64_t width =
+      isState ? sizeof(float)
+              : wireBytes(offloadedTypeOf(rank, int32_t(piece.layout)));
+  int64_t first = piece.first + int64_t(begin / width);
+  int64_t count = int64_t(length / width);
+  if (!isState)
+    return rank.shardFile->readParameters(piece.layout, first, count, to);
+  return rank.shardFile->readStates(piece.layout, piece.state, first, count,
+                                    reinterpret_cast<float *>(to));
+}
+
+// Reads `length` bytes, as the checkpoint holds them, from `done` on. What is
+// empty belongs to another rank, and this one may have no memory for it.
 Status CheckpointWriter::read(const Piece &piece, uint64_t done,
                               uint64_t length, char *to) const {
   if (length == 0)
     return {};
-  if (!piece.from)
-    return rank.states->read(
-        piece.layout, piece.state, piece.first + int64_t(done / sizeof(float)),
-        int64_t(length / sizeof(float)), reinterpret_cast<float *>(to));
-  auto *from = static_cast<const char *>(piece.from);
-  if (piece.type == WireType::f32) {
-    rank.device->download(to, from + done, length);
-    return {};
-  }
+  if (piece.type == WireType::f32)
+    return readRaw(piece, done, length, to);
   std::vector<char> narrow;
   for (uint64_t end = done + length; done < end;) {
     uint64_t count = std::min(checkpointPiece, end - done) / sizeof(float);
     narrow.resize(count * wireBytes(piece.type));
-    rank.device->download(narrow.data(),
-                          from + done / sizeof(float) * wireBytes(piece.type),
-                          narrow.size());
-    castToWire(narrow.data(), piece.type, WireType::f32, int64_t(count), to);
+    FSDPC_TRY(readRaw(piece, done / sizeof(float) * wireBytes(piece.type),
+                      narrow.size(), narrow.data()));
+    castToWire(narrow.data(), piece.type, WireType::f32, int64_t(count),
+               reinterpret_cast<float *>(to));
     done += count * sizeof(float);
     to += count * sizeof(float);
   }

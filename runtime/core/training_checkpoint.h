@@ -71,16 +71,19 @@ private:
     const void *from; // null: offloaded
     uint64_t bytes;
     WireType type = WireType::f32; // f32: written as it lies
-    // For offloaded states: the layout, the state, and the first element in the
-    // rank's part.
+    // For what is offloaded: the layout, the state or `parameterState`, and the
+    // first element in the rank's part.
     size_t layout = 0;
     int32_t state = 0;
     int64_t first = 0;
   };
+  static constexpr int32_t parameterState = -1;
   std::vector<Piece> pieces() const;
   Piece parameters(size_t layout) const;
   Status read(const Piece &piece, uint64_t done, uint64_t length,
               char *to) const;
+  Status readRaw(const Piece &piece, uint64_t begin, uint64_t length,
+                 char *to) const;
   Status copy();
   Status writeFile();
   void run(std::function<Status()> work);

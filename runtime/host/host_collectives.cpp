@@ -8,6 +8,7 @@
 #include "runtime/core/dtype.h"
 #include "runtime/core/rank.h"
 #include "runtime/core/statistics_update.h"
+#include "runtime/host/host_offload.h"
 
 #include <cstring>
 
@@ -38,7 +39,10 @@ void gatherValues(fsdpc_rank &rank, int32_t index, void *destination) {
   if (!own) {
     own = static_cast<char *>(destination) +
           size_t(layout.shardOf(rank.job.rank)) * wireBytes(type);
-    castToWire(layout.masterShard, WireType::f32, type, layout.shard, own);
+    if (rank.manifest.layouts[size_t(index)].parametersOffloaded)
+      readParameters(rank, index, own);
+    else
+      castToWire(layout.masterShard, WireType::f32, type, layout.shard, own);
   }
   gathererOf(rank, index).allGather(own, destination, bytes);
 }
@@ -53,7 +57,9 @@ void gatherBlocks(fsdpc_rank &rank, int32_t index, void *destination) {
   auto *blocks = reinterpret_cast<Block *>(rank.gatheredBlocks);
   Block *own = blocks + layout.shardOf(rank.job.rank) / blockElements;
   int64_t count = layout.shard / blockElements;
-  if (layout.masterShard)
+  if (rank.manifest.layouts[size_t(index)].parametersOffloaded)
+    readParameters(rank, index, blockType, own, count);
+  else if (layout.masterShard)
     toBlocks(layout.masterShard, WireType::f32, layout.shard, blockType, own,
              count);
   else
@@ -105,13 +111,19 @@ void HostDevice::reduceShard(fsdpc_rank &rank, int32_t index,
                         buffers.gradientShard,
                         add};
   BlockType blocks = blockTypeOf(rank.manifest.reduceDtype);
+  auto reduce = [&](const ReduceScatter &range) {
+    if (layout.hybrid)
+      rank.groups[reduceChannel]->reduceScatter(range);
+    else
+      channelOf(rank, reduceChannel).reduceScatter(range);
+  };
   if (blocks != BlockType::None)
     blockReducer.reduceScatter(channelOf(rank, reduceChannel), part,
                                layout.members, blocks, rank.reducedBlocks);
-  else if (layout.hybrid)
-    rank.groups[reduceChannel]->reduceScatter(part);
+  else if (layout.gradientOffloaded)
+    reducePieces(rank, index, part, reduce);
   else
-    channelOf(rank, reduceChannel).reduceScatter(part);
+    reduce(part);
 }
 
 // Sums gradients over all ranks: those of owned layouts together, on their

@@ -6,9 +6,11 @@
 
 #include "runtime/comm/each_processor.h"
 #include "runtime/core/rank.h"
+#include "runtime/host/host_offload.h"
 #include "runtime/host/host_squares.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <mutex>
 
@@ -46,23 +48,28 @@ void addSquares(const float *values, int64_t count, SquareSum &sum) {
 }
 
 // Sum of squares of the elements for which this rank answers, without gaps and
-// padding.
+// padding. Threads read an offloaded gradient block by block.
 SquareSum HostDevice::layoutSquares(fsdpc_rank &rank, int32_t index) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   int64_t first = buffers.ownOf(rank.job.rank);
-  const float *own =
-      buffers.gradientShard + (first - buffers.shardOf(rank.job.rank));
+  int64_t shard = buffers.shardOf(rank.job.rank);
   int64_t blocks = (buffers.own + normBlock - 1) / normBlock;
   SquareSum sum;
   std::mutex adding;
   parallelFor(blocks, 16, [&](int64_t begin, int64_t end) {
     SquareSum piece;
+    std::array<float, normBlock> read;
     for (int64_t block = begin; block < end; ++block) {
       int64_t from = first + block * normBlock;
       int64_t to = std::min(from + normBlock, first + buffers.own);
+      const float *values = buffers.gradientShard + (from - shard);
+      if (layout.gradientOffloaded) {
+        readGradient(rank, index, from - shard, to - from, read.data());
+        values = read.data();
+      }
       forEachMember(layout, from, to, [&](size_t, int64_t a, int64_t b) {
-        addSquares(own + (a - first), b - a, piece);
+        addSquares(values + (a - from), b - a, piece);
       });
     }
     std::lock_guard<std::mutex> lock(adding);

@@ -1,14 +1,14 @@
 // The update on the host after the norm (host_norm.cpp): sums per member, the
 // optimizer, and what it changes, in the steps of --histogram-every. Each runs
-// on the compute threads, by members, in blocks of one size. States that are
-// offloaded come in pieces (runtime/core/state_file.h).
+// on the compute threads, by members, in blocks of one size. What is offloaded
+// comes in pieces (host_offload.h).
 #include "runtime/host/host_device.h"
 
-#include "runtime/core/failure.h"
 #include "runtime/core/rank.h"
 #include "runtime/core/update_ratios.h"
 #include "runtime/host/host_factors.h"
 #include "runtime/host/host_muon.h"
+#include "runtime/host/host_offload.h"
 #include "runtime/host/host_squares.h"
 #include "shared/member_sums.h"
 
@@ -255,20 +255,12 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                std::min(from + end * sumBlock, to));
       });
     };
-    // A rank that owns no layout has no file of states.
-    int64_t part = rank.layouts[size_t(index)].part;
-    if (!layout.offloaded || part == 0)
-      return updatePart(0, part);
-    for (int64_t i = 0; i < rank.states->pieces(size_t(index)); ++i) {
-      auto piece = rank.states->acquire(size_t(index), i);
-      if (!piece) {
-        awaitTurn(rank.job, /*later=*/false); // ranks may share the disk
-        fail(piece.error().message);
-      }
-      placeStates(operands, layout, *piece, hasNumber);
-      updatePart(piece->begin, piece->end);
-      rank.states->release();
-    }
+    if (!layout.isOffloaded())
+      return updatePart(0, rank.layouts[size_t(index)].part);
+    updatePieces(rank, index, [&](const ShardPiece &piece) {
+      placePiece(operands, rank, index, piece, hasNumber);
+      updatePart(piece.begin, piece.end);
+    });
   });
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks --offload=optimizer: the bits of a run that keeps its optimizer states in memory, and less memory, as planned.
+"""Checks --offload: the bits of a run that keeps states, parameters and gradients in memory, and less memory, as planned.
 
 usage: offload.py --build DIR
 """
@@ -17,49 +17,57 @@ import onnx_wire as onnx
 from evaluation import refuse
 from harness import Failure, fixture, run
 
-OFFLOAD = "--offload=optimizer"
+STATES, ALL = "optimizer", "optimizer,parameters,gradients"
 # From 2^24 on, some steps are skipped.
 OPTIMIZERS = {"adamw": ("--optimizer=adamw", "--ema=0.9", "--param-dtype=bf16"), "sgd": ("--optimizer=sgd", "--momentum=0.9"),
-              "scaled": ("--optimizer=adamw", "--param-dtype=f16", "--loss-scale=dynamic,init=0x1p+24,interval=2")}
-# optimizer, strategy, ranks, flags of the program
-CASES = [("adamw", "zero3", 1, ()), ("adamw", "zero3", 2, ()), ("adamw", "hybrid", 2, ("--shard-group", 1)), ("adamw", "zero1", 2, ()),
-         ("sgd", "ddp", 2, ()), ("sgd", "zero3", 2, ()), ("scaled", "zero2", 2, ())]
+              "scaled": ("--optimizer=adamw", "--param-dtype=f16", "--loss-scale=dynamic,init=0x1p+24,interval=2"),
+              "rounded": ("--optimizer=adamw", "--param-dtype=bf16", "--master=none"),
+              "blocks": ("--optimizer=adamw", "--param-dtype=bf16", "--gather-dtype=i8")}
+# optimizer, strategy, ranks, what is offloaded, microbatches of a rank (None: together those of the reference), flags of the program
+CASES = [("adamw", "zero3", 1, STATES, None), ("adamw", "hybrid", 2, STATES, None, "--shard-group", 1), ("adamw", "zero1", 2, STATES, None),
+         ("sgd", "ddp", 2, STATES, None), ("sgd", "zero3", 2, STATES, None),
+         *(("adamw", "zero3", ranks, ALL, None) for ranks in (1, 2, 4)), ("adamw", "hybrid", 4, ALL, None, "--shard-group", 2),
+         ("adamw", "zero2", 2, ALL, None), ("adamw", "oss", 2, "optimizer,parameters", None),
+         ("sgd", "zero3", 3, ALL, 3), ("sgd", "zero2", 3, "gradients", 3), ("sgd", "zero3", 2, "parameters", None),
+         ("scaled", "zero2", 2, ALL, None), ("scaled", "zero3", 2, ALL, None), ("rounded", "zero3", 2, ALL, None),
+         ("blocks", "zero3", 2, ALL, None), ("blocks", "zero2", 2, ALL, None)]
 ROWS, COLUMNS, BATCH, STEPS = 2048, 2048, 4, 6
 NOISE = 8 << 20                               # bytes by which two runs of one plan may differ in resident memory
 
 
 def check_strategies(bench) -> None:
-    """Losses, norms, weights and averages of the parameters are those of states in memory, whatever the strategy and ranks."""
+    """Losses, norms, first gradients, weights and averages are those of all in memory, whatever the strategy and ranks."""
     chosen = fixture("linears")
     kept = [flag for flag in chosen.compiling if not flag.startswith(("--optimizer=", "--momentum="))]
     programs, expected = {}, {}
 
-    def train(name: str, strategy: str, ranks: int, *flags: str, offload: bool):
+    def train(name: str, strategy: str, ranks: int, accumulate: int | None, *flags: str, offload: str):
         key = (name, strategy, offload)
         if key not in programs:
-            programs[key] = bench.compile_fixture(replace(chosen, compiling=[*kept, *OPTIMIZERS[name]]), "-".join(map(str, key)),
-                                                  f"--strategy={strategy}", *([OFFLOAD] if offload else []))
+            programs[key] = bench.compile_fixture(replace(chosen, compiling=[*kept, *OPTIMIZERS[name]]), "-".join(key),
+                                                  f"--strategy={strategy}", f"--offload={offload}")
         average = ["--save-ema", bench.path("average")] if name == "adamw" else []
-        training = bench.train(programs[key], chosen, ranks, *flags, *average, local=True)
+        training = bench.train(programs[key], chosen, ranks, *flags, *average, local=True, accumulate=accumulate)
         if name == "scaled" and training.lines()[-1]["skipped"] == 0:
             raise Failure("no step is skipped")
         return training.bits(), bench.path("average").read_bytes() if average else b""
 
-    for name, strategy, ranks, flags in CASES:
-        if name not in expected:
-            expected[name] = train(name, "zero3", 2, offload=False)
-        if train(name, strategy, ranks, *flags, offload=True) != expected[name]:
-            raise Failure(f"offloading changes bits: {name}, {strategy}, {ranks} ranks")
+    for name, strategy, ranks, what, accumulate, *flags in CASES:
+        wanted = (name, accumulate and accumulate * ranks)
+        if wanted not in expected:
+            expected[wanted] = train(name, "zero3", ranks, accumulate, offload="none")
+        if train(name, strategy, ranks, accumulate, *flags, offload=what) != expected[wanted]:
+            raise Failure(f"offloading '{what}' changes bits: {name}, {strategy}, {ranks} ranks")
 
 
 def check_average(bench) -> None:
     """If a rank cannot read the averages for --save-ema, the job ends with its error and not with that of a rank that waits for it."""
     chosen, folder, average = fixture("linears"), bench.path("averaged"), bench.path("averaged.safetensors")
-    program = [bench.path("adamw-zero3-True"), *chosen.data, "--threads", 1, "--steps", 1, "--checkpoint", folder]
+    program = [bench.path("adamw-zero3-optimizer"), *chosen.data, "--threads", 1, "--steps", 1, "--checkpoint", folder]
     run([*program, "--ranks", 2])
     job = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(21000 + os.getpid() % 7000)}
     # A run with nothing left to train reads states only to save them.
-    fault = {"LD_PRELOAD": str(bench.build / "lib" / "libruntime_fault_shim.so"), "FAULT_PATH": "fsdpc-states", "FAULT_CALL": "read",
+    fault = {"LD_PRELOAD": str(bench.build / "lib" / "libruntime_fault_shim.so"), "FAULT_PATH": "fsdpc-shards", "FAULT_CALL": "read",
              "FAULT_FROM": "1", "FAULT_ERRNO": "5"}
     ranks = [subprocess.Popen([str(word) for word in (*program, "--resume", "--save-ema", average)], env={**job, "RANK": rank, **more},
                               stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -72,7 +80,7 @@ def check_average(bench) -> None:
 
 
 class Large:
-    """A model of 4 million parameters, whose states have 16 pieces."""
+    """A model of 4 million parameters, which have 16 pieces."""
 
     def __init__(self, bench):
         self.bench = bench
@@ -89,7 +97,7 @@ class Large:
         np.save(bench.path("bad.npy"), x)
         self.compiling = [bench.build / "bin" / "fsdpc", model, "--optimizer=adamw", "--lr=0.01", "--plan-ranks=1"]
         self.programs = {name: bench.compile(model, f"large-{name}", *self.compiling[2:], *flags)
-                         for name, flags in (("memory", ()), ("disk", (OFFLOAD,)))}
+                         for name, flags in (("memory", ()), ("states", (f"--offload={STATES}",)), ("all", (f"--offload={ALL}",)))}
 
     def train(self, program: str, *flags, data: str = "x", ranks: int = 2, steps: int = STEPS):
         """Returns what was learnt, the header of the log and its last line."""
@@ -102,53 +110,69 @@ class Large:
         return ([(line["loss"], line["grad_norm"]) for line in lines], saved.read_bytes()), header, lines[-1]
 
     def check_memory(self) -> None:
-        """The resident set shrinks by what is on disk, less two pieces."""
-        expected, _, resident = self.train("memory", ranks=1)
-        learnt, header, line = self.train("disk", "--offload-dir", self.bench.folder, ranks=1)
-        if learnt != expected:
-            raise Failure("offloading changes the bits of a model of many pieces")
-        on_disk, pieces = header["plan"]["on disk"], header["plan"]["state pieces"]
-        if (on_disk, pieces) != (2 * 4 * ROWS * COLUMNS, 2 * 2 * 4 << 18):
-            raise Failure(f"the plan has {on_disk} bytes on disk and {pieces} of pieces")
-        less = resident["peak_bytes"] - line["peak_bytes"]
-        if abs(less - (on_disk - pieces)) > NOISE:
-            raise Failure(f"the resident set is {less} bytes smaller; the plan has {on_disk - pieces}")
-        if any(self.bench.folder.glob("fsdpc-states*")):
-            raise Failure("a file of states is left")
+        """The plan shrinks by what is on disk, less the pieces, and so does the resident set."""
+        expected, whole, resident = self.train("memory", ranks=1)
+        # Two pieces of an update with two states, and for all also with parameters and gradients, and one of a reduction.
+        for name, values, pieces in (("states", 2, 2 * 2), ("all", 4, 2 * 4 + 1)):
+            learnt, header, line = self.train(name, "--offload-dir", self.bench.folder, ranks=1)
+            if learnt != expected:
+                raise Failure(f"offloading changes the bits of a model of many pieces: {name}")
+            found = header["plan"]["on disk"], header["plan"]["offload pieces"]
+            if found != (values * 4 * ROWS * COLUMNS, pieces * 4 << 18):
+                raise Failure(f"{name}: the plan has {found[0]} bytes on disk and {found[1]} of pieces")
+            planned, less = whole["plan"]["total"] - header["plan"]["total"], resident["peak_bytes"] - line["peak_bytes"]
+            if planned != found[0] - found[1]:
+                raise Failure(f"{name}: the plan is {planned} bytes smaller, expected {found[0] - found[1]}")
+            if abs(less - planned) > NOISE:
+                raise Failure(f"{name}: the resident set is {less} bytes smaller; the plan has {planned}")
+        if any(self.bench.folder.glob("fsdpc-shards*")):
+            raise Failure("a file of what is offloaded is left")
 
     def check_limit(self) -> None:
         """What is on disk does not count for --memory-limit, and the tables show it."""
-        limit = self.train("disk", ranks=1, steps=1)[1]["plan"]["total"] + (1 << 20)
-        limited = [*self.compiling, "-o", self.bench.path("limited"), f"--memory-limit={limit}"]
-        refuse(limited, 1, f"exceeds --memory-limit of {limit} bytes")
-        for text in (run([*limited, OFFLOAD]).stdout, run([self.programs["disk"], "--info"]).stdout):
-            if not re.search(r"^  state pieces +4\.0", text, re.MULTILINE) or not re.search(r"^  on disk +32\.0", text, re.MULTILINE):
-                raise Failure(f"the table lacks what is on disk:\n{text}")
+        for name, what, pieces, on_disk in (("states", STATES, 4, 32), ("all", ALL, 9, 64)):
+            limit = self.train(name, ranks=1, steps=1)[1]["plan"]["total"] + (1 << 20)
+            limited = [*self.compiling, "-o", self.bench.path("limited"), f"--memory-limit={limit}"]
+            refuse(limited, 1, f"exceeds --memory-limit of {limit} bytes")
+            for text in (run([*limited, f"--offload={what}"]).stdout, run([self.programs[name], "--info"]).stdout):
+                rows = rf"^  offload pieces +{pieces}\.0", rf"^  on disk +{on_disk}\.0"
+                if not all(re.search(row, text, re.MULTILINE) for row in rows):
+                    raise Failure(f"the table lacks what is on disk:\n{text}")
 
     def check_resume(self) -> None:
-        """A checkpoint is the same file, written beside the training or not, and continues with states in memory and on disk."""
+        """A checkpoint is the same file, written beside the training or not, and continues with all in memory and on disk."""
         expected, _, _ = self.train("memory")
         folders = {}
         for name in self.programs:
             folders[name] = self.bench.path(f"checkpoints-{name}")
             self.train(name, "--checkpoint", folders[name], "--checkpoint-every", 2, steps=4)
         for file in (folders["memory"] / "step-0000002").glob("*.safetensors"):
-            if file.read_bytes() != (folders["disk"] / "step-0000002" / file.name).read_bytes():
-                raise Failure(f"'{file.name}' differs with states on disk")
-        for name, other in (("memory", "disk"), ("disk", "memory")):
+            for name in ("states", "all"):
+                if file.read_bytes() != (folders[name] / "step-0000002" / file.name).read_bytes():
+                    raise Failure(f"'{file.name}' differs with {name} on disk")
+        for name, other in (("memory", "all"), ("all", "memory"), ("states", "all"), ("all", "states")):
             losses, saved = self.train(name, "--checkpoint", folders[other], "--resume=2", ranks=1)[0]
             if (losses, saved) != (expected[0][2:], expected[1]):
-                raise Failure(f"the states of '{other}' do not continue as '{name}'")
+                raise Failure(f"a checkpoint of '{other}' does not continue as '{name}'")
+
+    def check_init(self) -> None:
+        """Values of --init replace those of the model, and all ranks read the same."""
+        learnt = self.train("memory")[0][1]
+        start = self.bench.path("start.safetensors")
+        start.write_bytes(learnt)
+        found = [self.train(name, "--init", start, steps=2)[0] for name in self.programs]
+        if any(other != found[0] for other in found):
+            raise Failure("runs that start from a file differ")
 
     def check_skip(self) -> None:
-        """A step that is left out, or that the run goes back from, does not touch the states."""
+        """A step that is left out, or that the run goes back from, changes nothing of what is offloaded."""
         for number, policy in enumerate(("skip", "rollback")):
             flags = [f"--on-nonfinite={policy}"]
             found = []
             for name in self.programs:
                 checkpoints = ["--checkpoint", self.bench.path(f"{name}-{number}"), "--checkpoint-every", 1] if number else []
                 found.append(self.train(name, *flags, *checkpoints, data="bad", steps=4)[0])
-            if found[0] != found[1] or len(found[0][0]) != 4:
+            if any(other != found[0] for other in found) or len(found[0][0]) != 4:
                 raise Failure(f"with {policy} the bits differ: {[losses for losses, _ in found]}")
 
 
@@ -156,21 +180,26 @@ def check_edit(bench) -> None:
     """A dump says which layouts are offloaded, and may be edited."""
     chosen, dumps = fixture("linears"), bench.path("dumps")
     resident = bench.train(bench.compile_fixture(chosen, "dumped", f"--dump-ir={dumps}"), chosen, 2, local=True)
-    copy = harness.edited(harness.dump(dumps, "plan-memory"), "offload", harness.replace(r"states 2 \{", "states 2 offloaded {", 3))
+    copy = harness.edited(harness.dump(dumps, "plan-memory"), "offload", harness.replace(r"states 2 \{", 'states 2 offloaded ["state", "gradient", "parameter"] {', 3))
     training = bench.train(bench.compile(copy, "edited"), chosen, 2, local=True)
     if training.bits() != resident.bits() or training.header()["plan"]["on disk"] == 0:
-        raise Failure("an edited dump trains to other bits, or keeps its states in memory")
+        raise Failure("an edited dump trains to other bits, or keeps all in memory")
 
 
 def check_refusals(bench, large: Large) -> None:
     model = fixture("linears").model
-    fsdpc = [bench.build / "bin" / "fsdpc", model, "-o", bench.path("none"), OFFLOAD]
+    plain = [bench.build / "bin" / "fsdpc", model, "-o", bench.path("none")]
+    fsdpc = [*plain, f"--offload={STATES}"]
     refuse([*fsdpc, "--target=cuda"], 2, "'--offload' has no effect with '--target=cuda'; it needs '--target=host'")
     refuse([*fsdpc, "--optimizer=lamb"], 2, "'--optimizer=lamb' works on whole parameters")
     refuse([*fsdpc, "--optimizer=adamw", "--group=weight: optimizer=muon"], 2, "'--optimizer=muon' works on whole parameters")
-    refuse([*fsdpc, "--optimizer=sgd"], 1, "--offload has no effect: the optimizer keeps no states")
-    training = [large.programs["disk"], f"--data=x={bench.path('x')}.npy", "--steps", 1]
-    refuse([*training, "--offload-dir", bench.path("absent")], 3, f"cannot create '{bench.path('absent')}/fsdpc-states'")
+    refuse([*fsdpc, "--optimizer=sgd"], 1, "--offload=optimizer has no effect: the optimizer keeps no states")
+    refuse([*plain, "--offload=parameters", "--strategy=ddp"], 1, "--offload=parameters has no effect: every rank keeps all")
+    refuse([*plain, "--offload=parameters", "--strategy=zero2"], 1, "use zero3, or 16-bit parameters")
+    refuse([*plain, "--offload=gradients", "--strategy=zero3", "--reduce=step"], 1, "--offload=gradients has no effect: no rank has")
+    refuse([*plain, "--offload=optimizer,weights"], 2, "has 'weights', which is not one of optimizer, parameters, gradients")
+    training = [large.programs["all"], f"--data=x={bench.path('x')}.npy", "--steps", 1]
+    refuse([*training, "--offload-dir", bench.path("absent")], 3, f"cannot create '{bench.path('absent')}/fsdpc-shards'")
 
 
 def test(bench, options):
@@ -181,6 +210,7 @@ def test(bench, options):
     large.check_memory()
     large.check_limit()
     large.check_resume()
+    large.check_init()
     large.check_skip()
     check_refusals(bench, large)
 

@@ -80,7 +80,7 @@ TEST(Manifest, RoundTrips) {
   Manifest manifest = sample();
   manifest.reshardTo = 2;
   manifest.layouts[0].secondary = true;
-  manifest.layouts[0].offloaded = true;
+  manifest.layouts[0].statesOffloaded = true;
   manifest.maxAccumulate = 4;
   manifest.buffers[0].countsOneRank = true;
   std::string text = toJson(manifest);
@@ -91,7 +91,7 @@ TEST(Manifest, RoundTrips) {
   EXPECT_EQ(read->reshardTo, 2);
   EXPECT_EQ(read->maxAccumulate, 4);
   EXPECT_TRUE(read->layouts[0].secondary);
-  EXPECT_TRUE(read->layouts[0].offloaded);
+  EXPECT_TRUE(read->layouts[0].statesOffloaded);
   EXPECT_TRUE(read->buffers[0].countsOneRank);
   EXPECT_EQ(read->layouts[0].members[0].source.offset, uint64_t(1) << 63);
 }
@@ -169,11 +169,24 @@ TEST(Manifest, RefusesWhatTheRuntimeCannotRun) {
       HasSubstr("'h.0' has a secondary shard, but is not cut over all"));
   // States lie on disk only if there are any.
   manifest = sample();
-  manifest.layouts[0].offloaded = true;
+  manifest.layouts[0].statesOffloaded = true;
   EXPECT_EQ(readError(toJson(manifest)), "");
   manifest.layouts[0].states = 0;
   EXPECT_THAT(readError(toJson(manifest)),
-              HasSubstr("'h.0' is offloaded, but has no states"));
+              HasSubstr("'h.0' has its states offloaded, but has none"));
+  // Gradients and parameters do only where a rank has a part of its own.
+  manifest = sample();
+  Layout &layout = manifest.layouts[0];
+  layout.gradientWhole = layout.computeWhole = layout.masterWhole = false;
+  layout.gradientOffloaded = layout.parametersOffloaded = true;
+  EXPECT_EQ(readError(toJson(manifest)), "");
+  layout.gradientWhole = true;
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'h.0' has its gradient offloaded, but no shard"));
+  layout.gradientOffloaded = false;
+  layout.masterWhole = true;
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'h.0' has its parameters offloaded, but no shard"));
   manifest = sample();
   manifest.reshardTo = manifest.maxRanks + 1;
   EXPECT_THAT(readError(toJson(manifest)),

@@ -54,7 +54,7 @@ TEST_F(Program, AStepAllocatesNothing) {
   for (const char *strategy : {"zero3", "zero1", "ddp", "step"})
     check("--ranks 2", std::string("TOY_STRATEGY=") + strategy);
   check("--threads 2 --accumulate 2", "TOY_TYPE=bf16");
-  check("--ranks 2", "TOY_OFFLOAD=1");
+  check("--ranks 2", "TOY_OFFLOAD=optimizer,parameters,gradients");
   check("--ranks 3 --ranks-per-node 2 --accumulate 2");
   check("", "", true);
   check("--ranks-per-node 1", "TOY_STRATEGY=ddp", true);

@@ -10,13 +10,13 @@
 // which is tied), "root" (weight, bias) and "frozen" (scale).
 //
 // Tests choose what is normally fixed by a compile with environment variables:
-// TOY_STRATEGY (zero3, zero1, ddp, or step for --reduce=step), TOY_OFFLOAD (not
-// empty: states are on disk), TOY_TYPE and TOY_REDUCE (f32, bf16),
-// TOY_TABLE_TYPE (f32: only the table is kept in f32; zero3 alone), TOY_TABLE
-// (kind of the table's source), TOY_FOLDER (of the weights), TOY_TOKENS,
-// TOY_LIMIT, TOY_FEATURE (of the processor), TOY_PROGRAM_HASH and
-// TOY_SCHEDULE_HASH. With TOY_GRID defined it is a program for the emulated
-// GPU.
+// TOY_STRATEGY (zero3, zero1, ddp, or step for --reduce=step), TOY_OFFLOAD (a
+// text with any of optimizer, parameters and gradients: these are on disk),
+// TOY_TYPE and TOY_REDUCE (f32, bf16), TOY_TABLE_TYPE (f32: only the table is
+// kept in f32; zero3 alone), TOY_TABLE (kind of the table's source), TOY_FOLDER
+// (of the weights), TOY_TOKENS, TOY_LIMIT, TOY_FEATURE (of the processor),
+// TOY_PROGRAM_HASH and TOY_SCHEDULE_HASH. With TOY_GRID defined it is a program
+// for the emulated GPU.
 #include "runtime/core/dtype.h"
 #include "runtime/include/fsdpc.h"
 #include "shared/manifest.h"
@@ -260,7 +260,12 @@ Layout layout(const char *name, int64_t elements, bool trainable,
   layout.trainable = trainable;
   layout.hybrid = strategy == "hybrid";
   layout.secondary = reshards;
-  layout.offloaded = trainable && *setting("TOY_OFFLOAD", "").c_str();
+  auto offloads = [](const char *what) {
+    return setting("TOY_OFFLOAD", "").find(what) != std::string::npos;
+  };
+  layout.statesOffloaded = trainable && offloads("optimizer");
+  layout.gradientOffloaded = trainable && offloads("gradients");
+  layout.parametersOffloaded = offloads("parameters");
   layout.states = 1;
   layout.members = std::move(members);
   layout.computeWhole = whole;

@@ -1,6 +1,6 @@
 """Export the benchmark's GPT as a training graph, and random tokens for it.
 
-usage: export_gpt.py FOLDER L6,D384,H6,T256 --batch 4 [--no-weights]
+usage: export_gpt.py FOLDER L6,D384,H6,T256 --batch 4 [--no-weights] [--lora RANK]
 """
 import argparse
 import contextlib
@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from gpt import GPT, Shape
+from gpt import GPT, Shape, adapt
 
 arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 arguments.add_argument("folder", type=Path)
 arguments.add_argument("shape", type=Shape.parse)
 arguments.add_argument("--batch", type=int, default=4)
 arguments.add_argument("--no-weights", action="store_true", help="export only shapes, from fake tensors, which takes seconds at any size")
+arguments.add_argument("--lora", type=int, metavar="RANK", help="freeze the model in bf16 and add adapters of that rank")
 options = arguments.parse_args()
 logging.disable(logging.WARNING)
 warnings.filterwarnings("ignore", "Exporting a model while it is in training mode")
@@ -27,6 +28,8 @@ options.folder.mkdir(parents=True, exist_ok=True)
 torch.manual_seed(0)
 with FakeTensorMode() if options.no_weights else contextlib.nullcontext():
     model = GPT(options.shape).train()
+    if options.lora:
+        adapt(model, options.lora)
     example = {name: torch.zeros(options.batch, options.shape.length, dtype=torch.int64) for name in ("ids", "labels")}
     program = torch.onnx.export(model, kwargs=example, dynamo=True, optimize=False, verbose=False, output_names=["loss"])
 path = options.folder / "gpt.onnx"

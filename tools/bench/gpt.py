@@ -1,6 +1,7 @@
 """The GPT that the benchmark trains, in PyTorch: pre-norm, learned positions, tanh GELU, a head of its own.
 
-Returns the mean cross-entropy, so that the whole of it exports as one training graph.
+Returns the mean cross-entropy, so that the whole of it exports as one training graph. With adapters it is what PEFT makes of a
+model in bf16: a frozen base in bf16, and LoRA's two matrices in f32 beside each product of a block.
 """
 from dataclasses import dataclass
 
@@ -64,3 +65,30 @@ class GPT(nn.Module):
     def loss(self, x, labels):
         logits = self.head(self.norm(x)).flatten(0, 1)
         return F.cross_entropy(logits.float(), labels.flatten())
+
+
+class Adapted(nn.Module):
+    """A frozen product with a low-rank one beside it, with the names and types of PEFT's lora.Linear (Hu et al., LoRA, 2021)."""
+
+    def __init__(self, base: nn.Linear, rank: int):
+        super().__init__()
+        self.base_layer = base
+        device = base.weight.device
+        self.lora_A = nn.ModuleDict({"default": nn.Linear(base.in_features, rank, bias=False, device=device)})
+        self.lora_B = nn.ModuleDict({"default": nn.Linear(rank, base.out_features, bias=False, device=device)})
+        nn.init.zeros_(self.lora_B["default"].weight)
+        self.scaling = 2.0                    # lora_alpha ÷ rank
+
+    def forward(self, x):
+        y = self.base_layer(x)
+        low = self.lora_A["default"](x.to(self.lora_A["default"].weight.dtype))
+        return (y + self.lora_B["default"](low) * self.scaling).to(y.dtype)
+
+
+def adapt(model: GPT, rank: int) -> GPT:
+    """Freezes the model in bf16, and adds adapters of that rank to the products of its blocks."""
+    model.to(torch.bfloat16).requires_grad_(False)
+    for block in model.blocks:
+        for name in ("qkv", "attention_out", "up", "down"):
+            setattr(block, name, Adapted(getattr(block, name), rank))
+    return model

@@ -18,19 +18,22 @@ PARAMETERS = 10 * (10000 * 10000 + 10000)
 # Elements of parameters, gradients and momentum per rank; plus all gradients where they are reduced at the end of a microbatch.
 FORMULAS = {"ddp": ("3P + P", lambda n: 4 * PARAMETERS), "zero1": ("P + 2P/N + P", lambda n: (2 + 2 / n) * PARAMETERS),
             "zero2": ("P + 2P/N", lambda n: (1 + 2 / n) * PARAMETERS), "zero3": ("3P/N", lambda n: 3 / n * PARAMETERS)}
-# The last case allows for the shards, one gathered layer, and 1 % of both. A layer's gradients then take the place of its weights.
+# The last cases allow for the shards, one gathered layer, and 1 % of both. A layer's gradients then take the place of its weights.
 TIGHT = int(1.01 * 4 * (FORMULAS["zero3"][1](8) + PARAMETERS / 10))
-CASES = [(1, strategy, None) for strategy in FORMULAS] + [(2, "zero2", None), (2, "zero3", None), (8, "zero3", None), (8, "zero3", TIGHT)]
+OFFLOAD = ["--prefetch=none", "--offload=optimizer,parameters,gradients"]
+# ranks, strategy, limit, further flags
+CASES = [*((1, strategy, None, []) for strategy in FORMULAS), (2, "zero2", None, []), (2, "zero3", None, []), (8, "zero3", None, []),
+         (8, "zero3", TIGHT, OFFLOAD), (8, "zero3", TIGHT, [])]
 PUBLISHED = {(1, "zero3"): "12.0 (one process)", (1, "ddp"): "16.0 (DDP's buckets)", (8, "zero3"): "1.5 (FSDP)"}
 
 
-def measure(bench: Workbench, folder: Path, ranks: int, strategy: str, tight: int | None) -> dict:
+def measure(bench: Workbench, folder: Path, ranks: int, strategy: str, tight: int | None, flags: list[str]) -> dict:
     """Returns the planned and measured bytes, or the reason why there are none."""
     program = bench.out / f"linears-{strategy}-{ranks}"
     limit = tight or (available_bytes() - RESERVE) // ranks
     compiled = execute(bench.fsdpc, folder / "linears.onnx", "-o", program, f"--strategy={strategy}", "--unit-class=Linear",
                        "--init-rule=*=uniform(-0.01,0.01)", "--optimizer=sgd", "--momentum=0.9", f"--plan-ranks={ranks}",
-                       f"--memory-limit={limit}")
+                       f"--memory-limit={limit}", *flags)
     if compiled.code:
         return {"limit": limit, "why": compiled.err.strip().splitlines()[-1]}
     log, peaks = program.with_suffix(".jsonl"), program.with_suffix(".rss")
@@ -42,7 +45,7 @@ def measure(bench: Workbench, folder: Path, ranks: int, strategy: str, tight: in
         return {"limit": limit, "why": (run.err + run.out).strip().splitlines()[-1]}
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     peak = max(float(Path(f"{peaks}.{rank}").read_text()) * 2**20 for rank in range(ranks))
-    return {"limit": limit, "plan": lines[0]["plan"]["total"], "peak": peak, "step_ms": lines[-1]["step_ms"]}
+    return {"limit": limit, "plan": lines[0]["plan"]["total"], "disk": lines[0]["plan"].get("on disk", 0), "peak": peak, "step_ms": lines[-1]["step_ms"]}
 
 
 def memory(bench: Workbench, report: Report, quick: bool) -> None:
@@ -51,13 +54,14 @@ def memory(bench: Workbench, report: Report, quick: bool) -> None:
     if not (folder / "linears.onnx").exists():
         demand(bench.python, HERE / "export_linears.py", folder)
     rows = []
-    for ranks, strategy, tight in CASES[-1:] if quick else CASES:
+    for ranks, strategy, tight, flags in CASES[-2:] if quick else CASES:
         text, formula = FORMULAS[strategy]
         print(f"running {strategy} on {ranks} ranks", flush=True)
-        found = measure(bench, folder, ranks, strategy, tight)
-        report.keep("memory", f"{strategy} {ranks}{' tight' if tight else ''}", found)
-        rows.append([ranks, strategy, f"{text} = {4 * formula(ranks) / GB:.2f}", f"{found['limit'] / GB:.2f}",
+        found = measure(bench, folder, ranks, strategy, tight, flags)
+        report.keep("memory", f"{strategy} {ranks}{' tight' if tight else ''}{' offloaded' if flags else ''}", found)
+        rows.append([ranks, " ".join([strategy, *flags]), f"{text} = {4 * formula(ranks) / GB:.2f}", f"{found['limit'] / GB:.2f}",
                      *([f"{found['plan'] / GB:.2f}", f"{found['peak'] / GB:.2f}", f"{found['step_ms'] / 1e3:.1f}"] if "plan" in found
-                       else [found["why"], "not run", "not run"]), PUBLISHED.get((ranks, strategy), "")])
+                       else [found["why"], "not run", "not run"]), f"{found['disk'] / GB:.2f}" if found.get("disk") else "",
+                     PUBLISHED.get((ranks, strategy), "")])
     print(f"\nP = {4 * PARAMETERS / GB:.2f} GB; {RESERVE / GB:.1f} GB are reserved for the rest of the system\n")
-    report.table(["ranks", "strategy", "formula", "--memory-limit", "plan", "peak RSS", "s/step", "published"], rows)
+    report.table(["ranks", "strategy", "formula", "--memory-limit", "plan", "peak RSS", "s/step", "on disk", "published"], rows)

@@ -24,9 +24,11 @@ PERCENT = 3                                   # from the published size
 
 # One microbatch per step; gradients are reduced a large matrix at a time.
 SPARING = ["--max-accumulate=1", "--layout-size=68000000"]
+# 12 bytes per parameter and rank of states, masters and gradients then lie on disk.
+OFFLOAD = "--offload=optimizer,parameters,gradients"
 DEVICES = [("13 B", Shape("L40,D5120,H40,T2048,V50257", 1), 8, ["--max-accumulate=1", "--layout-size=106000000"]),
            ("175 B", Shape("L96,D12288,H96,T2048,V50257", 1), 128, ["--max-accumulate=1", "--layout-size=605000000"]),
-           ("1 T", Shape("L128,D25600,H160,T2048,V50257", 1), 256, ["--max-accumulate=1", "--layout-size=2630000000"])]
+           ("1 T", Shape("L128,D25600,H160,T2048,V50257", 1), 256, ["--max-accumulate=1", "--layout-size=660000000", "--prefetch=none", OFFLOAD])]
 
 
 def plan(bench: Workbench, shape: Shape, ranks: int, *flags: str) -> dict:

@@ -98,9 +98,9 @@ class Workbench:
         self.out, self.ranks, self.steps = options.out, options.ranks, options.steps
         self.out.mkdir(parents=True, exist_ok=True)
 
-    def export(self, shape: Shape, *flags: str) -> Path:
-        """Returns the folder of an exported GPT and its samples."""
-        folder = self.out / shape.folder
+    def export(self, shape: Shape, *flags: str, name: str = "") -> Path:
+        """Returns the folder of an exported GPT and its samples. `name` tells apart those of other flags."""
+        folder = self.out / f"{name}{shape.folder}"
         if not (folder / "gpt.onnx").exists():
             print(f"exporting {shape}", flush=True)
             demand(self.python, HERE / "export_gpt.py", folder, shape.text, "--batch", shape.batch, *flags)
@@ -118,9 +118,9 @@ class Workbench:
         return [*self.mpirun(ranks), sys.executable, HERE / "peak_rss.py", peaks, program, *data, "--threads", 1,
                 "--steps", steps, "--log", log]
 
-    def train(self, shape: Shape, dtype: str, *flags: str, name: str = "zero3") -> Training:
-        """Compiles a GPT of the shape and trains it with one thread per rank."""
-        folder = self.export(shape)
+    def train(self, shape: Shape, dtype: str, *flags: str, name: str = "zero3", folder: Path | None = None) -> Training:
+        """Compiles a GPT of the shape, or the one in `folder`, and trains it with one thread per rank."""
+        folder = folder or self.export(shape)
         program = self.out / f"{shape.folder}-{dtype}-{name}"
         demand(*self.gpt_command(folder, *shape.flags, *DTYPES[dtype], *flags), "-o", program)
         log, peaks, trace = (program.with_suffix(suffix) for suffix in (".jsonl", ".rss", ".trace.json"))
@@ -131,8 +131,8 @@ class Workbench:
         first = trace if self.ranks == 1 else trace.with_suffix(".0.json")
         return Training(program, lines[0], [line for line in lines if "loss" in line][1:], peak, first)
 
-    def peer(self, shape: Shape, dtype: str) -> dict:
-        """Trains the same shape with PyTorch FSDP2. Returns {"torch", "tokens_per_s", "core_ms", "peak_rss_mib"}."""
+    def peer(self, shape: Shape, dtype: str, *flags: str) -> dict:
+        """Trains the same shape with PyTorch FSDP2. Returns {"torch", "tokens_per_s", "step_ms", "core_ms", "peak_rss_mib", …}."""
         out = demand(self.python, "-m", "torch.distributed.run", "--nproc_per_node", self.ranks, HERE / "torch_fsdp.py", shape.text,
-                     "--batch", shape.batch, "--steps", self.steps + 1, "--dtype", dtype).out
+                     "--batch", shape.batch, "--steps", self.steps + 1, "--dtype", dtype, *flags).out
         return json.loads(next(line for line in out.splitlines() if line.startswith("{")))

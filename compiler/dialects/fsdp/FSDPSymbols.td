@@ -116,9 +116,10 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     of f32 tensors that the optimizer keeps per element; with `average`, the last of
     them is the running average of the parameters (`--ema`). A layout with `no_master` keeps its
     parameters in the compute type alone (`--master=none`): the optimizer reads them there and
-    rounds the new ones stochastically. The states of a layout that
-    is `offloaded` lie in a file, through which `fsdp.optimizer` goes piece by piece;
-    nothing else may read them, and the mark may be edited in a dump. `strategy` is the layout's
+    rounds the new ones stochastically. What `offloaded` lists of a rank's part ("state",
+    "gradient" or "parameter") lies in a file and not in memory: `fsdp.optimizer` goes through it
+    piece by piece, gathers read parameters from there, reductions add to the gradient there, and
+    `fsdp.sum_squares` reads it; nothing else may read such a layout. The list may be edited in a dump. `strategy` is the layout's
     strategy where it is not that of the option `strategy`. `group` is the number of the
     `--group`, from 1, whose optimizer and hyperparameters update the members, where
     these are not those of the options. `whole` lists what every rank keeps in full
@@ -139,10 +140,13 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     - Each member names an `fsdp.parameter` with that number of elements, trainable
       if and only if the layout is.
     - A frozen layout has no states, no `average` and no `group`.
-    - With `average` or `offloaded` there is at least one state.
+    - With `average`, or an `offloaded` state, there is at least one state.
+    - `offloaded` lists no "gradient" of a frozen layout, none that `whole` lists, and no
+      "parameter" if `whole` lists "master".
     - With `no_master`, `compute` is bf16.
-    - No `fsdp.member_sums` or `fsdp.momentum_updates` is of an `offloaded` layout, and no
-      `fsdp.member_sums` of one with `no_master`.
+    - No `fsdp.member_sums` or `fsdp.momentum_updates` is of an `offloaded` layout, no
+      `fsdp.factor_sums` of one whose gradient is, and no `fsdp.member_sums` of one with
+      `no_master`.
     - `strategy`, where present, is one of the option's names.
     - `whole` lists only the four kinds above, and not "compute" if the layout is
       `secondary`.
@@ -152,7 +156,7 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     ```mlir
     fsdp.layout @h.0.flat of @h.0 trainable elements 32 : bf16 states 2 {
       members = [#fsdp.member<@h.0.weight[0, 32] rate 1.0 : f64 decay 0.01 : f64>], whole = ["compute"]}
-    fsdp.layout @h.0.flat.group1 of @h.0 group 1 trainable elements 16 : bf16 states 1 average offloaded {
+    fsdp.layout @h.0.flat.group1 of @h.0 group 1 trainable elements 16 : bf16 states 1 average offloaded ["state", "gradient"] {
       members = [#fsdp.member<@h.0.bias[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     fsdp.layout @h.0.frozen of @h.0 strategy "zero2" elements 8 : f32 states 0 {
       members = [#fsdp.member<@h.0.scale[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
@@ -167,7 +171,8 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
                        OptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<1>]>>:$group,
                        UnitAttr:$trainable, I64Attr:$elements, TypeAttr:$compute,
                        OptionalAttr<TypeAttr>:$wire, UnitAttr:$no_master,
-                       I64Attr:$states, UnitAttr:$average, UnitAttr:$offloaded,
+                       I64Attr:$states, UnitAttr:$average,
+                       OptionalAttr<StrArrayAttr>:$offloaded,
                        UnitAttr:$secondary,
                        FSDP_Members:$members,
                        StrArrayAttr:$whole);

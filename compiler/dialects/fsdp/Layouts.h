@@ -48,6 +48,10 @@ mlir::RankedTensorType getFlatType(LayoutOp layout);
 /// strategy.
 bool keepsWhole(LayoutOp layout, llvm::StringRef what);
 
+/// Returns true if this rank's part of `what` ("state", "gradient" or
+/// "parameter") lies in a file and not in memory.
+bool isOffloaded(LayoutOp layout, llvm::StringRef what);
+
 /// Returns true if a module that reads the parameter computes in f32 by
 /// --keep-f32. The members of a layout are all such parameters or none is.
 bool keepsF32(ParameterOp parameter);

@@ -96,7 +96,9 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   layout.states = op.getStates();
   layout.average = op.getAverage();
   layout.noMaster = op.getNoMaster();
-  layout.offloaded = op.getOffloaded();
+  layout.statesOffloaded = isOffloaded(op, "state");
+  layout.gradientOffloaded = isOffloaded(op, "gradient");
+  layout.parametersOffloaded = isOffloaded(op, "parameter");
   // Before mixed-precision all layouts are f32; the marks are there from the
   // start.
   layout.keptF32 = keepsF32(op);

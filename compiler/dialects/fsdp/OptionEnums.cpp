@@ -70,12 +70,6 @@ template <> ArrayRef<EnumName<ReductionTime>> enumNames() {
   return names;
 }
 
-template <> ArrayRef<EnumName<Offload>> enumNames() {
-  static constexpr EnumName<Offload> names[] = {
-      {"none", Offload::None}, {"optimizer", Offload::Optimizer}};
-  return names;
-}
-
 template <> ArrayRef<EnumName<Master>> enumNames() {
   static constexpr EnumName<Master> names[] = {{"f32", Master::F32},
                                                {"none", Master::None}};
@@ -237,7 +231,6 @@ FSDPC_OPTION_ENUM(LossReduction)
 FSDPC_OPTION_ENUM(Strategy)
 FSDPC_OPTION_ENUM(UnitRule)
 FSDPC_OPTION_ENUM(ReductionTime)
-FSDPC_OPTION_ENUM(Offload)
 FSDPC_OPTION_ENUM(Master)
 FSDPC_OPTION_ENUM(ElementType)
 FSDPC_OPTION_ENUM(BlockType)

@@ -151,6 +151,38 @@ std::string OptionType<std::vector<Gpu>>::print(const std::vector<Gpu> &value) {
   return llvm::join(llvm::map_range(value, nameOf<Gpu>), ",");
 }
 
+// What --offload may name, in the order of the help.
+static constexpr std::pair<StringLiteral, bool OffloadSet::*> offloads[] = {
+    {"optimizer", &OffloadSet::optimizer},
+    {"parameters", &OffloadSet::parameters},
+    {"gradients", &OffloadSet::gradients}};
+
+std::string OptionType<OffloadSet>::parse(const OptionInfo &, StringRef text,
+                                          OffloadSet &value) {
+  value = {};
+  if (text == "none")
+    return "";
+  SmallVector<StringRef> parts;
+  text.split(parts, ',');
+  for (StringRef part : parts) {
+    const auto *known = llvm::find_if(
+        offloads, [&](auto &offload) { return offload.first == part; });
+    if (known == std::end(offloads))
+      return "has '" + part.str() +
+             "', which is not one of optimizer, parameters, gradients";
+    value.*known->second = true;
+  }
+  return "";
+}
+
+std::string OptionType<OffloadSet>::print(OffloadSet value) {
+  SmallVector<StringRef> names;
+  for (auto &[name, isSet] : offloads)
+    if (value.*isSet)
+      names.push_back(name);
+  return llvm::join(names, ",");
+}
+
 // ---- lists of several uses ----
 
 // Compiles the expression only to check it. The texts are kept, since the

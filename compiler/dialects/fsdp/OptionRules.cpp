@@ -63,11 +63,12 @@ std::string checkHyperparameters(const CompileOptions &options) {
     return "--d '" + printNumber(options.clipThreshold) + "' is below 1";
   if (options.muonType == schedule::ElementType::F16)
     return "--muon-dtype 'f16' is not f32 or bf16";
-  if (options.offload != Offload::None &&
-      infoOf(options.optimizer).ofWholeParameters)
+  if (!options.offload.empty() && infoOf(options.optimizer).ofWholeParameters)
     return "'--optimizer=" + options.optimizer.name() +
-           "' works on whole parameters, and '--offload=optimizer' has their "
-           "states in memory piece by piece; use another optimizer";
+           "' works on whole parameters, and '--offload=" +
+           findOption("offload")->print(options) +
+           "' has parts of them in memory piece by piece; use another "
+           "optimizer";
   if (options.master == Master::None &&
       infoOf(options.optimizer).ofWholeParameters)
     return "'--optimizer=" + options.optimizer.name() +

@@ -192,9 +192,9 @@ constexpr OptionInfo table[] = {
         "average=before|after, zero-nonfinite, quantize=i8[,block=N], or "
         "FILE.mlir:@FUNCTION"),
     option<&Options::offload>(
-        "offload", Group::Sharding, "WHAT",
-        "keeps the optimizer's states in a file and not in memory "
-        "(--offload-dir of the program)",
+        "offload", Group::Sharding, "WHAT,...",
+        "keeps each rank's part of the optimizer's states, parameters or "
+        "gradients in a file and not in memory (--offload-dir of the program)",
         notNegative, onHost),
 
     // ---- training ----

@@ -175,6 +175,15 @@ template <> struct OptionType<std::vector<Gpu>> : TextOption<std::vector<Gpu>> {
   static std::string print(const std::vector<Gpu> &value);
 };
 
+/// Names with commas, "optimizer,gradients", or "none".
+template <> struct OptionType<OffloadSet> : TextOption<OffloadSet> {
+  static std::string legalValues() {
+    return "none|optimizer|parameters|gradients";
+  }
+  static std::string parse(const OptionInfo &, llvm::StringRef, OffloadSet &);
+  static std::string print(OffloadSet value);
+};
+
 /// A flag that stands alone on the command line; "true" and "false" as text.
 /// `--nesterov=false` is legal and means the default.
 template <> struct OptionType<bool> : SingleOption {

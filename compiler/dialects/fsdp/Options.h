@@ -81,8 +81,12 @@ enum class Optimizer {
 /// The type in which gradients travel between ranks: a float, or the blocks
 /// (shared/blocks.h) of ZeRO++'s qgZ.
 enum class ReduceType { F32, BF16, F16, I8, F8E4M3 };
-/// The part of a rank's state that lies in a file and not in memory.
-enum class Offload { None, Optimizer };
+/// What of a rank's shards lies in a file and not in memory: the optimizer's
+/// states, parameters, gradients.
+struct OffloadSet {
+  bool optimizer = false, parameters = false, gradients = false;
+  bool empty() const { return !optimizer && !parameters && !gradients; }
+};
 /// The type in which parameters lie beside the one that the model computes in:
 /// None where they are kept in the latter alone.
 enum class Master { F32, None };
@@ -241,7 +245,7 @@ struct CompileOptions {
   int64_t bucketSize = int64_t(1) << 23; // elements; 0: no buckets
   int64_t maxAccumulate = 0; // microbatches of a rank per step; 0: no limit
   ReductionTime reduce = ReductionTime::Microbatch;
-  Offload offload = Offload::None;
+  OffloadSet offload;
   Master master = Master::F32;
   schedule::ElementType paramType = schedule::ElementType::F32;
   std::vector<std::string> keptF32;       // globs of modules

@@ -28,6 +28,33 @@ LogicalResult BufferOp::verify() {
   return success();
 }
 
+bool isOffloaded(LayoutOp layout, StringRef what) {
+  std::optional<ArrayAttr> kinds = layout.getOffloaded();
+  return kinds &&
+         llvm::is_contained(kinds->getAsValueRange<StringAttr>(), what);
+}
+
+// What all ranks have is no rank's part.
+static LogicalResult verifyOffloaded(LayoutOp layout) {
+  if (!layout.getOffloaded())
+    return success();
+  for (StringRef kind : layout.getOffloaded()->getAsValueRange<StringAttr>())
+    if (!llvm::is_contained({"gradient", "parameter", "state"}, kind))
+      return layout.emitOpError() << "cannot offload '" << kind
+                                  << "'; expected gradient, parameter or state";
+  if (isOffloaded(layout, "state") && layout.getStates() == 0)
+    return layout.emitOpError("has its states offloaded, but has none");
+  if (isOffloaded(layout, "gradient") && !layout.getTrainable())
+    return layout.emitOpError("is frozen, but has its gradient offloaded");
+  for (auto [kind, whole] :
+       {std::pair("gradient", "gradient"), std::pair("parameter", "master")})
+    if (isOffloaded(layout, kind) && keepsWhole(layout, whole))
+      return layout.emitOpError()
+             << "has its " << kind << " offloaded, but keeps '" << whole
+             << "' replicated";
+  return success();
+}
+
 // Checks the op alone; verifySymbolUses compares its members with parameters.
 LogicalResult LayoutOp::verify() {
   if (!getCompute().isF32() && !nn::isHalf(getCompute()))
@@ -52,8 +79,6 @@ LogicalResult LayoutOp::verify() {
                          << (getGroup() ? "a group" : "an average");
   if (getAverage() && getStates() == 0)
     return emitOpError("has an average, but no states; it is the last one");
-  if (getOffloaded() && getStates() == 0)
-    return emitOpError("is offloaded, but has no states");
   // Members are in ascending order and do not overlap; gaps are padding up to
   // the alignment. The last member ends the layout, so nothing is hidden behind
   // it.
@@ -82,6 +107,8 @@ LogicalResult LayoutOp::verify() {
       return emitOpError()
              << "cannot keep '" << kind.getValue()
              << "' replicated; expected compute, gradient, master or state";
+  if (failed(verifyOffloaded(*this)))
+    return failure();
   // A layout that every rank has whole is never gathered.
   if (getSecondary() && keepsWhole(*this, "compute"))
     return emitOpError("has a secondary shard, but keeps 'compute' replicated");

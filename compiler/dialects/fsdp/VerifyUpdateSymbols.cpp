@@ -106,6 +106,10 @@ static LogicalResult verifyFactors(Operation *op, ArrayAttr names, Type type) {
 LogicalResult FactorSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyLayouts(*this, symbols, getLayouts(), Members::Trainable)))
     return failure();
+  for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>())
+    if (isOffloaded(*find<LayoutOp>(*this, symbols, name), "gradient"))
+      return emitOpError() << "reads the gradient of layout '"
+                           << name.getValue() << "', which is offloaded";
   return verifyFactorSums(*this, getLayouts(), getResult().getType());
 }
 
@@ -166,12 +170,12 @@ static LogicalResult verifyMatrices(Operation *op,
   return success();
 }
 
-// Only an optimizer goes through states piece by piece.
+// Only an optimizer goes through a layout piece by piece.
 static LogicalResult verifyResident(Operation *op, LayoutOp layout) {
   if (!layout.getOffloaded())
     return success();
-  return op->emitOpError() << "reads the states of layout '"
-                           << layout.getSymName() << "', which are offloaded";
+  return op->emitOpError() << "reads layout '" << layout.getSymName()
+                           << "' in memory, which is offloaded";
 }
 
 LogicalResult

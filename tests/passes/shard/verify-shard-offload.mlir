@@ -1,11 +1,11 @@
-// Where the states of an offloaded layout may be used.
+// What may be offloaded of a layout, and where it may be used.
 // RUN: fsdpc-opt %s --verify-shard --verify-diagnostics --split-input-file
 
-// The optimizer goes through them piece by piece.
+// The optimizer goes through all of it piece by piece.
 module {
   fsdp.unit @a
   fsdp.parameter @w : tensor<16xf32> trainable unit @a
-  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded {
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded ["state", "parameter", "gradient"] {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<16xf32>) {
     %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
@@ -30,8 +30,8 @@ module {
 module {
   fsdp.unit @a
   fsdp.parameter @w : tensor<16xf32> trainable unit @a
-  // expected-error @below {{is offloaded, but has no states}}
-  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 offloaded {
+  // expected-error @below {{has its states offloaded, but has none}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 offloaded ["state"] {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
 }
 
@@ -41,10 +41,10 @@ module {
 module {
   fsdp.unit @a
   fsdp.parameter @w : tensor<16xf32> trainable unit @a
-  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded {
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded ["state"] {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @update(%c: tensor<f32>) {
-    // expected-error @below {{reads the states of layout 'a.flat', which are offloaded}}
+    // expected-error @below {{reads layout 'a.flat' in memory, which is offloaded}}
     %n = fsdp.member_sums [@a.flat], %c : tensor<f32> -> tensor<1xf64> {
     ^bb0(%p: f32, %g: f32, %m: f32, %lr: f64, %step: f64, %decay: f64):
       %0 = arith.extf %m : f32 to f64
@@ -60,10 +60,10 @@ module {
 module {
   fsdp.unit @a
   fsdp.parameter @w : tensor<4x4xf32> trainable unit @a
-  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded {
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded ["state"] {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @update(%c: tensor<f32>) {
-    // expected-error @below {{reads the states of layout 'a.flat', which are offloaded}}
+    // expected-error @below {{reads layout 'a.flat' in memory, which is offloaded}}
     %u = fsdp.momentum_updates @a.flat, %c {momentum = 0.9 : f64, clip_value = 0.0 : f64} : tensor<f32> -> tensor<16xf32>
     return
   }
@@ -71,12 +71,79 @@ module {
 
 // -----
 
-// Only the host has a file of states.
+// A frozen layout has no gradient.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> unit @a
+  // expected-error @below {{is frozen, but has its gradient offloaded}}
+  fsdp.layout @a.frozen of @a elements 16 : f32 states 0 offloaded ["gradient"] {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+}
+
+// -----
+
+// There are three kinds.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  // expected-error @below {{cannot offload 'master'; expected gradient, parameter or state}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded ["master"] {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+}
+
+// -----
+
+// What all ranks have whole is in memory.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  // expected-error @below {{has its parameter offloaded, but keeps 'master' replicated}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded ["parameter"] {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["master", "compute", "state"]}
+}
+
+// -----
+
+// A master in f32 is a part of the copy that zero2 computes with.
+module attributes {fsdp.options = {"strategy" = "zero2"}} {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  // expected-error @below {{breaks rule 'offload': the parameters of layout 'a.flat' cannot be offloaded, as no rank has a part of its own}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded ["parameter"] {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    return
+  }
+}
+
+// -----
+
+// Factors follow from gradients in memory.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<4x4xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 offloaded ["gradient"] {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @update(%c: tensor<f32>) {
+    // expected-error @below {{reads the gradient of layout 'a.flat', which is offloaded}}
+    %s = fsdp.factor_sums [@a.flat], %c {clip_value = 0.0 : f64} : tensor<f32> -> tensor<8xf64>
+    return
+  }
+}
+
+// -----
+
+// Only the host has such a file.
 module attributes {fsdp.options = {"target" = "cuda-emulation"}} {
   fsdp.unit @a
   fsdp.parameter @w : tensor<16xf32> trainable unit @a
   // expected-error @below {{breaks rule 'offload': layout 'a.flat' is offloaded, which target 'cuda-emulation' does not support}}
-  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded {
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded ["state"] {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<16xf32>) {
     %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
