@@ -80,7 +80,7 @@ static void printRecomputed(ModuleOp module) {
   }
   if (!list.empty())
     llvm::outs() << llvm::formatv(
-        "computed again in the backward, for --memory-limit, at {0:F1} ms per "
+        "computed again in the backward, for --memory-limit, at {0:F3} ms per "
         "microbatch: {1}\n",
         double(us) / 1e3, list);
 }

@@ -32,6 +32,8 @@ def FSDP_Dialect : Dialect {
     | `fsdp.arena` | module | bytes of the arena, their lower bound, and what it holds at the peak |
     | `fsdp.unit` | ops | the unit (symbol) that the op belongs to |
     | `fsdp.backward` | ops | present on ops of the backward |
+    | `fsdp.recompute` | ops | present on ops of the forward that the backward computes again for `--memory-limit`; on calls of libraries until the end |
+    | `fsdp.recomputed` | units | what `fsdp.recompute` marks in them: `ops` of the `of` that could be, besides cheap ones, and their estimated `us` |
     | `fsdp.keep_f32` | ops, parameters | present on those of modules that `--keep-f32` names; on ops until `mixed-precision` |
     | `fsdp.hook` | ops | number of the `--reduce-hook`, from 0, that the op is part of |
     | `fsdp.input` | arguments | name of the graph's input; `fsdp.bound`: rows of the table that it indexes, `fsdp.ignored`: a value outside them that is legal |

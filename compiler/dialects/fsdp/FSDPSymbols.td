@@ -86,21 +86,19 @@ def FSDP_UnitOp : FSDP_Op<"unit", [Symbol]> {
   let description = [{
     Declares a unit, which `form-units` makes of a module of the model. Ops and
     parameters name the unit that they belong to. `module_class` and `scope` are the
-    class and the path of that module, as the exporter wrote them. With
-    `--recompute=auto`, the backward computes the whole unit again if it has `recompute`,
-    which the compiler adds for `--memory-limit`.
+    class and the path of that module, as the exporter wrote them.
 
     **Constraints**
     - The symbol is unique in its module.
 
     Example:
     ```mlir
-    fsdp.unit @h.0 {module_class = "gpt.Block", recompute, scope = "h.0"}
+    fsdp.unit @h.0 {fsdp.recomputed = {of = 14 : i64, ops = 4 : i64, us = 812 : i64}, module_class = "gpt.Block", scope = "h.0"}
     fsdp.unit @h.1 {module_class = "gpt.Block", scope = "h.1"}
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$module_class,
-                       OptionalAttr<StrAttr>:$scope, UnitAttr:$recompute);
+                       OptionalAttr<StrAttr>:$scope);
   let assemblyFormat = "$sym_name attr-dict";
 }
 
