@@ -8,6 +8,8 @@
 #include "shared/blocks.h"
 #include "shared/manifest.h"
 #include "shared/plan_shapes.h"
+#include "shared/power_sgd.h"
+#include "shared/top_k.h"
 
 #include <nlohmann/json.hpp>
 
@@ -59,7 +61,7 @@ template <class V> void fields(V &v, Layout &x) {
   v("masterWhole", x.masterWhole);
   v("gradientWhole", x.gradientWhole), v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("keptF32", x.keptF32);
-  v("wire", x.wire);
+  v("wire", x.wire), v("topK", x.topK), v("powerRank", x.powerRank);
   v("states", x.states), v("average", x.average);
   v("offloaded", x.offloaded), v("optimizer", x.optimizer);
   v("members", x.members);
@@ -440,6 +442,27 @@ Status checkBlocks(const Manifest &manifest) {
   return {};
 }
 
+// What travels is f32, and all ranks send together. An optimizer with
+// replicated state reads the whole sum where the reduction leaves it.
+Status checkResiduals(const Manifest &manifest) {
+  for (const Layout &layout : manifest.layouts) {
+    if (!layout.keepsResidual())
+      continue;
+    bool fits = layout.topK >= 0 && layout.topK <= layout.elements &&
+                layout.powerRank >= 0 && layout.powerRank <= mostPowerRank &&
+                (layout.topK == 0 || (layout.powerRank == 0 &&
+                                      layout.elements <= mostIndexedElements));
+    bool sums = layout.trainable && !layout.hybrid && !layout.owned &&
+                manifest.reduceDtype == "f32" &&
+                (!layout.stateWhole || layout.gradientWhole);
+    if (!fits || !sums)
+      return Error{"layout '" + layout.name + "' cannot be reduced by " +
+                   std::to_string(layout.topK) + " elements, or factors of " +
+                   "rank " + std::to_string(layout.powerRank)};
+  }
+  return {};
+}
+
 // Checks what later code relies on without looking.
 Status check(const Manifest &manifest) {
   if (manifest.version != Manifest().version)
@@ -506,7 +529,8 @@ Status check(const Manifest &manifest) {
       end = member.offset + member.elements;
     }
   }
-  return checkBlocks(manifest);
+  FSDPC_TRY(checkBlocks(manifest));
+  return checkResiduals(manifest);
 }
 
 } // namespace

@@ -5,7 +5,9 @@
 #include "shared/memory_plan.h"
 
 #include "shared/blocks.h"
+#include "shared/power_sgd.h"
 #include "shared/staging.h"
+#include "shared/top_k.h"
 
 #include <algorithm>
 
@@ -81,6 +83,13 @@ bool computesOnMaster(const Manifest &manifest, const Layout &layout) {
   return manifest.computeDtypeOf(layout) == "f32" && layout.wire.empty();
 }
 
+static PowerSizes powerSizesOf(const Layout &layout) {
+  PowerSizes sizes;
+  for (const Member &member : layout.members)
+    sizes.add(powerShapeOf(member.shape), layout.powerRank);
+  return sizes;
+}
+
 // The padding is the same for every size of groups, so that files, and sums
 // over own elements, do not depend on it.
 LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
@@ -118,6 +127,10 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
     (layout.offloaded ? memory.offloaded : memory.states) =
         layout.states * bytes(layout.stateWhole, 4);
   }
+  if (layout.keepsResidual())
+    memory.residual = roundUp(layout.elements * 4, 64);
+  if (layout.powerRank > 0)
+    memory.factors = powerBytes(powerSizesOf(layout).right, ranks);
   if (layout.secondary)
     memory.secondary =
         roundUp(memory.whole / groupRanks * dtypeBytes(compute), 64);
@@ -173,6 +186,16 @@ int64_t reducedBlockBytes(const Manifest &manifest, int64_t ranks) {
              : roundUp(reducedPieceBytes(ranks), 64);
 }
 
+int64_t compressedBytes(const Manifest &manifest, int64_t ranks) {
+  int64_t largest = 0;
+  for (const Layout &layout : manifest.layouts) {
+    largest = std::max(largest, ranks * chosenBytes(layout.topK));
+    if (layout.powerRank > 0)
+      largest = std::max(largest, powerBytes(powerSizesOf(layout).left, ranks));
+  }
+  return roundUp(largest, 64);
+}
+
 int64_t channelBytes(const Manifest &manifest, int ranks, int groupRanks,
                      int ranksPerNode, const std::string &transport) {
   int64_t bytes = communicationBytes(ranks, ranksPerNode, transport);
@@ -196,6 +219,7 @@ static MemoryPlan planLayouts(const Manifest &manifest, int ranks,
     plan.parameters += memory.master + memory.compute + memory.secondary;
     plan.gradients += memory.gradient;
     plan.optimizer += memory.states;
+    plan.residuals += memory.residual + memory.factors;
     plan.onDisk += memory.offloaded;
     largestPiece = std::max(
         largestPiece,
@@ -234,14 +258,14 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
   for (const Output &output : manifest.outputs)
     plan.activations += outputBytes(output);
   // What collectives need besides the windows of their channels.
-  int64_t exchanged = statisticsBytes(manifest, ranks) +
-                      gatheredBlockBytes(manifest, ranks) +
-                      reducedBlockBytes(manifest, ranks);
+  int64_t exchanged =
+      statisticsBytes(manifest, ranks) + gatheredBlockBytes(manifest, ranks) +
+      reducedBlockBytes(manifest, ranks) + compressedBytes(manifest, ranks);
   // The arena is one block, so `allocated` is taken before its peak is divided
   // among the kinds.
   plan.allocated = plan.parameters + plan.gradients + plan.optimizer +
-                   plan.statePieces + plan.activations + exchanged +
-                   manifest.arenaBytes;
+                   plan.residuals + plan.statePieces + plan.activations +
+                   exchanged + manifest.arenaBytes;
 
   // The shares of the arena and its slack add up to arenaBytes. Constants are
   // not among the allocations of runtime/core, so `allocated` leaves them out.
@@ -267,6 +291,8 @@ std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
       {"scratchpads", scratchpads},
       {"stacks", stacks},
       {"slack", slack}};
+  if (residuals != 0)
+    rows.emplace_back("residuals", residuals);
   if (statePieces != 0)
     rows.emplace_back("state pieces", statePieces);
   if (checkpoint != 0)

@@ -9,6 +9,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "shared/top_k.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -24,6 +25,9 @@ namespace fsdpc::analysis {
 static constexpr llvm::StringLiteral communicationAttr = "fsdp.communication";
 // The name of the term of gathers that read secondary shards.
 static constexpr llvm::StringLiteral gatherSecondary = "gather_secondary";
+// The elements that each rank sends in reductions of its largest ones, and
+// those of the factors that are reduced in place of matrices.
+static constexpr llvm::StringLiteral chosenSymbol = "T", factorSymbol = "R";
 
 namespace {
 
@@ -130,9 +134,9 @@ std::string CommunicationVolume::describe() const {
 
 namespace {
 
-// Names the elements that terms are about where layouts differ in strategy or
-// type. A program of one strategy and type needs no names: then P and F say
-// all.
+// Names the elements that terms are about where layouts differ in strategy,
+// type or compression. A program of one strategy and type needs no names: then
+// P and F say all.
 class Parts {
 public:
   explicit Parts(ModuleOp module)
@@ -143,16 +147,26 @@ public:
   std::string symbolOf(fsdp::LayoutOp layout) const {
     StringRef strategy = nameOf(fsdp::strategyOf(layout, options));
     return ((layout.getTrainable() ? "P[" : "F[") + strategy +
-            (fsdp::keepsF32(layout) ? " f32]" : "]"))
+            (fsdp::keepsF32(layout) ? " f32" : "") +
+            (fsdp::compressionOf(layout) ? " compressed]" : "]"))
         .str();
   }
 
   // Counts the elements of all parts that a module has, and gives each term the
   // sum of the parts that its layouts belong to.
   void describe(ModuleOp module, CommunicationVolume &volume) const {
-    bool mixed = llvm::any_of(module.getOps<fsdp::LayoutOp>(), [](auto layout) {
-      return fsdp::keepsF32(layout);
-    });
+    auto layouts = module.getOps<fsdp::LayoutOp>();
+    // power-sgd leaves layouts alone that have no large matrix.
+    auto compresses = [](fsdp::LayoutOp layout) {
+      return layout.getTrainable() && fsdp::compressionOf(layout);
+    };
+    auto sendsAll = [](fsdp::LayoutOp layout) {
+      return layout.getTrainable() && !fsdp::compressionOf(layout);
+    };
+    bool mixed =
+        llvm::any_of(layouts,
+                     [](auto layout) { return fsdp::keepsF32(layout); }) ||
+        (llvm::any_of(layouts, compresses) && llvm::any_of(layouts, sendsAll));
     if (strategies.size() < 2 && !mixed)
       return;
     std::map<std::string, uint64_t> counts;
@@ -164,6 +178,8 @@ public:
     auto firstTrainable = counts.lower_bound("P");
     size_t trainable = std::distance(firstTrainable, counts.end());
     for (CommunicationVolume::Term &term : volume.terms) {
+      if (!term.elements.empty())
+        continue;
       const std::set<std::string> &found =
           terms.at({term.what, term.level, term.type});
       bool all = found.size() == trainable && *found.begin() >= "P";
@@ -194,6 +210,7 @@ private:
 struct Sent {
   StringRef type;
   uint64_t bytes;
+  StringRef symbol = {}; // of the elements, if they are not the layout's
 };
 
 // How a program's collectives send a layout.
@@ -217,6 +234,16 @@ public:
   Sent reduced(fsdp::LayoutOp layout) const {
     return {fsdp::nameOf(options.reduceType),
             uint64_t(options.reducedBytes(layout.getElements()))};
+  }
+  // What a rank sends to each other one of its largest elements.
+  static Sent chosen(int64_t topK) {
+    return {"(i32+f32)", uint64_t(chosenBytes(topK)), chosenSymbol};
+  }
+  // What is summed over ranks: factors, and what has none.
+  static Sent factors(fsdp::LayoutOp layout) {
+    PowerSizes sizes = fsdp::powerSizesOf(layout);
+    return {"f32", uint64_t(sizes.left + sizes.right) * sizeof(float),
+            factorSymbol};
   }
   // On the host a 16-bit gradient travels as it is, and is widened where it is
   // summed (handedOver, runtime/comm/reduce.h), unless it travels in blocks.
@@ -256,6 +283,21 @@ void addSums(ModuleOp module, CommunicationVolume &volume) {
   volume.parts.emplace_back("S", elements);
 }
 
+// Says how many elements T and R are. Each layout is reduced once.
+void addCompressed(ModuleOp module, CommunicationVolume &volume) {
+  uint64_t chosen = 0, factors = 0;
+  for (auto layout : module.getOps<fsdp::LayoutOp>()) {
+    fsdp::Compression compression = fsdp::compressionOf(layout);
+    chosen += compression.topK;
+    if (compression.powerRank)
+      factors += Wire::factors(layout).bytes / sizeof(float);
+  }
+  if (chosen != 0)
+    volume.parts.emplace_back(chosenSymbol, chosen);
+  if (factors != 0)
+    volume.parts.emplace_back(factorSymbol, factors);
+}
+
 } // namespace
 
 CommunicationVolume communicatedBytes(ModuleOp module) {
@@ -270,15 +312,17 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
 
   auto count = [&](StringRef what, bool eachMicrobatch, Level level,
                    fsdp::LayoutOp layout, Sent sent) {
-    parts.add(what, level, sent.type, layout);
+    if (sent.symbol.empty())
+      parts.add(what, level, sent.type, layout);
     auto it = llvm::find_if(volume.terms, [&](auto &term) {
-      return term.what == what && term.level == level && term.type == sent.type;
+      return term.what == what && term.level == level &&
+             term.type == sent.type && term.elements == sent.symbol;
     });
     if (it != volume.terms.end())
       it->bytes += sent.bytes;
     else
-      volume.terms.push_back(
-          {what.str(), level, eachMicrobatch, sent.bytes, sent.type.str()});
+      volume.terms.push_back({what.str(), level, eachMicrobatch, sent.bytes,
+                              sent.type.str(), sent.symbol.str()});
   };
   // Sums the collectives of one kind. Each op counts once, so a parameter that
   // is gathered for the forward and again for the backward counts twice. The
@@ -288,6 +332,19 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
                  Sent (Wire::*sentOf)(fsdp::LayoutOp) const) {
     for (auto name : layouts.getAsRange<FlatSymbolRefAttr>()) {
       auto layout = symbols.lookup<fsdp::LayoutOp>(name.getValue());
+      fsdp::Compression compression = fsdp::compressionOf(layout);
+      if (compression && what.starts_with("reduce")) {
+        if (compression.topK) {
+          count(what, eachMicrobatch, Level::Each, layout,
+                Wire::chosen(compression.topK));
+          continue;
+        }
+        count(what, eachMicrobatch, Level::Ranks, layout,
+              Wire::factors(layout));
+        count("gather_factors", eachMicrobatch, Level::Ranks, layout,
+              Wire::factors(layout));
+        continue;
+      }
       bool hybrid = parts.isHybrid(layout);
       bool inGroup = hybrid || what == gatherSecondary;
       count(what, eachMicrobatch, inGroup ? Level::Group : Level::Ranks, layout,
@@ -333,6 +390,7 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
     return WalkResult::advance();
   });
   parts.describe(module, volume);
+  addCompressed(module, volume);
   addSums(module, volume);
   return volume;
 }

@@ -13,6 +13,7 @@
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/schedule/cost_model.h"
 
+#include "shared/top_k.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -66,6 +67,8 @@ public:
     for (auto layout : module.getOps<fsdp::LayoutOp>()) {
       if (fsdp::isHybrid(fsdp::strategyOf(layout, options)))
         hybridLayouts.insert(layout.getSymNameAttr());
+      if (fsdp::compressionOf(layout))
+        compressedLayouts[layout.getSymNameAttr()] = layout;
       if (fsdp::wireOf(layout) != BlockType::None)
         blockLayouts.insert(layout.getSymNameAttr());
     }
@@ -79,6 +82,8 @@ private:
                   ValueRange results);
   void countBlocks(ArrayAttr layouts, ValueRange results,
                    CollectiveOps &ops) const;
+  int64_t countCompressed(ArrayAttr layouts, ValueRange gradients,
+                          CollectiveOps &ops) const;
   void readReduction(Operation *first, ArrayAttr layouts, ValueRange gradients);
   void readCollective(Operation *op);
   LogicalResult readMemory();
@@ -93,6 +98,8 @@ private:
   // Layouts that are cut over the ranks of a group, and those that are gathered
   // in blocks.
   DenseSet<StringAttr> hybridLayouts, blockLayouts;
+  // Those whose reductions send less than the gradients.
+  DenseMap<StringAttr, fsdp::LayoutOp> compressedLayouts;
   ScheduleIR ir;
   // The position of an op, or of the gap that contains it.
   DenseMap<Operation *, int> positions;
@@ -222,8 +229,27 @@ double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
                         : us;
 }
 
+// A compressed reduction adds the gradients to f32 residuals, reads these three
+// times, in histograms or in products with factors, and takes from them what is
+// sent, on the collective's stream.
+double compressedUs(const schedule::Machine &machine,
+                    const CollectiveOps &ops) {
+  if (ops.compressedElements == 0)
+    return 0;
+  int64_t bytes = ops.compressedElements *
+                  (ops.elementBytes + (2 + 3 + 2) * int64_t(sizeof(float)));
+  double us = schedule::opUs(machine, "launch", ops.factorFlops, double(bytes),
+                             schedule::ElementType::F32);
+  if (ops.chosenBytes)
+    us += schedule::allGatherUs(machine, machine.ranks * ops.chosenBytes);
+  if (ops.factorBytes)
+    us += schedule::reduceScatterUs(machine, ops.factorBytes) +
+          schedule::allGatherUs(machine, ops.factorBytes);
+  return us;
+}
+
 double reduceUs(const schedule::Machine &machine, const CollectiveOps &ops) {
-  double us = blocksUs(machine, ops);
+  double us = blocksUs(machine, ops) + compressedUs(machine, ops);
   if (ops.groupBytes)
     us += schedule::groupReduceUs(machine, ops.groupBytes, ops.sumBytes);
   return ops.wholeBytes
@@ -286,10 +312,35 @@ void Reader::countBlocks(ArrayAttr layouts, ValueRange results,
   }
 }
 
+// Counts the layouts whose reduction is compressed, and returns their elements.
+int64_t Reader::countCompressed(ArrayAttr layouts, ValueRange gradients,
+                                CollectiveOps &ops) const {
+  for (auto [name, gradient] :
+       llvm::zip_equal(layouts.getAsRange<FlatSymbolRefAttr>(), gradients)) {
+    auto layout = compressedLayouts.lookup(name.getAttr());
+    if (!layout)
+      continue;
+    fsdp::Compression compression = fsdp::compressionOf(layout);
+    int64_t elements = elementsOf(gradient);
+    ops.compressedElements += elements;
+    ops.elementBytes = byteWidth(gradient.getType());
+    if (compression.topK) {
+      ops.chosenBytes += chosenBytes(compression.topK);
+      continue;
+    }
+    PowerSizes sizes = fsdp::powerSizesOf(layout);
+    ops.factorBytes += (sizes.left + sizes.right) * int64_t(sizeof(float));
+    // Three products of the matrix with a factor.
+    ops.factorFlops += 6.0 * double(elements) * double(compression.powerRank);
+  }
+  return ops.compressedElements;
+}
+
 void Reader::readReduction(Operation *first, ArrayAttr layouts,
                            ValueRange gradients) {
   CollectiveOps ops{first, nullptr, {}, {}};
   auto [whole, groups] = splitElements(hybridLayouts, layouts, gradients);
+  whole -= countCompressed(layouts, gradients, ops);
   ops.wholeBytes = options.reducedBytes(whole);
   ops.groupBytes = options.reducedBytes(groups);
   if (options.reducesBlocks()) {
@@ -495,6 +546,8 @@ void fsdpc::passes::annotate(const ScheduleIR &ir,
       bytes += elementsOf(value) * byteWidth(value.getType());
     if (ops.blockElements > 0)
       bytes = ops.wholeBytes + ops.groupBytes;
+    if (ops.compressedElements > 0)
+      bytes = ops.wholeBytes + ops.chosenBytes + ops.factorBytes;
     // The model is not more precise than a thousandth of a µs.
     auto time = [&](double us) {
       return builder.getF64FloatAttr(std::round(us * 1000) / 1000);

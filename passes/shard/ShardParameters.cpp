@@ -7,9 +7,11 @@
 // can read them in place. GradientPacker.h packs the gradients of a layout.
 #include "passes/shard/Passes.h"
 
+#include "compiler/dialects/fsdp/Compression.h"
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Names.h"
+#include "compiler/dialects/fsdp/OptionTypes.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "passes/shard/GradientPacker.h"
@@ -136,7 +138,8 @@ private:
     // After the layouts, which have matched all patterns.
     if (failed(strategies.checkUsed(module.getLoc(), units)) ||
         failed(ignored.checkUsed(module.getLoc(), names, "parameter")) ||
-        failed(checkGathers()) || failed(checkOffload()))
+        failed(checkGathers()) || failed(checkOffload()) ||
+        failed(checkCompression()))
       return failure();
     return success();
   }
@@ -149,6 +152,19 @@ private:
       return success();
     return emitError(module.getLoc(), "--offload has no effect: the optimizer "
                                       "keeps no states");
+  }
+
+  // Only the shapes of parameters say what factors make smaller.
+  LogicalResult checkCompression() {
+    const fsdp::ReduceHook *hook = fsdp::residualHook(options);
+    if (!hook || llvm::any_of(layouts, [](auto &entry) {
+          return bool(fsdp::compressionOf(entry.second));
+        }))
+      return success();
+    return emitError(module.getLoc(), "'--reduce-hook=")
+           << fsdp::printHook(*hook)
+           << "' has no effect: no trainable parameter is more than twice as "
+              "large as its factors; use a smaller rank, or omit it";
   }
 
   // Options about gathers need something that is gathered. The check of the
@@ -205,8 +221,10 @@ private:
     bool trainable = !group.frozen;
     Builder attrs(module.getContext());
     SmallVector<Attribute> members;
+    SmallVector<ArrayRef<int64_t>> shapes;
     int64_t end = 0;
     for (fsdp::ParameterOp parameter : parameters) {
+      shapes.push_back(cast<RankedTensorType>(parameter.getType()).getShape());
       int64_t offset = llvm::alignTo(end, fsdp::memberAlignment(options));
       int64_t elements = cast<ShapedType>(parameter.getType()).getNumElements();
       members.push_back(fsdp::MemberAttr::get(
@@ -236,6 +254,12 @@ private:
     Type wire = fsdp::wireTypeOf(
         fsdp::gatheredBy(group.strategy, group.keptF32, options),
         module.getContext());
+    fsdp::Compression compression;
+    if (trainable)
+      compression = fsdp::wantedCompression(options, end, shapes);
+    auto number = [&](int64_t value) {
+      return value ? builder.getI64IntegerAttr(value) : IntegerAttr();
+    };
     // Layouts stand behind the units and in their order.
     builder.setInsertionPointAfter(lastSymbol);
     auto layout = fsdp::LayoutOp::create(
@@ -248,8 +272,9 @@ private:
                       : IntegerAttr(),
         trainable ? builder.getUnitAttr() : UnitAttr(),
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
-        wire ? TypeAttr::get(wire) : TypeAttr(), /*no_master=*/UnitAttr(),
-        builder.getI64IntegerAttr(states),
+        wire ? TypeAttr::get(wire) : TypeAttr(), number(compression.topK),
+        number(compression.powerRank),
+        /*no_master=*/UnitAttr(), builder.getI64IntegerAttr(states),
         average ? builder.getUnitAttr() : UnitAttr(),
         offloads && states > 0 ? builder.getUnitAttr() : UnitAttr(),
         /*secondary=*/UnitAttr(), builder.getArrayAttr(members),

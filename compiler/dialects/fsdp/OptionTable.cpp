@@ -188,8 +188,8 @@ constexpr OptionInfo table[] = {
         "reduce-hook", Group::Sharding, "HOOK",
         "changes each rank's gradients before they are summed, in the order "
         "given: cast=bf16|f16, clip-value=X, predivide=X, "
-        "average=before|after, zero-nonfinite, quantize=i8[,block=N], or "
-        "FILE.mlir:@FUNCTION"),
+        "average=before|after, zero-nonfinite, quantize=i8[,block=N], "
+        "FILE.mlir:@FUNCTION, and last top-k=X% or power-sgd=RANK"),
     option<&Options::offload>(
         "offload", Group::Sharding, "WHAT",
         "keeps the optimizer's states in a file and not in memory "

@@ -16,6 +16,7 @@
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/StringRef.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -197,13 +198,21 @@ struct ReduceHook {
     AverageAfter,  // after the reduction, which is the default
     ZeroNonfinite, // replaces elements that are not finite by 0
     Quantize,      // rounds to 8-bit integers with a scale per block
+    TopK,          // sends the largest elements, and keeps the others
+    PowerSgd,      // sends factors of low rank, and keeps what they lack
     Program        // a function of the user's
   };
   Kind kind = Kind::Cast;
   schedule::ElementType type = schedule::ElementType::BF16; // Cast
-  double number = 0;                // the limit, or the divisor
-  int64_t block = 256;              // Quantize, in elements
+  double number = 0;                // the limit, the divisor, or percent
+  int32_t block = 256;              // Quantize, in elements
+  int32_t rank = 1;                 // PowerSgd
   std::string file, function, text; // Program: the text is the file's
+
+  /// Returns true if the hook decides what travels, and keeps the rest.
+  bool keepsResidual() const {
+    return kind == Kind::TopK || kind == Kind::PowerSgd;
+  }
 };
 
 /// All options of a compile, with their defaults. Copied freely: passes and
@@ -353,6 +362,13 @@ struct CompileOptions {
   int64_t reducedBytes(int64_t elements) const {
     return reducesBlocks() ? blockedBytes(elements)
                            : elements * (reduceType == ReduceType::F32 ? 4 : 2);
+  }
+  /// Returns true if reductions send less than the gradients, and every rank
+  /// can compute the whole sum.
+  bool compressesGradients() const {
+    return std::any_of(
+        reduceHooks.begin(), reduceHooks.end(),
+        [](const ReduceHook &hook) { return hook.keepsResidual(); });
   }
   /// Returns the elements of which shards are multiples: 128 bytes in the type
   /// of --param-dtype, or blocks if any travel between ranks. Then members

@@ -4,6 +4,7 @@
 // be edited.
 #include "compiler/dialects/fsdp/UpdateRules.h"
 
+#include "compiler/dialects/fsdp/Compression.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
@@ -54,7 +55,8 @@ LogicalResult verifyReplication(ModuleOp module) {
     llvm::sort(wanted);
     llvm::sort(found);
     if (wanted == found) {
-      if (failed(verifyWire(layout, strategy, options)))
+      if (failed(verifyWire(layout, strategy, options)) ||
+          failed(verifyCompression(layout, strategy, options)))
         return failure();
       continue;
     }
