@@ -41,6 +41,10 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     of its own: one rank owns it, which the program decides when it knows how many ranks
     there are (`shared/owners.h`).
 
+    With `layout = parameter` each parameter has a layout of its own, @u.flat, @u.flat.part1 and
+    so on, and is cut over ranks by itself, as FSDP2 cuts its dim-0 shards. Those of a unit are
+    packed at one place, so that fuse-small-collectives gathers and reduces them together.
+
     Each `reduce-hook` becomes ops on the gradient of a member, in the order given, in
     front of the pack. They see this rank's gradient of one microbatch, a loss scale
     included:
@@ -239,7 +243,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | rule | broken where |
     |---|---|
     | `member-once` | a parameter is not a member of exactly one layout |
-    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group (without `layout-size` and oss; with `layout-size`, a layout of several members is larger), one of oss does not have one member, or a member does not begin at the first aligned place after the one before it |
+    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group (without `layout-size`, `layout = parameter` and oss; with `layout-size`, a layout of several members is larger), one of oss or with `layout = parameter` does not have one member, or a member does not begin at the first aligned place after the one before it |
     | `group` | a member is updated by another optimizer than its layout: that of another --group, or of the options |
     | `average` | a trainable layout does not keep an average with --ema, or keeps one without |
     | `offload` | an offloaded layout is on a GPU |

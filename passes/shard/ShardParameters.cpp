@@ -189,10 +189,11 @@ private:
   // Cuts the members of a layout into runs of at most --layout-size elements,
   // so that gradients of one run are reduced, and their memory ends, before
   // those of the next exist. A larger parameter is a run of its own, and so is
-  // each that one rank owns.
+  // each with --layout=parameter, and each that one rank owns.
   SmallVector<ArrayRef<fsdp::ParameterOp>>
   cutMembers(const Group &group, ArrayRef<fsdp::ParameterOp> members) {
-    bool alone = fsdp::isOwned(group.strategy) && !group.frozen;
+    bool alone = options.layout == fsdp::LayoutKind::Parameter ||
+                 (fsdp::isOwned(group.strategy) && !group.frozen);
     if (options.layoutSize == 0 && !alone)
       return {members};
     SmallVector<ArrayRef<fsdp::ParameterOp>> runs;

@@ -123,8 +123,15 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
              << "layout '" << layout.getSymName() << "' has "
              << layout.getMembers().size()
              << " members, but strategy 'oss' gives each parameter an owner";
+    bool single = options.layout == fsdp::LayoutKind::Parameter;
+    if (single && layout.getMembers().size() != 1)
+      return broken(layout, "layout")
+             << "layout '" << layout.getSymName() << "' has "
+             << layout.getMembers().size()
+             << " members, but --layout=parameter cuts each parameter by "
+                "itself";
     // Two layouts that agree in all five should have been one, unless
-    // --layout-size cuts them, or each parameter has an owner.
+    // --layout-size cuts them, each is cut by itself, or has an owner.
     auto [twin, isOnly] = ofUnit.try_emplace(
         {layout.getUnitAttr().getAttr(), layout.getTrainable(),
          static_cast<int>(strategy), layout.getGroup().value_or(0), keepsF32},
@@ -137,7 +144,7 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
              << layout.getElements()
              << " elements of several parameters, but --layout-size is "
              << most;
-    if (!isOnly && most == 0 && !owned)
+    if (!isOnly && most == 0 && !owned && !single)
       return refuseWithNote(
           broken(layout, "layout")
               << "unit '" << layout.getUnit() << "' has a second layout of "

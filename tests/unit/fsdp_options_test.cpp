@@ -248,6 +248,7 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"reduce-dtype", "f8e4m3", "\"f8e4m3\""},
       {"unit-scope", "h\\.\\d+$", "[\"h\\\\.\\\\d+$\"]"},
       {"unit-size", "1000000", "1000000 : i64"},
+      {"layout", "parameter", "\"parameter\""},
       {"layout-size", "1000000", "1000000 : i64"},
       {"bucket-size", "1000000", "1000000 : i64"},
       {"max-accumulate", "1", "1 : i64"},

@@ -55,6 +55,9 @@ inline bool isOwned(Strategy strategy) { return strategy == Strategy::Oss; }
 /// How modules become units: repeated siblings each become one, or the whole
 /// model is one unit.
 enum class UnitRule { Auto, Whole };
+/// What a layout joins in one buffer: the parameters of a unit, as PyTorch's
+/// FSDP1, or one parameter, as FSDP2.
+enum class LayoutKind { Flat, Parameter };
 /// When gradients are summed over ranks. Step communicates once per step, and
 /// keeps whole gradients on every rank in between.
 enum class ReductionTime { Microbatch, Step };
@@ -242,6 +245,7 @@ struct CompileOptions {
   int64_t persist = 0;   // elements; smaller parameters are never gathered
   Patterns ignored;      // parameters whose strategy is ddp
   UnitRule units = UnitRule::Auto;
+  LayoutKind layout = LayoutKind::Flat;
   std::vector<std::string> unitClasses; // globs
   Patterns unitScopes;
   int64_t unitSize = 0;                  // elements; 0: the root is one unit
