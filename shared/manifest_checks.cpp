@@ -5,6 +5,8 @@
 #include "shared/blocks.h"
 #include "shared/memory_plan.h"
 #include "shared/plan_shapes.h"
+#include "shared/power_sgd.h"
+#include "shared/top_k.h"
 
 #include <cmath>
 #include <initializer_list>
@@ -155,6 +157,27 @@ Status checkBlocks(const Manifest &manifest) {
   return {};
 }
 
+// What travels is f32, and all ranks send together. An optimizer with
+// replicated state reads the whole sum where the reduction leaves it.
+Status checkResiduals(const Manifest &manifest) {
+  for (const Layout &layout : manifest.layouts) {
+    if (!layout.keepsResidual())
+      continue;
+    bool fits = layout.topK >= 0 && layout.topK <= layout.elements &&
+                layout.powerRank >= 0 && layout.powerRank <= mostPowerRank &&
+                (layout.topK == 0 || (layout.powerRank == 0 &&
+                                      layout.elements <= mostIndexedElements));
+    bool sums = layout.trainable && !layout.hybrid && !layout.owned &&
+                manifest.reduceDtype == "f32" &&
+                (!layout.stateWhole || layout.gradientWhole);
+    if (!fits || !sums)
+      return Error{"layout '" + layout.name + "' cannot be reduced by " +
+                   std::to_string(layout.topK) + " elements, or factors of " +
+                   "rank " + std::to_string(layout.powerRank)};
+  }
+  return {};
+}
+
 // Checks that what a layout keeps fits together.
 Status checkLayout(const Manifest &manifest, const Layout &layout) {
   if (layout.states < int32_t(layout.average) || layout.states > mostStates)
@@ -240,7 +263,8 @@ Status checkManifest(const Manifest &manifest) {
     FSDPC_TRY(checkLayout(manifest, layout));
     FSDPC_TRY(checkMembers(layout));
   }
-  return checkBlocks(manifest);
+  FSDPC_TRY(checkBlocks(manifest));
+  return checkResiduals(manifest);
 }
 
 } // namespace fsdpc

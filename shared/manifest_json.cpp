@@ -55,7 +55,7 @@ template <class V> void fields(V &v, Layout &x) {
   v("masterWhole", x.masterWhole);
   v("gradientWhole", x.gradientWhole), v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("keptF32", x.keptF32);
-  v("wire", x.wire);
+  v("wire", x.wire), v("topK", x.topK), v("powerRank", x.powerRank);
   v("states", x.states), v("average", x.average);
   v("statesOffloaded", x.statesOffloaded);
   v("gradientOffloaded", x.gradientOffloaded);

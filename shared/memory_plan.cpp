@@ -5,7 +5,9 @@
 #include "shared/memory_plan.h"
 
 #include "shared/blocks.h"
+#include "shared/power_sgd.h"
 #include "shared/staging.h"
+#include "shared/top_k.h"
 
 #include <algorithm>
 #include <utility>
@@ -82,11 +84,12 @@ bool computesOnMaster(const Manifest &manifest, const Layout &layout) {
   return manifest.computeDtypeOf(layout) == "f32" && layout.wire.empty();
 }
 
-// A gradient that every rank gathers for its update, or that a block reducer
-// or an owner sums whole, is not taken by ranges.
+// A gradient that every rank gathers for its update, or that an owner, a block
+// reducer or a compressed reduction sums whole, is not taken by ranges.
 bool hasOwnGradient(const Manifest &manifest, const Layout &layout) {
   return layout.trainable && !layout.gradientWhole && !layout.stateWhole &&
-         !layout.owned && blockTypeOf(manifest.reduceDtype) == BlockType::None;
+         !layout.owned && !layout.keepsResidual() &&
+         blockTypeOf(manifest.reduceDtype) == BlockType::None;
 }
 
 bool hasOwnParameters(const Manifest &manifest, const Layout &layout) {
@@ -133,6 +136,13 @@ OffloadPieces offloadPieces(const Manifest &manifest, int ranks, int groupRanks,
   return pieces;
 }
 
+static PowerSizes powerSizesOf(const Layout &layout) {
+  PowerSizes sizes;
+  for (const Member &member : layout.members)
+    sizes.add(powerShapeOf(member.shape), layout.powerRank);
+  return sizes;
+}
+
 // The padding is the same for every size of groups, so that files, and sums
 // over own elements, do not depend on it.
 LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
@@ -177,6 +187,10 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
   offload(layout.gradientOffloaded, memory.gradient);
   // The compute copy beside a master is no shard.
   offload(layout.parametersOffloaded, master ? memory.master : memory.compute);
+  if (layout.keepsResidual())
+    memory.residual = roundUp(layout.elements * 4, 64);
+  if (layout.powerRank > 0)
+    memory.factors = powerBytes(powerSizesOf(layout).right, ranks);
   if (layout.secondary)
     memory.secondary =
         roundUp(memory.whole / groupRanks * dtypeBytes(compute), 64);
@@ -232,6 +246,16 @@ int64_t reducedBlockBytes(const Manifest &manifest, int64_t ranks) {
              : roundUp(reducedPieceBytes(ranks), 64);
 }
 
+int64_t compressedBytes(const Manifest &manifest, int64_t ranks) {
+  int64_t largest = 0;
+  for (const Layout &layout : manifest.layouts) {
+    largest = std::max(largest, ranks * chosenBytes(layout.topK));
+    if (layout.powerRank > 0)
+      largest = std::max(largest, powerBytes(powerSizesOf(layout).left, ranks));
+  }
+  return roundUp(largest, 64);
+}
+
 int64_t channelBytes(const Manifest &manifest, int ranks, int groupRanks,
                      int ranksPerNode, const std::string &transport) {
   int64_t bytes = communicationBytes(ranks, ranksPerNode, transport);
@@ -254,6 +278,7 @@ static MemoryPlan planLayouts(const Manifest &manifest, int ranks,
     plan.parameters += memory.master + memory.compute + memory.secondary;
     plan.gradients += memory.gradient;
     plan.optimizer += memory.states;
+    plan.residuals += memory.residual + memory.factors;
     plan.onDisk += memory.offloaded;
   }
   plan.offloadPieces =
@@ -298,11 +323,12 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
   // channels.
   int64_t exchanged = statisticsBytes(manifest, ranks) +
                       gatheredBlockBytes(manifest, ranks) +
-                      reducedBlockBytes(manifest, ranks);
+                      reducedBlockBytes(manifest, ranks) +
+                      compressedBytes(manifest, ranks);
   // The arena is one block, so `allocated` is taken before its peak is divided
   // among the kinds.
   plan.allocated = plan.parameters + plan.gradients + plan.optimizer +
-                   plan.offloadPieces + plan.activations + exchanged +
+                   plan.residuals + plan.offloadPieces + plan.activations + exchanged +
                    manifest.arenaBytes;
 
   // The shares of the arena and its slack add up to arenaBytes. Constants are
@@ -329,6 +355,8 @@ std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
       {"scratchpads", scratchpads},
       {"stacks", stacks},
       {"slack", slack}};
+  if (residuals != 0)
+    rows.emplace_back("residuals", residuals);
   if (offloadPieces != 0)
     rows.emplace_back("offload pieces", offloadPieces);
   if (checkpoint != 0)

@@ -23,6 +23,9 @@ struct MemoryPlan {
   int64_t gradients = 0;  // f32 accumulators and the arena's gradient slots at
                           // the peak
   int64_t optimizer = 0;
+  // What reductions have not sent of gradients, and the factors that they begin
+  // with.
+  int64_t residuals = 0;
   // Memory through which passes what is offloaded.
   int64_t offloadPieces = 0;
   int64_t gathered = 0;      // share of the arena's peak
@@ -40,7 +43,7 @@ struct MemoryPlan {
                          // but windows, scratchpads, stacks and constants
   int64_t total() const;
   // The kinds of memory with their bytes, in the order of the printed table;
-  // "offload pieces" and "checkpoint" only if they are not 0.
+  // "residuals", "offload pieces" and "checkpoint" only if they are not 0.
   std::vector<std::pair<std::string, int64_t>> kinds() const;
 };
 
@@ -96,6 +99,10 @@ struct LayoutCut {
 // copy even where that does not persist whole.
 struct LayoutMemory : LayoutCut {
   int64_t master = 0, compute = 0, gradient = 0, states = 0;
+  // The parts of this rank's gradients that it has not sent yet, in f32, over
+  // the whole layout.
+  int64_t residual = 0;
+  int64_t factors = 0;   // the right ones of the last reduction (power_sgd.h)
   int64_t offloaded = 0; // bytes on disk of what is offloaded and so 0 above
   // The rank's part of the parameters over its group, in the compute type.
   int64_t secondary = 0;
@@ -157,6 +164,9 @@ int64_t statisticsBytes(const Manifest &manifest, int64_t ranks);
 int64_t gatheredBlockBytes(const Manifest &manifest, int64_t ranks);
 // Bytes of the pieces of reductions in blocks; 0 if there are none.
 int64_t reducedBlockBytes(const Manifest &manifest, int64_t ranks);
+// Bytes through which a layout's reduction sends less than its gradient: the
+// largest elements of all ranks, or left factors. The largest over the layouts.
+int64_t compressedBytes(const Manifest &manifest, int64_t ranks);
 
 // Computes the table. The caller asks the communicator for `communicationBytes`
 // and the device for `scratchpadBytes`, for the same ranks and threads. Ranks

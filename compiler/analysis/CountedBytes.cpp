@@ -7,6 +7,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "shared/top_k.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -19,9 +20,13 @@ using namespace mlir;
 namespace fsdpc::analysis {
 namespace {
 
-// Names the elements that terms are about where layouts differ in strategy or
-// type. A program of one strategy and type needs no names: then P and F say
-// all.
+// The elements that each rank sends in reductions of its largest ones, and
+// those of the factors that are reduced in place of matrices.
+constexpr llvm::StringLiteral chosenSymbol = "T", factorSymbol = "R";
+
+// Names the elements that terms are about where layouts differ in strategy,
+// type or compression. A program of one strategy and type needs no names: then
+// P and F say all.
 class Parts {
 public:
   explicit Parts(ModuleOp module)
@@ -32,16 +37,26 @@ public:
   std::string symbolOf(fsdp::LayoutOp layout) const {
     StringRef strategy = nameOf(fsdp::strategyOf(layout, options));
     return ((layout.getTrainable() ? "P[" : "F[") + strategy +
-            (fsdp::keepsF32(layout) ? " f32]" : "]"))
+            (fsdp::keepsF32(layout) ? " f32" : "") +
+            (fsdp::compressionOf(layout) ? " compressed]" : "]"))
         .str();
   }
 
   // Counts the elements of all parts that a module has, and gives each term the
   // sum of the parts that its layouts belong to.
   void describe(ModuleOp module, CommunicationVolume &volume) const {
-    bool mixed = llvm::any_of(module.getOps<fsdp::LayoutOp>(), [](auto layout) {
-      return fsdp::keepsF32(layout);
-    });
+    auto layouts = module.getOps<fsdp::LayoutOp>();
+    // power-sgd leaves layouts alone that have no large matrix.
+    auto compresses = [](fsdp::LayoutOp layout) {
+      return layout.getTrainable() && fsdp::compressionOf(layout);
+    };
+    auto sendsAll = [](fsdp::LayoutOp layout) {
+      return layout.getTrainable() && !fsdp::compressionOf(layout);
+    };
+    bool mixed =
+        llvm::any_of(layouts,
+                     [](auto layout) { return fsdp::keepsF32(layout); }) ||
+        (llvm::any_of(layouts, compresses) && llvm::any_of(layouts, sendsAll));
     if (strategies.size() < 2 && !mixed)
       return;
     std::map<std::string, uint64_t> counts;
@@ -53,6 +68,8 @@ public:
     auto firstTrainable = counts.lower_bound("P");
     size_t trainable = std::distance(firstTrainable, counts.end());
     for (CommunicationVolume::Term &term : volume.terms) {
+      if (!term.elements.empty())
+        continue;
       const std::set<std::string> &found =
           terms.at({term.what, term.level, term.type});
       bool all = found.size() == trainable && *found.begin() >= "P";
@@ -83,6 +100,7 @@ private:
 struct Sent {
   StringRef type;
   uint64_t bytes;
+  StringRef symbol = {}; // of the elements, if they are not the layout's
 };
 
 // Tells in which type a program's collectives send a layout, and how many bytes
@@ -107,6 +125,16 @@ public:
   Sent reduced(fsdp::LayoutOp layout) const {
     return {fsdp::nameOf(options.reduceType),
             uint64_t(options.reducedBytes(layout.getElements()))};
+  }
+  // What a rank sends to each other one of its largest elements.
+  static Sent chosen(int64_t topK) {
+    return {"(i32+f32)", uint64_t(chosenBytes(topK)), chosenSymbol};
+  }
+  // What is summed over ranks: factors, and what has none.
+  static Sent factors(fsdp::LayoutOp layout) {
+    PowerSizes sizes = fsdp::powerSizesOf(layout);
+    return {"f32", uint64_t(sizes.left + sizes.right) * sizeof(float),
+            factorSymbol};
   }
   // On the host a 16-bit gradient travels as it is, and is widened where it is
   // summed (handedOver, runtime/comm/reduce.h), unless it travels in blocks.
@@ -146,6 +174,21 @@ void addSums(ModuleOp module, CommunicationVolume &volume) {
   volume.parts.emplace_back("S", elements);
 }
 
+// Says how many elements T and R are. Each layout is reduced once.
+void addCompressed(ModuleOp module, CommunicationVolume &volume) {
+  uint64_t chosen = 0, factors = 0;
+  for (auto layout : module.getOps<fsdp::LayoutOp>()) {
+    fsdp::Compression compression = fsdp::compressionOf(layout);
+    chosen += compression.topK;
+    if (compression.powerRank)
+      factors += Wire::factors(layout).bytes / sizeof(float);
+  }
+  if (chosen != 0)
+    volume.parts.emplace_back(chosenSymbol, chosen);
+  if (factors != 0)
+    volume.parts.emplace_back(factorSymbol, factors);
+}
+
 // One scan over the collectives of a step.
 class Counter {
 public:
@@ -162,6 +205,7 @@ public:
 
   CommunicationVolume finish(ModuleOp module) {
     parts.describe(module, volume);
+    addCompressed(module, volume);
     addSums(module, volume);
     return std::move(volume);
   }
@@ -169,15 +213,17 @@ public:
 private:
   void count(StringRef what, bool eachMicrobatch, Level level,
              fsdp::LayoutOp layout, Sent sent) {
-    parts.add(what, level, sent.type, layout);
+    if (sent.symbol.empty())
+      parts.add(what, level, sent.type, layout);
     auto it = llvm::find_if(volume.terms, [&](auto &term) {
-      return term.what == what && term.level == level && term.type == sent.type;
+      return term.what == what && term.level == level &&
+             term.type == sent.type && term.elements == sent.symbol;
     });
     if (it != volume.terms.end())
       it->bytes += sent.bytes;
     else
-      volume.terms.push_back(
-          {what.str(), level, eachMicrobatch, sent.bytes, sent.type.str()});
+      volume.terms.push_back({what.str(), level, eachMicrobatch, sent.bytes,
+                              sent.type.str(), sent.symbol.str()});
   }
 
   // Sums the collectives of one kind. The bytes are those of the flat buffers,
@@ -186,6 +232,11 @@ private:
            Sent (Wire::*sentOf)(fsdp::LayoutOp) const) {
     for (auto name : layouts.getAsRange<FlatSymbolRefAttr>()) {
       auto layout = symbols.lookup<fsdp::LayoutOp>(name.getValue());
+      if (fsdp::Compression compression = fsdp::compressionOf(layout);
+          compression && what.starts_with("reduce")) {
+        addCompression(what, eachMicrobatch, layout, compression);
+        continue;
+      }
       bool hybrid = parts.isHybrid(layout);
       bool inGroup = hybrid || what == gatherSecondary;
       count(what, eachMicrobatch, inGroup ? Level::Group : Level::Ranks, layout,
@@ -193,6 +244,16 @@ private:
       if (hybrid && what.starts_with("reduce"))
         count(what, eachMicrobatch, Level::Groups, layout, wire.wide(layout));
     }
+  }
+
+  // A reduction of factors gathers their sums.
+  void addCompression(StringRef what, bool eachMicrobatch,
+                      fsdp::LayoutOp layout, fsdp::Compression compression) {
+    if (compression.topK)
+      return count(what, eachMicrobatch, Level::Each, layout,
+                   Wire::chosen(compression.topK));
+    for (StringRef each : {what, StringRef("gather_factors")})
+      count(each, eachMicrobatch, Level::Ranks, layout, Wire::factors(layout));
   }
 
   SymbolTable symbols;

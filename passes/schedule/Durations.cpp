@@ -80,8 +80,27 @@ double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
                         : us;
 }
 
+// A compressed reduction adds the gradients to f32 residuals, reads these three
+// times, in histograms or in products with factors, and takes from them what is
+// sent, on the collective's stream.
+double compressedUs(const schedule::Machine &machine,
+                    const CollectiveOps &ops) {
+  if (ops.compressedElements == 0)
+    return 0;
+  int64_t bytes = ops.compressedElements *
+                  (ops.elementBytes + (2 + 3 + 2) * int64_t(sizeof(float)));
+  double us = schedule::opUs(machine, "launch", ops.factorFlops, double(bytes),
+                             schedule::ElementType::F32);
+  if (ops.chosenBytes)
+    us += schedule::allGatherUs(machine, machine.ranks * ops.chosenBytes);
+  if (ops.factorBytes)
+    us += schedule::reduceScatterUs(machine, ops.factorBytes) +
+          schedule::allGatherUs(machine, ops.factorBytes);
+  return us;
+}
+
 double reduceUs(const schedule::Machine &machine, const CollectiveOps &ops) {
-  double us = blocksUs(machine, ops);
+  double us = blocksUs(machine, ops) + compressedUs(machine, ops);
   if (ops.groupBytes)
     us += schedule::groupReduceUs(machine, ops.groupBytes, ops.sumBytes);
   return ops.wholeBytes
@@ -122,6 +141,8 @@ void fsdpc::passes::annotate(const ScheduleIR &ir,
       bytes += elementsOf(value) * byteWidth(value.getType());
     if (ops.blockElements > 0)
       bytes = ops.wholeBytes + ops.groupBytes;
+    if (ops.compressedElements > 0)
+      bytes = ops.wholeBytes + ops.chosenBytes + ops.factorBytes;
     auto time = [&](double us) {
       return builder.getF64FloatAttr(schedule::roundedUs(us));
     };

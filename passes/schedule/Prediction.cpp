@@ -35,6 +35,8 @@ double sentUs(const CommunicationVolume &volume,
       us += schedule::groupReduceUs(machine, 0, bytes);
     else if (term.level == Level::Group)
       us += schedule::groupGatherUs(machine, bytes);
+    else if (term.level == Level::Each) // all ranks gather what each sends
+      us += schedule::allGatherUs(machine, machine.ranks * bytes);
     else
       us += reduces ? schedule::reduceScatterUs(machine, bytes)
                     : schedule::allGatherUs(machine, bytes);

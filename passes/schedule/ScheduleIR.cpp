@@ -11,6 +11,7 @@
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/nn/Build.h"
 
+#include "shared/top_k.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -48,6 +49,8 @@ public:
     for (auto layout : module.getOps<fsdp::LayoutOp>()) {
       if (fsdp::isHybrid(fsdp::strategyOf(layout, options)))
         hybridLayouts.insert(layout.getSymNameAttr());
+      if (fsdp::compressionOf(layout))
+        compressedLayouts[layout.getSymNameAttr()] = layout;
       if (fsdp::wireOf(layout) != BlockType::None)
         blockLayouts.insert(layout.getSymNameAttr());
     }
@@ -61,6 +64,8 @@ private:
                   ValueRange results);
   void countBlocks(ArrayAttr layouts, ValueRange results,
                    CollectiveOps &ops) const;
+  int64_t countCompressed(ArrayAttr layouts, ValueRange gradients,
+                          CollectiveOps &ops) const;
   void readReduction(Operation *first, ArrayAttr layouts, ValueRange gradients);
   void readCollective(Operation *op);
   LogicalResult readMemory();
@@ -75,6 +80,8 @@ private:
   // Layouts that are cut over the ranks of a group, and those that are gathered
   // in blocks.
   DenseSet<StringAttr> hybridLayouts, blockLayouts;
+  // Those whose reductions send less than the gradients.
+  DenseMap<StringAttr, fsdp::LayoutOp> compressedLayouts;
   ScheduleIR ir;
   // The position of an op, or of the gap that contains it.
   DenseMap<Operation *, int> positions;
@@ -194,10 +201,35 @@ void Reader::countBlocks(ArrayAttr layouts, ValueRange results,
   }
 }
 
+// Counts the layouts whose reduction is compressed, and returns their elements.
+int64_t Reader::countCompressed(ArrayAttr layouts, ValueRange gradients,
+                                CollectiveOps &ops) const {
+  for (auto [name, gradient] :
+       llvm::zip_equal(layouts.getAsRange<FlatSymbolRefAttr>(), gradients)) {
+    auto layout = compressedLayouts.lookup(name.getAttr());
+    if (!layout)
+      continue;
+    fsdp::Compression compression = fsdp::compressionOf(layout);
+    int64_t elements = elementsOf(gradient);
+    ops.compressedElements += elements;
+    ops.elementBytes = byteWidth(gradient.getType());
+    if (compression.topK) {
+      ops.chosenBytes += chosenBytes(compression.topK);
+      continue;
+    }
+    PowerSizes sizes = fsdp::powerSizesOf(layout);
+    ops.factorBytes += (sizes.left + sizes.right) * int64_t(sizeof(float));
+    // Three products of the matrix with a factor.
+    ops.factorFlops += 6.0 * double(elements) * double(compression.powerRank);
+  }
+  return ops.compressedElements;
+}
+
 void Reader::readReduction(Operation *first, ArrayAttr layouts,
                            ValueRange gradients) {
   CollectiveOps ops{first, nullptr, {}, {}};
   auto [whole, groups] = splitElements(hybridLayouts, layouts, gradients);
+  whole -= countCompressed(layouts, gradients, ops);
   ops.wholeBytes = options.reducedBytes(whole);
   ops.groupBytes = options.reducedBytes(groups);
   if (options.reducesBlocks()) {

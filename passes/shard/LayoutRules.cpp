@@ -96,11 +96,21 @@ private:
              << "layout '" << layout.getSymName() << "' has "
              << layout.getMembers().size()
              << " members, but strategy 'oss' gives each parameter an owner";
+    if (cutsEach() && layout.getMembers().size() != 1)
+      return broken(layout, "layout")
+             << "layout '" << layout.getSymName() << "' has "
+             << layout.getMembers().size()
+             << " members, but --layout=parameter cuts each parameter by "
+                "itself";
     return success();
   }
 
+  bool cutsEach() const {
+    return options.layout == fsdp::LayoutKind::Parameter;
+  }
+
   // Two layouts that agree in all parts of the key should have been one, unless
-  // --layout-size cuts them, or each parameter has an owner.
+  // --layout-size cuts them, each is cut by itself, or has an owner.
   LogicalResult verifyAlone(fsdp::LayoutOp layout) {
     fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
     auto [twin, isOnly] = ofUnit.try_emplace(
@@ -116,7 +126,7 @@ private:
              << layout.getElements()
              << " elements of several parameters, but --layout-size is "
              << most;
-    if (!isOnly && most == 0 && !fsdp::hasOwner(layout, options))
+    if (!isOnly && most == 0 && !fsdp::hasOwner(layout, options) && !cutsEach())
       return refuseWithNote(
           broken(layout, "layout")
               << "unit '" << layout.getUnit() << "' has a second layout of "

@@ -38,8 +38,8 @@ constexpr Choice choices[] = {
      hasOwnParameters},
     {&fsdp::OffloadSet::gradients, "gradients", "gradient",
      "no rank has a gradient of its shard alone that is reduced in ranges; use "
-     "zero2, zero3 or a hybrid strategy, without --reduce=step and a "
-     "--reduce-dtype of 8 bits",
+     "zero2, zero3 or a hybrid strategy, without --reduce=step, a "
+     "--reduce-dtype of 8 bits, and hooks that keep residuals",
      hasOwnGradient},
 };
 

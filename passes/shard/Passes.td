@@ -41,6 +41,10 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     of its own: one rank owns it, which the program decides when it knows how many ranks
     there are (`shared/owners.h`).
 
+    With `layout = parameter` each parameter has a layout of its own, @u.flat, @u.flat.part1 and
+    so on, and is cut over ranks by itself, as FSDP2 cuts its dim-0 shards. Those of a unit are
+    packed at one place, so that fuse-small-collectives gathers and reduces them together.
+
     Each `reduce-hook` becomes ops on the gradient of a member, in the order given, in
     front of the pack. They see this rank's gradient of one microbatch, a loss scale
     included:
@@ -53,6 +57,7 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     | `average=before` | multiply by `fsdp.microbatch_weight`; the update does not divide by V (`after`, the default, has no ops) |
     | `zero-nonfinite` | select 0 where an element is not finite, and `fsdp.report_zeroed` |
     | `quantize=i8,block=N` | round each N elements to multiples of the largest one's size over 127; the type on the wire stays |
+    | `top-k=X%`, `power-sgd=RANK` | none: layouts have a `top_k` or `power_sgd`, and the reduction keeps what it does not send |
     | `FILE.mlir:@FUNCTION` | those of the function, which has constants and elementwise `nn` ops on tensor<1xf32>, with the gradient's shape |
 
     Their attribute `fsdp.hook` is the hook's number. outline-kernels fuses them with what
@@ -263,7 +268,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | rule | broken where |
     |---|---|
     | `member-once` | a parameter is not a member of exactly one layout |
-    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group (without `layout-size` and oss; with `layout-size`, a layout of several members is larger), one of oss does not have one member, or a member does not begin at the first aligned place after the one before it |
+    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group (without `layout-size`, `layout = parameter` and oss; with `layout-size`, a layout of several members is larger), one of oss or with `layout = parameter` does not have one member, or a member does not begin at the first aligned place after the one before it |
     | `group` | a member is updated by another optimizer than its layout: that of another --group, or of the options |
     | `average` | a trainable layout does not keep an average with --ema, or keeps one without |
     | `offload` | an offloaded layout is on a GPU, or what is offloaded of it is not a rank's own part (offload-shards) |
@@ -271,6 +276,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `master` | a layout lacks `no_master` with `--master=none` and a compute type of bf16, or has it otherwise |
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy, or oss, is on a GPU |
     | `wire` | a layout's `wire` is not `gather-dtype`; or there is one under ddp, or with `fsdp.keep_f32`; or layouts of oss are in a program that sends blocks, or hybrid ones in one that reduces in blocks |
+    | `compression` | a layout's `top_k` or `power_sgd` is not what the hook of this name makes of its elements and shapes; or there is one under a hybrid strategy or oss |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |
     | `hook` | a gradient does not pass each `--reduce-hook` once, in order, before its pack |

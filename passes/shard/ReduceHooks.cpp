@@ -117,12 +117,13 @@ static LogicalResult missesHook(fsdp::PackOp pack, size_t gradient) {
 }
 
 // A cast to the type that the model computes in may have no ops, nor may a
-// function that returns what it takes; averaging after the reduction has none.
+// function that returns what it takes; averaging after the reduction has none,
+// and what a reduction sends stands on the layout.
 static bool mayBeEmpty(const ReduceHook &hook,
                        const fsdp::CompileOptions &options) {
   return (hook.kind == ReduceHook::Kind::Cast &&
           hook.type == options.paramType) ||
-         hook.kind == ReduceHook::Kind::AverageAfter ||
+         hook.kind == ReduceHook::Kind::AverageAfter || hook.keepsResidual() ||
          hook.kind == ReduceHook::Kind::Program;
 }
 

@@ -7,9 +7,11 @@
 // can read them in place. GradientPacker.h packs the gradients of a layout.
 #include "passes/shard/Passes.h"
 
+#include "compiler/dialects/fsdp/Compression.h"
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Names.h"
+#include "compiler/dialects/fsdp/OptionTypes.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "passes/shard/GradientPacker.h"
@@ -136,9 +138,22 @@ private:
     // After the layouts, which have matched all patterns.
     if (failed(strategies.checkUsed(module.getLoc(), units)) ||
         failed(ignored.checkUsed(module.getLoc(), names, "parameter")) ||
-        failed(checkGathers()))
+        failed(checkGathers()) || failed(checkCompression()))
       return failure();
     return success();
+  }
+
+  // Only the shapes of parameters say what factors make smaller.
+  LogicalResult checkCompression() {
+    const fsdp::ReduceHook *hook = fsdp::residualHook(options);
+    if (!hook || llvm::any_of(layouts, [](auto &entry) {
+          return bool(fsdp::compressionOf(entry.second));
+        }))
+      return success();
+    return emitError(module.getLoc(), "'--reduce-hook=")
+           << fsdp::printHook(*hook)
+           << "' has no effect: no trainable parameter is more than twice as "
+              "large as its factors; use a smaller rank, or omit it";
   }
 
   // Options about gathers need something that is gathered. The check of the
@@ -163,10 +178,11 @@ private:
   // Cuts the members of a layout into runs of at most --layout-size elements,
   // so that gradients of one run are reduced, and their memory ends, before
   // those of the next exist. A larger parameter is a run of its own, and so is
-  // each that one rank owns.
+  // each with --layout=parameter, and each that one rank owns.
   SmallVector<ArrayRef<fsdp::ParameterOp>>
   cutMembers(const Group &group, ArrayRef<fsdp::ParameterOp> members) {
-    bool alone = fsdp::isOwned(group.strategy) && !group.frozen;
+    bool alone = options.layout == fsdp::LayoutKind::Parameter ||
+                 (fsdp::isOwned(group.strategy) && !group.frozen);
     if (options.layoutSize == 0 && !alone)
       return {members};
     SmallVector<ArrayRef<fsdp::ParameterOp>> runs;
@@ -195,8 +211,10 @@ private:
     bool trainable = !group.frozen;
     Builder attrs(module.getContext());
     SmallVector<Attribute> members;
+    SmallVector<ArrayRef<int64_t>> shapes;
     int64_t end = 0;
     for (fsdp::ParameterOp parameter : parameters) {
+      shapes.push_back(cast<RankedTensorType>(parameter.getType()).getShape());
       int64_t offset = llvm::alignTo(end, fsdp::memberAlignment(options));
       int64_t elements = cast<ShapedType>(parameter.getType()).getNumElements();
       members.push_back(fsdp::MemberAttr::get(
@@ -225,6 +243,12 @@ private:
     Type wire = fsdp::wireTypeOf(
         fsdp::gatheredBy(group.strategy, group.keptF32, options),
         module.getContext());
+    fsdp::Compression compression;
+    if (trainable)
+      compression = fsdp::wantedCompression(options, end, shapes);
+    auto number = [&](int64_t value) {
+      return value ? builder.getI64IntegerAttr(value) : IntegerAttr();
+    };
     // Layouts stand behind the units and in their order.
     builder.setInsertionPointAfter(lastSymbol);
     auto layout = fsdp::LayoutOp::create(
@@ -237,8 +261,9 @@ private:
                       : IntegerAttr(),
         trainable ? builder.getUnitAttr() : UnitAttr(),
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
-        wire ? TypeAttr::get(wire) : TypeAttr(), /*no_master=*/UnitAttr(),
-        builder.getI64IntegerAttr(states),
+        wire ? TypeAttr::get(wire) : TypeAttr(), number(compression.topK),
+        number(compression.powerRank),
+        /*no_master=*/UnitAttr(), builder.getI64IntegerAttr(states),
         average ? builder.getUnitAttr() : UnitAttr(),
         /*offloaded=*/ArrayAttr(),
         /*secondary=*/UnitAttr(), builder.getArrayAttr(members),

@@ -85,6 +85,8 @@ void fsdpc_rank::allocateLayout(const Layout &layout, int owner) {
       buffers.gradientShard = gradient + (layout.gradientWhole ? first : 0);
     buffers.gradientWhole = layout.gradientWhole ? gradient : nullptr;
     buffers.states = reinterpret_cast<float *>(zeroed(memory.states));
+    buffers.residual = reinterpret_cast<float *>(zeroed(memory.residual));
+    buffers.rightFactors = reinterpret_cast<float *>(zeroed(memory.factors));
     buffers.partBegin = layout.stateWhole ? 0 : first;
     buffers.part = layout.stateWhole ? memory.whole : memory.shard;
     buffers.rates.resize(layout.members.size());
@@ -177,6 +179,7 @@ Status fsdpc_rank::allocate(const MemoryPlan &plan) {
         reinterpret_cast<float *>(take(statisticsBytes(manifest, job.size)));
     gatheredBlocks = take(gatheredBlockBytes(manifest, job.size));
     reducedBlocks = take(reducedBlockBytes(manifest, job.size));
+    compressed = take(compressedBytes(manifest, job.size));
     arena = take(manifest.arenaBytes);
   } catch (const std::bad_alloc &) {
     return Error{"out of memory after " + std::to_string(taken) + " of " +

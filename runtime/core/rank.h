@@ -64,6 +64,11 @@ struct LayoutBuffers : LayoutCut {
   // This rank's part of the parameters over its shard group, in the compute
   // type; null if the layout has none.
   char *secondary = nullptr;
+  // What reductions have not sent of this rank's gradients, `elements` of the
+  // layout; null if they send all.
+  float *residual = nullptr;
+  // The right rightFactors of the last reduction; null if it sends none.
+  float *rightFactors = nullptr;
   // `part` elements per state, one after the other; null if they are offloaded.
   float *states = nullptr;
   int64_t partBegin = 0, part = 0; // elements that this rank updates
@@ -127,6 +132,9 @@ struct fsdpc_rank {
   // The buffer for what a gather in blocks receives, and for the pieces of a
   // reduction in blocks; null if there are none. Each is of one stream.
   char *gatheredBlocks = nullptr, *reducedBlocks = nullptr;
+  // What reductions send that keep residuals, one after the other; null if none
+  // does.
+  char *compressed = nullptr;
 
   // The loop's position. Calls of the C ABI read it while they enqueue; work on
   // the streams must not, because it runs later.

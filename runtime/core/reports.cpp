@@ -76,6 +76,13 @@ void Trainer::reportResumed() const {
   if (started.step > 0 && !begun.empty())
     std::fprintf(stderr, "%s: newly trained, from a state of zero and step 1\n",
                  begun.c_str());
+  bool keepsResiduals =
+      std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
+                  [](const Layout &layout) { return layout.keepsResidual(); });
+  if (started.step > 0 && keepsResiduals)
+    std::fprintf(stderr,
+                 "checkpoints do not have what reductions have not sent "
+                 "yet: the residuals of gradients begin at zero\n");
   auto &before = resumed->manifest().settings;
   std::string differing;
   for (auto &[name, value] : settings()) {

@@ -5,10 +5,12 @@
 
 #include "runtime/comm/blocks.h"
 #include "runtime/comm/reduce.h"
+#include "runtime/comm/top_k.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/rank.h"
 #include "runtime/core/statistics_update.h"
 #include "runtime/host/host_offload.h"
+#include "runtime/host/power_sgd.h"
 
 #include <cstring>
 
@@ -96,12 +98,37 @@ void splitOwned(const fsdpc_rank &rank, int count, const int32_t *layouts,
       body(i);
 }
 
+// Sums what all ranks send of their gradients. Every rank can compute the whole
+// sum, and where the state is replicated it takes all of it.
+void reduceCompressed(fsdpc_rank &rank, int32_t index, const void *gradient,
+                      WireType type, bool add) {
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  Communicator &channel = channelOf(rank, reduceChannel);
+  bool whole = layout.stateWhole;
+  float *sum = whole ? buffers.gradientWhole : buffers.gradientShard;
+  int64_t begin = whole ? 0 : buffers.shardOf(rank.job.rank);
+  int64_t elements = whole ? buffers.whole : buffers.shard;
+  if (layout.topK > 0)
+    reduceTopK(channel,
+               {gradient, type, layout.elements, layout.members, layout.topK,
+                buffers.residual, sum, begin, elements, add},
+               reinterpret_cast<ChosenElement *>(rank.compressed));
+  else
+    reducePowerSgd(channel, {gradient, type, layout.members, layout.powerRank,
+                             buffers.residual, buffers.rightFactors,
+                             reinterpret_cast<float *>(rank.compressed), sum,
+                             begin, elements, add});
+}
+
 } // namespace
 
 // Sums a layout's gradients over all ranks into this rank's shard.
 void HostDevice::reduceShard(fsdpc_rank &rank, int32_t index,
                              const void *gradient, WireType type, bool add) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
+  if (layout.keepsResidual())
+    return reduceCompressed(rank, index, gradient, type, add);
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   ReduceScatter part = {gradient,
                         type,

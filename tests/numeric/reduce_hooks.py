@@ -71,7 +71,15 @@ REFUSED = [
     ("quantize=i4", "the only type of quantize"),
     ("quantize=i8,block=1", "is not of the form i8,block=N"),
     ("zero-nonfinite=1", "which is none of"),
+    ("top-k=1", "is not of the form X%, with X above 0 and at most 100"),
+    ("top-k=0%", "is not of the form X%"),
+    ("top-k=101%", "is not of the form X%"),
+    ("top-k=nan%", "is not of the form X%"),
+    ("power-sgd=0", "is not a rank from 1 to 65536"),
+    ("power-sgd", "is not a rank from 1 to 65536"),
     ("none.mlir:@f", "cannot be read"),
+    ("fp16_compress_hook", "which is 'cast=f16' here"),
+    ("powerSGD_hook", "which is 'power-sgd=RANK' here"),
     ("FILE:@", "names no function"),
 ]
 NO_HOOKS = [
@@ -79,6 +87,7 @@ NO_HOOKS = [
     ("OTHER:@narrow", "changes the gradient's type"),
     ("OTHER:@summed", "is not elementwise"),
     ("OTHER:@matrix", "as tensor<1xf32>"),
+    ("power-sgd=64", "has no effect: no trainable parameter is more than twice as large as its factors"),
 ]
 
 

@@ -34,6 +34,12 @@ HYBRID = {"hybrid": ["--strategy=hybrid"], "hybrid_zero2": ["--strategy=hybrid_z
           "resharded and hybrid": ["--reshard-to=2", "--strategy-of=layers.0=hybrid"],
           "resharded, in blocks": ["--reshard-to=2", "--gather-dtype=i8", "--reduce-dtype=f8e4m3"],
           "hybrid, gathered in blocks": ["--strategy=hybrid", "--param-dtype=bf16", "--gather-dtype=f8e4m3"],
+          "top-k": ["--reduce-hook=top-k=1%"], "top-k, zero2": ["--reduce-hook=top-k=50%", "--strategy=zero2"],
+          "top-k, ddp": ["--reduce-hook=top-k=3%", "--strategy=ddp"],
+          "top-k, reduced once a step": ["--reduce-hook=top-k=3%", "--reduce=step"],
+          "top-k and strategies": ["--reduce-hook=top-k=3%", "--strategy-of=layers.0=ddp", "--strategy-of=layers.1=zero1"],
+          "power-sgd": ["--reduce-hook=power-sgd=4"], "power-sgd, ddp": ["--reduce-hook=power-sgd=4", "--strategy=ddp"],
+          "power-sgd, reduced once a step": ["--reduce-hook=power-sgd=4", "--reduce=step", "--strategy=zero1"],
           "hybrid and others": ["--strategy-of=layers.0=hybrid", "--strategy-of=layers.1=hybrid_zero2", "--strategy-of=layers.2=ddp"]}
 
 
@@ -73,10 +79,16 @@ def counted(bench, program, data, steps: int) -> list[list[int]]:
 def levels(summary: str, group: int) -> list[float]:
     """Returns what a rank sends in a step by a compile's summary: over all ranks, in its group, and across groups."""
     shares = {"": (RANKS - 1) / RANKS, " in groups": (group - 1) / group, " across groups": 2 * (RANKS - group) / (RANKS * group)}
-    sent = dict.fromkeys(shares, 0)
-    for level, size, per in re.findall(r"^  \w+(| in groups| across groups): (\d+) bytes per (microbatch|step)$", summary, re.MULTILINE):
-        sent[level] += int(size) * (ACCUMULATE if per == "microbatch" else 1)
-    return [sent[level] * share for level, share in shares.items()]
+    sent, each = dict.fromkeys(shares, 0), 0
+    for level, size, per in re.findall(r"^  \w+(| in groups| across groups| to each rank): (\d+) bytes per (microbatch|step)$", summary,
+                                       re.MULTILINE):
+        count = int(size) * (ACCUMULATE if per == "microbatch" else 1)
+        if level == " to each rank":
+            each += (RANKS - 1) * count
+        else:
+            sent[level] += count
+    ranks, *groups = (sent[level] * share for level, share in shares.items())
+    return [ranks + each, *groups]
 
 
 def check_groups(bench, model, data) -> list[str]:

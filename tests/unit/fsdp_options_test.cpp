@@ -248,6 +248,7 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"reduce-dtype", "f8e4m3", "\"f8e4m3\""},
       {"unit-scope", "h\\.\\d+$", "[\"h\\\\.\\\\d+$\"]"},
       {"unit-size", "1000000", "1000000 : i64"},
+      {"layout", "parameter", "\"parameter\""},
       {"layout-size", "1000000", "1000000 : i64"},
       {"bucket-size", "1000000", "1000000 : i64"},
       {"max-accumulate", "1", "1 : i64"},
@@ -278,6 +279,8 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"reduce-hook", "predivide=2.0", "[\"predivide=2\"]"},
       {"reduce-hook", "average=before", "[\"average=before\"]"},
       {"reduce-hook", "quantize=i8", "[\"quantize=i8,block=256\"]"},
+      {"reduce-hook", "top-k=0.50%", "[\"top-k=0.5%\"]"},
+      {"reduce-hook", "power-sgd=4", "[\"power-sgd=4\"]"},
       {"limit-all-gathers", "0", "0 : i64"},
       {"recompute-scope", "h\\.0", "[\"h\\\\.0\"]"},
       {"memory-limit", "800B", "\"800\""},
@@ -500,6 +503,28 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        "'--optimizer=muon'"},
       {{{"reduce-hook", "zero-nonfinite"}, {"target", "cuda"}},
        "'--reduce-hook=zero-nonfinite' is not supported with '--target=cuda'"},
+      {{{"reduce-hook", "cast=bf16"}, {"reduce-hook", "top-k=1%"}}, ""},
+      {{{"reduce-hook", "top-k=1%"}, {"reduce-hook", "cast=bf16"}},
+       "'--reduce-hook=top-k=1%' is what travels, so '--reduce-hook=cast=bf16' "
+       "cannot follow it; give it last"},
+      {{{"reduce-hook", "power-sgd=1"}, {"reduce-hook", "top-k=1%"}},
+       "'--reduce-hook=power-sgd=1' is what travels, so "
+       "'--reduce-hook=top-k=1%' cannot follow it; give it last"},
+      {{{"reduce-hook", "top-k=1%"}, {"target", "cuda"}},
+       "'--reduce-hook=top-k=1%' is not supported with '--target=cuda'; omit "
+       "it"},
+      {{{"reduce-hook", "top-k=1%"}, {"strategy", "hybrid"}},
+       "'--reduce-hook=top-k=1%' is not supported with the hybrid strategies; "
+       "use zero3, or zero2 for hybrid_zero2"},
+      {{{"reduce-hook", "top-k=1%"}, {"strategy", "oss"}},
+       "'--reduce-hook=top-k=1%' is not supported with the strategy oss; use "
+       "zero2"},
+      {{{"reduce-hook", "top-k=1%"}, {"reduce-dtype", "i8"}},
+       "'--reduce-hook=top-k=1%' sends f32; omit '--reduce-dtype=i8'"},
+      {{{"reduce-hook", "top-k=1%"}, {"param-dtype", "f16"}},
+       "'--reduce-hook=top-k=1%' keeps parts of gradients for the next steps, "
+       "whose loss may have another scale; use bf16, or a constant "
+       "'--loss-scale'"},
       {{{"optimizer", "lars"}, {"momentum", "0"}, {"trust", "0.01"}}, ""},
       {{{"optimizer", "lamb"}, {"trust", "0.01"}},
        "'--trust' has no effect with '--optimizer=lamb'; it needs "

@@ -105,6 +105,8 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   layout.secondary = op.getSecondary();
   if (BlockType wire = wireOf(op); wire != BlockType::None)
     layout.wire = nameOf(wire).str();
+  layout.topK = op.getTopK().value_or(0);
+  layout.powerRank = op.getPowerSgd().value_or(0);
   if (op.getTrainable())
     layout.optimizer = optimizerOf(op, options);
   for (auto kept : op.getWhole().getAsRange<StringAttr>()) {

@@ -64,6 +64,12 @@ template <> ArrayRef<EnumName<UnitRule>> enumNames() {
   return names;
 }
 
+template <> ArrayRef<EnumName<LayoutKind>> enumNames() {
+  static constexpr EnumName<LayoutKind> names[] = {
+      {"flat", LayoutKind::Flat}, {"parameter", LayoutKind::Parameter}};
+  return names;
+}
+
 template <> ArrayRef<EnumName<ReductionTime>> enumNames() {
   static constexpr EnumName<ReductionTime> names[] = {
       {"microbatch", ReductionTime::Microbatch}, {"step", ReductionTime::Step}};
@@ -230,6 +236,7 @@ FSDPC_OPTION_ENUM(BufferMode)
 FSDPC_OPTION_ENUM(LossReduction)
 FSDPC_OPTION_ENUM(Strategy)
 FSDPC_OPTION_ENUM(UnitRule)
+FSDPC_OPTION_ENUM(LayoutKind)
 FSDPC_OPTION_ENUM(ReductionTime)
 FSDPC_OPTION_ENUM(Master)
 FSDPC_OPTION_ENUM(ElementType)

@@ -3,6 +3,7 @@
 // than was meant.
 #include "compiler/dialects/fsdp/OptionTable.h"
 
+#include "compiler/dialects/fsdp/Compression.h"
 #include "compiler/dialects/fsdp/GroupOptions.h"
 #include "compiler/dialects/fsdp/Optimizers.h"
 #include "compiler/dialects/fsdp/OptionTypes.h"
@@ -198,6 +199,34 @@ static std::string checkRanks(const CompileOptions &options) {
   return "";
 }
 
+// What a hook keeps of gradients is added to the next ones, so these must have
+// the same scale. All ranks exchange what it sends, in f32.
+static std::string checkResiduals(const CompileOptions &options) {
+  const ReduceHook *hook = residualHook(options);
+  if (!hook)
+    return "";
+  std::string flag = "'--reduce-hook=" + printHook(*hook) + "'";
+  if (hook != &options.reduceHooks.back())
+    return flag + " is what travels, so '--reduce-hook=" + printHook(hook[1]) +
+           "' cannot follow it; give it last";
+  if (options.isCuda())
+    return flag + " is not supported with '--target=" +
+           findOption("target")->print(options) + "'; omit it";
+  if (usesStrategy(options, isHybrid))
+    return flag + " is not supported with the hybrid strategies; use zero3, "
+                  "or zero2 for hybrid_zero2";
+  if (usesStrategy(options, isOwned))
+    return flag + " is not supported with the strategy oss; use zero2";
+  if (options.reduceType != ReduceType::F32)
+    return flag + " sends f32; omit '--reduce-dtype=" +
+           nameOf(options.reduceType).str() + "'";
+  if (options.lossScale().isDynamic())
+    return flag + " keeps parts of gradients for the next steps, whose loss "
+                  "may have another scale; use bf16, or a constant "
+                  "'--loss-scale'";
+  return "";
+}
+
 // Checks conditions of the options that were given against the values of the
 // others, given or not.
 std::string checkOptions(const CompileOptions &options) {
@@ -240,6 +269,8 @@ std::string checkOptions(const CompileOptions &options) {
   if (fault = checkTarget(options); !fault.empty())
     return fault;
   if (fault = checkBlocks(options); !fault.empty())
+    return fault;
+  if (fault = checkResiduals(options); !fault.empty())
     return fault;
   return checkRanks(options);
 }

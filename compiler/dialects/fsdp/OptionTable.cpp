@@ -151,10 +151,15 @@ constexpr OptionInfo table[] = {
     option<&Options::unitSize>(
         "unit-size", Group::Sharding, "N",
         "splits the parameters left in the root into units of N elements"),
+    option<&Options::layout>(
+        "layout", Group::Sharding, "KIND",
+        "flat: the parameters of a unit are cut over ranks in one flat buffer; "
+        "parameter: each by itself, and gathered together all the same"),
     option<&Options::layoutSize>(
         "layout-size", Group::Sharding, "N",
         "cuts the parameters of a unit into flat buffers of at most N "
-        "elements, each reduced by itself (0: not cut)"),
+        "elements, each reduced by itself (0: not cut)",
+        notNegative, {"layout", "flat"}),
     option<&Options::bucketSize>(
         "bucket-size", Group::Sharding, "N",
         "most elements of several parameters that oss reduces to their owners "
@@ -189,8 +194,8 @@ constexpr OptionInfo table[] = {
         "reduce-hook", Group::Sharding, "HOOK",
         "changes each rank's gradients before they are summed, in the order "
         "given: cast=bf16|f16, clip-value=X, predivide=X, "
-        "average=before|after, zero-nonfinite, quantize=i8[,block=N], or "
-        "FILE.mlir:@FUNCTION"),
+        "average=before|after, zero-nonfinite, quantize=i8[,block=N], "
+        "FILE.mlir:@FUNCTION, and last top-k=X% or power-sgd=RANK"),
     option<&Options::offload>(
         "offload", Group::Sharding, "WHAT,...",
         "keeps each rank's part of the optimizer's states, parameters or "

@@ -317,6 +317,8 @@ template <> struct OptionType<GroupList> : ListOption<GroupList> {
 };
 
 using ReduceHooks = std::vector<ReduceHook>;
+/// Returns the flag's value of a hook; of the user's, without the file's text.
+std::string printHook(const ReduceHook &hook);
 /// NAME=VALUE, NAME, or FILE.mlir:@FUNCTION, whose file is read here; kept in
 /// the order given, in which they are applied. In the attribute a file's hook
 /// is an array of its flag's value and the file's text. ReduceHookOptions.cpp

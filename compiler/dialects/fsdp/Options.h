@@ -16,6 +16,7 @@
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/StringRef.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -54,6 +55,9 @@ inline bool isOwned(Strategy strategy) { return strategy == Strategy::Oss; }
 /// Says how modules become units: repeated siblings each become one, or the
 /// whole model is one unit.
 enum class UnitRule { Auto, Whole };
+/// What a layout joins in one buffer: the parameters of a unit, as PyTorch's
+/// FSDP1, or one parameter, as FSDP2.
+enum class LayoutKind { Flat, Parameter };
 /// When gradients are summed over ranks. Step communicates once per step, and
 /// keeps whole gradients on every rank in between.
 enum class ReductionTime { Microbatch, Step };
@@ -202,13 +206,21 @@ struct ReduceHook {
     AverageAfter,  // after the reduction, which is the default
     ZeroNonfinite, // replaces elements that are not finite by 0
     Quantize,      // rounds to 8-bit integers with a scale per block
+    TopK,          // sends the largest elements, and keeps the others
+    PowerSgd,      // sends factors of low rank, and keeps what they lack
     Program        // a function of the user's
   };
   Kind kind = Kind::Cast;
   schedule::ElementType type = schedule::ElementType::BF16; // Cast
-  double number = 0;                // the limit, or the divisor
-  int64_t block = 256;              // Quantize, in elements
+  double number = 0;                // the limit, the divisor, or percent
+  int32_t block = 256;              // Quantize, in elements
+  int32_t rank = 1;                 // PowerSgd
   std::string file, function, text; // Program: the text is the file's
+
+  /// Returns true if the hook decides what travels, and keeps the rest.
+  bool keepsResidual() const {
+    return kind == Kind::TopK || kind == Kind::PowerSgd;
+  }
 };
 
 /// All options of a compile, with their defaults. Copied freely: passes and
@@ -238,6 +250,7 @@ struct CompileOptions {
   int64_t persist = 0;   // elements; smaller parameters are never gathered
   Patterns ignored;      // parameters whose strategy is ddp
   UnitRule units = UnitRule::Auto;
+  LayoutKind layout = LayoutKind::Flat;
   std::vector<std::string> unitClasses; // globs
   Patterns unitScopes;
   int64_t unitSize = 0;                  // elements; 0: the root is one unit
@@ -358,6 +371,13 @@ struct CompileOptions {
   int64_t reducedBytes(int64_t elements) const {
     return reducesBlocks() ? blockedBytes(elements)
                            : elements * (reduceType == ReduceType::F32 ? 4 : 2);
+  }
+  /// Returns true if reductions send less than the gradients, and every rank
+  /// can compute the whole sum.
+  bool compressesGradients() const {
+    return std::any_of(
+        reduceHooks.begin(), reduceHooks.end(),
+        [](const ReduceHook &hook) { return hook.keepsResidual(); });
   }
   /// Returns the elements of which shards are multiples: 128 bytes in the type
   /// of --param-dtype, or blocks if any travel between ranks. Then members

@@ -3,6 +3,7 @@
 // dump does not depend on the file, but checked where its ops can be parsed.
 #include "compiler/dialects/fsdp/OptionTypes.h"
 
+#include "shared/power_sgd.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -17,7 +18,16 @@ namespace {
 using Kind = ReduceHook::Kind;
 
 constexpr StringLiteral hookNames[] = {
-    "cast", "clip-value", "predivide", "average", "quantize", "zero-nonfinite"};
+    "cast",     "clip-value",     "predivide", "average",
+    "quantize", "zero-nonfinite", "top-k",     "power-sgd"};
+// The hooks of torch.distributed.algorithms.ddp_comm_hooks.
+constexpr std::pair<StringLiteral, StringLiteral> foreignHooks[] = {
+    {"bf16_compress_hook", "cast=bf16"},
+    {"fp16_compress_hook", "cast=f16"},
+    {"powerSGD_hook", "power-sgd=RANK"},
+    {"batched_powerSGD_hook", "power-sgd=RANK"},
+    {"quantization_pertensor_hook", "quantize=i8"},
+    {"quantization_perchannel_hook", "quantize=i8"}};
 // Behind a file's name; what follows is the function's.
 constexpr StringLiteral fileEnd = ".mlir:@";
 
@@ -68,6 +78,23 @@ std::string parseQuantize(StringRef text, ReduceHook &hook) {
   return "";
 }
 
+// The percent sign keeps a share apart from a number of elements.
+std::string parseTopK(StringRef text, ReduceHook &hook) {
+  StringRef digits = text;
+  bool isShare = digits.consume_back("%") && !digits.getAsDouble(hook.number);
+  return isShare && hook.number > 0 && hook.number <= 100
+             ? ""
+             : has(text, "is not of the form X%, with X above 0 and at most "
+                         "100");
+}
+
+std::string parsePowerSgd(StringRef text, ReduceHook &hook) {
+  bool isRank = !text.getAsInteger(10, hook.rank) && hook.rank >= 1 &&
+                hook.rank <= mostPowerRank;
+  return isRank ? ""
+                : has(text, "is not a rank from 1 to " + Twine(mostPowerRank));
+}
+
 // FILE.mlir:@FUNCTION. The file's text is read by the caller.
 std::string parseFile(StringRef text, ReduceHook &hook) {
   size_t end = text.find(fileEnd);
@@ -102,18 +129,30 @@ std::string parseHook(StringRef text, ReduceHook &hook) {
     hook.kind = Kind::Quantize;
     return parseQuantize(value, hook);
   }
+  if (name == "top-k") {
+    hook.kind = Kind::TopK;
+    return parseTopK(value, hook);
+  }
+  if (name == "power-sgd") {
+    hook.kind = Kind::PowerSgd;
+    return parsePowerSgd(value, hook);
+  }
   if (text == "zero-nonfinite") {
     hook.kind = Kind::ZeroNonfinite;
     return "";
   }
+  for (auto [foreign, own] : foreignHooks)
+    if (name == foreign)
+      return has(name, "is '" + own + "' here");
   SmallVector<StringRef> names(std::begin(hookNames), std::end(hookNames));
   return "has the hook '" + name.str() + "', which is none of " +
          llvm::join(names, ", ") + ", FILE.mlir:@FUNCTION; did you mean '" +
          nearestName(name, names).str() + "'?";
 }
 
-// The inverse of parseHook, for dumps. A quantize without a block prints its
-// default.
+} // namespace
+
+// A quantize without a block prints its default.
 std::string printHook(const ReduceHook &hook) {
   switch (hook.kind) {
   case Kind::Cast:
@@ -130,13 +169,15 @@ std::string printHook(const ReduceHook &hook) {
     return "zero-nonfinite";
   case Kind::Quantize:
     return "quantize=i8,block=" + std::to_string(hook.block);
+  case Kind::TopK:
+    return "top-k=" + printNumber(hook.number) + "%";
+  case Kind::PowerSgd:
+    return "power-sgd=" + std::to_string(hook.rank);
   case Kind::Program:
     return hook.file + ":@" + hook.function;
   }
   llvm_unreachable("covered above");
 }
-
-} // namespace
 
 std::string OptionType<ReduceHooks>::parse(const OptionInfo &, StringRef text,
                                            ReduceHooks &list) {

@@ -37,9 +37,11 @@ replicatedBy(Strategy strategy, const CompileOptions &options, bool trainable) {
     return whole;
   // DDP's whole gradients are those that several microbatches have added to.
   // With --reduce=step each rank adds up whole gradients under any strategy,
-  // because the reduce-scatter runs once, at the end of the step.
+  // because the reduce-scatter runs once, at the end of the step. A reduction
+  // that gives every rank the whole sum needs memory for it, too.
   if (options.reduce == ReductionTime::Step ||
-      (strategy == Strategy::DDP && options.accumulates()))
+      (strategy == Strategy::DDP &&
+       (options.accumulates() || options.compressesGradients())))
     whole.push_back("gradient");
   if (strategy == Strategy::DDP)
     whole.push_back("state");

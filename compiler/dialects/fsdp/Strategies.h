@@ -3,6 +3,7 @@
 // a layout and never read the option themselves.
 #pragma once
 
+#include "compiler/dialects/fsdp/Compression.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Names.h"
@@ -41,9 +42,11 @@ inline bool reducesAtEnd(Strategy strategy) {
 }
 
 /// Returns true if every rank updates the whole layout, from gradients that
-/// @update gathers in the layout's memory.
+/// @update gathers in the layout's memory. A compressed reduction has left
+/// the whole sum there already.
 inline bool gathersGradients(LayoutOp layout) {
-  return keepsWhole(layout, "state") && keepsWhole(layout, "gradient");
+  return keepsWhole(layout, "state") && keepsWhole(layout, "gradient") &&
+         !compressionOf(layout);
 }
 
 /// Returns true if every rank updates the whole layout, but has memory for its

@@ -5,6 +5,7 @@
 #include "compiler/dialects/fsdp/UpdateRules.h"
 #include "compiler/dialects/fsdp/OptimizerInputs.h"
 
+#include "compiler/dialects/fsdp/Compression.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
@@ -55,7 +56,8 @@ LogicalResult verifyReplication(ModuleOp module) {
     llvm::sort(wanted);
     llvm::sort(found);
     if (wanted == found) {
-      if (failed(verifyWire(layout, strategy, options)))
+      if (failed(verifyWire(layout, strategy, options)) ||
+          failed(verifyCompression(layout, strategy, options)))
         return failure();
       continue;
     }

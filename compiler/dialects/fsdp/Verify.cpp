@@ -5,6 +5,8 @@
 #include "compiler/dialects/fsdp/OptionTypes.h"
 #include "compiler/dialects/nn/Build.h"
 #include "shared/member_sums.h"
+#include "shared/power_sgd.h"
+#include "shared/top_k.h"
 
 #include <algorithm>
 
@@ -118,6 +120,21 @@ LogicalResult LayoutOp::verify() {
                          << "; expected i8 or f8E4M3FN";
   if (getWire() && keepsWhole(*this, "master"))
     return emitOpError("is gathered in blocks, but keeps 'master' replicated");
+  if (!getTrainable() && (getTopK() || getPowerSgd()))
+    return emitOpError("is frozen, but compresses its gradients");
+  if (getTopK() && getPowerSgd())
+    return emitOpError("has both top_k and power_sgd");
+  if (int64_t chosen = getTopK().value_or(1); chosen < 1 || chosen > end)
+    return emitOpError() << "has a top_k of " << chosen << ", but " << end
+                         << " elements";
+  if (getTopK() && end > mostIndexedElements)
+    return emitOpError() << "has " << end << " elements, more than the "
+                         << mostIndexedElements
+                         << " that top_k can number; cut it with --layout-size";
+  if (int64_t rank = getPowerSgd().value_or(1);
+      rank < 1 || rank > mostPowerRank)
+    return emitOpError() << "has a power_sgd of " << rank
+                         << "; it must be from 1 to " << mostPowerRank;
   return success();
 }
 

@@ -137,6 +137,20 @@ module attributes {fsdp.options = {"layout-size" = 16 : i64}} {
 
 // -----
 
+// With --layout=parameter each has a layout of its own.
+module attributes {fsdp.options = {layout = "parameter"}} {
+  fsdp.unit @a
+  fsdp.parameter @u : tensor<16xf32> trainable unit @a
+  fsdp.parameter @v : tensor<16xf32> trainable unit @a
+  // expected-error @below {{breaks rule 'layout': layout 'a.flat' has 2 members, but --layout=parameter cuts each parameter by itself}}
+  fsdp.layout @a.flat of @a trainable elements 32 : f32 states 0 {
+    members = [#fsdp.member<@u[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@v[16, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch() { return }
+  func.func @update() { return }
+}
+
+// -----
+
 // Under oss a layout is one parameter, which one rank owns.
 module attributes {fsdp.options = {strategy = "oss"}} {
   fsdp.unit @a

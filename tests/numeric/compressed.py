@@ -1,0 +1,47 @@
+"""Checks that the tests of compressed reductions share (top_k.py, power_sgd.py): bits under all strategies, volumes and convergence."""
+import re
+
+import numpy as np
+
+import harness
+from harness import Failure
+from keep_f32 import content
+
+# Strategy and further flags -> whether ranks are threads.
+STRATEGIES = {("zero3",): (True, False), ("zero3", "--prefetch=none"): (True,), ("zero2",): (True,), ("zero1",): (True,),
+              ("ddp",): (True, False), ("ddp", "--max-accumulate=1"): (True,)}
+
+
+def check_strategies(bench, chosen, hook: str) -> None:
+    first = None
+    for flags, several in STRATEGIES.items():
+        program = bench.compile_fixture(chosen, "strategy", hook, f"--strategy={flags[0]}", *flags[1:])
+        for local in several:
+            training = bench.train(program, chosen, 4, local=local, steps=3, accumulate=1)
+            first = first or content(training)
+            if content(training) != first:
+                raise Failure(f"{hook} --strategy={' '.join(flags)} {'as threads' if local else 'under mpirun'}: other bits than zero3's")
+    print("strategies: the same bits", flush=True)
+
+
+def check_convergence(bench, chosen, hook: str, steps: int, most_sent: float, most_off: float) -> None:
+    """Compares the loss with that of exact reductions, and what two ranks send."""
+
+    def train(*flags: str) -> tuple[float, float, float]:
+        program = bench.path("converges")
+        out = harness.run([bench.build / "bin" / "fsdpc", chosen.model, "-o", program, *chosen.compiling, "--strategy=ddp", *flags]).stdout
+        # On two ranks each sends half of a reduction and of a gather, and to one rank what it sends to each.
+        sent = sum(int(size) / (1 if each else 2) for each, size in
+                   re.findall(r"^  (?:reduce|gather)_\w+( to each rank)?: (\d+) bytes per", out, re.MULTILINE))
+        losses = bench.train(program, chosen, 2, local=True, steps=steps, accumulate=2).losses()
+        print(f"  {' '.join(flags) or 'exact'}: {sent:.0f} bytes sent, loss {losses[0]:.4f}, after {steps} steps {np.mean(losses[-5:]):.4f}", flush=True)
+        return losses[0], float(np.mean(losses[-5:])), sent
+
+    start, base, whole = train()
+    _, found, sent = train(hook)
+    print(f"volumes: {sent / whole:.3f} of what ddp sends otherwise", flush=True)
+    if not sent / whole < most_sent:
+        raise Failure(f"{hook} sends {sent / whole:.3f} of what ddp sends, expected less than {most_sent}")
+    print(f"convergence: the loss falls by {(start - found) / (start - base):.3f} of what it falls by with all gradients", flush=True)
+    if not abs(start - found) > (1 - most_off) * (start - base):
+        raise Failure(f"{hook}: the loss falls to {found:.4f} and not to about {base:.4f}")

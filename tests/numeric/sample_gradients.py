@@ -1,0 +1,60 @@
+"""A model whose gradients are its samples, for tests of what reductions make of gradients.
+
+The loss is the sum of parameters times samples. The numbers are multiples of 1/512 with twelve bits, so that sums of some of them are
+exact in any order. With SGD at a rate of 1 a step subtracts the mean of what is reduced.
+"""
+import numpy as np
+
+import harness
+import onnx_wire as onnx
+from compare import read_safetensors
+
+ALIGNMENT = 16                                # elements, of members in a layout
+
+
+class SampleGradients:
+    def __init__(self, bench, shapes: dict[str, tuple], count: int):
+        self.bench, self.model, self.shapes = bench, bench.path("samples.onnx"), shapes
+        random = np.random.default_rng(7)
+        self.start = {name: random.integers(-4096, 4096, shape).astype(np.float32) / 64 for name, shape in shapes.items()}
+        self.samples = {name: random.integers(-4096, 4096, (count, *shape)).astype(np.float32) / 512 for name, shape in shapes.items()}
+        nodes, inputs, total, self.data = [], [], "", []
+        for name, shape in shapes.items():
+            inputs.append(onnx.value(f"x_{name}", (1, *shape)))
+            nodes += [onnx.node("Mul", [name, f"x_{name}"], [f"product_{name}"]),
+                      onnx.node("ReduceSum", [f"product_{name}"], [f"sum_{name}"], onnx.integer("keepdims", 0))]
+            if total:
+                nodes.append(onnx.node("Add", [total, f"sum_{name}"], [f"total_{name}"]))
+            total = f"total_{name}" if total else f"sum_{name}"
+            path = bench.path(f"{name}.npy")
+            np.save(path, np.ascontiguousarray(self.samples[name]))
+            self.data += ["--data", f"x_{name}={path}"]
+        weights = [onnx.tensor(name, shape, np.asarray(self.start[name], "<f4").tobytes()) for name, shape in shapes.items()]
+        self.model.write_bytes(onnx.model(nodes, inputs, [onnx.value(total, ())], weights))
+
+    def offsets(self) -> tuple[dict[str, int], int]:
+        """Returns where each parameter begins in the layout of the only unit, and the layout's length."""
+        offsets, end = {}, 0
+        for name, shape in self.shapes.items():
+            offsets[name] = -(-end // ALIGNMENT) * ALIGNMENT
+            end = offsets[name] + int(np.prod(shape))
+        return offsets, end
+
+    def flat(self, values: dict[str, np.ndarray]) -> np.ndarray:
+        offsets, length = self.offsets()
+        whole = np.zeros(length, np.float32)
+        for name, value in values.items():
+            whole[offsets[name]:offsets[name] + value.size] = value.reshape(-1)
+        return whole
+
+    def gradient(self, sample: int) -> np.ndarray:
+        return self.flat({name: values[sample] for name, values in self.samples.items()})
+
+    def compile(self, name: str, *flags: str):
+        return self.bench.compile(self.model, name, "-q", "--units=whole", "--optimizer=sgd", "--lr=1", *flags)
+
+    def train(self, program, ranks: int, steps: int, accumulate: int) -> np.ndarray:
+        """Returns the flat parameters after a run."""
+        saved = program.with_name(f"{program.name}.safetensors")
+        harness.run([program, "--ranks", ranks, "--accumulate", accumulate, *self.data, "--steps", steps, "--threads", 1, "--save", saved])
+        return self.flat({name: np.asarray(value, np.float32) for name, value in read_safetensors(saved).items()})
