@@ -321,15 +321,14 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
     plan.activations += outputBytes(output);
   // Counts the memory that collectives need besides the windows of their
   // channels.
-  int64_t exchanged = statisticsBytes(manifest, ranks) +
-                      gatheredBlockBytes(manifest, ranks) +
-                      reducedBlockBytes(manifest, ranks) +
-                      compressedBytes(manifest, ranks);
+  int64_t exchanged =
+      statisticsBytes(manifest, ranks) + gatheredBlockBytes(manifest, ranks) +
+      reducedBlockBytes(manifest, ranks) + compressedBytes(manifest, ranks);
   // The arena is one block, so `allocated` is taken before its peak is divided
   // among the kinds.
   plan.allocated = plan.parameters + plan.gradients + plan.optimizer +
-                   plan.residuals + plan.offloadPieces + plan.activations + exchanged +
-                   manifest.arenaBytes;
+                   plan.residuals + plan.offloadPieces + plan.activations +
+                   exchanged + manifest.arenaBytes;
 
   // The shares of the arena and its slack add up to arenaBytes. Constants are
   // not among the allocations of runtime/core, so `allocated` leaves them out.

@@ -1,6 +1,6 @@
 // Builds nn ops for the nodes of a graph: each function makes one op in its
 // plain form, with the scope of the node, or the constant that the op folds to
-// (Constants.cpp).
+// (ConstantFolding.cpp).
 #include "frontends/onnx/Emitter.h"
 
 #include "frontends/onnx/Fold.h"
