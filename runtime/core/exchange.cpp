@@ -183,9 +183,13 @@ int Trainer::stopRequest() const {
 
 // Counts what the ranks have sent since the last call, at each level of groups.
 // Only the communicators of the host count, and only it has groups and owners,
-// where ranks may differ in what they send. The streams are idle.
+// where ranks may differ in what they send, and hooks that compress it. The
+// streams are idle.
 void Trainer::countSent(StepRecord &record) {
-  if (!groups[gatherChannel] && !hasOwners(manifest))
+  bool compresses =
+      std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
+                  [](const Layout &layout) { return layout.keepsResidual(); });
+  if (!groups[gatherChannel] && !hasOwners(manifest) && !compresses)
     return;
   std::array<uint64_t, 3> own = {}, before = sent;
   for (Channel channel : {gatherChannel, reduceChannel}) {

@@ -4,7 +4,7 @@
 usage: volumes.py --build DIR
 
 NCCL in the emulation counts what each rank sends. The bytes of a step are the difference of runs of two and of one step, so what
-happens at the start does not count. Where ranks form groups, the communicators of the host count at each level of groups, and the
+happens at the start does not count. Where ranks form groups, or hooks decide what is sent, the communicators of the host count at each level of groups, and the
 log has the mean over the ranks; NCCL moves secondary shards in single messages. The parameters are such that shards need no padding, and the figures agree to the byte.
 """
 import json
@@ -34,13 +34,14 @@ HYBRID = {"hybrid": ["--strategy=hybrid"], "hybrid_zero2": ["--strategy=hybrid_z
           "resharded and hybrid": ["--reshard-to=2", "--strategy-of=layers.0=hybrid"],
           "resharded, in blocks": ["--reshard-to=2", "--gather-dtype=i8", "--reduce-dtype=f8e4m3"],
           "hybrid, gathered in blocks": ["--strategy=hybrid", "--param-dtype=bf16", "--gather-dtype=f8e4m3"],
-          "top-k": ["--reduce-hook=top-k=1%"], "top-k, zero2": ["--reduce-hook=top-k=50%", "--strategy=zero2"],
-          "top-k, ddp": ["--reduce-hook=top-k=3%", "--strategy=ddp"],
-          "top-k, reduced once a step": ["--reduce-hook=top-k=3%", "--reduce=step"],
-          "top-k and strategies": ["--reduce-hook=top-k=3%", "--strategy-of=layers.0=ddp", "--strategy-of=layers.1=zero1"],
-          "power-sgd": ["--reduce-hook=power-sgd=4"], "power-sgd, ddp": ["--reduce-hook=power-sgd=4", "--strategy=ddp"],
-          "power-sgd, reduced once a step": ["--reduce-hook=power-sgd=4", "--reduce=step", "--strategy=zero1"],
           "hybrid and others": ["--strategy-of=layers.0=hybrid", "--strategy-of=layers.1=hybrid_zero2", "--strategy-of=layers.2=ddp"]}
+# What a reduction sends by hooks, on the host and over all ranks.
+COMPRESSED = {"top-k": ["--reduce-hook=top-k=1%"], "top-k, zero2": ["--reduce-hook=top-k=50%", "--strategy=zero2"],
+              "top-k, ddp": ["--reduce-hook=top-k=3%", "--strategy=ddp"],
+              "top-k, reduced once a step": ["--reduce-hook=top-k=3%", "--reduce=step"],
+              "top-k and strategies": ["--reduce-hook=top-k=3%", "--strategy-of=layers.0=ddp", "--strategy-of=layers.1=zero1"],
+              "power-sgd": ["--reduce-hook=power-sgd=4"], "power-sgd, ddp": ["--reduce-hook=power-sgd=4", "--strategy=ddp"],
+              "power-sgd, reduced once a step": ["--reduce-hook=power-sgd=4", "--reduce=step", "--strategy=zero1"]}
 
 
 def scope(layer: int) -> bytes:
@@ -91,19 +92,41 @@ def levels(summary: str, group: int) -> list[float]:
     return [ranks + each, *groups]
 
 
+def logged(bench, launch: list, data) -> tuple[dict, list]:
+    """Returns the header of a run's log, and what each step sent by levels."""
+    log = bench.path("log.jsonl")
+    harness.run([*launch, "--data", f"x={data}", "--steps", 2, "--accumulate", ACCUMULATE, "--log", log])
+    header, *steps = map(json.loads, log.read_text().splitlines())
+    return header, [list(step["sent_bytes"].values()) for step in steps]
+
+
+def check_compressed(bench, model, data) -> list[str]:
+    """Compares programs whose hooks decide what is sent, as threads and as processes on two nodes."""
+    wrong = []
+    for name, flags in COMPRESSED.items():
+        program = bench.path("program")
+        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--unit-class=Layer", *flags]).stdout
+        for launch in ([program, "--ranks", RANKS], [*harness.mpirun(RANKS), program, "--ranks-per-node=2"]):
+            expected = levels(summary, RANKS)[:1]
+            _, found = logged(bench, launch, data)
+            same = [step[:1] for step in found] == [expected] * 2
+            print(f"{'same     ' if same else 'DIFFERENT'} {name}: sent {found}, expected {expected}", flush=True)
+            if not same:
+                wrong.append(f"{name}: the ranks sent {found}, expected {expected} each")
+    return wrong
+
+
 def check_groups(bench, model, data) -> list[str]:
     """Compares programs in groups of several sizes, as threads and processes, on one and on several nodes."""
     wrong = []
     for name, flags in HYBRID.items():
-        program, log = bench.path("program"), bench.path("log.jsonl")
+        program = bench.path("program")
         summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--unit-class=Layer", *flags]).stdout
         for group, launch in ((1, [program, "--ranks", RANKS, "--shard-group=1"]), (4, [program, "--ranks", RANKS, "--shard-group=4"]),
                               (2, [program, "--ranks", RANKS, "--shard-group=2"]),
                               (2, [*harness.mpirun(RANKS), program, "--ranks-per-node=2"])):
-            harness.run([*launch, "--data", f"x={data}", "--steps", 2, "--accumulate", ACCUMULATE, "--log", log])
             expected = levels(summary, group)
-            header, *steps = map(json.loads, log.read_text().splitlines())
-            found = [list(step["sent_bytes"].values()) for step in steps]
+            header, found = logged(bench, launch, data)
             same = header["shard_group"] == group and found == [expected] * 2
             print(f"{'same     ' if same else 'DIFFERENT'} {name}, groups of {group}: sent {found}, expected {expected}", flush=True)
             if not same:
@@ -115,7 +138,7 @@ def test(bench, options):
     model, data = bench.path("layers.onnx"), bench.path("x.npy")
     model.write_bytes(layers())
     np.save(data, np.ones((ROWS * RANKS * ACCUMULATE * 2, WIDTH), "<f4"))
-    wrong = check_groups(bench, model, data)
+    wrong = check_groups(bench, model, data) + check_compressed(bench, model, data)
     for name, flags in STRATEGIES.items():
         program = bench.path("program")
         summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--target=cuda-emulation",
