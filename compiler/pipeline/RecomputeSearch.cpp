@@ -166,6 +166,9 @@ size_t Search::smallestFitting() {
 // Returns the set that is predicted to be the fastest among this one and larger
 // ones, in steps of a part of all sets.
 size_t Search::fastest(size_t set) {
+  // Only time that communication takes can be hidden.
+  if (estimate(set)->lostUs < 0.01 * estimate(set)->microbatchUs)
+    return set;
   size_t step = std::max<size_t>(1, sets.size() / 24);
   for (size_t next = set + step; next < sets.size(); next += step) {
     if (!fits(next) ||
@@ -207,9 +210,7 @@ OpIndices Search::least() {
 }
 
 OpIndices Search::run() {
-  if (fits(0))
-    return {};
-  size_t fitting = smallestFitting();
+  size_t fitting = fits(0) ? 0 : smallestFitting();
   return fitting < sets.size() ? opsOf(fastest(fitting)) : least();
 }
 
