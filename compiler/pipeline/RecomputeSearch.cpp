@@ -16,6 +16,7 @@
 
 #include "mlir/Pass/PassManager.h"
 
+#include <limits>
 #include <map>
 
 using namespace mlir;
@@ -165,6 +166,9 @@ size_t Search::smallestFitting() {
 // Returns the set that is predicted to be the fastest among this one and larger
 // ones, in steps of a part of all sets.
 size_t Search::fastest(size_t set) {
+  // Only time that communication takes can be hidden.
+  if (estimate(set)->lostUs < 0.01 * estimate(set)->microbatchUs)
+    return set;
   size_t step = std::max<size_t>(1, sets.size() / 24);
   for (size_t next = set + step; next < sets.size(); next += step) {
     if (!fits(next) ||
@@ -180,26 +184,33 @@ size_t Search::fastest(size_t set) {
   return set;
 }
 
-// Returns the ops of the least peak, for the case that no set fits: those of
-// the last set, which keeps the fewest bytes, or all, which may take less where
-// a unit's own backward makes the peak. The others are not asked: which of them
-// have been tried depends on the limit, and the least peak must not.
+// Returns the ops of the least peak, for the case that the search has found no
+// set that fits. Mostly those are the last set's, which keeps the fewest bytes.
+// But where a unit's own backward makes the peak, fewer ops may take less, or
+// all of them. Which are asked does not depend on the limit, so that the peak
+// in the error is one that is kept.
 OpIndices Search::least() {
-  OpIndices fewest = opsOf(sets.size() - 1), all = everything();
-  std::optional<ScheduleEstimate> kept = estimate(fewest, /*hard=*/true),
-                                  repeated = estimate(all, /*hard=*/true);
-  // The fewest bytes cost less time, so they win if they fit.
-  bool isLess =
-      repeated &&
-      (!kept || (!kept->fits &&
-                 (repeated->fits || repeated->peakBytes < kept->peakBytes)));
-  return isLess ? all : fewest;
+  constexpr size_t parts = 6;
+  std::vector<OpIndices> choices;
+  for (size_t part = parts; part > 0; --part)
+    choices.push_back(opsOf((sets.size() - 1) * part / parts));
+  choices.push_back(everything());
+  OpIndices least = choices.front();
+  int64_t peak = std::numeric_limits<int64_t>::max();
+  for (OpIndices &ops : choices) {
+    std::optional<ScheduleEstimate> found = estimate(ops, /*hard=*/true);
+    if (found && found->fits)
+      return ops;
+    if (found && found->peakBytes < peak) {
+      peak = found->peakBytes;
+      least = ops;
+    }
+  }
+  return least;
 }
 
 OpIndices Search::run() {
-  if (fits(0))
-    return {};
-  size_t fitting = smallestFitting();
+  size_t fitting = fits(0) ? 0 : smallestFitting();
   return fitting < sets.size() ? opsOf(fastest(fitting)) : least();
 }
 

@@ -72,11 +72,11 @@ FailureOr<ScheduleEstimate> estimateSchedule(ModuleOp module, bool hard) {
   schedule::Solved solved = solveProblem(read->ir.problem, hard);
   if (auto *solution = std::get_if<schedule::Solution>(&solved))
     return ScheduleEstimate{true, solution->timeline.stepUs,
-                            solution->peakBytes};
+                            solution->timeline.lostUs(), solution->peakBytes};
   const auto &over = std::get<schedule::Infeasible>(solved);
   if (over.capBytes == 0)
     return failure();
-  return ScheduleEstimate{false, 0, over.peakBytes};
+  return ScheduleEstimate{false, 0, 0, over.peakBytes};
 }
 
 } // namespace fsdpc::passes

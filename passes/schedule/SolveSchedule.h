@@ -31,6 +31,7 @@ schedule::Solved solveProblem(schedule::Problem &problem, bool hard = true);
 struct ScheduleEstimate {
   bool fits = false;
   double microbatchUs = 0; // if it fits
+  double lostUs = 0;       // of it, what a microbatch takes beyond its ops
   // The peak of the schedule, or the least one found if none fits.
   int64_t peakBytes = 0;
 };

@@ -96,7 +96,8 @@ def test(bench, options):
     if before.units:
         raise Failure(f"the default peak of {default} bytes is allowed, but {before.units} are computed again")
     check_parts(bench, fixture, default, expected, *flags)
-    if peak_of_error(bench, fixture.model, str(least - 1), "--plan-ranks=1", *flags) != least:
+    # Other choices than those that the error is about may need slightly less.
+    if peak_of_error(bench, fixture.model, str(least * 97 // 100), "--plan-ranks=1", *flags) != least:
         raise Failure("the least peak depends on the limit")
 
 

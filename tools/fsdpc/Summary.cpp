@@ -189,8 +189,8 @@ void fsdpc::driver::printMemoryTable(const Manifest &manifest) {
   int threads = manifest.planThreads;
   std::string device =
       manifest.target == "host"
-          ? std::to_string(threads) +
-                (threads > 1 ? " threads, " : " thread, ") + manifest.cpu
+          ? std::to_string(threads) + (threads > 1 ? " threads" : " thread") +
+                (manifest.cpu.empty() ? "" : ", " + manifest.cpu)
           : manifest.target + ", " + llvm::join(manifest.gpuArchs, " ");
   llvm::outs() << "memory per rank in MiB (" << device << "):\n";
   // A few sizes of jobs, and the one that the plan was made for.

@@ -3,6 +3,7 @@
 // is at fault. Everything that can be checked without compiling (the output's
 // folder, the toolkit, contradictory flags) is checked first, since a compile
 // takes long.
+#include "compiler/analysis/RankMemory.h"
 #include "compiler/codegen/Executable.h"
 #include "compiler/codegen/ManifestBuilder.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
@@ -170,6 +171,8 @@ int compile(const CommandLine &line) {
     if (!line.quiet && toFile && line.last >= Phase::Schedule) {
       printModelSummary(*module);
       printPrediction(*module);
+      if (line.last == Phase::Memory)
+        printMemoryTable(analysis::describeRank(*module));
     }
     LogicalResult written = writeModule(*module, line.output);
     // Ends the last step.
