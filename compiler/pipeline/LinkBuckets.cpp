@@ -141,8 +141,6 @@ LogicalResult Linker::moveEntry(ModuleOp module, StringRef entry,
   return success();
 }
 
-// A unit may be computed again in one bucket only, which the entry functions
-// already say.
 LogicalResult Linker::checkShared(Operation &op, size_t bucket) {
   StringAttr name = SymbolTable::getSymbolName(&op);
   Operation *first = symbols.lookup(name);
@@ -157,9 +155,6 @@ LogicalResult Linker::checkShared(Operation &op, size_t bucket) {
     types[name].push_back(input.getTypeAttr());
     return success();
   }
-  if (auto unit = dyn_cast<fsdp::UnitOp>(op))
-    if (auto other = dyn_cast<fsdp::UnitOp>(first))
-      unit.setRecomputeAttr(other.getRecomputeAttr());
   if (areEqual(op, *first))
     return success();
   return differ(op, bucket) << "'" << name.getValue()
