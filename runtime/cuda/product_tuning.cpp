@@ -147,8 +147,12 @@ CudaStatus tuneOne(CudaContext &context, const CudaGemmShape &shape,
       return status;
   }
   size_t best = fastest(seconds);
-  if (std::isfinite(seconds[best]))
-    tuned = {codes[best], seconds[best] * 1e6, seconds[0] * 1e6};
+  if (!std::isfinite(seconds[best]))
+    return cudaOk;
+  // Without a time of the first algorithm, which the library may list and then
+  // refuse, nothing is known to be gained. A table has finite times only.
+  double before = std::isfinite(seconds[0]) ? seconds[0] : seconds[best];
+  tuned = {codes[best], seconds[best] * 1e6, before * 1e6};
   return cudaOk;
 }
 
