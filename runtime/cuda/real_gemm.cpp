@@ -57,7 +57,7 @@ constexpr size_t wideAlignment = 16; // bytes that the widest accesses need
 constexpr size_t wideAlignments[] = {wideAlignment, wideAlignment,
                                      wideAlignment};
 
-// What an algorithm must keep to.
+// Limits what an algorithm may take and do.
 struct Bounds {
   size_t cap;               // bytes of workspace
   const size_t *alignments; // of A, B and C
