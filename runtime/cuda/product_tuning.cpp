@@ -25,7 +25,7 @@ constexpr double enoughSeconds = 5e-3;         // of one measurement
 constexpr int rounds = 3, mostCalls = 64;
 constexpr double gain = 0.02; // that another algorithm must have
 
-// Plans, events and memory that end with the scope.
+// A product's plan and memory, which end with the scope.
 struct Operands {
   explicit Operands(CudaContext &context) : context(context) {}
   ~Operands() {
@@ -147,8 +147,12 @@ CudaStatus tuneOne(CudaContext &context, const CudaGemmShape &shape,
       return status;
   }
   size_t best = fastest(seconds);
-  if (std::isfinite(seconds[best]))
-    tuned = {codes[best], seconds[best] * 1e6, seconds[0] * 1e6};
+  if (!std::isfinite(seconds[best]))
+    return cudaOk;
+  // Without a time of the first algorithm, which the library may list and then
+  // refuse, nothing is known to be gained. A table has finite times only.
+  double before = std::isfinite(seconds[0]) ? seconds[0] : seconds[best];
+  tuned = {codes[best], seconds[best] * 1e6, before * 1e6};
   return cudaOk;
 }
 
@@ -196,23 +200,38 @@ std::string prefixOf(const CudaDeviceInfo &info, bool roundsParts) {
   return info.name + "\t" + (roundsParts ? "any" : "f32") + "\t";
 }
 
-// The first rank's part: completes the table and the file. What fails reaches
-// all ranks as text.
+// Returns true if the library takes a choice of the file. It takes none of
+// another version of it.
+bool isTaken(CudaContext &context, const CudaGemmShape &shape,
+             const std::string &code) {
+  constexpr auto cap = size_t(libraryWorkspaceBytes);
+  Operands operands(context);
+  CudaChoice choice;
+  return context.api.planGemm(shape, cap, operands.gemm, choice) == cudaOk &&
+         context.api.chooseGemm(operands.gemm, cap, code, choice) == cudaOk;
+}
+
+// The first rank's part: completes the table and the file, and counts in
+// `known` the choices that it takes from there. What fails reaches all ranks as
+// text.
 Status complete(CudaContext &context, const std::vector<CudaGemmShape> &shapes,
                 const std::string &file, const std::string &prefix,
-                bool deterministic, TunedTable &table) {
+                bool deterministic, TunedTable &table, size_t &known) {
   bool grown = false;
   for (const CudaGemmShape &shape : shapes) {
     std::string key = prefix + keyOf(shape);
-    if (table.count(key))
+    auto kept = table.find(key);
+    if (kept != table.end() && isTaken(context, shape, kept->second.code)) {
+      ++known;
       continue;
+    }
     TunedProduct tuned;
     if (CudaStatus status = tuneOne(context, shape, !deterministic, tuned))
       return Error{"--tune-products: timing the product " + keyOf(shape) +
                    " failed: " + context.api.errorText(status)};
     if (tuned.code.empty())
       continue;
-    table.emplace(std::move(key), std::move(tuned));
+    table[key] = std::move(tuned);
     grown = true;
   }
   if (!grown)
@@ -299,10 +318,8 @@ Result<TunedProducts> tuneProducts(CudaContext &context,
   auto began = std::chrono::steady_clock::now();
   if (context.job.rank == 0) {
     TunedTable table = readTable(file);
-    for (const CudaGemmShape &shape : shapes)
-      known += table.count(prefix + keyOf(shape));
     Status status =
-        complete(context, shapes, file, prefix, deterministic, table);
+        complete(context, shapes, file, prefix, deterministic, table, known);
     // Errors travel as a text that is no table.
     text = status ? tableText(table) : status.error().message;
   }

@@ -47,7 +47,8 @@ struct TunedProducts {
 };
 
 // All ranks call it, with their GPUs selected and nothing allocated yet. Reads
-// `file` on the first rank, times the shapes that it lacks there, and writes it
+// `file` on the first rank, times the shapes that it lacks there or of which
+// the library refuses the choice, as that of another version, and writes it
 // anew. A file that cannot be read or parsed is a warning. One that cannot be
 // written is too, unless `deterministic`: then it is an error, as is a failing
 // call of the library.

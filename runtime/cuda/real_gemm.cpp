@@ -57,17 +57,19 @@ constexpr size_t wideAlignment = 16; // bytes that the widest accesses need
 constexpr size_t wideAlignments[] = {wideAlignment, wideAlignment,
                                      wideAlignment};
 
-// What an algorithm must keep to.
+// Limits what an algorithm may take and do.
 struct Bounds {
   size_t cap;               // bytes of workspace
   const size_t *alignments; // of A, B and C
   uint32_t schemes;         // how a split product may add its parts
 };
 
-// Partial sums stay in f32 in the workspace, and a kernel of their own adds
-// them. Sums in place, or of the result's type, round each part.
+// Partial sums stay in the workspace, and a kernel of their own adds them: in
+// f32, or rounded to the result's type. Sums in place are left out, since their
+// order varies, and with it the bits of a choice that is read from its file.
 constexpr uint32_t exactParts = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
-                   anyParts = CUBLASLT_REDUCTION_SCHEME_MASK;
+                   anyParts =
+                       exactParts | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
 
 // A planned product.
 struct Gemm {

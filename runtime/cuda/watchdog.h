@@ -26,8 +26,8 @@ namespace fsdpc::runtime {
 
 class Watchdog {
 public:
-  // How long a collective may take in the first step, and in later ones, in
-  // seconds; 0 means no limit.
+  // A collective may take so many seconds in the first step, and in later ones;
+  // 0 means no limit.
   struct Limits {
     double first, later;
   };

@@ -35,7 +35,7 @@ HYBRID = {"hybrid": ["--strategy=hybrid"], "hybrid_zero2": ["--strategy=hybrid_z
           "resharded, in blocks": ["--reshard-to=2", "--gather-dtype=i8", "--reduce-dtype=f8e4m3"],
           "hybrid, gathered in blocks": ["--strategy=hybrid", "--param-dtype=bf16", "--gather-dtype=f8e4m3"],
           "hybrid and others": ["--strategy-of=layers.0=hybrid", "--strategy-of=layers.1=hybrid_zero2", "--strategy-of=layers.2=ddp"]}
-# What a reduction sends by hooks, on the host and over all ranks.
+# Hooks that decide what a reduction sends, counted on the host and over all ranks.
 COMPRESSED = {"top-k": ["--reduce-hook=top-k=1%"], "top-k, zero2": ["--reduce-hook=top-k=50%", "--strategy=zero2"],
               "top-k, ddp": ["--reduce-hook=top-k=3%", "--strategy=ddp"],
               "top-k, reduced once a step": ["--reduce-hook=top-k=3%", "--reduce=step"],

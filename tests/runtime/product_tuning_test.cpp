@@ -156,6 +156,19 @@ TEST_F(ProductTuning, ignoresACorruptFile) {
   }
 }
 
+// The library refuses a choice of another version, which is then timed anew.
+TEST_F(ProductTuning, timesAnewWhatTheLibraryRefuses) {
+  tune();
+  std::string text = read();
+  for (size_t at; (at = text.find(splits)) != text.npos;)
+    text.replace(at, sizeof splits - 1, "1:of-before");
+  write(text);
+  api.calls = 0;
+  EXPECT_EQ(tune(), (std::vector<std::string>{allSplit, allSplit}));
+  EXPECT_GT(api.calls, 0);
+  EXPECT_THAT(read(), testing::Not(testing::HasSubstr("of-before")));
+}
+
 // Without a file the next run may choose otherwise, and have other bits.
 TEST_F(ProductTuning, needsItsFileWhenDeterministic) {
   file = folder / "none" / "program.products";

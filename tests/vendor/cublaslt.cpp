@@ -278,8 +278,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   bool biased = product->epilogue == CUBLASLT_EPILOGUE_BIAS;
   if (!require(!biased || product->bias, __func__, "a bias has an address"))
     return CUBLAS_STATUS_INVALID_VALUE;
-  // Algorithms that split k are the later ones, and may be masked.
-  int allowed = preference->scheme == CUBLASLT_REDUCTION_SCHEME_MASK ? 3 : 2;
+  // Algorithms that split k are the later ones, and may be masked: the third
+  // rounds its parts, and the fourth adds them in place, in varying order.
+  uint32_t scheme = preference->scheme;
+  int allowed = 2 + ((scheme & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0) +
+                ((scheme & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0);
   *found = std::min(requested, allowed);
   for (int i = 0; i < *found; ++i) {
     Algorithm chosen = {std::min<uint64_t>(preference->workspace, 4096u << i),

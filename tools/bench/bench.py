@@ -66,13 +66,13 @@ def main() -> int:
     for name in chosen:
         if name not in PARTS:
             parser.error(f"unknown part '{name}'; available: {', '.join(PARTS)}")
+        if name in COMPARISONS and (options.before is None or shutil.which(options.before) is None):
+            parser.error("name the compiler to compare with: --before BUILD/bin/fsdpc")
     if options.steps < 5:
         parser.error(f"--steps {options.steps} is too few for a median; use 5 or more")
     bench = Workbench(options)
     report = Report(options.out / "results.json")
     for name in chosen:
-        if name in COMPARISONS and (options.before is None or shutil.which(options.before) is None):
-            parser.error("name the compiler to compare with: --before BUILD/bin/fsdpc")
         PARTS[name][0](bench, report, options.quick)
     return report.close()
 

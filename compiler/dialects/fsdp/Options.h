@@ -95,7 +95,7 @@ struct OffloadSet {
 /// None where they are kept in the latter alone.
 enum class Master { F32, None };
 /// Says which activations the backward computes again. Auto is Cheap and, under
-/// a memory limit, also as many units as the limit demands.
+/// a memory limit, also as many ops of units as the limit demands.
 enum class RecomputeLevel { None, Cheap, Units, Auto };
 /// Says how Muon's learning rate depends on a matrix's shape, torch's
 /// adjust_lr_fn: by sqrt(max(1, rows / columns)), or by 0.2 sqrt(max(rows,

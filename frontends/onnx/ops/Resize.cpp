@@ -130,7 +130,7 @@ static Value repeated(Emitter &b, Value x, int64_t axis, int64_t times) {
   return b.reshape(b.broadcast(b.reshape(x, split), wide), shape);
 }
 
-// The elements of all taps of an axis.
+// Returns the taps of all elements that an axis has afterwards.
 static SmallVector<Taps> allTaps(const Method &m, const Axis &a) {
   SmallVector<Taps> taps;
   for (int64_t i = 0; i < a.to; ++i)

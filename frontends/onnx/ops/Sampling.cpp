@@ -127,7 +127,7 @@ static SmallVector<Tap> tapsOf(const Border &border, StringRef mode,
 }
 
 namespace {
-// How a GridSample reads: the kernel, and what stands for places outside.
+// Says how a GridSample reads: its kernel, and what stands for places outside.
 struct GridSampling {
   std::string mode, padding;
 };
