@@ -163,10 +163,12 @@ Status checkResiduals(const Manifest &manifest) {
   for (const Layout &layout : manifest.layouts) {
     if (!layout.keepsResidual())
       continue;
+    // Sizes of factors are compared by products with twice their rank.
+    int64_t most = layout.topK ? mostIndexedElements : mostElements / 16;
     bool fits = layout.topK >= 0 && layout.topK <= layout.elements &&
                 layout.powerRank >= 0 && layout.powerRank <= mostPowerRank &&
-                (layout.topK == 0 || (layout.powerRank == 0 &&
-                                      layout.elements <= mostIndexedElements));
+                (layout.topK == 0 || layout.powerRank == 0) &&
+                layout.elements <= most;
     bool sums = layout.trainable && !layout.hybrid && !layout.owned &&
                 manifest.reduceDtype == "f32" &&
                 (!layout.stateWhole || layout.gradientWhole);

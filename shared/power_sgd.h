@@ -22,7 +22,11 @@ struct PowerShape {
   }
 };
 
+// The other extents of an empty parameter may have a product beyond 64 bits.
 inline PowerShape powerShapeOf(std::span<const int64_t> shape) {
+  for (int64_t extent : shape)
+    if (extent == 0)
+      return {0, 0};
   PowerShape result;
   for (size_t axis = 0; axis < shape.size(); ++axis)
     (axis == 0 ? result.rows : result.columns) *= shape[axis];

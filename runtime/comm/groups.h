@@ -36,8 +36,8 @@ public:
   // sum. `part.shardElements` is that of a layout sharded over a group. The sum
   // runs over all ranks in rank order, so its bits are those of a
   // reduce-scatter over all of them. With `part.add` it continues from
-  // `part.shard`, which is the same in all groups. `part.initial` and
-  // `part.stride` must not be set.
+  // `part.shard`, which is the same in all groups. `part.initial` must not be
+  // set.
   //
   // Each group continues the sums that the group before it hands on, piece by
   // piece, and the last one sends them to all. What the groups hold for that is

@@ -109,6 +109,12 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
   if (!read)
     return refuse(read.error(), 3);
   const Manifest &manifest = *read;
+  if (bucketCount(manifest) != program.bucket_count)
+    return refuse(Error{"malformed manifest in the program: it has " +
+                        std::to_string(bucketCount(manifest)) +
+                        " buckets, and the program " +
+                        std::to_string(program.bucket_count)},
+                  3);
   Result<Options> parsed = parseCommandLine(argc, argv, manifest);
   const Options options = parsed ? *parsed : Options();
 

@@ -1,8 +1,8 @@
-// Chooses the part of a mixture that each sample of a run comes from (--mix).
-// The parts
-// are dealt out evenly: of the first n samples, a part of weight w has n*w, off
-// by less than one for each part before it. So every step has its share, and
-// not only the run as a whole.
+// Chooses the part of a mixture that each sample of a run comes from (--mix),
+// or the bucket of each step (samples.h). The parts are dealt out evenly: of
+// the first n samples, a part of weight w has n*w, off by less than one for
+// each part before it. So every step of --mix has its share, and not only the
+// run as a whole.
 //
 // It is a function of the number alone. Nothing is stored, nothing depends on
 // the number of ranks, and a resumed run goes on where the other one stopped.

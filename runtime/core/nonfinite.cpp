@@ -4,8 +4,9 @@
 // Such a step changes nothing: neither parameters nor optimizer state (the
 // update does not run, or its optimizers do nothing), nor the running
 // statistics, which the forward has changed already and which are put back.
-// Going back to a checkpoint, and on with the samples that follow the step, is
-// how PaLM was trained past spikes of its loss (Chowdhery et al., 2022).
+// Only the residuals of compressed reductions begin at zero again. Going back
+// to a checkpoint, and on with the samples that follow the step, is how PaLM
+// was trained past spikes of its loss (Chowdhery et al., 2022).
 //
 // Losses and sums of gradients are the same numbers on every rank, so all ranks
 // come to the same conclusions.
@@ -28,6 +29,21 @@ size_t changingBytes(const Buffer &buffer) {
   return buffer.optimizerState
              ? 0
              : size_t(bufferElements(buffer) * dtypeBytes(buffer.dtype));
+}
+
+// What reductions keep of the gradients of such a step would make all later
+// steps non-finite, too. All ranks begin anew together, since the factors that
+// reductions begin with must be equal on all.
+void forgetResiduals(fsdpc_rank &rank) {
+  for (size_t i = 0; i < rank.layouts.size(); ++i) {
+    const LayoutBuffers &buffers = rank.layouts[i];
+    LayoutMemory memory = layoutMemory(rank.manifest, rank.manifest.layouts[i],
+                                       rank.job.size, rank.groupRanks);
+    if (buffers.residual)
+      rank.device->zero(buffers.residual, size_t(memory.residual));
+    if (buffers.rightFactors)
+      rank.device->zero(buffers.rightFactors, size_t(memory.factors));
+  }
 }
 
 } // namespace
@@ -106,6 +122,7 @@ Status Trainer::leaveOut(StepRecord &record) {
                     unit);
   ++leftOut;
   ++counted; // the step's microbatches are not
+  forgetResiduals(*rank);
   const char *from = buffersBefore.data();
   for (size_t i = 0; i < manifest.buffers.size(); ++i) {
     size_t size = changingBytes(manifest.buffers[i]);

@@ -67,7 +67,7 @@ struct LayoutBuffers : LayoutCut {
   // What reductions have not sent of this rank's gradients, `elements` of the
   // layout; null if they send all.
   float *residual = nullptr;
-  // The right rightFactors of the last reduction; null if it sends none.
+  // The right factors of the last reduction; null if it sends none.
   float *rightFactors = nullptr;
   // `part` elements per state, one after the other; null if they are offloaded.
   float *states = nullptr;

@@ -190,15 +190,17 @@ Status ShardFile::settle() {
 }
 
 // The piece is in memory already if pieces are taken in their order. With one
-// piece in all, the other slot stays empty. The piece after the last one is the
-// first of the next update, whose gradient does not exist yet.
+// piece in all, the other slot stays empty. Where only the gradient is old, the
+// piece is read into its slot again, since the file may lack what that slot
+// has. The piece after the last one is the first of the next update, whose
+// gradient does not exist yet.
 Result<ShardPiece> ShardFile::acquire(size_t layout, int64_t piece) {
   FSDPC_TRY(settle());
   size_t own = first[layout] + size_t(piece);
-  if (!holds(slots[current], own)) {
+  if (slots[current].piece != own)
     current = 1 - current;
+  if (!holds(slots[current], own))
     FSDPC_TRY(load(slots[current], own));
-  }
   size_t next = (own + 1) % places.size();
   bool isComplete = next > own || !regions[places[next].layout].extent.gradient;
   Slot &other = slots[1 - current];

@@ -63,11 +63,11 @@ SquareSum HostDevice::layoutSquares(fsdpc_rank &rank, int32_t index) {
     for (int64_t block = begin; block < end; ++block) {
       int64_t from = first + block * normBlock;
       int64_t to = std::min(from + normBlock, first + buffers.own);
-      const float *values = buffers.gradientShard + (from - shard);
-      if (layout.gradientOffloaded) {
+      const float *values = read.data();
+      if (layout.gradientOffloaded)
         readGradient(rank, index, from - shard, to - from, read.data());
-        values = read.data();
-      }
+      else
+        values = buffers.gradientShard + (from - shard);
       forEachMember(layout, from, to, [&](size_t, int64_t a, int64_t b) {
         addSquares(values + (a - from), b - a, piece);
       });

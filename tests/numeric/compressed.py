@@ -1,4 +1,5 @@
-"""Checks that the tests of compressed reductions share (top_k.py, power_sgd.py): bits under all strategies, volumes and convergence."""
+"""Checks that the tests of compressed reductions share (top_k.py, power_sgd.py): bits under all strategies, volumes and convergence,
+and steps that are left out."""
 import re
 
 import numpy as np
@@ -6,6 +7,7 @@ import numpy as np
 import harness
 from harness import Failure
 from keep_f32 import content
+from sample_gradients import SampleGradients
 
 # Strategy and further flags -> whether ranks are threads.
 STRATEGIES = {("zero3",): (True, False), ("zero3", "--prefetch=none"): (True,), ("zero2",): (True,), ("zero1",): (True,),
@@ -45,3 +47,18 @@ def check_convergence(bench, chosen, hook: str, steps: int, most_sent: float, mo
     print(f"convergence: the loss falls by {(start - found) / (start - base):.3f} of what it falls by with all gradients", flush=True)
     if not abs(start - found) > (1 - most_off) * (start - base):
         raise Failure(f"{hook}: the loss falls to {found:.4f} and not to about {base:.4f}")
+
+
+def check_left_out(bench, hook: str) -> None:
+    """A step that is not finite leaves nothing in the residuals: the steps after it learn what they learn alone."""
+    model, learnt = SampleGradients(bench, {"matrix": (37, 24)}, 12), []
+    program = model.compile("left-out", f"--reduce-hook={hook}")
+    for first in (0, 4):
+        samples = model.samples["matrix"][first:].copy()
+        if first == 0:
+            samples[1, 3, 5] = np.nan         # in the first of three steps
+        np.save(bench.path("matrix.npy"), samples)
+        learnt.append(model.train(program, 2, len(samples) // 4, 2, "--on-nonfinite=skip"))
+    if not np.array_equal(*learnt):
+        raise Failure(f"{hook}: what is left of a step that is not finite changes {np.count_nonzero(learnt[0] != learnt[1])} parameters")
+    print("left out: nothing stays of a step that is not finite", flush=True)

@@ -53,8 +53,8 @@ class SampleGradients:
     def compile(self, name: str, *flags: str):
         return self.bench.compile(self.model, name, "-q", "--units=whole", "--optimizer=sgd", "--lr=1", *flags)
 
-    def train(self, program, ranks: int, steps: int, accumulate: int) -> np.ndarray:
+    def train(self, program, ranks: int, steps: int, accumulate: int, *flags: str) -> np.ndarray:
         """Returns the flat parameters after a run."""
         saved = program.with_name(f"{program.name}.safetensors")
-        harness.run([program, "--ranks", ranks, "--accumulate", accumulate, *self.data, "--steps", steps, "--threads", 1, "--save", saved])
+        harness.run([program, "--ranks", ranks, "--accumulate", accumulate, *self.data, "--steps", steps, "--threads", 1, "--save", saved, *flags])
         return self.flat({name: np.asarray(value, np.float32) for name, value in read_safetensors(saved).items()})

@@ -5,6 +5,7 @@
 #include "shared/cuda_scratch.h"
 #include "shared/manifest.h"
 #include "shared/memory_plan.h"
+#include "shared/power_sgd.h"
 
 #include <filesystem>
 #include <fstream>
@@ -220,6 +221,27 @@ TEST(Manifest, RefusesBlocksAcrossRanks) {
   manifest.layouts[0].hybrid = false;
   manifest.computeDtype = "f8e4m3";
   EXPECT_THAT(readError(toJson(manifest)), HasSubstr("is not a supported"));
+}
+
+// A reduction that keeps residuals sends f32, and its sizes fit 64 bits.
+TEST(Manifest, RefusesResidualsOfImpossibleSize) {
+  Manifest manifest = sample();
+  Layout &layout = manifest.layouts[0];
+  layout.topK = 1000;
+  EXPECT_EQ(readError(toJson(manifest)), "");
+  layout.powerRank = 1;
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'h.0' cannot be reduced"));
+  layout.topK = 0;
+  EXPECT_EQ(readError(toJson(manifest)), "");
+  layout.elements = int64_t(1) << 46;
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'h.0' cannot be reduced"));
+  layout.topK = 1, layout.powerRank = 0;
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'h.0' cannot be reduced"));
+  const int64_t empty[] = {0, int64_t(1) << 40, int64_t(1) << 40};
+  EXPECT_FALSE(powerShapeOf(empty).isCompressed(mostPowerRank));
 }
 
 // Lists that library calls index, and extents that sizes are divided by.

@@ -181,6 +181,23 @@ TEST(ShardFileTest, OnePieceAloneStaysInMemory) {
   EXPECT_EQ(found, 3);
 }
 
+// The file has no states of the step before when the gradient is replaced.
+TEST(ShardFileTest, OnePieceAloneTakesTheGradientOfEachStep) {
+  TemporaryFolder folder;
+  alignas(float) char memory[48];
+  auto shards = ShardFile::make(folder / "", {{3, 1, 0, true}}, 4, memory);
+  ASSERT_TRUE(shards);
+  for (float step = 1; step < 4; ++step) {
+    ASSERT_TRUE((*shards)->writeGradient(0, 2, 1, &step));
+    auto piece = (*shards)->acquire(0, 0);
+    ASSERT_TRUE(piece);
+    EXPECT_EQ(piece->gradient[2], step);
+    EXPECT_EQ(piece->states[2], step - 1);
+    piece->states[2] = step;
+    (*shards)->release();
+  }
+}
+
 TEST(ShardFileTest, HasNoName) {
   TemporaryFolder folder;
   alignas(float) char memory[32];
