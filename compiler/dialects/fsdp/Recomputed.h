@@ -19,6 +19,9 @@ struct Recomputed {
   int64_t us = 0;  ///< the estimated time of those with the mark
 };
 
+/// On units: a dictionary of Recomputed.
+constexpr llvm::StringLiteral kRecomputedAttr = "fsdp.recomputed";
+
 /// Writes `fsdp.recomputed` on a unit.
 void setRecomputed(UnitOp unit, const Recomputed &recomputed);
 
