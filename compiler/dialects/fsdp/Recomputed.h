@@ -9,7 +9,8 @@
 
 namespace fsdpc::fsdp {
 
-/// On ops of the forward: a limit, or a user's edit, has the op run again.
+/// An op of the forward with this mark runs again, for a limit or because a
+/// user has edited a dump.
 constexpr llvm::StringLiteral kRecomputeAttr = "fsdp.recompute";
 
 /// How much of a unit runs again.
@@ -19,7 +20,7 @@ struct Recomputed {
   int64_t us = 0;  ///< the estimated time of those with the mark
 };
 
-/// On units: a dictionary of Recomputed.
+/// A unit has a dictionary of Recomputed under this name.
 constexpr llvm::StringLiteral kRecomputedAttr = "fsdp.recomputed";
 
 /// Writes `fsdp.recomputed` on a unit.
