@@ -58,6 +58,9 @@ std::string suffixOfBucket(size_t bucket) {
 Status checkBuckets(const Manifest &manifest) {
   const std::vector<std::string> &names = manifest.buckets;
   for (const Input &input : manifest.inputs) {
+    // Axis 0 is the batch.
+    if (input.shape.empty())
+      return Error{"input '" + input.name + "' has no axis of samples"};
     if (input.bucketShapes.size() != names.size())
       return Error{"input '" + input.name + "' has " +
                    std::to_string(input.bucketShapes.size()) +

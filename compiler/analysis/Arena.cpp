@@ -56,7 +56,7 @@ FailureOr<ArenaPlan> fsdpc::analysis::packArena(ModuleOp module,
   packer.work = 400'000'000; // a few searches among 2,000 buffers
   packer.cap = cap;
   plan.packing = schedule::pack(intervalsOf(plan.slots), packer);
-  // As the schedule was packed if nothing else kept the cap.
+  // The schedule was packed so, too, if nothing else kept the cap.
   if (cap && plan.packing.peak > *cap)
     plan.packing = schedule::packHard(intervalsOf(plan.slots));
   // An evaluation takes less than a step, so any packing within a step's peak

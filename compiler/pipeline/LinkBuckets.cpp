@@ -6,6 +6,7 @@
 #include "compiler/pipeline/LinkBuckets.h"
 
 #include "compiler/dialects/fsdp/Buckets.h"
+#include "compiler/dialects/fsdp/Recomputed.h"
 #include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/rt/RTDialect.h"
 
@@ -40,14 +41,17 @@ std::string textOf(Operation &part) {
 }
 
 // Compares two symbols, but for where @update has its temporaries in the arena:
-// its places are right in every bucket's plan.
+// its places are right in every bucket's plan. Ops of a unit may run again in
+// one bucket only, which the entry functions already say.
 bool areEqual(Operation &one, Operation &other) {
   Operation *copies[] = {one.clone(), other.clone()};
-  for (Operation *copy : copies)
+  for (Operation *copy : copies) {
+    copy->removeAttr(fsdp::kRecomputedAttr);
     copy->walk([](rt::PointerOp pointer) {
       if (pointer.getSpace() == rt::Space::arena)
         pointer.setOffset(0);
     });
+  }
   bool equal = OperationEquivalence::isEquivalentTo(
       copies[0], copies[1], OperationEquivalence::IgnoreLocations);
   for (Operation *copy : copies)
@@ -177,7 +181,8 @@ LogicalResult Linker::checkOutputs(ModuleOp module, size_t bucket) {
   return failure(result.wasInterrupted());
 }
 
-// The bucket with the largest arena also stands for the predicted step.
+// The bucket with the largest arena also stands for the predicted step, and for
+// what a limit has computed again.
 void Linker::takeArena(ModuleOp module) {
   if (arenaBytes(module) <= arenaBytes(linked))
     return;
@@ -185,6 +190,12 @@ void Linker::takeArena(ModuleOp module) {
        {StringRef("fsdp.arena"), StringRef(fsdp::FSDPDialect::kPredictedAttr)})
     if (Attribute value = module->getAttr(name))
       linked->setAttr(name, value);
+  for (auto unit : module.getOps<fsdp::UnitOp>()) {
+    Operation *own = symbols.lookup(unit.getSymName());
+    own->removeAttr(fsdp::kRecomputedAttr);
+    if (std::optional<fsdp::Recomputed> again = fsdp::recomputedOf(unit))
+      fsdp::setRecomputed(cast<fsdp::UnitOp>(own), *again);
+  }
 }
 
 LogicalResult Linker::add(ModuleOp module, size_t bucket) {

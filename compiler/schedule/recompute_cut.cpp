@@ -32,7 +32,7 @@ public:
 
 private:
   RepeatedOps cut(double perUs, double perByte) const;
-  void refine(const RepeatedOps &few, const RepeatedOps &many);
+  void refine(const RepeatedOps &few, const RepeatedOps &many, int depth = 0);
 
   const RepeatableUnit &unit;
   // Sums, which bring capacities to about 1.
@@ -80,8 +80,14 @@ RepeatedOps Hull::cut(double perUs, double perByte) const {
   return costOfRepeating(unit, std::move(chosen));
 }
 
-// Adds the choices of the hull between two of its choices, in order.
-void Hull::refine(const RepeatedOps &few, const RepeatedOps &many) {
+// Adds the choices of the hull between two of its choices, in order. A unit may
+// have as many choices as a model has ops, and one call within another for
+// each; those that lie deeper than any that a search could tell apart are left
+// out.
+void Hull::refine(const RepeatedOps &few, const RepeatedOps &many, int depth) {
+  constexpr int deepest = 32;
+  if (depth == deepest)
+    return;
   double perUs = static_cast<double>(few.keptBytes - many.keptBytes);
   double perByte = many.costUs - few.costUs;
   // Normed, so that capacities are around 1.
@@ -95,9 +101,9 @@ void Hull::refine(const RepeatedOps &few, const RepeatedOps &many) {
   // Less than both by more than rounding errors, or nothing lies below.
   if (price(middle) > std::min(price(few), price(many)) - 1e-9)
     return;
-  refine(few, middle);
+  refine(few, middle, depth + 1);
   found.push_back(middle);
-  refine(middle, many);
+  refine(middle, many, depth + 1);
 }
 
 std::vector<RepeatedOps> Hull::run() {

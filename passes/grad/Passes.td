@@ -138,7 +138,8 @@ def Recompute : Pass<"recompute", "::mlir::ModuleOp"> {
     `--recompute=auto` does as `cheap` does, and besides computes the ops again that have
     `fsdp.recompute`. The compiler marks them before this pass if `--memory-limit` needs
     it: per unit none, some, or all of what `units` would repeat, such that the predicted
-    step is shortest. Marks in an edited dump are kept, and then no others are added.
+    step is shortest. Marks in an edited dump are kept, and then no others are added; with
+    another `--recompute` they are refused.
     `fsdp.recomputed` on the unit says how many ops are marked and what they cost. With
     `--recompute=none` the pass does nothing.
 

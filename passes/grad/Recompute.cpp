@@ -54,6 +54,17 @@ FailureOr<SmallVector<Operation *>> markedOps(Block &body,
   return marked;
 }
 
+// A mark that nothing reads would look as if it had an effect.
+LogicalResult refuseMarks(Block &body, fsdp::RecomputeLevel level) {
+  for (Operation &op : body)
+    if (op.hasAttr(fsdp::kRecomputeAttr))
+      return op.emitOpError("has '")
+             << fsdp::kRecomputeAttr << "', which has no effect with "
+             << "'--recompute=" << fsdp::nameOf(level)
+             << "'; remove the attribute, or use '--recompute=auto'";
+  return success();
+}
+
 // Writes `fsdp.recomputed` on the units with marked ops.
 void record(ModuleOp module, Block &body, const RecomputeChooser &chooser,
             ArrayRef<Operation *> marked) {
@@ -115,9 +126,12 @@ struct Recompute : impl::RecomputeBase<Recompute> {
     if (!function)
       return signalPassFailure();
     fsdp::CompileOptions options = fsdp::CompileOptions::of(getOperation());
+    Block &body = function.getFunctionBody().front();
+    if (options.recompute != fsdp::RecomputeLevel::Auto &&
+        failed(refuseMarks(body, options.recompute)))
+      return signalPassFailure();
     if (options.recompute == fsdp::RecomputeLevel::None)
       return;
-    Block &body = function.getFunctionBody().front();
     RecomputeChooser chooser(body);
     if (failed(choose(chooser, body, options)))
       return signalPassFailure();

@@ -72,12 +72,19 @@ bool KernelGrouping::onlyAddsBlocks(int group) const {
          });
 }
 
+// The most sums of such a kernel. The threads of a block exchange each in 2 KB
+// of shared memory, of which a block has 48 KB. A unit may be a whole model.
+static constexpr int64_t kMostSums = 16;
+
 // A unit's backward ends with such sums, ten for a block of a transformer. Each
 // is over before the GPU has started it, so those of one shape are one kernel.
 void KernelGrouping::mergeSumsOfBlocks() {
-  // By shape, unit and direction.
+  auto sumsOf = [&](int group) -> int64_t {
+    return llvm::count_if(allGroups[group].ops, llvm::IsaPred<nn::ReduceOp>);
+  };
+  // The last group of each shape, unit and direction.
   std::map<std::tuple<std::vector<int64_t>, const void *, const void *>, int>
-      first;
+      last;
   for (int group = 0, end = allGroups.size(); group < end; ++group) {
     if (allGroups[group].ops.empty() || !onlyAddsBlocks(group))
       continue;
@@ -85,12 +92,13 @@ void KernelGrouping::mergeSumsOfBlocks() {
     auto attribute = [&](StringRef name) {
       return op->getAttr(name).getAsOpaquePointer();
     };
-    auto [known, isNew] = first.try_emplace(
+    auto [known, isNew] = last.try_emplace(
         {ArrayRef<int64_t>(allGroups[group].domain.shape).vec(),
          attribute(fsdp::FSDPDialect::kUnitAttr),
          attribute(fsdp::FSDPDialect::kBackwardAttr)},
         group);
-    if (!isNew && !merge(group, known->second))
+    bool fits = sumsOf(group) + sumsOf(known->second) <= kMostSums;
+    if (!isNew && !(fits && merge(group, known->second)))
       known->second = group;
   }
 }

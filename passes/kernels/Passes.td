@@ -146,7 +146,7 @@ def OutlineKernels : Pass<"outline-kernels", "::mlir::ModuleOp"> {
 
     For GPUs, maps of a backward that read the same rows are one kernel too (an activation
     that is computed again, and its gradient), a norm's statistics are read in the kernel that
-    computes them, and the sums over blocks of one shape are one kernel for each unit.
+    computes them, and up to 16 sums over blocks of one shape in a unit are one kernel.
 
     Before:
     ```mlir

@@ -26,7 +26,7 @@ struct CollectiveOps {
   // The elements of a gather that a kernel of a GPU converts from the masters,
   // over all ranks, and the bytes of one element of the buffers.
   int64_t castElements = 0, elementBytes = 0;
-  // Of layouts whose reduction is compressed: their elements; the bytes of the
+  // Layouts whose reduction is compressed: their elements; the bytes of the
   // largest ones that each rank sends to every other one; those of the factors
   // that are summed over ranks, and the operations that these take.
   int64_t compressedElements = 0, chosenBytes = 0, factorBytes = 0;

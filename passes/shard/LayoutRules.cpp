@@ -83,10 +83,11 @@ private:
              << "layout '" << layout.getSymName()
              << "' is offloaded, which target '" << nameOf(options.target)
              << "' does not support";
-    bool gradient = described.gradientOffloaded;
-    if ((gradient && !hasOwnGradient(manifest, described)) ||
-        (described.parametersOffloaded &&
-         !hasOwnParameters(manifest, described)))
+    bool gradient =
+        described.gradientOffloaded && !hasOwnGradient(manifest, described);
+    bool parameters =
+        described.parametersOffloaded && !hasOwnParameters(manifest, described);
+    if (gradient || parameters)
       return broken(layout, "offload")
              << "the " << (gradient ? "gradient" : "parameters")
              << " of layout '" << layout.getSymName()

@@ -1,6 +1,7 @@
 // linkBuckets: what buckets share, what moves, and which buckets cannot be one
 // program.
 #include "compiler/dialects/fsdp/Buckets.h"
+#include "compiler/dialects/fsdp/Recomputed.h"
 #include "compiler/pipeline/LinkBuckets.h"
 #include "compiler/pipeline/Registration.h"
 
@@ -101,6 +102,24 @@ TEST_F(LinkBuckets, JoinsEntriesAndParts) {
                               "tensor<2x4xf32>]}"));
 }
 
+// A limit may have ops of a unit run again in one bucket only. The program
+// shows those of the largest arena.
+TEST_F(LinkBuckets, TakesWhatRunsAgainFromTheLargest) {
+  auto unit = [](const char *ops) {
+    return std::string("  fsdp.unit @u {fsdp.recomputed = {of = 9 : i64, "
+                       "ops = ") +
+           ops + " : i64, us = 5 : i64}}\n";
+  };
+  ASSERT_EQ(link({moduleOf("2x3", "2.0", "  fsdp.unit @u\n", 64),
+                  moduleOf("2x6", "2.0", unit("2"), 128),
+                  moduleOf("2x4", "2.0", unit("1"), 96)}),
+            "");
+  auto linked = cast<fsdp::UnitOp>(modules.front()->lookupSymbol("u"));
+  std::optional<fsdp::Recomputed> again = fsdp::recomputedOf(linked);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->ops, 2);
+}
+
 // What outlives a microbatch must be the same.
 TEST_F(LinkBuckets, RefusesWhatCannotBeShared) {
   auto parameter = [](const char *type) {
@@ -118,6 +137,10 @@ TEST_F(LinkBuckets, RefusesWhatCannotBeShared) {
       link({moduleOf("2x3", "2.0", "  rt.input @y : tensor<2xf32>\n", 0),
             moduleOf("2x6", "2.0", "", 0)}),
       HasSubstr("input 'y' affects the loss in some buckets only"));
+  EXPECT_THAT(
+      link({moduleOf("2x3", "2.0", "  rt.input @y : tensor<f32>\n", 0),
+            moduleOf("2x6", "2.0", "  rt.input @y : tensor<f32>\n", 0)}),
+      HasSubstr("input 'y' has no axis of samples"));
   EXPECT_THAT(
       link({moduleOf("2x3", "2.0", "", 0), moduleOf("4x3", "2.0", "", 0)}),
       HasSubstr("buckets may differ in the shape of a sample only"));

@@ -13,7 +13,8 @@ inline constexpr llvm::StringLiteral kBucketsAttr = "fsdp.buckets";
 /// Returns the number of buckets.
 inline size_t bucketCount(mlir::ModuleOp module) {
   auto names = module->getAttrOfType<mlir::ArrayAttr>(kBucketsAttr);
-  return names ? names.size() : 1;
+  // An edited dump may have an empty list.
+  return names && !names.empty() ? names.size() : 1;
 }
 
 /// Returns the name of an entry function in a bucket: "microbatch" in the first

@@ -8,7 +8,6 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
-static constexpr llvm::StringLiteral name = "fsdp.recomputed";
 static constexpr llvm::StringLiteral keys[] = {"of", "ops", "us"}; // sorted
 
 void setRecomputed(UnitOp unit, const Recomputed &recomputed) {
@@ -18,7 +17,7 @@ void setRecomputed(UnitOp unit, const Recomputed &recomputed) {
   for (auto [key, value] : llvm::zip_equal(keys, values))
     entries.push_back(
         builder.getNamedAttr(key, builder.getI64IntegerAttr(value)));
-  unit->setAttr(name, builder.getDictionaryAttr(entries));
+  unit->setAttr(kRecomputedAttr, builder.getDictionaryAttr(entries));
 }
 
 bool isRecomputed(Attribute value) {
@@ -31,7 +30,7 @@ bool isRecomputed(Attribute value) {
 }
 
 std::optional<Recomputed> recomputedOf(UnitOp unit) {
-  auto entries = unit->getAttrOfType<DictionaryAttr>(name);
+  auto entries = unit->getAttrOfType<DictionaryAttr>(kRecomputedAttr);
   if (!entries)
     return std::nullopt;
   auto value = [&](StringRef key) {

@@ -9,7 +9,8 @@
 
 namespace fsdpc::fsdp {
 
-/// On ops of the forward: a limit, or a user's edit, has the op run again.
+/// An op of the forward with this mark runs again, for a limit or because a
+/// user has edited a dump.
 constexpr llvm::StringLiteral kRecomputeAttr = "fsdp.recompute";
 
 /// How much of a unit runs again.
@@ -18,6 +19,9 @@ struct Recomputed {
   int64_t of = 0;  ///< ops that could have it; cheap ones run again in any case
   int64_t us = 0;  ///< the estimated time of those with the mark
 };
+
+/// A unit has a dictionary of Recomputed under this name.
+constexpr llvm::StringLiteral kRecomputedAttr = "fsdp.recomputed";
 
 /// Writes `fsdp.recomputed` on a unit.
 void setRecomputed(UnitOp unit, const Recomputed &recomputed);

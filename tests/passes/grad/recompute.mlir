@@ -242,3 +242,15 @@ func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
   %dz = nn.matmul %h, %g {transpose_a, fsdp.backward, fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
   return
 }
+
+// -----
+
+// Only --recompute=auto reads marks.
+module attributes {fsdp.options = {recompute = "cheap"}} {
+  fsdp.unit @a
+  func.func @microbatch(%in: tensor<8x8xf32>) {
+    // expected-error@+1 {{'nn.matmul' op has 'fsdp.recompute', which has no effect with '--recompute=cheap'; remove the attribute, or use '--recompute=auto'}}
+    %h = nn.matmul %in, %in {fsdp.recompute, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    return
+  }
+}
