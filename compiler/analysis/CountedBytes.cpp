@@ -126,11 +126,11 @@ public:
     return {fsdp::nameOf(options.reduceType),
             uint64_t(options.reducedBytes(layout.getElements()))};
   }
-  // What a rank sends to each other one of its largest elements.
+  // A rank sends its largest elements to each other rank.
   static Sent chosen(int64_t topK) {
     return {"(i32+f32)", uint64_t(chosenBytes(topK)), chosenSymbol};
   }
-  // What is summed over ranks: factors, and what has none.
+  // Ranks sum factors, and whole the parameters that have none.
   static Sent factors(fsdp::LayoutOp layout) {
     PowerSizes sizes = fsdp::powerSizesOf(layout);
     return {"f32", uint64_t(sizes.left + sizes.right) * sizeof(float),

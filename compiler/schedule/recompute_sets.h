@@ -1,5 +1,5 @@
-// What is worth computing again in all units together, for any number of bytes
-// that a step must save.
+// Finds what is worth computing again in all units together, for any number of
+// bytes that a step must save.
 #ifndef FSDPC_COMPILER_SCHEDULE_RECOMPUTE_SETS_H
 #define FSDPC_COMPILER_SCHEDULE_RECOMPUTE_SETS_H
 

@@ -1,4 +1,4 @@
-// How times are written: in dumps, in tables of problems and in predictions.
+// Rounds times for dumps, tables of problems and predictions.
 #ifndef FSDPC_COMPILER_SCHEDULE_ROUNDING_H
 #define FSDPC_COMPILER_SCHEDULE_ROUNDING_H
 

@@ -1,4 +1,4 @@
-// What more of each unit the backward could compute again than the cheap ops.
+// Lists what the backward could compute again of each unit beside cheap ops.
 #pragma once
 
 #include "compiler/schedule/machine.h"

@@ -27,7 +27,7 @@ void eraseUnusedGathers(mlir::func::FuncOp function);
 // (schedule::solveHard).
 schedule::Solved solveProblem(schedule::Problem &problem, bool hard = true);
 
-// What the schedule of a module would be like.
+// Describes the schedule that a module would get.
 struct ScheduleEstimate {
   bool fits = false;
   double microbatchUs = 0; // if it fits

@@ -112,7 +112,7 @@ struct fsdpc_rank {
   std::unique_ptr<fsdpc::runtime::Device> device;
 
   std::vector<fsdpc::runtime::LayoutBuffers> layouts;
-  // What is offloaded of the layouts; null if nothing is.
+  // Holds what is offloaded of the layouts; null if nothing is.
   std::unique_ptr<fsdpc::runtime::ShardFile> shardFile;
   // Memory through which a gather takes offloaded parameters that it converts,
   // and through which reductions take gradients. Each is of one stream.

@@ -39,7 +39,7 @@ struct ShardPiece {
 
 class ShardFile {
 public:
-  // What the file holds of a layout; by default nothing.
+  // Describes what the file holds of a layout; by default nothing.
   struct Extent {
     int64_t elements = 0;       // of the rank's part
     int32_t states = 0;         // in f32

@@ -151,7 +151,7 @@ std::string OptionType<std::vector<Gpu>>::print(const std::vector<Gpu> &value) {
   return llvm::join(llvm::map_range(value, nameOf<Gpu>), ",");
 }
 
-// What --offload may name, in the order of the help.
+// --offload may name these, in the order of the help.
 static constexpr std::pair<StringLiteral, bool OffloadSet::*> offloads[] = {
     {"optimizer", &OffloadSet::optimizer},
     {"parameters", &OffloadSet::parameters},
@@ -180,7 +180,7 @@ std::string OptionType<OffloadSet>::print(OffloadSet value) {
   for (auto &[name, isSet] : offloads)
     if (value.*isSet)
       names.push_back(name);
-  return llvm::join(names, ",");
+  return names.empty() ? "none" : llvm::join(names, ",");
 }
 
 // ---- lists of several uses ----

@@ -13,7 +13,7 @@ namespace fsdpc::fsdp {
 /// user has edited a dump.
 constexpr llvm::StringLiteral kRecomputeAttr = "fsdp.recompute";
 
-/// How much of a unit runs again.
+/// Tells how much of a unit runs again.
 struct Recomputed {
   int64_t ops = 0; ///< ops with the mark
   int64_t of = 0;  ///< ops that could have it; cheap ones run again in any case
