@@ -324,11 +324,16 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t *made) {
                __func__, "the stream on which the capture began"))
     return cudaErrorStreamCaptureUnmatched;
   auto graph = origin->capture;
+  // Streams come in the order of their addresses, so the origin's clock is read
+  // for all of them before it is cleared.
   bool joined = true;
+  streams.each([&](Stream &stream) {
+    if (stream.capture == graph)
+      joined &= origin->clock[&stream] >= stream.clock[&stream];
+  });
   streams.each([&](Stream &stream) {
     if (stream.capture != graph)
       return;
-    joined &= origin->clock[&stream] >= stream.clock[&stream];
     stream.capture = nullptr;
     stream.clock.clear();
   });
