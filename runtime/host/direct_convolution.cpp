@@ -31,7 +31,7 @@ constexpr int64_t lanes = DirectConvolution::lanes;
 constexpr int sums = 4; // vectors of sums that are kept in registers
 
 // As many results side by side as the registers of any level hold well.
-typedef float Vector __attribute__((vector_size(lanes * sizeof(float))));
+using Vector = float __attribute__((vector_size(lanes * sizeof(float))));
 
 [[gnu::always_inline]] inline Vector load(const float *from) {
   Vector result;
