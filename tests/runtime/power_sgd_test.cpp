@@ -124,12 +124,13 @@ TEST(ReducePowerSgd, SendsMatricesOfItsRankWhole) {
       for (const Rank &own : results) {
         EXPECT_EQ(own.sum, results[0].sum);
         for (int64_t j = 0; j < elements; ++j) {
-          if (j >= rows * columns && j < vectorAt)
+          if (j >= rows * columns && j < vectorAt) {
             EXPECT_EQ(own.sum[size_t(j)], 0) << j;
-          else
+          } else {
             EXPECT_NEAR(own.sum[size_t(j)], total[size_t(j)],
                         1e-5 * (1 + std::abs(total[size_t(j)])))
                 << j;
+          }
         }
       }
     }

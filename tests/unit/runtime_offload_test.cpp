@@ -89,12 +89,14 @@ protected:
       for (int32_t state = 0; state < layouts[layout].states; ++state)
         ASSERT_TRUE(shards->readStates(layout, state, 0, count,
                                        &found.states[size_t(state * count)]));
-      if (layouts[layout].gradient)
+      if (layouts[layout].gradient) {
         ASSERT_TRUE(
             shards->readGradient(layout, 0, count, found.gradient.data()));
-      if (layouts[layout].parameterBytes)
+      }
+      if (layouts[layout].parameterBytes) {
         ASSERT_TRUE(
             shards->readParameters(layout, 0, count, found.parameters.data()));
+      }
       EXPECT_TRUE(found == expected[layout]) << layout;
     }
   }

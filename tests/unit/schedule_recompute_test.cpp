@@ -80,9 +80,10 @@ TEST(RecomputeSets, AreTheCheapestOfAllChoices) {
         RecomputeSet other;
         for (int i = 0, rest = code; i < count; ++i, rest /= 3)
           other.push_back(rest % 3);
-        if (RecomputeTrade their = sumOf(other);
-            their.freedBytes >= sum.freedBytes)
+        RecomputeTrade their = sumOf(other);
+        if (their.freedBytes >= sum.freedBytes) {
           EXPECT_GE(their.costUs, sum.costUs) << "round " << round;
+        }
       }
     }
     EXPECT_EQ(before.freedBytes, 2048) << "round " << round;
