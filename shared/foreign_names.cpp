@@ -2,6 +2,7 @@
 // what the documentation of another tool says; what is merely misspelt is left
 // to the search for the nearest name.
 #include "shared/foreign_names.h"
+#include "shared/own_flags.h"
 
 #include <algorithm>
 #include <utility>
@@ -57,8 +58,6 @@ constexpr const char *compiled =
     "leave it out: fsdpc decides this when it compiles";
 constexpr const char *agreed =
     "leave it out: all ranks start from the same values, and check it";
-constexpr const char *ofProgram = "it is a flag of the compiled program";
-constexpr const char *ofCompiler = "it is a flag of fsdpc, at compile time";
 
 } // namespace
 
@@ -183,6 +182,8 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"local-rank", launcher},
       {"rank", launcher},
       {"process-group", launcher},
+      {"timeout", "write '--watchdog S' of the program, and '--join-timeout S' "
+                  "for its start"},
       {"device-id", launcher},
       {"backend", launcher},
       // Flags of other tools that need none here.
@@ -195,38 +196,7 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"contiguous-gradients", compiled},
       {"fused", compiled},
       {"foreach", compiled},
-      {"compile", compiled},
-      // Flags of the other command.
-      {"data", ofProgram},
-      {"tokens", ofProgram},
-      {"steps", ofProgram},
-      {"accumulate", ofProgram},
-      {"threads", ofProgram},
-      {"lr-schedule", ofProgram},
-      {"seed", ofProgram},
-      {"shuffle", ofProgram},
-      {"init", ofProgram},
-      {"log", ofProgram},
-      {"save", ofProgram},
-      {"save-ema", ofProgram},
-      {"ranks", ofProgram},
-      {"strategy", ofCompiler},
-      {"units", ofCompiler},
-      {"param-dtype", ofCompiler},
-      {"reduce-dtype", ofCompiler},
-      {"optimizer", ofCompiler},
-      {"betas", ofCompiler},
-      {"eps", ofCompiler},
-      {"weight-decay", ofCompiler},
-      {"momentum", ofCompiler},
-      {"group", ofCompiler},
-      {"ema", ofCompiler},
-      {"clip-grad-norm", ofCompiler},
-      {"prefetch", ofCompiler},
-      {"recompute", ofCompiler},
-      {"memory-limit", ofCompiler},
-      {"frozen", ofCompiler},
-      {"target", ofCompiler}};
+      {"compile", compiled}};
   return table;
 }
 
@@ -248,6 +218,11 @@ std::string adviceOnFlag(std::string_view flag) {
   for (const ForeignFlag &each : foreignFlags())
     if (each.name == name)
       return each.advice;
+  // A command asks about flags that it does not have itself.
+  if (std::ranges::find(programFlags(), name) != programFlags().end())
+    return "it is a flag of the compiled program";
+  if (std::ranges::find(compilerFlags(), name) != compilerFlags().end())
+    return "it is a flag of fsdpc, at compile time";
   return "";
 }
 

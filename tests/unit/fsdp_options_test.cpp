@@ -8,7 +8,9 @@
 #include "compiler/dialects/fsdp/Optimizers.h"
 #include "compiler/dialects/fsdp/OptionTable.h"
 #include "shared/foreign_names.h"
+#include "shared/own_flags.h"
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 using namespace mlir;
@@ -447,11 +449,17 @@ TEST_F(OptionsTest, AdviceNamesOptions) {
     EXPECT_TRUE(!own || findOption(flag.take_until([](char c) {
       return StringRef("= '").contains(c);
     }))) << foreign.name;
-    // A flag of this command is not a foreign one.
-    EXPECT_TRUE(advice != "it is a flag of fsdpc, at compile time" ||
-                findOption(foreign.name))
-        << foreign.name;
   }
+}
+
+// A program knows the flags of fsdpc by a list of their names.
+TEST_F(OptionsTest, TheListOfOwnFlagsIsTheTable) {
+  std::vector<StringRef> names;
+  for (const OptionInfo &option : allOptions())
+    names.push_back(option.name);
+  std::vector<StringRef> listed(fsdpc::compilerFlags().begin(),
+                                fsdpc::compilerFlags().end());
+  EXPECT_THAT(listed, testing::UnorderedElementsAreArray(names));
 }
 
 // A condition names an option and values that exist.

@@ -1,8 +1,10 @@
 // The flags of a program: what they mean, and that the message of a mistake
 // names what would have been right. A program with two inputs stands for all.
 #include "runtime/core/command_line.h"
+#include "runtime/core/flag_table.h"
 #include "runtime/core/resources.h"
 #include "shared/foreign_names.h"
+#include "shared/own_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -173,6 +175,14 @@ TEST(CommandLine, NamesOfOtherToolsAreKnown) {
                 testing::Not(HasSubstr("unknown flag")))
         << foreign.name;
   }
+}
+
+// fsdpc knows the flags of its programs by a list of their names.
+TEST(CommandLine, TheListOfOwnFlagsIsTheTable) {
+  std::vector<std::string> names;
+  for (const Flag &flag : flagTable())
+    names.push_back(std::string(flag.name).substr(2));
+  EXPECT_THAT(programFlags(), testing::UnorderedElementsAreArray(names));
 }
 
 // LLVM and the kernel name some features differently.
