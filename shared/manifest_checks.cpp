@@ -127,7 +127,7 @@ Status checkTypes(const Manifest &manifest) {
     return Error{"'" +
                  (computes ? manifest.reduceDtype : manifest.computeDtype) +
                  "' is not a supported compute or reduce type; expected 'f32', "
-                 "'bf16' or 'f16', or to reduce in 'i8' or 'f8e4m3'"};
+                 "'bf16' or 'f16', or to reduce in 'i8', 'f8e4m3' or 'i4'"};
   return {};
 }
 
@@ -140,7 +140,8 @@ Status checkBlocks(const Manifest &manifest) {
   for (const Layout &layout : manifest.layouts) {
     bool gathers = !layout.wire.empty();
     sends |= gathers;
-    if (gathers && (blockTypeOf(layout.wire) == BlockType::None ||
+    BlockType wire = blockTypeOf(layout.wire);
+    if (gathers && (wire == BlockType::None || wire == BlockType::I4 ||
                     layout.masterWhole || layout.noMaster || layout.owned))
       return Error{"layout '" + layout.name + "' cannot be gathered as '" +
                    layout.wire + "'"};

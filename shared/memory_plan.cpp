@@ -234,16 +234,17 @@ int64_t gatheredBlockBytes(const Manifest &manifest, int64_t ranks) {
   int64_t largest = 0;
   for (const Layout &layout : manifest.layouts)
     if (!layout.wire.empty())
-      largest =
-          std::max(largest, ranks * shardElements(layout, ranks,
-                                                  manifest.shardAlignment));
-  return roundUp(blockedBytes(largest), 64);
+      largest = std::max(
+          largest, blockedBytes(ranks * shardElements(layout, ranks,
+                                                      manifest.shardAlignment),
+                                blockTypeOf(layout.wire)));
+  return roundUp(largest, 64);
 }
 
 int64_t reducedBlockBytes(const Manifest &manifest, int64_t ranks) {
-  return blockTypeOf(manifest.reduceDtype) == BlockType::None
-             ? 0
-             : roundUp(reducedPieceBytes(ranks), 64);
+  BlockType type = blockTypeOf(manifest.reduceDtype);
+  return type == BlockType::None ? 0
+                                 : roundUp(reducedPieceBytes(ranks, type), 64);
 }
 
 int64_t compressedBytes(const Manifest &manifest, int64_t ranks) {

@@ -58,8 +58,8 @@ double blocksUs(const schedule::Machine &machine, const CollectiveOps &ops) {
   int64_t own = ops.blockElements / machine.ranks;
   bool gathers = !ops.results.empty();
   int64_t bytes = own * 4 + ops.blockElements * ops.elementBytes +
-                  blockedBytes(ops.blockElements) +
-                  blockedBytes(gathers ? own : ops.blockElements);
+                  ops.blockedBytes +
+                  ops.blockedBytes / (gathers ? machine.ranks : 1);
   return schedule::opUs(machine, "launch", 0, double(bytes),
                         schedule::ElementType::F32);
 }

@@ -52,7 +52,7 @@ public:
       if (fsdp::compressionOf(layout))
         compressedLayouts[layout.getSymNameAttr()] = layout;
       if (fsdp::wireOf(layout) != BlockType::None)
-        blockLayouts.insert(layout.getSymNameAttr());
+        blockLayouts[layout.getSymNameAttr()] = fsdp::wireOf(layout);
     }
   }
 
@@ -79,7 +79,8 @@ private:
   fsdp::CompileOptions options;
   // Layouts that are cut over the ranks of a group, and those that are gathered
   // in blocks.
-  DenseSet<StringAttr> hybridLayouts, blockLayouts;
+  DenseSet<StringAttr> hybridLayouts;
+  DenseMap<StringAttr, BlockType> blockLayouts;
   // Those whose reductions send less than the gradients.
   DenseMap<StringAttr, fsdp::LayoutOp> compressedLayouts;
   ScheduleIR ir;
@@ -191,13 +192,16 @@ void Reader::countBlocks(ArrayAttr layouts, ValueRange results,
                          CollectiveOps &ops) const {
   for (auto [name, buffer] :
        llvm::zip_equal(layouts.getAsRange<FlatSymbolRefAttr>(), results)) {
-    if (!blockLayouts.contains(name.getAttr()))
+    auto wire = blockLayouts.find(name.getAttr());
+    if (wire == blockLayouts.end())
       continue;
     int64_t elements = elementsOf(buffer);
+    int64_t bytes = blockedBytes(elements, wire->second);
     ops.blockElements += elements;
+    ops.blockedBytes += bytes;
     (hybridLayouts.contains(name.getAttr()) ? ops.groupBytes
                                             : ops.wholeBytes) +=
-        blockedBytes(elements) - elements * ops.elementBytes;
+        bytes - elements * ops.elementBytes;
   }
 }
 
@@ -234,6 +238,7 @@ void Reader::readReduction(Operation *first, ArrayAttr layouts,
   ops.groupBytes = options.reducedBytes(groups);
   if (options.reducesBlocks()) {
     ops.blockElements = whole + groups;
+    ops.blockedBytes = blockedBytes(ops.blockElements, options.reducedAs());
     ops.elementBytes = byteWidth(gradients[0].getType());
   }
   ops.sumBytes = groups * int64_t(sizeof(float)); // groups hand on f32

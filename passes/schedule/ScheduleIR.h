@@ -31,8 +31,8 @@ struct CollectiveOps {
   // that are summed over ranks, and the operations that these take.
   int64_t compressedElements = 0, chosenBytes = 0, factorBytes = 0;
   double factorFlops = 0;
-  // The elements that travel in blocks.
-  int64_t blockElements = 0;
+  // The elements that travel in blocks, and the bytes of these.
+  int64_t blockElements = 0, blockedBytes = 0;
   // The ranks of a group that gathers secondary shards (0: none are read).
   int64_t secondaryRanks = 0;
 };

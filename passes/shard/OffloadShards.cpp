@@ -39,7 +39,7 @@ constexpr Choice choices[] = {
     {&fsdp::OffloadSet::gradients, "gradients", "gradient",
      "no rank has a gradient of its shard alone that is reduced in ranges; use "
      "zero2, zero3 or a hybrid strategy, without --reduce=step, a "
-     "--reduce-dtype of 8 bits, and hooks that keep residuals",
+     "--reduce-dtype of 8 or 4 bits, and hooks that keep residuals",
      hasOwnGradient},
 };
 

@@ -64,7 +64,7 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     computes the gradient.
 
     With `gather-dtype` all layouts but those of ddp and of `fsdp.keep_f32` have its type as
-    `wire`. With it, and with a `reduce-dtype` of 8 bits, members stand at multiples of 256
+    `wire`. With it, and with a `reduce-dtype` of 8 or 4 bits, members stand at multiples of 256
     elements, so that a block on the wire has elements of one parameter.
 
     Loads become views of the flat buffer. The gradients of a layout become one
@@ -243,7 +243,7 @@ def OffloadShards : Pass<"offload-shards", "::mlir::ModuleOp"> {
     |---|---|
     | state | with states |
     | parameter | whose master is not `whole`, and is not a part of a `whole` compute copy: of zero3 and hybrid all, of zero1, zero2 and oss those with masters beside a 16-bit copy, of ddp none |
-    | gradient | whose gradient and state are not `whole`, and that are reduced by ranges of shards: not of oss, nor with a `reduce-dtype` of 8 bits |
+    | gradient | whose gradient and state are not `whole`, and that are reduced by ranges of shards: not of oss, nor with a `reduce-dtype` of 8 or 4 bits |
 
     Each of the options must have an effect on one layout.
 

@@ -47,6 +47,23 @@ void roundToF8(const float *values, float inverse, uint8_t *codes) {
     codes[i] = narrow<Float8>(values[i] * inverse).bits;
 }
 
+// Two codes of four bits in a byte, as numbers from -7 to 7.
+FSDPC_EACH_PROCESSOR
+void roundToI4(const float *values, float inverse, uint8_t *codes) {
+  uint8_t wide[blockElements];
+  roundToI8(values, inverse, wide);
+  for (int64_t i = 0; i < blockElements / 2; ++i)
+    codes[i] = uint8_t((wide[2 * i] & 15) | wide[2 * i + 1] << 4);
+}
+
+FSDPC_EACH_PROCESSOR
+void widenI4(const uint8_t *codes, float scale, float *to) {
+  for (int64_t i = 0; i < blockElements / 2; ++i) {
+    to[2 * i] = float(int8_t(codes[i] << 4) >> 4) * scale;
+    to[2 * i + 1] = float(int8_t(codes[i]) >> 4) * scale;
+  }
+}
+
 FSDPC_EACH_PROCESSOR
 void widenI8(const uint8_t *codes, float scale, float *to) {
   for (int64_t i = 0; i < blockElements; ++i)
@@ -65,35 +82,44 @@ void addAll(const float *from, int64_t count, float *to) {
     to[i] += from[i];
 }
 
-void toBlock(const float *values, BlockType type, Block &block) {
+// How a type codes an element: the code of the largest magnitude, and loops
+// over a block.
+struct Coding {
+  float largest;
+  void (*round)(const float *values, float inverse, uint8_t *codes);
+  void (*widen)(const uint8_t *codes, float scale, float *to);
+};
+
+Coding codingOf(BlockType type) {
+  switch (type) {
+  case BlockType::I4:
+    return {7, roundToI4, widenI4};
+  case BlockType::F8E4M3:
+    return {448, roundToF8, widenF8};
+  case BlockType::I8:
+  case BlockType::None: // no blocks are of it
+    break;
+  }
+  return {127, roundToI8, widenI8};
+}
+
+void toBlock(const float *values, const Coding &coding, Blocks block) {
   uint32_t bits = largestOf(values);
   float largest;
   memcpy(&largest, &bits, sizeof largest);
   if (bits >= infinity || largest < least) {
-    memset(block.codes, 0, sizeof block.codes);
-    block.scale = bits >= infinity ? NAN : 0;
+    memset(block.bytes, 0, size_t(blockBytes(block.type)));
+    block.scale() = bits >= infinity ? NAN : 0;
     return;
   }
-  float code = type == BlockType::I8 ? 127 : 448;
-  block.scale = largest / code;
-  if (type == BlockType::I8)
-    roundToI8(values, code / largest, block.codes);
-  else
-    roundToF8(values, code / largest, block.codes);
-}
-
-void fromBlock(const Block &block, BlockType type, float *values) {
-  if (type == BlockType::I8)
-    widenI8(block.codes, block.scale, values);
-  else
-    widenF8(block.codes, block.scale, values);
+  block.scale() = largest / coding.largest;
+  coding.round(values, coding.largest / largest, block.codes());
 }
 
 // Converts the gradient's elements [begin, begin + count blocks). A block has
 // elements of one member at most, since members begin with a block.
 void membersToBlocks(const ReduceScatter &part, std::span<const Member> members,
-                     BlockType type, int64_t begin, Block *blocks,
-                     int64_t count) {
+                     int64_t begin, Blocks blocks, int64_t count) {
   // The first member that ends behind `begin`.
   auto member = std::partition_point(
       members.begin(), members.end(), [&](const Member &other) {
@@ -108,17 +134,17 @@ void membersToBlocks(const ReduceScatter &part, std::span<const Member> members,
                                            : member->offset;
     int64_t elements = std::min(stop, end) - at;
     int64_t taken = (elements + blockElements - 1) / blockElements;
-    toBlocks(gradientAt(part, at), part.type, within ? elements : 0, type,
-             blocks + (at - begin) / blockElements, taken);
+    toBlocks(gradientAt(part, at), part.type, within ? elements : 0,
+             blocks.from((at - begin) / blockElements), taken);
     at += taken * blockElements;
     member += within;
   }
 }
 
 // Adds a block to elements of the shard, or begins their sum.
-void addBlock(const Block &block, BlockType type, bool begins, float *to) {
+void addBlock(const Coding &coding, Blocks block, bool begins, float *to) {
   float values[blockElements];
-  fromBlock(block, type, values);
+  coding.widen(block.codes(), block.scale(), values);
   if (begins)
     std::copy(values, values + blockElements, to);
   else
@@ -128,7 +154,8 @@ void addBlock(const Block &block, BlockType type, bool begins, float *to) {
 } // namespace
 
 void toBlocks(const void *values, WireType type, int64_t elements,
-              BlockType blockType, Block *blocks, int64_t count) {
+              Blocks blocks, int64_t count) {
+  Coding coding = codingOf(blocks.type);
   float wide[blockElements];
   for (int64_t i = 0; i < count; ++i) {
     int64_t begin = i * blockElements;
@@ -138,15 +165,16 @@ void toBlocks(const void *values, WireType type, int64_t elements,
                      size_t(begin) * wireBytes(type),
                  type, WireType::f32, real, wide);
     std::fill(wide + real, wide + blockElements, 0.0f);
-    toBlock(wide, blockType, blocks[i]);
+    toBlock(wide, coding, blocks.from(i));
   }
 }
 
-void fromBlocks(const Block *blocks, BlockType blockType, int64_t elements,
-                WireType type, void *values) {
+void fromBlocks(Blocks blocks, int64_t elements, WireType type, void *values) {
+  Coding coding = codingOf(blocks.type);
   float wide[blockElements];
   for (int64_t begin = 0; begin < elements; begin += blockElements) {
-    fromBlock(blocks[begin / blockElements], blockType, wide);
+    Blocks block = blocks.from(begin / blockElements);
+    coding.widen(block.codes(), block.scale(), wide);
     castToWire(wide, WireType::f32, type,
                std::min(blockElements, elements - begin),
                static_cast<char *>(values) + size_t(begin) * wireBytes(type));
@@ -160,31 +188,32 @@ void BlockReducer::reduceScatter(Communicator &ranks, const ReduceScatter &part,
                                  BlockType blockType, void *scratch) {
   int count = ranks.size(), self = ranks.rank();
   int64_t all = part.shardElements / blockElements;
-  int64_t most = fsdpc::reducedBlocks(count);
-  auto *sent = static_cast<Block *>(scratch), *received = sent + most * count;
-  ranks.countSent(size_t(all * blockBytes));
+  int64_t most = fsdpc::reducedBlocks(count, blockType);
+  Coding coding = codingOf(blockType);
+  Blocks sent{static_cast<char *>(scratch), blockType};
+  Blocks received = sent.from(most * count);
+  ranks.countSent(size_t(all * blockBytes(blockType)));
   for (int64_t first = 0; first < all; first += most) {
     int64_t length = std::min(most, all - first);
-    size_t bytes = size_t(length * blockBytes);
+    size_t bytes = size_t(length * blockBytes(blockType));
     sends.clear();
     receives.clear();
     for (int i = 0; i < count; ++i) {
       // Every rank begins with the one after it, so that not all send to one.
       int to = (self + i) % count, from = (self + count - i) % count;
-      membersToBlocks(part, members, blockType,
-                      partOf(part, to) + first * blockElements,
-                      sent + to * most, length);
+      membersToBlocks(part, members, partOf(part, to) + first * blockElements,
+                      sent.from(to * most), length);
       if (i == 0)
         continue;
-      sends.push_back({to, sent + to * most, bytes});
-      receives.push_back({from, received + from * most, bytes});
+      sends.push_back({to, sent.from(to * most).bytes, bytes});
+      receives.push_back({from, received.from(from * most).bytes, bytes});
     }
     ranks.transfer(sends, receives);
     // The shard may lie inside the gradient, at the rank's own part, of which
     // this piece has been converted.
     for (int rank = 0; rank < count; ++rank)
       for (int64_t i = 0; i < length; ++i)
-        addBlock((rank == self ? sent : received)[rank * most + i], blockType,
+        addBlock(coding, (rank == self ? sent : received).from(rank * most + i),
                  rank == 0 && !part.add,
                  part.shard + (first + i) * blockElements);
   }

@@ -1,5 +1,5 @@
-// Converting values to blocks of 8 bits and back, and the reduce-scatter that
-// sends such blocks (shared/blocks.h). All host backends share them.
+// Converting values to blocks of 8 or 4 bits and back, and the reduce-scatter
+// that sends such blocks (shared/blocks.h). All host backends share them.
 //
 // A block's scale is its largest magnitude over the largest code, so that the
 // largest element is exact up to rounding in f32. A block of which an element
@@ -16,20 +16,29 @@
 
 namespace fsdpc::runtime {
 
-struct Block {
-  uint8_t codes[blockElements];
-  float scale;
+// Blocks of one type in a row. Each has its codes, of 4 bits the even element's
+// in the low half of a byte, and then its scale.
+struct Blocks {
+  char *bytes; // at a multiple of 4
+  BlockType type;
+
+  // Returns the blocks behind the first `count` ones.
+  Blocks from(int64_t count) const {
+    return {bytes + count * blockBytes(type), type};
+  }
+  uint8_t *codes() const { return reinterpret_cast<uint8_t *>(bytes); }
+  float &scale() const {
+    return *reinterpret_cast<float *>(bytes + blockBytes(type) - sizeof(float));
+  }
 };
-static_assert(sizeof(Block) == blockBytes);
 
 // Converts `elements` values, and pads the last of `count` blocks with zeros.
 // There may be fewer values than the blocks hold, and none at all.
 void toBlocks(const void *values, WireType type, int64_t elements,
-              BlockType blockType, Block *blocks, int64_t count);
+              Blocks blocks, int64_t count);
 
 // Writes the first `elements` values of the blocks in the type.
-void fromBlocks(const Block *blocks, BlockType blockType, int64_t elements,
-                WireType type, void *values);
+void fromBlocks(Blocks blocks, int64_t elements, WireType type, void *values);
 
 // Sums all ranks' gradients of `type` and leaves each rank with its part, as
 // Communicator::reduceScatter does. Each addend is converted to blocks, sent in
@@ -41,7 +50,7 @@ public:
   // The field `wire` of `part` is not used, `initial` and `stride` must not be
   // set, and shards are whole blocks. Elements of no member count as zero,
   // since memory between members may hold anything. `scratch` has
-  // reducedPieceBytes().
+  // reducedPieceBytes() of the type.
   void reduceScatter(Communicator &ranks, const ReduceScatter &part,
                      std::span<const Member> members, BlockType blockType,
                      void *scratch);

@@ -36,7 +36,8 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
     const LayoutBuffers &buffers = rank.layouts[size_t(index)];
     int64_t element = dtypeBytes(rank.manifest.computeDtypeOf(layout));
     if (command.op == "all_gather" && !layout.wire.empty())
-      bytes += buffers.shard * 4 + 2 * blockedBytes(buffers.whole) +
+      bytes += buffers.shard * 4 +
+               2 * blockedBytes(buffers.whole, blockTypeOf(layout.wire)) +
                buffers.whole * element;
     else if (command.op == "all_gather") // every shard is read and written
       bytes += (2 * buffers.whole - buffers.shard) * element +

@@ -53,21 +53,21 @@ void gatherValues(fsdpc_rank &rank, int32_t index, void *destination) {
 // there. So every rank computes with the same rounded values, also of its own
 // shard.
 void gatherBlocks(fsdpc_rank &rank, int32_t index, void *destination) {
-  BlockType blockType = gatheredAs(rank, index);
   WireType type = computeTypeOf(rank, index);
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
-  auto *blocks = reinterpret_cast<Block *>(rank.gatheredBlocks);
-  Block *own = blocks + layout.shardOf(rank.job.rank) / blockElements;
+  Blocks blocks{rank.gatheredBlocks, gatheredAs(rank, index)};
+  Blocks own = blocks.from(layout.shardOf(rank.job.rank) / blockElements);
   int64_t count = layout.shard / blockElements;
   if (rank.manifest.layouts[size_t(index)].parametersOffloaded)
-    readParameters(rank, index, blockType, own, count);
+    readParameters(rank, index, own, count);
   else if (layout.masterShard)
-    toBlocks(layout.masterShard, WireType::f32, layout.shard, blockType, own,
-             count);
+    toBlocks(layout.masterShard, WireType::f32, layout.shard, own, count);
   else
-    toBlocks(layout.computeShard, type, layout.shard, blockType, own, count);
-  gathererOf(rank, index).allGather(own, blocks, size_t(count * blockBytes));
-  fromBlocks(blocks, blockType, layout.whole, type, destination);
+    toBlocks(layout.computeShard, type, layout.shard, own, count);
+  gathererOf(rank, index)
+      .allGather(own.bytes, blocks.bytes,
+                 size_t(count * blockBytes(blocks.type)));
+  fromBlocks(blocks, layout.whole, type, destination);
 }
 
 void gather(fsdpc_rank &rank, int32_t index, void *destination) {

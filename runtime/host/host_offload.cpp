@@ -43,14 +43,14 @@ void readParameters(fsdpc_rank &rank, int32_t layout, void *to) {
 }
 
 // Shards and pieces are whole blocks.
-void readParameters(fsdpc_rank &rank, int32_t layout, BlockType type,
-                    Block *blocks, int64_t count) {
+void readParameters(fsdpc_rank &rank, int32_t layout, Blocks blocks,
+                    int64_t count) {
   WireType stored = offloadedTypeOf(rank, layout);
   forEachPiece(
       rank, layout, [&](const char *values, int64_t begin, int64_t elements) {
         int64_t first = begin / blockElements;
         int64_t own = std::min(count - first, elements / blockElements);
-        toBlocks(values, stored, elements, type, blocks + first, own);
+        toBlocks(values, stored, elements, blocks.from(first), own);
       });
 }
 

@@ -16,8 +16,8 @@ namespace fsdpc::runtime {
 // type. Stream GATHER.
 void readParameters(fsdpc_rank &rank, int32_t layout, void *to);
 // The same in `count` blocks, which hold the shard.
-void readParameters(fsdpc_rank &rank, int32_t layout, BlockType type,
-                    Block *blocks, int64_t count);
+void readParameters(fsdpc_rank &rank, int32_t layout, Blocks blocks,
+                    int64_t count);
 
 // Copy elements [begin, begin + count) of the shard of a layout's gradient,
 // which is offloaded. Reading is safe on any thread; writing is of the stream

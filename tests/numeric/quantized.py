@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what travels in blocks of 8 bits (--gather-dtype, --reduce-dtype=i8|f8e4m3; ZeRO++).
+"""Checks what travels in blocks of 8 and 4 bits (--gather-dtype, --reduce-dtype=i8|f8e4m3|i4; ZeRO++).
 
 usage: quantized.py --build DIR [--steps 30]
 
@@ -25,7 +25,8 @@ SHAPES = {"matrix": (37, 24), "vector": (300,), "single": (1,)}
 # The flags of a compile -> the ranks.
 BLOCKS = {("--gather-dtype=i8",): (1, 2, 4), ("--gather-dtype=f8e4m3",): (2,), ("--reduce-dtype=f8e4m3",): (2,),
           ("--gather-dtype=i8", "--reduce-dtype=i8"): (1, 4), ("--gather-dtype=i8", "--reduce-dtype=i8", "--strategy=zero2"): (2,),
-          ("--gather-dtype=f8e4m3", "--strategy=zero1"): (4,), ("--reduce-dtype=i8", "--strategy=ddp"): (1, 2),
+          ("--gather-dtype=f8e4m3", "--strategy=zero1"): (4,), ("--reduce-dtype=i8", "--strategy=ddp"): (1, 2), ("--reduce-dtype=i4",): (1, 4),
+          ("--reduce-dtype=i4", "--strategy=zero1"): (2,),
           ("--gather-dtype=i8", "--strategy=hybrid"): (2,), ("--gather-dtype=i8", "--frozen=vector", "--strategy=zero2"): (2,),
           ("--gather-dtype=i8", "--frozen=vector"): (2,)}
 # What travels in blocks, and the strategies and other flags that then give the same bits -> the ranks.
@@ -39,9 +40,9 @@ def blocks(values: np.ndarray, dtype: str) -> np.ndarray:
     flat = values.astype(np.float32).reshape(-1)
     padded = np.pad(flat, (0, -len(flat) % BLOCK)).reshape(-1, BLOCK)
     largest = np.abs(padded).max(axis=1, keepdims=True)
-    code = np.float32(127 if dtype == "i8" else 448)
+    code = np.float32({"i8": 127, "i4": 7, "f8e4m3": 448}[dtype])
     scaled = padded * (code / largest)
-    if dtype == "i8":
+    if dtype != "f8e4m3":
         codes = np.rint(scaled)
     else:                                     # three bits behind the first one, and no bit below 2^-9
         exponent = np.maximum(np.floor(np.log2(np.maximum(np.abs(scaled), 2.0**-20).astype(np.float64))), -6)
@@ -116,18 +117,20 @@ def check_strategies(bench, chosen) -> None:
 def check_volumes(bench, chosen) -> None:
     """The bytes by the summary, which volumes.py compares with those sent. Members of this small model have padding."""
     sent = {}
-    for flags in ("", "--gather-dtype=i8", "--gather-dtype=f8e4m3", "--reduce-dtype=bf16", "--reduce-dtype=i8"):
+    for flags in ("", "--gather-dtype=i8", "--gather-dtype=f8e4m3", "--reduce-dtype=bf16", "--reduce-dtype=i8", "--reduce-dtype=i4"):
         text = harness.run([bench.build / "bin" / "fsdpc", chosen.model, "-o", bench.path("volumes"), *chosen.compiling,
                             *([] if "reduce" in flags else ["--param-dtype=bf16"]), *flags.split()]).stdout
         sent[flags] = {what: int(size) for what, size in re.findall(r"^  (\w+): (\d+) bytes per microbatch$", text, re.MULTILINE)}
     for flags, what, base, share in (("--gather-dtype=i8", "all_gather", "", 1 / 2), ("--gather-dtype=f8e4m3", "all_gather", "", 1 / 2),
                                      ("--reduce-dtype=i8", "reduce_scatter", "--reduce-dtype=bf16", 1 / 2),
-                                     ("--reduce-dtype=i8", "reduce_scatter", "", 1 / 4)):
+                                     ("--reduce-dtype=i4", "reduce_scatter", "--reduce-dtype=bf16", 1 / 4),
+                                     ("--reduce-dtype=i8", "reduce_scatter", "", 1 / 4), ("--reduce-dtype=i4", "reduce_scatter", "", 1 / 8)):
         # Twice the bytes of bf16 stand for f32: the gradient of a model in bf16 travels as it
         # is, also where the base reduces in f32.
-        whole = 2 * sent["--reduce-dtype=bf16"][what] if share == 1 / 4 else sent[base][what]
+        wide = what == "reduce_scatter" and not base
+        whole = 2 * sent["--reduce-dtype=bf16"][what] if wide else sent[base][what]
         found = sent[flags][what] / whole
-        print(f"{flags}: {what} sends {found:.3f} of {'f32' if share == 1 / 4 else 'bf16'}", flush=True)
+        print(f"{flags}: {what} sends {found:.3f} of {'f32' if wide else 'bf16'}", flush=True)
         if not share < found < share * 1.1:
             raise Failure(f"{flags}: {what} sends {found:.3f} and not about {share}")
 
@@ -138,7 +141,8 @@ def check_convergence(bench, chosen, steps: int) -> None:
         return float(np.mean(bench.train(program, chosen, 2, local=True, steps=steps, accumulate=2).losses()[-10:]))
 
     base = last()
-    for flags in (("--gather-dtype=i8", "--reduce-dtype=i8"), ("--gather-dtype=f8e4m3", "--reduce-dtype=f8e4m3")):
+    for flags in (("--gather-dtype=i8", "--reduce-dtype=i8"), ("--gather-dtype=f8e4m3", "--reduce-dtype=f8e4m3"),
+                  ("--gather-dtype=i8", "--reduce-dtype=i4")):
         found = last(*flags)
         print(f"{steps} steps: loss {found:.5f} with {' '.join(flags)}, {base:.5f} in bf16: differs by {abs(found / base - 1):.2e}", flush=True)
         if not abs(found / base - 1) < LIMIT:

@@ -32,7 +32,7 @@ HYBRID = {"hybrid": ["--strategy=hybrid"], "hybrid_zero2": ["--strategy=hybrid_z
           "hybrid, reduced once a step": ["--strategy=hybrid", "--reduce=step"],
           "resharded": ["--reshard-to=2"],
           "resharded and hybrid": ["--reshard-to=2", "--strategy-of=layers.0=hybrid"],
-          "resharded, in blocks": ["--reshard-to=2", "--gather-dtype=i8", "--reduce-dtype=f8e4m3"],
+          "resharded, in blocks": ["--reshard-to=2", "--gather-dtype=i8", "--reduce-dtype=i4"],
           "hybrid, gathered in blocks": ["--strategy=hybrid", "--param-dtype=bf16", "--gather-dtype=f8e4m3"],
           "hybrid and others": ["--strategy-of=layers.0=hybrid", "--strategy-of=layers.1=hybrid_zero2", "--strategy-of=layers.2=ddp"]}
 # Hooks that decide what a reduction sends, counted on the host and over all ranks.

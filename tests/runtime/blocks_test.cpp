@@ -1,6 +1,6 @@
-// Values in blocks of 8 bits: f8e4m3 against a table of all its codes, blocks
-// against their definition in f64, and the reduce-scatter of blocks against
-// sums of what single ranks send.
+// Values in blocks of 8 and 4 bits: f8e4m3 against a table of all its codes,
+// blocks against their definition in f64, and the reduce-scatter of blocks
+// against sums of what single ranks send.
 #include "runtime/comm/blocks.h"
 #include "runtime/comm/float8.h"
 #include "runtime/comm/reduce.h"
@@ -77,32 +77,46 @@ std::vector<float> numbers(int64_t count, float scale, int rank = 0) {
   return values;
 }
 
+constexpr BlockType allTypes[] = {BlockType::I8, BlockType::F8E4M3,
+                                  BlockType::I4};
+
+// Blocks that hold so many elements.
+struct OwnedBlocks : Blocks {
+  OwnedBlocks(int64_t elements, BlockType type)
+      : Blocks{nullptr, type},
+        count((elements + blockElements - 1) / blockElements),
+        memory(size_t(blockedBytes(elements, type))) {
+    bytes = memory.data();
+  }
+  int64_t count;
+  std::vector<char> memory;
+};
+
 // The values after a way through blocks, of which the last is padded.
 std::vector<float> sent(const std::vector<float> &values, BlockType type,
-                        std::vector<Block> *kept = nullptr) {
+                        std::vector<float> *scales = nullptr) {
   auto elements = int64_t(values.size());
-  std::vector<Block> blocks(size_t(blockedBytes(elements) / blockBytes));
-  toBlocks(values.data(), WireType::f32, elements, type, blocks.data(),
-           int64_t(blocks.size()));
+  OwnedBlocks blocks(elements, type);
+  toBlocks(values.data(), WireType::f32, elements, blocks, blocks.count);
   std::vector<float> back(values.size());
-  fromBlocks(blocks.data(), type, elements, WireType::f32, back.data());
-  if (kept)
-    *kept = blocks;
+  fromBlocks(blocks, elements, WireType::f32, back.data());
+  for (int64_t i = 0; scales && i < blocks.count; ++i)
+    scales->push_back(blocks.from(i).scale());
   return back;
 }
 
-// In i8 a value is off by half a step of its block at most, in f8e4m3 by a 16th
-// of itself, or half of the least step.
+// In i8 and i4 a value is off by half a step of its block at most, in f8e4m3 by
+// a 16th of itself, or half of the least step.
 TEST(Blocks, AreNearTheirValues) {
-  for (BlockType type : {BlockType::I8, BlockType::F8E4M3})
+  for (BlockType type : allTypes)
     for (float scale : {1.0f, 1e-20f, 1e25f}) {
       std::vector<float> values = numbers(1000, scale);
-      std::vector<Block> blocks;
-      std::vector<float> back = sent(values, type, &blocks);
-      ASSERT_EQ(blocks.size(), 4u);
+      std::vector<float> scales;
+      std::vector<float> back = sent(values, type, &scales);
+      ASSERT_EQ(scales.size(), 4u);
       for (size_t i = 0; i < values.size(); ++i) {
-        double step = blocks[i / blockElements].scale;
-        double bound = type == BlockType::I8
+        double step = scales[i / blockElements];
+        double bound = type != BlockType::F8E4M3
                            ? step / 2
                            : std::max(std::abs(double(values[i])) / 16,
                                       step * std::ldexp(1.0, -10));
@@ -123,10 +137,20 @@ TEST(Blocks, RoundTiesToEven) {
     EXPECT_EQ(back[i], std::nearbyint(values[i])) << i;
 }
 
+// All fifteen codes of i4, at odd and even places.
+TEST(Blocks, RoundToFourBits) {
+  std::vector<float> values(blockElements);
+  for (int i = 0; i < int(blockElements); ++i)
+    values[size_t(i)] = float(i % 29 - 14) / 2; // -7 … 7, so a step is 1
+  std::vector<float> back = sent(values, BlockType::I4);
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(back[i], std::nearbyint(values[i])) << i;
+}
+
 // A block that has a value that is not finite is NaN, so that no rank computes
 // on as if nothing had happened; its neighbours are not.
 TEST(Blocks, KeepWhatIsNotFiniteVisible) {
-  for (BlockType type : {BlockType::I8, BlockType::F8E4M3})
+  for (BlockType type : allTypes)
     for (float bad : {NAN, HUGE_VALF, -HUGE_VALF}) {
       std::vector<float> values = numbers(3 * blockElements, 1);
       values[300] = bad;
@@ -137,7 +161,7 @@ TEST(Blocks, KeepWhatIsNotFiniteVisible) {
 }
 
 TEST(Blocks, OfTinyValuesAreZero) {
-  for (BlockType type : {BlockType::I8, BlockType::F8E4M3})
+  for (BlockType type : allTypes)
     for (float tiny : {0.0f, 1e-40f, 0x1p-101f})
       for (float value : sent(std::vector<float>(300, tiny), type))
         ASSERT_EQ(value, 0);
@@ -151,9 +175,9 @@ TEST(Blocks, ConvertHalves) {
   castToWire(halves.data(), WireType::bf16, WireType::f32, 700, values.data());
   std::vector<float> wide = sent(values, BlockType::I8);
   castToWire(wide.data(), WireType::f32, WireType::bf16, 700, expected.data());
-  std::vector<Block> blocks(3);
-  toBlocks(halves.data(), WireType::bf16, 700, BlockType::I8, blocks.data(), 3);
-  fromBlocks(blocks.data(), BlockType::I8, 700, WireType::bf16, back.data());
+  OwnedBlocks blocks(700, BlockType::I8);
+  toBlocks(halves.data(), WireType::bf16, 700, blocks, blocks.count);
+  fromBlocks(blocks, 700, WireType::bf16, back.data());
   EXPECT_EQ(back, expected);
 }
 
@@ -177,8 +201,9 @@ std::vector<Member> membersOf(int64_t elements) {
 // The sum of what each rank has sent, in rank order, on top of what the shard
 // holds; bytes are counted. What stands between members counts as zero, also if
 // it is NaN. Several pieces, and a last shard of padding alone.
-void checkReduction(int ranks, int ranksPerNode, int64_t elements, bool add) {
-  int64_t blocks = blockedBytes(elements) / blockBytes;
+void checkReduction(BlockType type, int ranks, int ranksPerNode,
+                    int64_t elements, bool add) {
+  int64_t blocks = (elements + blockElements - 1) / blockElements;
   int64_t shard = (blocks + ranks - 1) / ranks * blockElements;
   std::vector<Member> members = membersOf(elements);
   std::vector<float> expected(size_t(ranks * shard), add ? 0.5f : 0.0f);
@@ -190,7 +215,7 @@ void checkReduction(int ranks, int ranksPerNode, int64_t elements, bool add) {
       for (int64_t i = member.offset; i < member.offset + member.elements; ++i)
         kept[size_t(i)] = garbage[size_t(i)] = values[size_t(i)];
     gradients.push_back(garbage);
-    std::vector<float> addend = sent(kept, BlockType::F8E4M3);
+    std::vector<float> addend = sent(kept, type);
     for (size_t i = 0; i < addend.size(); ++i)
       expected[i] += addend[i];
   }
@@ -200,14 +225,14 @@ void checkReduction(int ranks, int ranksPerNode, int64_t elements, bool add) {
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       Communicator &channel = *jobs[size_t(rank)]->channel[reduceChannel];
-      std::vector<char> scratch(size_t(reducedPieceBytes(ranks)));
+      std::vector<char> scratch(size_t(reducedPieceBytes(ranks, type)));
       BlockReducer().reduceScatter(channel,
                                    {gradients[size_t(rank)].data(),
                                     WireType::f32, WireType::f32, elements,
                                     shard, &found[size_t(rank * shard)], add},
-                                   members, BlockType::F8E4M3, scratch.data());
+                                   members, type, scratch.data());
       EXPECT_EQ(channel.sentBytes(),
-                uint64_t(blockedBytes(shard) * (ranks - 1)));
+                uint64_t(blockedBytes(shard, type) * (ranks - 1)));
     });
   for (std::thread &thread : threads)
     thread.join();
@@ -219,8 +244,10 @@ TEST(BlockReducer, AddsWhatRanksSend) {
   for (int ranks : {1, 2, 3, 5})
     for (bool add : {false, true})
       for (int64_t elements : {1, 1000, 300001})
-        checkReduction(ranks, 0, elements, add);
-  checkReduction(4, 2, 300001, true);
+        checkReduction(BlockType::F8E4M3, ranks, 0, elements, add);
+  checkReduction(BlockType::F8E4M3, 4, 2, 300001, true);
+  for (int64_t elements : {1000, 300001})
+    checkReduction(BlockType::I4, 3, 0, elements, true);
 }
 
 } // namespace

@@ -38,7 +38,7 @@ PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FS
          "checkpoint": (checkpoint_cost.checkpoint, "what checkpoints cost a step, and how fast they reach the disk"),
          "offload": (offload.offload, "what states, parameters and gradients on disk cost a step, and the memory that they save"),
          "lora": (lora.lora, "memory and steps of adapters on a frozen base, beside PyTorch FSDP2"),
-         "quantized": (quantized.quantized, "the loss and the bytes of 8 bits between ranks, beside bf16's, after 300 steps"),
+         "quantized": (quantized.quantized, "the loss and the bytes of 8 and 4 bits between ranks, beside bf16's, after 300 steps"),
          "ops": (ops.ops, "steps of single ops (convolutions, resizes, LSTM, experts, scatter) beside torch's on one core"),
          "memory": (memory_experiment.memory, "the published memory experiment: ten Linear(10000, 10000)")}
 

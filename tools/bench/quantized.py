@@ -1,4 +1,4 @@
-"""What blocks of 8 bits between ranks cost the training (--gather-dtype, --reduce-dtype): the loss of the demo's GPT after 300 steps on
+"""What blocks of 8 and 4 bits between ranks cost the training (--gather-dtype, --reduce-dtype): the loss of the demo's GPT after 300 steps on
 text, beside that of the same model in bf16, and the bytes that both send. ZeRO++ claims half for weights, a quarter for gradients."""
 import json
 import re
@@ -11,7 +11,8 @@ MODELS = HERE.parent.parent / "tests" / "models"
 STEPS = 300
 LIMIT = 1.0                                   # % that the loss may differ from bf16's
 RULES = ["--init-rule=*.bias=zeros", "--init-rule=*ln_*.weight=ones", "--init-rule=*=normal(0,0.02)"]
-PROGRAMS = {"bf16": [], "i8": ["--gather-dtype=i8", "--reduce-dtype=i8"], "f8e4m3": ["--gather-dtype=f8e4m3", "--reduce-dtype=f8e4m3"]}
+PROGRAMS = {"bf16": [], "i8": ["--gather-dtype=i8", "--reduce-dtype=i8"], "f8e4m3": ["--gather-dtype=f8e4m3", "--reduce-dtype=f8e4m3"],
+            "i8, gradients in i4": ["--gather-dtype=i8", "--reduce-dtype=i4"]}
 
 
 def train(bench: Workbench, name: str, flags: list[str], steps: int) -> tuple[float, dict[str, int]]:
@@ -28,7 +29,7 @@ def train(bench: Workbench, name: str, flags: list[str], steps: int) -> tuple[fl
 
 def quantized(bench: Workbench, report: Report, quick: bool) -> None:
     steps = 50 if quick else STEPS
-    report.title(f"Blocks of 8 bits between ranks: the demo's GPT in bf16 after {steps} steps, {bench.ranks} ranks, the mean of the last ten losses")
+    report.title(f"Blocks of 8 and 4 bits between ranks: the demo's GPT in bf16 after {steps} steps, {bench.ranks} ranks, the mean of the last ten losses")
     found = {name: train(bench, name, flags, steps) for name, flags in PROGRAMS.items()}
     base, sent = found["bf16"]
     report.keep("quantized", "figures", {name: {"loss": loss, **bytes_} for name, (loss, bytes_) in found.items()})

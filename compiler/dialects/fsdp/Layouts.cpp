@@ -46,6 +46,7 @@ int64_t memberAlignment(const CompileOptions &options) {
 Type wireTypeOf(BlockType type, MLIRContext *context) {
   switch (type) {
   case BlockType::None:
+  case BlockType::I4: // of gradients alone
     return {};
   case BlockType::I8:
     return IntegerType::get(context, 8);
@@ -66,7 +67,7 @@ int64_t gatheredBytesOf(LayoutOp layout) {
   int64_t elements = layout.getElements();
   return wireOf(layout) == BlockType::None
              ? elements * layout.getCompute().getIntOrFloatBitWidth() / 8
-             : blockedBytes(elements);
+             : blockedBytes(elements, wireOf(layout));
 }
 
 bool keepsWhole(LayoutOp layout, StringRef what) {

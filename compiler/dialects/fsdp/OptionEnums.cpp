@@ -99,11 +99,9 @@ template <> ArrayRef<EnumName<BlockType>> enumNames() {
 
 template <> ArrayRef<EnumName<ReduceType>> enumNames() {
   static constexpr EnumName<ReduceType> names[] = {
-      {"f32", ReduceType::F32},
-      {"bf16", ReduceType::BF16},
-      {"f16", ReduceType::F16},
-      {"i8", ReduceType::I8},
-      {"f8e4m3", ReduceType::F8E4M3}};
+      {"f32", ReduceType::F32},       {"bf16", ReduceType::BF16},
+      {"f16", ReduceType::F16},       {"i8", ReduceType::I8},
+      {"f8e4m3", ReduceType::F8E4M3}, {"i4", ReduceType::I4}};
   return names;
 }
 

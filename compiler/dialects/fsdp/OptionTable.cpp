@@ -188,8 +188,8 @@ constexpr OptionInfo table[] = {
         notNegative, shards),
     option<&Options::reduceType>(
         "reduce-dtype", Group::Sharding, "TYPE",
-        "the type of gradients on the wire; i8 and f8e4m3: blocks with a scale "
-        "(ZeRO++'s qgZ)"),
+        "the type of gradients on the wire; i8, f8e4m3 and i4: blocks with a "
+        "scale (ZeRO++'s qgZ)"),
     option<&Options::reduceHooks>(
         "reduce-hook", Group::Sharding, "HOOK",
         "changes each rank's gradients before they are summed, in the order "

@@ -84,7 +84,7 @@ enum class Optimizer {
 };
 /// The type in which gradients travel between ranks: a float, or the blocks
 /// (shared/blocks.h) of ZeRO++'s qgZ.
-enum class ReduceType { F32, BF16, F16, I8, F8E4M3 };
+enum class ReduceType { F32, BF16, F16, I8, F8E4M3, I4 };
 /// What of a rank's shards lies in a file and not in memory: the optimizer's
 /// states, parameters, gradients.
 struct OffloadSet {
@@ -363,13 +363,26 @@ struct CompileOptions {
     return paramType == schedule::ElementType::F16 ||
            reduceType == ReduceType::F16;
   }
-  /// Returns true if gradients travel in blocks.
-  bool reducesBlocks() const {
-    return reduceType == ReduceType::I8 || reduceType == ReduceType::F8E4M3;
+  /// Returns the blocks in which gradients travel, or None.
+  BlockType reducedAs() const {
+    switch (reduceType) {
+    case ReduceType::I8:
+      return BlockType::I8;
+    case ReduceType::F8E4M3:
+      return BlockType::F8E4M3;
+    case ReduceType::I4:
+      return BlockType::I4;
+    case ReduceType::F32:
+    case ReduceType::BF16:
+    case ReduceType::F16:
+      break;
+    }
+    return BlockType::None;
   }
+  bool reducesBlocks() const { return reducedAs() != BlockType::None; }
   /// Returns the bytes of so many elements of a gradient on the wire.
   int64_t reducedBytes(int64_t elements) const {
-    return reducesBlocks() ? blockedBytes(elements)
+    return reducesBlocks() ? blockedBytes(elements, reducedAs())
                            : elements * (reduceType == ReduceType::F32 ? 4 : 2);
   }
   /// Returns true if reductions send less than the gradients, and every rank

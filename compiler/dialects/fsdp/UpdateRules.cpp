@@ -24,7 +24,7 @@ static LogicalResult verifyWire(LayoutOp layout, Strategy strategy,
       (isHybrid(strategy) && options.reducesBlocks()))
     return layout.emitOpError("breaks rule 'wire': layout '")
            << layout.getSymName() << "' is of strategy '" << nameOf(strategy)
-           << "', which cannot send blocks of 8 bits (gather-dtype '"
+           << "', which cannot send blocks (gather-dtype '"
            << nameOf(options.gatherType) << "', reduce-dtype '"
            << nameOf(options.reduceType) << "')";
   BlockType wanted = gatheredBy(strategy, keepsF32(layout), options);

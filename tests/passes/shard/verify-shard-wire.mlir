@@ -32,7 +32,7 @@ module {
 module attributes {fsdp.options = {"gather-dtype" = "i8"}} {
   fsdp.unit @a
   fsdp.parameter @v : tensor<16xf32> unit @a
-  // expected-error@+1 {{breaks rule 'wire': layout 'a.frozen' is of strategy 'oss', which cannot send blocks of 8 bits (gather-dtype 'i8', reduce-dtype 'f32')}}
+  // expected-error@+1 {{breaks rule 'wire': layout 'a.frozen' is of strategy 'oss', which cannot send blocks (gather-dtype 'i8', reduce-dtype 'f32')}}
   fsdp.layout @a.frozen of @a strategy "oss" elements 16 : f32 wire i8 states 0 {
     members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
   func.func @microbatch() { return }
@@ -45,7 +45,7 @@ module attributes {fsdp.options = {"gather-dtype" = "i8"}} {
 module attributes {fsdp.options = {"reduce-dtype" = "i8"}} {
   fsdp.unit @a
   fsdp.parameter @v : tensor<16xf32> unit @a
-  // expected-error@+1 {{breaks rule 'wire': layout 'a.frozen' is of strategy 'hybrid', which cannot send blocks of 8 bits (gather-dtype 'none', reduce-dtype 'i8')}}
+  // expected-error@+1 {{breaks rule 'wire': layout 'a.frozen' is of strategy 'hybrid', which cannot send blocks (gather-dtype 'none', reduce-dtype 'i8')}}
   fsdp.layout @a.frozen of @a strategy "hybrid" elements 16 : f32 states 0 {
     members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch() { return }
