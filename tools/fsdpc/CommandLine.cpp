@@ -73,20 +73,15 @@ static int usageError(const std::string &message) {
   return 2;
 }
 
-// Returns the known flag that is nearest to a misspelt one. Never empty: there
-// are flags.
-static std::string nearestFlag(const std::string &flag, const CLI::App &app) {
-  // Edit distance over long names only; a short flag is near to everything.
-  llvm::StringRef name = llvm::StringRef(flag).ltrim('-').split('=').first;
-  std::string best;
-  unsigned distance = ~0u;
+// Returns "; did you mean '--flag'?" for a misspelt flag, or nothing. Of long
+// names only; a short flag is near to everything.
+static std::string meantFlag(const std::string &flag, const CLI::App &app) {
+  std::vector<std::string> known;
   for (const CLI::Option *option : app.get_options())
-    for (const std::string &known : option->get_lnames())
-      if (unsigned d = name.edit_distance(known); d < distance) {
-        distance = d;
-        best = known;
-      }
-  return best;
+    for (const std::string &name : option->get_lnames())
+      known.push_back("--" + name);
+  std::vector<llvm::StringRef> names(known.begin(), known.end());
+  return fsdp::meant(llvm::StringRef(flag).split('=').first, names);
 }
 
 // Adds the flags that only the driver reads. They write to `line`.
@@ -183,8 +178,8 @@ static int parseFlags(CLI::App &app, int argc, char **argv) {
     if (std::string advice = adviceOnFlag(extra); !advice.empty())
       return usageError("unknown flag '" + extra.substr(0, extra.find('=')) +
                         "'; " + advice + " (see --help)");
-    return usageError("unknown flag '" + extra + "'; the nearest is '--" +
-                      nearestFlag(extra, app) + "' (see --help)");
+    return usageError("unknown flag '" + extra + "'" + meantFlag(extra, app) +
+                      " (see --help)");
   } catch (const CLI::ParseError &error) {
     return usageError(error.what());
   }

@@ -35,13 +35,13 @@ static const OptionInfo *findSetting(StringRef key) {
   return nullptr;
 }
 
-static std::string nearestSetting(StringRef key) {
+static std::string meantSetting(StringRef key) {
   std::vector<std::string> keys;
   for (const OptionInfo &option : allOptions())
     if (mayGroupSet(option))
       keys.push_back(keyOf(option.name));
   SmallVector<StringRef> names(keys.begin(), keys.end());
-  return nearestName(key, names).str();
+  return meant(key, names);
 }
 
 const std::string *ParameterGroup::find(StringRef option) const {
@@ -56,9 +56,8 @@ static std::string parseSetting(StringRef part, ParameterGroup &group) {
   auto [key, text] = part.split('=');
   const OptionInfo *option = findSetting(key);
   if (!option)
-    return "sets '" + key.str() +
-           "', which a group cannot set; did you mean '" + nearestSetting(key) +
-           "'?";
+    return "sets '" + key.str() + "', which a group cannot set" +
+           meantSetting(key);
   if (group.find(option->name))
     return "sets '" + key.str() + "' twice";
   // The dump would have to hold the file's text.

@@ -206,21 +206,18 @@ template <typename Enum> std::string joinNames() {
 
 // Accepts a name also as another tool writes it, such as
 // "ShardingStrategy.FULL_SHARD" or "torch.bfloat16". The fault lists all names,
-// and the nearest one.
+// and which one may be meant.
 template <typename Enum> std::string parseName(StringRef text, Enum &value) {
   std::string native = nativeValue(text);
-  const EnumName<Enum> *nearest = nullptr;
+  SmallVector<StringRef> names;
   for (const EnumName<Enum> &entry : enumNames<Enum>()) {
     if (entry.name == text || entry.name == native) {
       value = entry.value;
       return "";
     }
-    if (!nearest ||
-        text.edit_distance(entry.name) < text.edit_distance(nearest->name))
-      nearest = &entry;
+    names.push_back(entry.name);
   }
-  return "is none of " + joinNames<Enum>() + "; did you mean '" +
-         nearest->name.str() + "'?";
+  return "is none of " + joinNames<Enum>() + meant(text, names);
 }
 
 // Instantiates the templates for each enum, since their bodies are here and not

@@ -398,18 +398,17 @@ const OptionInfo *findOption(StringRef name) {
   return it == std::end(table) ? nullptr : it;
 }
 
-// Levenshtein distance; the first of several nearest names wins.
-StringRef nearestName(StringRef name, ArrayRef<StringRef> names) {
-  return *llvm::min_element(names, [&](StringRef a, StringRef b) {
-    return name.edit_distance(a) < name.edit_distance(b);
-  });
-}
-
-StringRef nearestOption(StringRef name) {
-  SmallVector<StringRef> names;
-  for (const OptionInfo &option : table)
-    names.push_back(option.name);
-  return nearestName(name, names);
+// By the Levenshtein distance. A third of the name may differ, and two edits are
+// always a slip. The first of several nearest names wins.
+std::string meant(StringRef name, ArrayRef<StringRef> names) {
+  StringRef best;
+  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
+  for (StringRef each : names)
+    if (size_t distance = name.edit_distance(each); distance < least) {
+      best = each;
+      least = distance;
+    }
+  return best.empty() ? "" : ("; did you mean '" + best + "'?").str();
 }
 
 bool isHyperparameter(const OptionInfo &option) {

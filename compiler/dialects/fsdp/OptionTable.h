@@ -74,13 +74,9 @@ llvm::SmallVector<llvm::StringRef> neededValues(const OptionInfo &option);
 /// Returns true if optimizers take the option: each says which (Optimizers.h).
 bool isHyperparameter(const OptionInfo &option);
 
-/// Returns the one of `names`, which are not empty, that is nearest to a
-/// misspelt name.
-llvm::StringRef nearestName(llvm::StringRef name,
-                            llvm::ArrayRef<llvm::StringRef> names);
-
-/// Returns the name of the option that is nearest to a misspelt one.
-llvm::StringRef nearestOption(llvm::StringRef name);
+/// Returns "; did you mean 'x'?" with the one of `names` that is nearest to a
+/// misspelt name, or nothing if none is near.
+std::string meant(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> names);
 
 /// Sets an option from the text of one use of its flag ("true" for a flag
 /// without value). Returns an empty string, or an error that names the flag and

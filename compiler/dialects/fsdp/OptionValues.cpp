@@ -35,8 +35,10 @@ std::string readOptions(DictionaryAttr attribute, CompileOptions &options) {
     StringRef name = entry.getName();
     const OptionInfo *option = findOption(name);
     if (!option) {
-      stream << "there is no option '" << name << "'; did you mean '"
-             << nearestOption(name) << "'?";
+      SmallVector<StringRef> names;
+      for (const OptionInfo &known : allOptions())
+        names.push_back(known.name);
+      stream << "there is no option '" << name << "'" << meant(name, names);
       return error;
     }
     std::string fault = option->read(*option, entry.getValue(), options);

@@ -146,8 +146,7 @@ std::string parseHook(StringRef text, ReduceHook &hook) {
       return has(name, "is '" + own + "' here");
   SmallVector<StringRef> names(std::begin(hookNames), std::end(hookNames));
   return "has the hook '" + name.str() + "', which is none of " +
-         llvm::join(names, ", ") + ", FILE.mlir:@FUNCTION; did you mean '" +
-         nearestName(name, names).str() + "'?";
+         llvm::join(names, ", ") + ", FILE.mlir:@FUNCTION" + meant(name, names);
 }
 
 } // namespace
