@@ -5,8 +5,8 @@ usage: cuda_emulation.py --build DIR {parity,identity,faults} [MODEL] [--steps N
 
 parity    losses are within 1e-5 of the host's program (bf16: 2e-3) on 1, 2 and 4 ranks, with ranks as threads and as processes
           that use NCCL, and within the reference's limits, those of evaluations too; graphs change no bit
-identity  with --deterministic, no strategy, schedule, graph, delay, or choice of threads or processes changes a bit; without
-          it, losses stay within 1e-5
+identity  with --deterministic, no strategy, schedule, graph, delay, size of groups, or choice of threads or processes changes a bit;
+          without it, losses stay within 1e-5
 faults    each fault ends every rank within the watchdog's time, with one message that names the place; the flight records say so
           too; a library that refuses to plan is replaced; --tune-products chooses and keeps algorithms
 """
@@ -20,6 +20,7 @@ import time
 import harness
 from evaluation import eval_flags, evaluations
 from harness import Failure
+from identity import tensors
 
 TOLERANCE = 1e-5                              # relative, for losses
 TOLERANCE_BF16 = 2e-3                         # as between bf16 and f32 on the host
@@ -70,7 +71,16 @@ def parity(bench, fixture, options):
 PROGRAMS = [("zero3", "auto"), ("zero2", "auto"), ("zero1", "auto"), ("ddp", "auto"),
             ("zero3", "none"), ("zero3", "post"), ("zero3", "pre"), ("zero3", "auto", "--poison"),
             ("zero3", "auto", "--recompute=units"), ("zero3", "auto", "--strategy-of=root=ddp")]
-RESHARDED = ("zero3", "auto", "--reshard-to=2")
+# On 4 ranks, with the strategies of units in turn: in each of these ways, and in NCCL's order in the last of them.
+NCCL, THREADS, OF_1, OF_4 = ([], False), ([], True), (["--shard-group", "1"], False), (["--shard-group", "4"], False)
+OF_2, THREADS_OF_2 = (["--shard-group", "2"], False), (["--shard-group", "2"], True)
+GROUPED = {
+    ("zero3", "auto", "--reshard-to=2"): (THREADS, OF_4, NCCL),
+    ("hybrid", "auto"): (THREADS_OF_2, OF_1, OF_4, OF_2), ("hybrid_zero2", "auto"): (THREADS_OF_2, OF_2),
+    ("zero3", "auto", "--reshard-to=2", "UNITS=hybrid,zero3,hybrid_zero2,ddp,oss,zero1"): (THREADS, NCCL),
+    ("oss", "auto"): (THREADS, NCCL), ("oss", "auto", "--bucket-size=5000"): (NCCL,),
+    ("hybrid", "auto", "--reduce=step"): (OF_2,), ("oss", "auto", "--reduce=step"): (NCCL,),
+}
 WAYS = {                                      # ways to run the first program
     "again, with other delays": {"environment": {"FSDPC_EMULATION_SEED": "7"}},
     "no delays": {"environment": {"FSDPC_EMULATION_SEED": "0"}},
@@ -79,10 +89,52 @@ WAYS = {                                      # ways to run the first program
 }
 
 
+def content(training) -> tuple:
+    """Returns losses and norms, first gradients and weights. Owners have layouts of their own, so tensors have another order."""
+    numbers, *files = training.bits()
+    return numbers, *map(tensors, files)
+
+
+def in_turn(bench, fixture, flags: list[str]) -> list[str]:
+    """Replaces UNITS=A,B,… by a rule for each unit of the model, which gives it one of the strategies in turn."""
+    found = []
+    for flag in flags:
+        if not flag.startswith("UNITS="):
+            found.append(flag)
+            continue
+        text = bench.compile_fixture(fixture, "units", "--compile-to=units").read_text()
+        turns = flag.removeprefix("UNITS=").split(",")
+        found += [f"--strategy-of={unit}={turns[i % len(turns)]}" for i, unit in enumerate(re.findall(r"fsdp.unit @(\S+)", text))]
+    return found
+
+
+def grouped(bench, fixture, zero3, steps: int) -> list[str]:
+    """Compares strategies on 4 ranks that form groups or own parameters with zero3. Returns those that differ."""
+    different = []
+    def train(program, accumulate, *flags, local=False):
+        return bench.train(program, fixture, 4, *flags, steps=steps, accumulate=accumulate, local=local)
+    ordered = {k: train(zero3, k, "--deterministic") for k in (1, 3)}
+    close("4 ranks in NCCL's order", train(zero3, 1).losses(), ordered[1].losses())
+    for p, ways in GROUPED.items():
+        program = bench.compile_fixture(fixture, "-".join(p)[:40], "--target=cuda-emulation", f"--strategy={p[0]}", f"--prefetch={p[1]}",
+                                        f"--clip-grad-norm={CLIP}", *in_turn(bench, fixture, p[2:]))
+        for (flags, local), accumulate in ((way, k) for way in ways for k in (1, 3)):
+            if accumulate == 3 and "--reduce=step" in p:
+                continue
+            found = content(train(program, accumulate, "--deterministic", *flags, local=local))
+            same = found == content(ordered[accumulate])
+            name = f"{' '.join(p)}, 4 ranks, {'threads' if local else 'NCCL'} {' '.join(flags)}, K = {accumulate}"
+            print(f"{'same     ' if same else 'DIFFERENT'} {name}", flush=True)
+            different += [] if same else [name]
+        flags, _ = ways[-1]
+        close(f"{' '.join(p)}, 4 ranks in NCCL's order", train(program, 1, *flags).losses(), ordered[1].losses())
+    return different
+
+
 def identity(bench, fixture, options):
     fixture.compiling = [flag for flag in fixture.compiling if not flag.startswith("--clip-grad-norm")]
     programs = {p: bench.compile_fixture(fixture, "-".join(p), "--target=cuda-emulation", f"--strategy={p[0]}",
-                                         f"--prefetch={p[1]}", f"--clip-grad-norm={CLIP}", *p[2:]) for p in (*PROGRAMS, RESHARDED)}
+                                         f"--prefetch={p[1]}", f"--clip-grad-norm={CLIP}", *p[2:]) for p in PROGRAMS}
     different = []
     for accumulate in (1, 3):
         def bits(program, flags=(), **how):
@@ -101,17 +153,7 @@ def identity(bench, fixture, options):
             print(f"{'same     ' if same else 'DIFFERENT'} {name}", flush=True)
             if not same:
                 different.append(name)
-    ordered, free = (bench.train(programs[PROGRAMS[0]], fixture, 4, *flags, steps=options.steps or 4, accumulate=1)
-                     for flags in (["--deterministic"], []))
-    close("4 ranks in NCCL's order", free.losses(), ordered.losses())
-    # Two groups of two ranks, with NCCL and as threads; one group of four.
-    for way, flags, local in (("NCCL", (), False), ("threads", (), True), ("one group", ("--shard-group", 4), False)):
-        run = bench.train(programs[RESHARDED], fixture, 4, "--deterministic", *flags, steps=options.steps or 4, accumulate=1,
-                          local=local)
-        same = run.bits() == ordered.bits()
-        print(f"{'same     ' if same else 'DIFFERENT'} {' '.join(RESHARDED)}, 4 ranks, {way}", flush=True)
-        if not same:
-            different.append(f"{' '.join(RESHARDED)}, 4 ranks, {way}")
+    different += grouped(bench, fixture, programs[PROGRAMS[0]], options.steps or 4)
     if different:
         raise Failure(f"bits differ from those of zero3: {'; '.join(different)}")
 
