@@ -59,8 +59,8 @@ int64_t largestSent(const Manifest &manifest, int64_t ranks) {
     largest = std::max(largest, bytes);
   }
   // Pieces of owned gradients take at least 64 bytes of each rank.
-  return std::max({largest, std::min(owned, ownedElements * 4),
-                   owned > 0 ? 64 * ranks : 0});
+  return std::max(
+      {largest, std::min(owned, ownedTogether), owned > 0 ? 64 * ranks : 0});
 }
 
 // Bytes of a layout's tables on a rank that updates `part` elements and sums

@@ -58,9 +58,9 @@ struct CudaScratch {
 CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
                         bool communicates);
 
-// Gradients of owned layouts travel together as long as they have at most so
-// many elements; a larger one travels alone.
-constexpr int64_t ownedElements = int64_t(1) << 23;
+// Gradients of owned layouts travel together as long as they take at most so
+// many bytes; a larger one travels alone.
+constexpr int64_t ownedTogether = int64_t(32) << 20;
 // Returns what one of them takes then.
 size_t ownedBytes(int64_t elements, size_t width);
 

@@ -391,8 +391,8 @@ TEST(MemoryPlan, OwnedGradientsTravelTogether) {
   int64_t both = cudaScratch(manifest, 4, true).tables;
   EXPECT_LT(both, 2 * alone);
   EXPECT_GT(cudaScratch(manifest, 1, true).tables, both);
-  manifest.layouts[1].elements = 2 * ownedElements;
-  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 2 * ownedElements * 4);
+  manifest.layouts[1].elements = ownedTogether;
+  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 4 * ownedTogether);
 }
 
 // 1000 elements are four blocks. A copy that persists holds rounded values, so
