@@ -4,6 +4,7 @@
 #include "shared/cuda_scratch.h"
 #include "shared/memory_plan.h"
 #include "shared/norm_digits.h"
+#include "shared/owners.h"
 
 #include <algorithm>
 
@@ -26,55 +27,84 @@ int64_t divisorUpTo(int64_t count, int64_t limit) {
 // Elements of a layout over all ranks, with padding.
 int64_t wholeElements(const Manifest &manifest, const Layout &layout,
                       int64_t ranks) {
-  return ranks * shardElements(layout, ranks, manifest.shardAlignment);
+  int64_t cutOver = layout.owned ? 1 : ranks;
+  return cutOver * shardElements(layout, cutOver, manifest.shardAlignment);
 }
 
-// Elements of the largest trainable layout.
+// Elements of the largest trainable layout that is cut over ranks.
 int64_t largestWhole(const Manifest &manifest, int64_t ranks) {
   int64_t largest = 0;
   for (const Layout &layout : manifest.layouts)
-    if (layout.trainable)
+    if (layout.trainable && !layout.owned)
       largest = std::max(largest, wholeElements(manifest, layout, ranks));
   return largest;
 }
 
-// Bytes of the largest gradient as it travels: 4 per element, or 2 if both the
-// layout's type and that of the reduction are bf16.
+// Bytes of the gradients that travel at a time, 4 per element, or 2 if both the
+// layout's type and that of the reduction are bf16: those of the largest
+// layout, or of several with owners.
 int64_t largestSent(const Manifest &manifest, int64_t ranks) {
-  int64_t largest = 0;
-  for (const Layout &layout : manifest.layouts) {
-    bool wide = manifest.computeDtypeOf(layout) == "f32" ||
-                manifest.reduceDtype == "f32";
-    if (layout.trainable)
-      largest = std::max(largest, wholeElements(manifest, layout, ranks) *
-                                      (wide ? 4 : 2));
-  }
-  return largest;
-}
-
-// An upper bound, since the exact cuts depend on the rank.
-int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
-  int64_t bytes = 4096; // reports
+  int64_t largest = 0, owned = 0;
   for (const Layout &layout : manifest.layouts) {
     if (!layout.trainable)
       continue;
-    int64_t members = int64_t(layout.members.size());
-    // A rank sums the squares of its shard, and updates that or the whole.
-    // Segments are cut at both ends of a member and every 4096 elements.
-    int64_t shard = shardElements(layout, ranks, manifest.shardAlignment);
-    int64_t part = layout.stateWhole ? ranks * shard : shard;
-    int64_t cuts = 2 * members + 2;
-    int64_t sums = shard / optimizerSegment + cuts;
-    int64_t updates = part / optimizerSegment + cuts;
-    // In eight-byte words: of an optimizer's segment, of a norm's and its sum,
-    // and 4 rates per member.
-    bytes +=
-        (updates * 3 + sums * (2 + normDigits + 1) + members * 4) * 8 + 8 * 256;
+    bool wide = manifest.computeDtypeOf(layout) == "f32" ||
+                manifest.reduceDtype == "f32";
+    int64_t width = wide ? 4 : 2;
+    int64_t bytes = wholeElements(manifest, layout, ranks) * width;
+    if (layout.owned) {
+      bytes = int64_t(ownedBytes(layout.elements, size_t(width)));
+      owned += bytes;
+    }
+    largest = std::max(largest, bytes);
   }
-  return bytes;
+  // Pieces of owned gradients take at least 64 bytes of each rank.
+  return std::max(
+      {largest, std::min(owned, ownedTogether), owned > 0 ? 64 * ranks : 0});
+}
+
+// Bytes of a layout's tables on a rank that updates `part` elements and sums
+// the squares of `own`. Segments are cut at both ends of a member and every
+// 4096 elements.
+int64_t layoutTables(const Layout &layout, int64_t part, int64_t own) {
+  int64_t members = int64_t(layout.members.size());
+  int64_t cuts = 2 * members + 2;
+  int64_t sums = own / optimizerSegment + cuts;
+  int64_t updates = part / optimizerSegment + cuts;
+  // In eight-byte words: of an optimizer's segment, of a norm's and its sum,
+  // and 4 rates per member.
+  return (updates * 3 + sums * (2 + normDigits + 1) + members * 4) * 8 +
+         8 * 256;
+}
+
+// An upper bound, since the exact cuts depend on the rank, and in groups on
+// their size: a group of one rank updates the whole.
+int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
+  int64_t bytes = 4096; // reports
+  std::vector<int> owners = ownersOf(manifest, ranks);
+  std::vector<int64_t> owned(static_cast<size_t>(ranks));
+  for (size_t i = 0; i < manifest.layouts.size(); ++i) {
+    const Layout &layout = manifest.layouts[i];
+    if (!layout.trainable)
+      continue;
+    int64_t whole = wholeElements(manifest, layout, ranks);
+    if (layout.owned) {
+      bytes += layoutTables(layout, 0, 0);
+      owned[size_t(owners[i])] += layoutTables(layout, whole, whole);
+      continue;
+    }
+    bool updatesAll = layout.stateWhole || layout.hybrid;
+    bytes +=
+        layoutTables(layout, updatesAll ? whole : whole / ranks, whole / ranks);
+  }
+  return bytes + *std::max_element(owned.begin(), owned.end());
 }
 
 } // namespace
+
+size_t ownedBytes(int64_t elements, size_t width) {
+  return size_t(roundUp(elements * int64_t(width), 256));
+}
 
 int64_t alignedPlace(int64_t used, int64_t bytes) {
   return roundUp(used, bytes >= (1 << 20) ? 4096 : 256);

@@ -46,7 +46,7 @@ int64_t attentionWorkspaceBytes(const AttentionPlan &plan);
 struct CudaScratch {
   int64_t library = 0;     // workspace of libraries
   int64_t attention = 0;   // a chunk's scores, or cuDNN's own memory
-  int64_t wire = 0;        // a gradient cast for the other ranks
+  int64_t wire = 0;        // gradients cast for the other ranks
   int64_t collectives = 0; // collectiveScratchBytes
   int64_t tables = 0;      // norms, optimizers, rates, reports
   int64_t alignment = 0;   // lost between blocks
@@ -58,8 +58,14 @@ struct CudaScratch {
 CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
                         bool communicates);
 
-// Scratch that the collectives of both channels need together: one gradient
-// with all ranks' shards, one shard, and the sums of every rank.
+// Gradients of owned layouts travel together as long as they take at most so
+// many bytes; a larger one travels alone.
+constexpr int64_t ownedTogether = int64_t(32) << 20;
+// Returns what one of them takes then.
+size_t ownedBytes(int64_t elements, size_t width);
+
+// Scratch that the collectives of both channels need together: gradients with
+// all ranks' shards as they travel, one shard, and the sums of every rank.
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks);
 
 } // namespace fsdpc

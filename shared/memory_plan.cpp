@@ -260,7 +260,7 @@ int64_t compressedBytes(const Manifest &manifest, int64_t ranks) {
 int64_t channelBytes(const Manifest &manifest, int ranks, int groupRanks,
                      int ranksPerNode, const std::string &transport) {
   int64_t bytes = communicationBytes(ranks, ranksPerNode, transport);
-  // GPUs gather in groups over the communicators that they have anyway.
+  // GPUs have communicators of their own, which take no staging memory.
   if (usesGroups(manifest) && !manifest.target.starts_with("cuda"))
     bytes += groupCommunicationBytes(ranks, groupRanks, ranksPerNode, transport,
                                      reducesInGroups(manifest));

@@ -274,7 +274,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `offload` | an offloaded layout is on a GPU, or what is offloaded of it is not a rank's own part (offload-shards) |
     | `compute` | a layout's compute type is not `param-dtype`, or f32 if its members have `fsdp.keep_f32` |
     | `master` | a layout lacks `no_master` with `--master=none` and a compute type of bf16, or has it otherwise |
-    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy, or oss, is on a GPU |
+    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
     | `wire` | a layout's `wire` is not `gather-dtype`; or there is one under ddp, or with `fsdp.keep_f32`; or layouts of oss are in a program that sends blocks, or hybrid ones in one that reduces in blocks |
     | `compression` | a layout's `top_k` or `power_sgd` is not what the hook of this name makes of its elements and shapes; or there is one under a hybrid strategy or oss |
     | `unit` | an op of @microbatch has no unit that exists |

@@ -181,15 +181,16 @@ int Trainer::stopRequest() const {
              : 0;
 }
 
-// Counts what the ranks have sent since the last call, at each level of groups.
-// Only the communicators of the host count, and only it has groups and owners,
-// where ranks may differ in what they send, and hooks that compress it. The
-// streams are idle.
+// Counts what the ranks have sent since the last call, at each level of groups,
+// in programs with groups, owners, where ranks may differ in what they send, or
+// hooks that compress it. Only the communicators of the host count. The streams
+// are idle.
 void Trainer::countSent(StepRecord &record) {
   bool compresses =
       std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
                   [](const Layout &layout) { return layout.keepsResidual(); });
-  if (!groups[gatherChannel] && !hasOwners(manifest) && !compresses)
+  if (backendName() != std::string("host") ||
+      (!groups[gatherChannel] && !hasOwners(manifest) && !compresses))
     return;
   std::array<uint64_t, 3> own = {}, before = sent;
   for (Channel channel : {gatherChannel, reduceChannel}) {

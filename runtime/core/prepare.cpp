@@ -202,8 +202,8 @@ Status Trainer::loadFrom(const TrainingCheckpoint &checkpoint) {
 }
 
 // Splits the channels that are used in groups. All ranks know of the same size
-// of groups by now, so none of them fails alone. GPUs have communicators of
-// their own.
+// of groups by now, so none of them fails alone. Devices with communicators of
+// their own split those (runtime/cuda).
 Status Trainer::makeGroups() {
   if (!usesGroups(manifest) || backendName() != std::string("host"))
     return {};

@@ -225,6 +225,12 @@ public:
   // Returns at once; communicatorState tells when it is done.
   virtual CudaStatus initCommunicator(CudaCommunicator &communicator, int rank,
                                       int size, const NcclId &id) = 0;
+  // Makes a communicator of the ranks of `parent` that give the same color, in
+  // their order. All ranks of `parent` call it in the same order, and none has
+  // calls under way. Returns at once; communicatorState of the new one tells
+  // when both may be used.
+  virtual CudaStatus splitCommunicator(CudaCommunicator &communicator,
+                                       CudaCommunicator parent, int color) = 0;
   // Returns cudaOk, cudaInProgress, or the asynchronous error.
   virtual CudaStatus communicatorState(CudaCommunicator communicator) = 0;
   // Ends the communicator without its other ranks: collectives under way return
@@ -249,7 +255,19 @@ public:
                                    const void *whole, void *shard,
                                    size_t elements, WireType type,
                                    CudaStream stream) = 0;
-  // Sends and receives between groupBegin and groupEnd form one exchange.
+  // Overwrites `values` with their sum over the ranks, in f32 and in NCCL's
+  // order. All ranks get the same bits.
+  virtual CudaStatus allReduce(CudaCommunicator communicator, float *values,
+                               size_t elements, CudaStream stream) = 0;
+  // The same in the type, and on rank `root` alone, at `sum`; null on others.
+  virtual CudaStatus reduce(CudaCommunicator communicator, const void *values,
+                            void *sum, size_t elements, WireType type, int root,
+                            CudaStream stream) = 0;
+  // Copies the values of rank `root` to all others.
+  virtual CudaStatus broadcast(CudaCommunicator communicator, void *values,
+                               size_t bytes, int root, CudaStream stream) = 0;
+  // What a thread calls between groupBegin and groupEnd, on one communicator,
+  // runs as one exchange.
   virtual CudaStatus groupBegin() = 0;
   virtual CudaStatus groupEnd() = 0;
   virtual CudaStatus send(CudaCommunicator communicator, const void *from,

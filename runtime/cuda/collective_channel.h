@@ -20,7 +20,7 @@ public:
       : api(api), job(job), channel(channel),
         stream(channel == gatherChannel ? resources.gather : resources.reduce),
         scratch(static_cast<char *>(resources.scratch)),
-        watchdog(std::move(watchdog)) {}
+        sentBytes(resources.sentBytes), watchdog(std::move(watchdog)) {}
 
   // The calls of the loop's thread. `announce` comes before each collective,
   // and names the op and the unit that the watchdog prints.
@@ -72,6 +72,8 @@ protected:
   void launchSum(SumRanks sum, const DeviceReduction &reduction) {
     sum.type = sum.wire = reduction.type;
     sum.elements = sum.shardElements = reduction.shardElements;
+    if (!sum.stride)
+      sum.stride = reduction.shardElements;
     sum.shard = reduction.shard;
     sum.add = reduction.add;
     launch(sum, reduction.shardElements / 4);
@@ -84,6 +86,7 @@ protected:
   // collectiveScratchBytes, shared by both channels; only the reduce channel
   // uses it.
   char *const scratch;
+  const size_t sentBytes; // of the scratch, for values of gradients
   std::shared_ptr<Watchdog> watchdog;
   uint32_t name = 0; // of the announced collective
 };

@@ -16,9 +16,17 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace fsdpc::runtime {
+
+// The groups of ranks that some collectives are for, on top of those of all
+// ranks: N/G groups of G consecutive ranks (runtime/comm/groups.h).
+struct ShardGroups {
+  int ranks = 0;        // G, which divides N; 0: none are used
+  bool reduces = false; // gradients, too, and not only gathers
+};
 
 // The operands of a reduce-scatter: one layout's gradient.
 struct DeviceReduction {
@@ -33,6 +41,9 @@ struct DeviceReduction {
   // True: the sum continues from `shard`, which then lies outside `whole`. What
   // NCCL sums is formed first and then added.
   bool add = false;
+  // The shards are those of a group's members: member m of every group gets
+  // part m of the sum over all ranks.
+  bool inGroups = false;
 };
 
 class Collectives {
@@ -63,12 +74,17 @@ public:
   // Writes rank r's `bytes` bytes at `shard` to whole[r · bytes …] for every r.
   // `shard` may already lie at its place.
   virtual void allGather(const void *shard, void *whole, size_t bytes) = 0;
-  // The same among this rank's group of `groupRanks` consecutive ranks, of
-  // which `groupRanks` must divide the number of ranks.
-  virtual void gatherInGroup(const void *shard, void *whole, size_t bytes,
-                             int groupRanks) = 0;
+  // The same among the ranks of this rank's group.
+  virtual void gatherInGroup(const void *shard, void *whole, size_t bytes) = 0;
   // Sums all ranks' gradients and leaves rank r with part r of the sum.
   virtual void reduceScatter(const DeviceReduction &reduction) = 0;
+  // Sums all ranks' gradients on their owners, or with `add` adds to what these
+  // have. The gradients have the types that travels() returns, and take at most
+  // ownedBytes (cuda_scratch.h) together. All ranks give the same list.
+  virtual void reduceToOwners(std::span<const OwnedGradient> gradients,
+                              bool add) = 0;
+  // Sends the values of each owner to all other ranks. All give the same list.
+  virtual void shareOwned(std::span<const OwnedValues> values) = 0;
   // Sums `count` f64 values over the ranks, in rank order and in place.
   virtual void allReduce(double *values, int count) = 0;
 };
@@ -79,7 +95,11 @@ struct CollectiveResources {
   CudaStream compute = nullptr, gather = nullptr, reduce = nullptr;
   void *memory = nullptr; // the device's only allocation, for NCCL to register
   size_t bytes = 0;
-  void *scratch = nullptr; // collectiveScratchBytes within it (cuda_scratch.h)
+  // collectiveScratchBytes within it (cuda_scratch.h), of which the values of
+  // gradients take `sentBytes`.
+  void *scratch = nullptr;
+  size_t sentBytes = 0;
+  ShardGroups groups;
 };
 
 // Makes the channels gatherChannel and reduceChannel of the job's rank. All

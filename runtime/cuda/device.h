@@ -81,11 +81,17 @@ private:
   Status planLibraries();
   // Chooses the products' algorithms by their times (--tune-products).
   Status tune();
-  Status makeCollectives();
+  Status makeCollectives(const fsdpc_rank &rank);
   Collectives &channel(Channel channel) { return *channels[size_t(channel)]; }
-  // Gathers all ranks' shards into `whole`; on a single rank a copy.
-  void gather(const void *shard, void *whole, size_t bytes, Channel on,
-              int stream);
+  // Gathers all shards of a layout into `whole`, of `width` bytes per element;
+  // on a single rank a copy.
+  void gather(const fsdpc_rank &rank, int32_t layout, const void *shard,
+              void *whole, size_t width);
+  // Returns true if one of several ranks owns the layout.
+  bool isShared(const fsdpc_rank &rank, int32_t layout) const;
+  // Lists what flushShared then sends from owners to all others.
+  void shareOwned(const fsdpc_rank &rank, int32_t layout, void *whole);
+  void flushShared();
   // Names the collective that the call begins.
   void announce(const CallScope &scope, Channel on);
   // Enqueues a kernel of the program, which is looked up at its first launch.
@@ -95,6 +101,15 @@ private:
   // shard, or adds to it.
   void reduce(fsdpc_rank &rank, int32_t layout, const void *gradient,
               WireType type, bool add);
+  void reduceCut(fsdpc_rank &rank, int32_t layout, const void *gradient,
+                 WireType type, bool add);
+  void reduceOwned(fsdpc_rank &rank, int32_t layout, const void *gradient,
+                   WireType type, bool add);
+  // Sums the gradients that reduceOwned has listed on their owners.
+  void flushOwned(bool add);
+  // Enqueues a cast to the wire, at a byte of `wire`; returns where that is.
+  void *castToWire(const void *gradient, WireType from, WireType to,
+                   int64_t elements, int64_t padded, size_t offset);
   // Returns true if no collective runs.
   bool isAlone() const { return context.alone; }
   CudaScratch scratchSizes() const {
@@ -119,10 +134,14 @@ private:
   // Parts of the one allocation.
   const void *deviceConstants = nullptr;
   char *library = nullptr; // workspace of libraries, then scratch of attention
-  // A gradient of the size of the largest layout, cast or padded for its
-  // reduction.
+  // Gradients that are cast or padded for their reduction.
   void *wire = nullptr;
   void *collectiveScratch = nullptr;
+
+  // Lists of one call; kept, so that a step allocates nothing.
+  std::vector<OwnedGradient> owned;
+  std::vector<OwnedValues> shared;
+  size_t ownedSent = 0; // bytes of the listed gradients
 
   // Destroyed after `sections`, because NCCL does not end while a graph holds
   // its calls.

@@ -9,7 +9,7 @@
 
 namespace fsdpc::runtime {
 
-Status CudaDevice::makeCollectives() {
+Status CudaDevice::makeCollectives(const fsdpc_rank &rank) {
   if (isAlone())
     return {};
   CollectiveResources resources;
@@ -21,6 +21,9 @@ Status CudaDevice::makeCollectives() {
   resources.memory = memory.base();
   resources.bytes = memory.bytes();
   resources.scratch = collectiveScratch;
+  resources.sentBytes = size_t(scratchSizes().wire);
+  if (usesGroups(rank.manifest))
+    resources.groups = {rank.groupRanks, reducesInGroups(rank.manifest)};
   auto made = fsdpc::runtime::makeCollectives(context.api, context.job, options,
                                               resources);
   FSDPC_TRY(made);
@@ -39,33 +42,61 @@ void CudaDevice::announce(const CallScope &scope, Channel on) {
   context.commands.announced(on);
 }
 
-void CudaDevice::gather(const void *shard, void *whole, size_t bytes,
-                        Channel on, int stream) {
-  if (!isAlone())
-    channel(on).allGather(shard, whole, bytes);
-  else if (shard != whole)
-    context.copy(whole, shard, bytes, stream);
+void CudaDevice::gather(const fsdpc_rank &rank, int32_t index,
+                        const void *shard, void *whole, size_t width) {
+  size_t bytes = size_t(rank.layouts[size_t(index)].shard) * width;
+  if (isAlone()) {
+    if (shard != whole)
+      context.copy(whole, shard, bytes, FSDPC_STREAM_GATHER);
+  } else if (rank.manifest.layouts[size_t(index)].hybrid) {
+    channel(gatherChannel).gatherInGroup(shard, whole, bytes);
+  } else {
+    channel(gatherChannel).allGather(shard, whole, bytes);
+  }
+}
+
+bool CudaDevice::isShared(const fsdpc_rank &rank, int32_t index) const {
+  return !isAlone() && rank.manifest.layouts[size_t(index)].owned;
+}
+
+void CudaDevice::shareOwned(const fsdpc_rank &rank, int32_t index,
+                            void *whole) {
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  shared.push_back({whole,
+                    size_t(rank.manifest.layouts[size_t(index)].elements) *
+                        wireBytes(computeTypeOf(rank, index)),
+                    layout.owner});
+}
+
+void CudaDevice::flushShared() {
+  if (!shared.empty())
+    channel(gatherChannel).shareOwned(shared);
+  shared.clear();
 }
 
 // Makes the channels here, since NCCL needs the memory to be allocated first in
 // order to register it.
 Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
-  FSDPC_TRY(makeCollectives());
+  FSDPC_TRY(makeCollectives(rank));
   FSDPC_TRY(update->prepare(rank));
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
     const LayoutBuffers &buffers = rank.layouts[i];
+    auto index = int32_t(i);
+    if (isShared(rank, index)) {
+      shareOwned(rank, index, buffers.computeWhole);
+      continue;
+    }
     if (buffers.masterWhole)
-      gather(buffers.masterShard, buffers.masterWhole,
-             size_t(buffers.shard) * sizeof(float), gatherChannel,
-             FSDPC_STREAM_GATHER);
+      gather(rank, index, buffers.masterShard, buffers.masterWhole,
+             sizeof(float));
     // In f32 the compute copy may be the master itself.
     bool separate =
         static_cast<void *>(buffers.masterWhole) != buffers.computeWhole;
     if (buffers.computeWhole && separate)
-      gather(buffers.computeShard, buffers.computeWhole,
-             size_t(buffers.shard) * wireBytes(computeTypeOf(rank, int32_t(i))),
-             gatherChannel, FSDPC_STREAM_GATHER);
+      gather(rank, index, buffers.computeShard, buffers.computeWhole,
+             wireBytes(computeTypeOf(rank, index)));
   }
+  flushShared();
   // The loop may read or overwrite the wholes on any stream afterwards.
   synchronize();
   if (!isAlone())
@@ -74,27 +105,32 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
 }
 
 // Without a compute copy the master is cast straight into this rank's place of
-// the destination, which then gathers in place.
+// the destination, which then gathers in place. An owner's copy lies there
+// already.
 void CudaDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
                            void *const *destinations) {
   CallScope scope(context, FSDPC_STREAM_GATHER);
   announce(scope, gatherChannel);
   for (int i = 0; i < count; ++i) {
+    if (isShared(rank, layouts[i])) {
+      shareOwned(rank, layouts[i], destinations[i]);
+      continue;
+    }
     WireType type = computeTypeOf(rank, layouts[i]);
     const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
-    size_t bytes = size_t(layout.shard) * wireBytes(type);
     char *own = layout.computeShard;
     if (!own) {
-      own =
-          static_cast<char *>(destinations[i]) + size_t(rank.job.rank) * bytes;
+      own = static_cast<char *>(destinations[i]) +
+            size_t(layout.shardOf(rank.job.rank)) * wireBytes(type);
       Cast cast;
       cast.from = layout.masterShard, cast.to = own;
       cast.toType = type;
       cast.elements = cast.padded = layout.shard;
       context.launch(cast, layout.shard / 4, FSDPC_STREAM_GATHER);
     }
-    gather(own, destinations[i], bytes, gatherChannel, FSDPC_STREAM_GATHER);
+    gather(rank, layouts[i], own, destinations[i], wireBytes(type));
   }
+  flushShared();
 }
 
 void CudaDevice::keepSecondary(fsdpc_rank &rank, int count,
@@ -120,15 +156,14 @@ void CudaDevice::gatherSecondary(fsdpc_rank &rank, int count,
     if (isAlone())
       context.copy(destinations[i], shard, bytes, FSDPC_STREAM_GATHER);
     else
-      channel(gatherChannel)
-          .gatherInGroup(shard, destinations[i], bytes, rank.groupRanks);
+      channel(gatherChannel).gatherInGroup(shard, destinations[i], bytes);
   }
 }
 
-// Reduces one layout's gradient over the ranks. `gradient` holds the layout's
-// elements and, if it is accumulated, the padding too.
-void CudaDevice::reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
-                        WireType type, bool add) {
+// `gradient` holds the layout's elements and, if it is accumulated, the padding
+// too.
+void CudaDevice::reduceCut(fsdpc_rank &rank, int32_t index,
+                           const void *gradient, WireType type, bool add) {
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
   int64_t elements = rank.manifest.layouts[size_t(index)].elements;
   // The sum over one rank still rounds to the wire type, as every addend of
@@ -151,27 +186,70 @@ void CudaDevice::reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
   reduction.shardElements = layout.shard;
   reduction.shard = layout.gradientShard;
   reduction.add = add;
+  reduction.inGroups = rank.manifest.layouts[size_t(index)].hybrid;
   // An accumulated gradient is as long as all shards, and its padding is zero.
   bool padded = gradient == layout.gradientWhole || elements == layout.whole;
-  if (type != reduction.type || !padded) {
-    Cast cast;
-    cast.from = gradient, cast.to = wire;
-    cast.fromType = type, cast.toType = reduction.type;
-    cast.elements = elements, cast.padded = layout.whole;
-    context.launch(cast, layout.whole / 4, FSDPC_STREAM_REDUCE);
-    reduction.whole = wire;
-  }
+  if (type != reduction.type || !padded)
+    reduction.whole =
+        castToWire(gradient, type, reduction.type, elements, layout.whole, 0);
   channel(reduceChannel).reduceScatter(reduction);
+}
+
+void *CudaDevice::castToWire(const void *gradient, WireType from, WireType to,
+                             int64_t elements, int64_t padded, size_t offset) {
+  Cast cast;
+  cast.from = gradient, cast.to = static_cast<char *>(wire) + offset;
+  cast.fromType = from, cast.toType = to;
+  cast.elements = elements, cast.padded = padded;
+  context.launch(cast, padded / 4, FSDPC_STREAM_REDUCE);
+  return cast.to;
+}
+
+// As many at a time as the memory for gradients that travel holds.
+void CudaDevice::reduceOwned(fsdpc_rank &rank, int32_t index,
+                             const void *gradient, WireType type, bool add) {
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  int64_t elements = rank.manifest.layouts[size_t(index)].elements;
+  WireType travels =
+      channel(reduceChannel).travels(type, wireType(rank.manifest.reduceDtype));
+  size_t bytes = ownedBytes(elements, wireBytes(travels));
+  if (ownedSent + bytes > size_t(scratchSizes().wire))
+    flushOwned(add);
+  if (type != travels)
+    gradient =
+        castToWire(gradient, type, travels, elements, elements, ownedSent);
+  ownedSent += bytes;
+  owned.push_back(
+      {gradient, travels, elements, layout.owner, layout.gradientShard});
+}
+
+void CudaDevice::flushOwned(bool add) {
+  if (!owned.empty())
+    channel(reduceChannel).reduceToOwners(owned, add);
+  owned.clear();
+  ownedSent = 0;
+}
+
+// Reduces one layout's gradient over the ranks. Gradients of owners wait for
+// flushOwned, so that several are reduced at once.
+void CudaDevice::reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
+                        WireType type, bool add) {
+  if (isShared(rank, index))
+    reduceOwned(rank, index, gradient, type, add);
+  else
+    reduceCut(rank, index, gradient, type, add);
 }
 
 void CudaDevice::reduceScatter(fsdpc_rank &rank, int count,
                                const int32_t *layouts, void *const *gradients) {
   CallScope scope(context, FSDPC_STREAM_REDUCE);
   announce(scope, reduceChannel);
+  // The first microbatch of a step overwrites the shard.
+  bool add = rank.microbatch > 0;
   for (int i = 0; i < count; ++i)
-    // The first microbatch of a step overwrites the shard.
     reduce(rank, layouts[i], gradients[i], computeTypeOf(rank, layouts[i]),
-           rank.microbatch > 0);
+           add);
+  flushOwned(add);
 }
 
 // A sum with a single rank: the same kernel widens and adds.
@@ -197,6 +275,7 @@ void CudaDevice::reduceGradients(fsdpc_rank &rank, int count,
   for (int i = 0; i < count; ++i)
     reduce(rank, layouts[i], rank.layouts[size_t(layouts[i])].gradientWhole,
            WireType::f32, false);
+  flushOwned(false);
 }
 
 void CudaDevice::gatherGradients(fsdpc_rank &rank, int count,
@@ -205,9 +284,8 @@ void CudaDevice::gatherGradients(fsdpc_rank &rank, int count,
   announce(scope, gatherChannel);
   for (int i = 0; i < count; ++i) {
     const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
-    gather(layout.gradientShard, layout.gradientWhole,
-           size_t(layout.shard) * sizeof(float), gatherChannel,
-           FSDPC_STREAM_GATHER);
+    gather(rank, layouts[i], layout.gradientShard, layout.gradientWhole,
+           sizeof(float));
   }
 }
 
@@ -217,8 +295,7 @@ void CudaDevice::wholeGradient(fsdpc_rank &rank, int32_t index,
   CallScope scope(context, FSDPC_STREAM_GATHER);
   announce(scope, gatherChannel);
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
-  gather(layout.gradientShard, gradient, size_t(layout.shard) * sizeof(float),
-         gatherChannel, FSDPC_STREAM_GATHER);
+  gather(rank, index, layout.gradientShard, gradient, sizeof(float));
 }
 
 // Gathers instead of reducing, because the running mean is applied once per
@@ -234,8 +311,11 @@ void CudaDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
   u.momentum = momentum;
   if (mode != FSDPC_BUFFERS_LOCAL) {
     announce(scope, reduceChannel);
-    gather(statistic, rank.statistics, size_t(u.elements) * sizeof(float),
-           reduceChannel, FSDPC_STREAM_REDUCE);
+    size_t bytes = size_t(u.elements) * sizeof(float);
+    if (!isAlone())
+      channel(reduceChannel).allGather(statistic, rank.statistics, bytes);
+    else if (statistic != rank.statistics)
+      context.copy(rank.statistics, statistic, bytes, FSDPC_STREAM_REDUCE);
   }
   context.launch(u, u.elements, FSDPC_STREAM_REDUCE);
 }

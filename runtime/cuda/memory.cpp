@@ -4,6 +4,7 @@
 // could run out of memory in its second step.
 #include "runtime/cuda/memory.h"
 #include "shared/cuda_scratch.h"
+#include "shared/memory_plan.h"
 
 #include <cstring>
 
@@ -33,10 +34,13 @@ CudaMemory::~CudaMemory() {
 Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes) {
   CudaDeviceInfo info;
   CudaStatus status = context.api.deviceInfo(info);
-  // Ranks that share a process have no communicators.
-  bool communicators = !context.alone && !context.job.sharesProcess;
-  size_t later =
-      info.laterBytes + (communicators ? 2 : 0) * info.communicatorBytes;
+  // Ranks that share a process have no communicators. Groups that gather have
+  // one besides those of all ranks, and groups that reduce two more.
+  size_t communicators = context.alone || context.job.sharesProcess
+                             ? 0
+                             : 2 + usesGroups(context.manifest) +
+                                   2 * reducesInGroups(context.manifest);
+  size_t later = info.laterBytes + communicators * info.communicatorBytes;
   auto tooLittle = [&](const std::string &why) {
     return Error{
         "the program requires " + std::to_string(deviceBytes) +

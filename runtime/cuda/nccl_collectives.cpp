@@ -1,35 +1,43 @@
-// Collectives over NCCL, with one communicator per channel. With
-// --deterministic the ranks exchange segments and sum them in rank order;
+// Collectives over NCCL. With --deterministic the ranks exchange values and sum
+// them in rank order, and groups of ranks hand their sums to each other;
 // otherwise NCCL sums in an order of its own.
-#include "runtime/core/failure.h"
+#include "runtime/comm/owned.h"
 #include "runtime/cuda/collective_channel.h"
+#include "runtime/cuda/nccl_communicators.h"
 
 namespace fsdpc::runtime {
 
 namespace {
 
-// The pause between two looks at a communicator that is connecting.
-constexpr double pollSeconds = 0.001;
+// Elements of the pieces in which groups hand sums to each other: large beside
+// a message's latency, small beside a shard, so that all groups are soon busy.
+constexpr int64_t chainElements = int64_t(1) << 18;
 
-size_t widthOf(WireType type) { return type == WireType::f32 ? 4 : 2; }
+// A gradient is given in the type in which it travels.
+size_t sentSize(const OwnedGradient &part) { return bytesOf(part, part.type); }
 
 class NcclChannel : public CollectiveChannel {
 public:
   NcclChannel(CudaApi &api, Job &job, Channel channel,
               const CollectiveResources &resources,
               std::shared_ptr<Watchdog> watchdog, bool deterministic,
-              CudaCommunicator communicator)
+              const NcclCommunicators &communicators)
       : CollectiveChannel(api, job, channel, resources, std::move(watchdog)),
-        deterministic(deterministic), communicator(communicator) {
+        deterministic(deterministic), over(communicators),
+        groupRanks(resources.groups.ranks), runs(size_t(job.size)) {
     // All collectives of a step lie in this memory. A transport that refuses to
     // register it is slower, but works.
-    if (api.registerMemory(communicator, resources.memory, resources.bytes,
-                           registration))
-      registration = nullptr;
+    for (CudaCommunicator communicator : over.all()) {
+      void *registration = nullptr;
+      if (!api.registerMemory(communicator, resources.memory, resources.bytes,
+                              registration))
+        registrations.emplace_back(communicator, registration);
+    }
   }
   ~NcclChannel() override {
-    if (registration)
-      api.deregisterMemory(communicator, registration);
+    for (auto [communicator, registration] : registrations)
+      if (registration)
+        api.deregisterMemory(communicator, registration);
   }
 
   bool canCapture() const override { return true; }
@@ -41,57 +49,58 @@ public:
 
   void allGather(const void *shard, void *whole, size_t bytes) override {
     Scope scope(*this);
-    check(api.allGather(communicator, shard, whole, bytes, stream));
+    check(api.allGather(over.ranks, shard, whole, bytes, stream));
   }
-
-  // Messages between the ranks of the group need no communicator of its own.
-  void gatherInGroup(const void *shard, void *whole, size_t bytes,
-                     int groupRanks) override {
+  void gatherInGroup(const void *shard, void *whole, size_t bytes) override {
     Scope scope(*this);
-    auto *places = static_cast<char *>(whole);
-    int place = rank() % groupRanks, first = rank() - place;
-    check(api.copy(places + size_t(place) * bytes, shard, bytes, stream));
-    if (groupRanks == 1)
-      return;
-    check(api.groupBegin());
-    for (int member = 0; member < groupRanks; ++member) {
-      if (member == place)
-        continue;
-      check(api.send(communicator, shard, bytes, first + member, stream));
-      check(api.receive(communicator, places + size_t(member) * bytes, bytes,
-                        first + member, stream));
-    }
-    check(api.groupEnd());
+    check(api.allGather(over.group, shard, whole, bytes, stream));
   }
 
-  // NCCL writes straight into the shard only if that overwrites f32. Otherwise
-  // its result is widened or added by a kernel.
   void reduceScatter(const DeviceReduction &reduction) override {
     Scope scope(*this);
-    SumRanks sum;
+    bool across = reduction.inGroups && over.across;
     if (deterministic) {
-      trade(reduction);
+      trade(reduction, across ? over.group : over.ranks,
+            across ? groupRanks : size());
+      if (across)
+        return chain(reduction);
+      SumRanks sum;
+      sum.first = scratch;
       sum.ranks = size();
-    } else {
-      bool direct = reduction.type == WireType::f32 && !reduction.add;
-      check(api.reduceScatter(
-          communicator, reduction.whole,
-          direct ? static_cast<void *>(reduction.shard) : scratch,
-          size_t(reduction.shardElements), reduction.type, stream));
-      if (direct)
-        return;
+      return launchSum(sum, reduction);
     }
-    // The segments of all ranks, or the one sum of NCCL: both are summed,
-    // widened and added by the same kernel.
-    sum.first = scratch;
-    launchSum(sum, reduction);
+    // All groups end with the same sum, so one of them adds what there was.
+    DeviceReduction own = reduction;
+    own.add = reduction.add && !(across && groupOf(rank()) > 0);
+    sumByNccl(own, across ? over.group : over.ranks);
+    if (across)
+      check(api.allReduce(over.across, reduction.shard,
+                          size_t(reduction.shardElements), stream));
+  }
+
+  void reduceToOwners(std::span<const OwnedGradient> gradients,
+                      bool add) override {
+    Scope scope(*this);
+    if (deterministic)
+      tradeOwned(gradients, add);
+    else
+      sumOwnedByNccl(gradients, add);
+  }
+
+  void shareOwned(std::span<const OwnedValues> values) override {
+    Scope scope(*this);
+    check(api.groupBegin());
+    for (const OwnedValues &part : values)
+      check(api.broadcast(over.ranks, part.values, part.bytes, part.owner,
+                          stream));
+    check(api.groupEnd());
   }
 
   // Gathers and sums in rank order, so that norms are the same bits on all
   // ranks. The values are few.
   void allReduce(double *values, int count) override {
     Scope scope(*this);
-    check(api.allGather(communicator, values, scratch,
+    check(api.allGather(over.ranks, values, scratch,
                         size_t(count) * sizeof(double), stream));
     SumDoubles sum;
     sum.first = reinterpret_cast<const double *>(scratch);
@@ -102,17 +111,37 @@ public:
   }
 
 private:
-  // Collects the ranks' segments for this rank in scratch memory, in rank
-  // order.
-  void trade(const DeviceReduction &reduction) {
-    size_t bytes = size_t(reduction.shardElements) * widthOf(reduction.type);
+  int groupOf(int rank) const { return rank / groupRanks; }
+
+  // NCCL writes straight into the shard only if that overwrites f32. Otherwise
+  // its result is widened or added by a kernel.
+  void sumByNccl(const DeviceReduction &reduction,
+                 CudaCommunicator communicator) {
+    bool direct = reduction.type == WireType::f32 && !reduction.add;
+    check(api.reduceScatter(
+        communicator, reduction.whole,
+        direct ? static_cast<void *>(reduction.shard) : scratch,
+        size_t(reduction.shardElements), reduction.type, stream));
+    if (direct)
+      return;
+    SumRanks sum;
+    sum.first = scratch;
+    launchSum(sum, reduction);
+  }
+
+  // Collects the segments of a communicator's ranks for this one in scratch
+  // memory, in rank order.
+  void trade(const DeviceReduction &reduction, CudaCommunicator communicator,
+             int ranks) {
+    int self = rank() % ranks;
+    size_t bytes = size_t(reduction.shardElements) * wireBytes(reduction.type);
     auto *segments = static_cast<const char *>(reduction.whole);
-    size_t own = size_t(rank()) * bytes;
+    size_t own = size_t(self) * bytes;
     check(api.copy(scratch + own, segments + own, bytes, stream));
     // One group, or two ranks that both send first would wait for each other.
     check(api.groupBegin());
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank())
+    for (int peer = 0; peer < ranks; ++peer) {
+      if (peer == self)
         continue;
       size_t at = size_t(peer) * bytes;
       check(api.send(communicator, segments + at, bytes, peer, stream));
@@ -121,51 +150,157 @@ private:
     check(api.groupEnd());
   }
 
-  const bool deterministic;
-  const CudaCommunicator communicator;
-  void *registration = nullptr;
-};
-
-// Joins one communicator of all ranks. On failure it ends the job: every rank
-// either sees the failure or waits for a rank that does.
-CudaCommunicator join(CudaApi &api, Job &job, double seconds) {
-  struct {
-    CudaStatus status;
-    NcclId id;
-  } own = {};
-  auto rank = [&] { return "rank " + std::to_string(job.rank); };
-  if (job.rank == 0)
-    own.status = api.makeNcclId(own.id);
-  // The status travels with the id: a failure of rank 0 must reach the ranks
-  // that would wait for it.
-  std::vector<decltype(own)> all(size_t(job.size));
-  job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
-  if (all[0].status)
-    failJob(job, "cannot initialize NCCL: " + api.errorText(all[0].status));
-  CudaCommunicator communicator = nullptr;
-  CudaStatus status =
-      api.initCommunicator(communicator, job.rank, job.size, all[0].id);
-  auto began = std::chrono::steady_clock::now();
-  if (!status)
-    // Polls, since NCCL itself waits for missing ranks without a limit.
-    while ((status = api.communicatorState(communicator)) == cudaInProgress) {
-      std::chrono::duration<double> waited =
-          std::chrono::steady_clock::now() - began;
-      if (seconds > 0 && waited.count() >= seconds) {
-        awaitTurn(job, /*later=*/false);
-        fail(rank() + ": NCCL did not connect all " + std::to_string(job.size) +
-             " ranks within --join-timeout " + std::to_string(int(seconds)) +
-             " s; set NCCL_DEBUG=INFO to see what it waits for");
+  // Sums over groups in their order, as HybridGroups does: at tick t group g
+  // adds its ranks' values of piece t - g to the sums of the group before. The
+  // sums are formed in the shard, whose old values only the first group needs.
+  void chain(const DeviceReduction &reduction) {
+    int own = groupOf(rank());
+    int64_t last = size() / groupRanks - 1;
+    int64_t pieces =
+        (reduction.shardElements + chainElements - 1) / chainElements;
+    for (int64_t tick = 0; tick < pieces + last; ++tick) {
+      if (int64_t piece = tick - own; piece >= 0 && piece < pieces) {
+        DeviceReduction part = pieceOf(reduction, piece);
+        SumRanks sum;
+        sum.first = scratch +
+                    piece * chainElements * int64_t(wireBytes(reduction.type));
+        sum.stride = reduction.shardElements;
+        sum.ranks = groupRanks;
+        part.add = own > 0 || reduction.add;
+        launchSum(sum, part);
       }
-      std::this_thread::sleep_for(std::chrono::duration<double>(pollSeconds));
+      tradeAcross(reduction, pieces, tick);
     }
-  if (status) {
-    std::string text = api.errorText(status);
-    awaitTurn(job, /*later=*/true);
-    fail(rank() + ": NCCL cannot connect to the other ranks: " + text);
   }
-  return communicator;
-}
+
+  static DeviceReduction pieceOf(const DeviceReduction &reduction,
+                                 int64_t piece) {
+    DeviceReduction part = reduction;
+    int64_t first = piece * chainElements;
+    part.shard += first;
+    part.shardElements =
+        std::min(chainElements, reduction.shardElements - first);
+    return part;
+  }
+
+  // Hands this group's sums to the next group, and those of the last group to
+  // all; takes what this rank needs for its next piece, and complete sums.
+  void tradeAcross(const DeviceReduction &reduction, int64_t pieces,
+                   int64_t tick) {
+    int own = groupOf(rank()), last = size() / groupRanks - 1;
+    auto send = [&](int64_t piece, int to) {
+      DeviceReduction part = pieceOf(reduction, piece);
+      check(api.send(over.across, part.shard,
+                     size_t(part.shardElements) * sizeof(float), to, stream));
+    };
+    auto receive = [&](int64_t piece, int from) {
+      if (piece < 0 || piece >= pieces)
+        return;
+      DeviceReduction part = pieceOf(reduction, piece);
+      check(api.receive(over.across, part.shard,
+                        size_t(part.shardElements) * sizeof(float), from,
+                        stream));
+    };
+    check(api.groupBegin());
+    if (int64_t piece = tick - own; piece >= 0 && piece < pieces)
+      for (int to = 0; to <= last; ++to)
+        if (own == last ? to != own : to == own + 1)
+          send(piece, to);
+    if (own > 0)
+      receive(tick - own + 1, own - 1);
+    if (own < last)
+      receive(tick - last, last);
+    check(api.groupEnd());
+  }
+
+  // NCCL's sums of what this rank owns lie in scratch memory where a kernel has
+  // to widen or add them.
+  void sumOwnedByNccl(std::span<const OwnedGradient> gradients, bool add) {
+    auto isDirect = [&](const OwnedGradient &part) {
+      return part.type == WireType::f32 && !add;
+    };
+    size_t at = 0;
+    check(api.groupBegin());
+    for (const OwnedGradient &part : gradients) {
+      void *to = nullptr;
+      if (part.owner == rank()) {
+        to = isDirect(part) ? static_cast<void *>(part.sum) : scratch + at;
+        at += placeOf(sentSize(part));
+      }
+      check(api.reduce(over.ranks, part.gradient, to, size_t(part.elements),
+                       part.type, part.owner, stream));
+    }
+    check(api.groupEnd());
+    at = 0;
+    for (const OwnedGradient &part : gradients) {
+      if (part.owner != rank())
+        continue;
+      if (!isDirect(part))
+        launchOwned(part, 0, size_t(part.elements), scratch + at, 0, 1, add);
+      at += placeOf(sentSize(part));
+    }
+  }
+
+  // Sums `count` elements of an owned gradient, of `ranks` ranks that lie
+  // `stride` elements apart.
+  void launchOwned(const OwnedGradient &part, size_t first, size_t count,
+                   const void *values, size_t stride, int ranks, bool add) {
+    SumRanks sum;
+    sum.first = values;
+    sum.stride = int64_t(stride);
+    sum.ranks = ranks;
+    launchSum(sum, {nullptr, part.type, int64_t(count), part.sum + first, add});
+  }
+
+  // Every rank sends the same range of each owner's run at once
+  // (runtime/comm/owned.h), so all of them sum. The scratch memory holds the
+  // values of all ranks for this one's range.
+  void tradeOwned(std::span<const OwnedGradient> gradients, bool add) {
+    size_t longest = measureRuns(gradients, sentSize, runs);
+    size_t step = sentBytes / size_t(size()) / 64 * 64;
+    for (size_t begin = 0; begin < longest; begin += step) {
+      check(api.groupBegin());
+      for (int peer = 0; peer < size(); ++peer)
+        if (peer != rank())
+          tradeRange(gradients, peer, begin, step);
+      check(api.groupEnd());
+      forEachOwned(
+          gradients, rank(), begin, step, sentSize,
+          [&](const OwnedGradient &part, size_t from, size_t count, size_t at) {
+            size_t width = wireBytes(part.type);
+            check(api.copy(scratch + size_t(rank()) * step + at,
+                           elementOf(part, from / width), count, stream));
+            launchOwned(part, from / width, count / width, scratch + at,
+                        step / width, size(), add);
+          });
+    }
+  }
+
+  // Sends a peer the range of what it owns, and takes from it that of what this
+  // rank owns. Messages between two ranks are matched in their order.
+  void tradeRange(std::span<const OwnedGradient> gradients, int peer,
+                  size_t begin, size_t step) {
+    forEachOwned(
+        gradients, peer, begin, step, sentSize,
+        [&](const OwnedGradient &part, size_t from, size_t count, size_t) {
+          check(api.send(over.ranks,
+                         elementOf(part, from / wireBytes(part.type)), count,
+                         peer, stream));
+        });
+    forEachOwned(gradients, rank(), begin, step, sentSize,
+                 [&](const OwnedGradient &, size_t, size_t count, size_t at) {
+                   check(api.receive(over.ranks,
+                                     scratch + size_t(peer) * step + at, count,
+                                     peer, stream));
+                 });
+  }
+
+  const bool deterministic;
+  const NcclCommunicators over;
+  const int groupRanks;
+  std::vector<std::pair<CudaCommunicator, void *>> registrations;
+  std::vector<size_t> runs; // of owners; kept, so that a call allocates nothing
+};
 
 } // namespace
 
@@ -188,15 +323,11 @@ CollectiveChannels makeNcclChannels(CudaApi &api, Job &job,
                                     const CollectiveResources &resources,
                                     const std::shared_ptr<Watchdog> &watchdog) {
   CollectiveChannels channels;
-  for (Channel channel : {gatherChannel, reduceChannel}) {
-    // Communicators are joined one after the other, in the same order on all
-    // ranks. The watchdog owns them from here on.
-    CudaCommunicator communicator = join(api, job, options.joinSeconds);
-    watchdog->watch(channel, communicator);
-    channels[channel] =
-        std::make_unique<NcclChannel>(api, job, channel, resources, watchdog,
-                                      options.deterministic, communicator);
-  }
+  for (Channel channel : {gatherChannel, reduceChannel})
+    channels[channel] = std::make_unique<NcclChannel>(
+        api, job, channel, resources, watchdog, options.deterministic,
+        joinNccl(api, job, channel, resources.groups, options.joinSeconds,
+                 *watchdog));
   return channels;
 }
 

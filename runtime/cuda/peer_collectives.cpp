@@ -4,6 +4,7 @@
 // because an event must be recorded before another rank's stream can wait for
 // it.
 #include "runtime/comm/futex_barrier.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/cuda/collective_channel.h"
 
 namespace fsdpc::runtime {
@@ -15,7 +16,7 @@ struct Meeting {
   // One rank's part. Only that rank writes it; the barriers of share() order
   // its writes with the reads of the others.
   struct Place {
-    const void *source = nullptr;
+    const void *source = nullptr; // values, or a list of the host
     CudaEvent ready = nullptr, done = nullptr;
   };
   explicit Meeting(int ranks) : places(size_t(ranks)) {}
@@ -31,7 +32,7 @@ public:
               std::shared_ptr<Watchdog> watchdog,
               std::shared_ptr<Meeting> meeting)
       : CollectiveChannel(api, job, channel, resources, std::move(watchdog)),
-        meeting(std::move(meeting)) {
+        groupRanks(resources.groups.ranks), meeting(std::move(meeting)) {
     check(api.createEvent(own().ready));
     check(api.createEvent(own().done));
   }
@@ -48,35 +49,56 @@ public:
   }
 
   void allGather(const void *shard, void *whole, size_t bytes) override {
-    gatherInGroup(shard, whole, bytes, size());
+    gather(shard, whole, bytes, size());
+  }
+  void gatherInGroup(const void *shard, void *whole, size_t bytes) override {
+    gather(shard, whole, bytes, groupRanks);
   }
 
-  // The ranks of all groups meet, but each copies from its own group only.
-  void gatherInGroup(const void *shard, void *whole, size_t bytes,
-                     int groupRanks) override {
+  // Each rank sums its part of all ranks' gradients, in rank order. Those with
+  // the same place in their groups sum the same part.
+  void reduceScatter(const DeviceReduction &reduction) override {
     Scope scope(*this);
-    int first = rank() - rank() % groupRanks;
-    share(shard, [&] {
-      for (int member = 0; member < groupRanks; ++member) {
-        char *place = static_cast<char *>(whole) + size_t(member) * bytes;
-        if (const void *from = source(first + member); place != from)
-          check(api.copy(place, from, bytes, stream));
+    int part = reduction.inGroups ? rank() % groupRanks : rank();
+    size_t first = size_t(part) * size_t(reduction.shardElements) *
+                   wireBytes(reduction.type);
+    share(reduction.whole, [&] {
+      SumRanks sum;
+      sum.ranks = size();
+      for (int peer = 0; peer < size(); ++peer)
+        sum.parts[peer] = static_cast<const char *>(source(peer)) + first;
+      launchSum(sum, reduction);
+    });
+  }
+
+  // The ranks share their lists, which they keep until all have read them.
+  void reduceToOwners(std::span<const OwnedGradient> gradients,
+                      bool add) override {
+    Scope scope(*this);
+    share(gradients.data(), [&] {
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        const OwnedGradient &own = gradients[i];
+        if (own.owner != rank())
+          continue;
+        SumRanks sum;
+        sum.ranks = size();
+        for (int peer = 0; peer < size(); ++peer)
+          sum.parts[peer] =
+              static_cast<const OwnedGradient *>(source(peer))[i].gradient;
+        launchSum(sum, {nullptr, own.type, own.elements, own.sum, add});
       }
     });
   }
 
-  // Each rank sums its part of all ranks' gradients, in rank order.
-  void reduceScatter(const DeviceReduction &reduction) override {
+  void shareOwned(std::span<const OwnedValues> values) override {
     Scope scope(*this);
-    share(reduction.whole, [&] {
-      size_t width = reduction.type == WireType::f32 ? 4 : 2;
-      SumRanks sum;
-      sum.ranks = size();
-      for (int peer = 0; peer < size(); ++peer)
-        sum.parts[peer] =
-            static_cast<const char *>(source(peer)) +
-            size_t(rank()) * size_t(reduction.shardElements) * width;
-      launchSum(sum, reduction);
+    share(values.data(), [&] {
+      for (size_t i = 0; i < values.size(); ++i)
+        if (int owner = values[i].owner; owner != rank())
+          check(api.copy(
+              values[i].values,
+              static_cast<const OwnedValues *>(source(owner))[i].values,
+              values[i].bytes, stream));
     });
   }
 
@@ -97,6 +119,19 @@ public:
   }
 
 private:
+  // The ranks of all groups meet, but each copies from its own group only.
+  void gather(const void *shard, void *whole, size_t bytes, int ranks) {
+    Scope scope(*this);
+    int first = rank() - rank() % ranks;
+    share(shard, [&] {
+      for (int member = 0; member < ranks; ++member) {
+        char *place = static_cast<char *>(whole) + size_t(member) * bytes;
+        if (const void *from = source(first + member); place != from)
+          check(api.copy(place, from, bytes, stream));
+      }
+    });
+  }
+
   Meeting::Place &own() { return meeting->places[size_t(rank())]; }
   const void *source(int peer) const {
     return meeting->places[size_t(peer)].source;
@@ -123,6 +158,7 @@ private:
         check(api.waitEvent(stream, meeting->places[size_t(peer)].*event));
   }
 
+  const int groupRanks;
   std::shared_ptr<Meeting> meeting;
 };
 

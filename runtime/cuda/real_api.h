@@ -90,6 +90,8 @@ public:
   CudaStatus makeNcclId(NcclId &id) override;
   CudaStatus initCommunicator(CudaCommunicator &communicator, int rank,
                               int size, const NcclId &id) override;
+  CudaStatus splitCommunicator(CudaCommunicator &communicator,
+                               CudaCommunicator parent, int color) override;
   CudaStatus communicatorState(CudaCommunicator communicator) override;
   CudaStatus abortCommunicator(CudaCommunicator communicator) override;
   CudaStatus destroyCommunicator(CudaCommunicator communicator) override;
@@ -102,6 +104,13 @@ public:
   CudaStatus reduceScatter(CudaCommunicator communicator, const void *whole,
                            void *shard, size_t elements, WireType type,
                            CudaStream stream) override;
+  CudaStatus allReduce(CudaCommunicator communicator, float *values,
+                       size_t elements, CudaStream stream) override;
+  CudaStatus reduce(CudaCommunicator communicator, const void *values,
+                    void *sum, size_t elements, WireType type, int root,
+                    CudaStream stream) override;
+  CudaStatus broadcast(CudaCommunicator communicator, void *values,
+                       size_t bytes, int root, CudaStream stream) override;
   CudaStatus groupBegin() override;
   CudaStatus groupEnd() override;
   CudaStatus send(CudaCommunicator communicator, const void *from, size_t bytes,

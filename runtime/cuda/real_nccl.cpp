@@ -25,6 +25,8 @@ CudaStatus checked(ncclResult_t result) {
 
 struct NcclChannel {
   ncclComm_t comm = nullptr;
+  // The communicator whose split is under way, until when `comm` is null.
+  NcclChannel *parent = nullptr;
   // The watchdog's thread may set it while the rank's own thread is in
   // settled(). NCCL frees the communicator then.
   std::atomic<bool> aborted{false};
@@ -37,11 +39,17 @@ NcclChannel &of(CudaCommunicator communicator) {
   return *static_cast<NcclChannel *>(communicator);
 }
 
-// A communicator that was aborted is freed, so NCCL must not be asked.
+// A communicator that was aborted is freed, so NCCL must not be asked. A split
+// is a call of the parent: when that is over, NCCL has written the new handle.
 CudaStatus stateOf(NcclChannel &communicator) {
   std::lock_guard<std::mutex> lock(communicator.mutex);
   if (communicator.aborted)
     return checked(ncclRemoteError);
+  if (communicator.parent) {
+    if (CudaStatus state = stateOf(*communicator.parent))
+      return state;
+    communicator.parent = nullptr;
+  }
   ncclResult_t state = ncclSuccess;
   ncclResult_t asked = ncclCommGetAsyncError(communicator.comm, &state);
   return checked(asked == ncclSuccess ? state : asked);
@@ -87,6 +95,10 @@ CudaStatus collective(CudaCommunicator handle, const Call &call) {
 
 cudaStream_t real(CudaStream stream) {
   return static_cast<cudaStream_t>(stream);
+}
+
+ncclDataType_t typeOf(WireType type) {
+  return type == WireType::f32 ? ncclFloat32 : ncclBfloat16;
 }
 
 // The gathers and reductions of a rank meet on parallel branches of a graph,
@@ -135,15 +147,34 @@ CudaStatus RealCudaApi::initCommunicator(CudaCommunicator &communicator,
   return cudaOk;
 }
 
+// Inherits the configuration, so the new communicator is nonblocking, too. Its
+// ranks keep their order, since all give the same key.
+CudaStatus RealCudaApi::splitCommunicator(CudaCommunicator &communicator,
+                                          CudaCommunicator parent, int color) {
+  NcclChannel &whole = of(parent);
+  auto made = std::make_unique<NcclChannel>();
+  made->parent = &whole;
+  std::lock_guard<std::mutex> lock(whole.mutex);
+  if (whole.aborted)
+    return checked(ncclRemoteError);
+  ncclResult_t result = ncclCommSplit(whole.comm, color, /*key=*/0, &made->comm,
+                                      /*config=*/nullptr);
+  if (result != ncclSuccess && result != ncclInProgress)
+    return checked(result);
+  communicator = made.release();
+  return cudaOk;
+}
+
 CudaStatus RealCudaApi::communicatorState(CudaCommunicator communicator) {
   return stateOf(of(communicator));
 }
 
-// The handle itself stays, for threads that are about to ask for its state.
+// The handle itself stays, for threads that are about to ask for its state. The
+// parent's abort ends a split that is under way.
 CudaStatus RealCudaApi::abortCommunicator(CudaCommunicator communicator) {
   NcclChannel &aborted = of(communicator);
   std::lock_guard<std::mutex> lock(aborted.mutex);
-  if (aborted.aborted.exchange(true))
+  if (aborted.aborted.exchange(true) || aborted.parent)
     return cudaOk;
   return checked(ncclCommAbort(aborted.comm));
 }
@@ -152,7 +183,7 @@ CudaStatus RealCudaApi::abortCommunicator(CudaCommunicator communicator) {
 // and one that cannot be finalized is aborted.
 CudaStatus RealCudaApi::destroyCommunicator(CudaCommunicator communicator) {
   std::unique_ptr<NcclChannel> ended(&of(communicator));
-  if (ended->aborted)
+  if (ended->aborted || ended->parent)
     return cudaOk;
   CudaStatus status = settled(*ended, ncclCommFinalize(ended->comm));
   if (status == cudaOk)
@@ -193,9 +224,33 @@ CudaStatus RealCudaApi::reduceScatter(CudaCommunicator communicator,
                                       size_t elements, WireType type,
                                       CudaStream stream) {
   return collective(communicator, [&](ncclComm_t comm) {
-    return ncclReduceScatter(whole, shard, elements,
-                             type == WireType::f32 ? ncclFloat32 : ncclBfloat16,
-                             ncclSum, comm, real(stream));
+    return ncclReduceScatter(whole, shard, elements, typeOf(type), ncclSum,
+                             comm, real(stream));
+  });
+}
+
+CudaStatus RealCudaApi::allReduce(CudaCommunicator communicator, float *values,
+                                  size_t elements, CudaStream stream) {
+  return collective(communicator, [&](ncclComm_t comm) {
+    return ncclAllReduce(values, values, elements, ncclFloat32, ncclSum, comm,
+                         real(stream));
+  });
+}
+
+CudaStatus RealCudaApi::reduce(CudaCommunicator communicator,
+                               const void *values, void *sum, size_t elements,
+                               WireType type, int root, CudaStream stream) {
+  return collective(communicator, [&](ncclComm_t comm) {
+    return ncclReduce(values, sum, elements, typeOf(type), ncclSum, root, comm,
+                      real(stream));
+  });
+}
+
+CudaStatus RealCudaApi::broadcast(CudaCommunicator communicator, void *values,
+                                  size_t bytes, int root, CudaStream stream) {
+  return collective(communicator, [&](ncclComm_t comm) {
+    return ncclBroadcast(values, values, bytes, ncclInt8, root, comm,
+                         real(stream));
   });
 }
 

@@ -55,22 +55,22 @@ Status CudaUpdate::upload(const std::vector<T> &values, Pointer &table) {
   return {};
 }
 
-// Segments are whole groups of one member, unless the member ends.
+// Segments are whole groups of one member, unless the member ends, and lie in
+// what the rank answers for of its shard.
 Result<NormLayout> CudaUpdate::normOf(const fsdpc_rank &rank, size_t index) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
   NormLayout norm;
   if (!layout.trainable)
     return norm;
-  int64_t first = rank.job.rank * buffers.shard;
+  int64_t shard = buffers.shardOf(rank.job.rank);
+  int64_t first = buffers.ownOf(rank.job.rank), last = first + buffers.own;
   std::vector<NormSegment> segments;
-  for (int64_t begin = 0; begin < buffers.shard; begin += normBlock) {
-    int64_t end = std::min(begin + normBlock, buffers.shard);
-    forEachMember(layout, first + begin, first + end,
+  for (int64_t begin = first; begin < last; begin += normBlock)
+    forEachMember(layout, begin, std::min(begin + normBlock, last),
                   [&](size_t, int64_t from, int64_t to) {
-                    segments.push_back({from - first, to - first});
+                    segments.push_back({from - shard, to - shard});
                   });
-  }
   norm.gradient = buffers.gradientShard;
   norm.segmentCount = int64_t(segments.size());
   FSDPC_TRY(upload(segments, norm.segments));

@@ -67,15 +67,16 @@ Watchdog::~Watchdog() {
   thread.join();
   // The thread has ended, so from here on nothing else uses the communicators.
   uint32_t name = nameOf("the end of NCCL", "");
-  for (CudaCommunicator communicator : communicators)
-    if (communicator)
-      check(name, api.destroyCommunicator(communicator));
+  // Those of groups come after the one that they were split from.
+  for (std::vector<CudaCommunicator> &of : communicators)
+    for (; !of.empty(); of.pop_back())
+      check(name, api.destroyCommunicator(of.back()));
   api.freePinned(words);
 }
 
 void Watchdog::watch(Channel channel, CudaCommunicator communicator) {
   std::lock_guard<std::mutex> lock(mutex);
-  communicators[channel] = communicator;
+  communicators[channel].push_back(communicator);
 }
 
 void Watchdog::beginStep(int64_t step) {
@@ -140,10 +141,11 @@ void Watchdog::check(uint32_t name, CudaStatus status) {
 // Never returns. Other threads of the process may still be inside NCCL.
 void Watchdog::end(const std::string &line, bool later) {
   awaitTurn(job, later);
-  std::array<CudaCommunicator, 2> all;
+  std::vector<CudaCommunicator> all;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    all = communicators;
+    for (const std::vector<CudaCommunicator> &of : communicators)
+      all.insert(all.end(), of.begin(), of.end());
   }
   // NCCL's kernels can keep the process from exiting, so the communicators are
   // aborted. Not at once, because streams continue with whatever an aborted
@@ -152,25 +154,30 @@ void Watchdog::end(const std::string &line, bool later) {
   std::thread([all, &api = api] {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     for (CudaCommunicator communicator : all)
-      if (communicator)
-        api.abortCommunicator(communicator);
+      api.abortCommunicator(communicator);
   }).detach();
   fail(line);
+}
+
+CudaStatus Watchdog::stateOf(Channel channel) {
+  std::vector<CudaCommunicator> all;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    all = communicators[channel];
+  }
+  for (CudaCommunicator communicator : all)
+    if (CudaStatus state = api.communicatorState(communicator);
+        state != cudaOk && state != cudaInProgress)
+      return state;
+  return cudaOk;
 }
 
 // One look at both channels: asynchronous errors first, then the time since a
 // mark last moved.
 void Watchdog::look() {
   for (Channel channel : {gatherChannel, reduceChannel}) {
-    CudaCommunicator communicator;
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      communicator = communicators[channel];
-    }
     uint64_t stream = load(words[channel]), host = hosts[channel];
-    CudaStatus state =
-        communicator ? api.communicatorState(communicator) : cudaOk;
-    if (state != cudaOk && state != cudaInProgress) {
+    if (CudaStatus state = stateOf(channel)) {
       std::string error = api.errorText(state);
       uint32_t name = nameIn(hasBegun(stream) ? stream : host);
       end(describe(name) + " failed: " + error, /*later=*/true);

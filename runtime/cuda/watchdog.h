@@ -39,7 +39,8 @@ public:
   Watchdog(const Watchdog &) = delete;
 
   // Watches a communicator: asks it for errors, aborts it if the job ends, and
-  // destroys it in the destructor. The caller must not destroy it.
+  // destroys it in the destructor, the last one first. The caller must not
+  // destroy it.
   void watch(Channel channel, CudaCommunicator communicator);
 
   // Marks that later work belongs to `step`.
@@ -72,6 +73,8 @@ private:
   // The thread: looks until the destructor stops it.
   void loop();
   void look();
+  // Returns the first error of a channel's communicators.
+  CudaStatus stateOf(Channel channel);
   // Prints `line` in this rank's turn (awaitTurn) and ends the job.
   [[noreturn]] void end(const std::string &line, bool later);
 
@@ -96,7 +99,7 @@ private:
   // Used by the thread only.
   std::array<Progress, 2> seen;
   std::mutex mutex; // guards the members below
-  std::array<CudaCommunicator, 2> communicators{};
+  std::array<std::vector<CudaCommunicator>, 2> communicators; // by channel
   // Operation and unit by number, and the inverse map.
   std::vector<std::pair<const char *, const char *>> names;
   std::map<std::pair<const char *, const char *>, uint32_t> numbers;

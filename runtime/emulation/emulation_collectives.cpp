@@ -1,6 +1,7 @@
 // NCCL in the emulation: checks arguments and enqueues what nccl.h runs. As
 // with NCCL, sends and receives in a group form one exchange, and communicators
 // may not be used before all ranks have joined.
+#include "runtime/comm/reduce.h"
 #include "runtime/emulation/emulation.h"
 #include "runtime/emulation/status.h"
 
@@ -13,16 +14,25 @@ using Lock = std::lock_guard<std::mutex>;
 
 namespace {
 
-// The sends and receives of the calling thread since groupBegin. NCCL's groups
-// belong to the thread too: ncclGroupStart names no communicator.
+// The calls of the calling thread since groupBegin. NCCL's groups belong to the
+// thread too: ncclGroupStart names no communicator.
 struct Group {
   struct Exchange {
     CudaCommunicator communicator;
     CudaStream stream;
     std::vector<Transfer> transfers;
+    std::vector<std::function<void(NcclCommunicator &)>> others;
   };
   int depth = 0;
   std::vector<Exchange> exchanges;
+
+  // Returns what the group calls on this communicator and stream.
+  Exchange &on(CudaCommunicator communicator, CudaStream stream) {
+    for (Exchange &exchange : exchanges)
+      if (exchange.communicator == communicator && exchange.stream == stream)
+        return exchange;
+    return exchanges.emplace_back(Exchange{communicator, stream, {}, {}});
+  }
 };
 
 thread_local Group group;
@@ -64,6 +74,25 @@ CudaStatus Emulation::initCommunicator(CudaCommunicator &handle, int rank,
     return status;
   communicator->reportTo(settings.volumes);
   Lock lock(mutex);
+  handle = communicators.add(std::move(communicator));
+  return cudaOk;
+}
+
+// NCCL may deadlock if calls are under way meanwhile.
+CudaStatus Emulation::splitCommunicator(CudaCommunicator &handle,
+                                        CudaCommunicator parent, int color) {
+  handle = nullptr;
+  if (CudaStatus status = refuseInCapture("splitCommunicator"))
+    return status;
+  Lock lock(mutex);
+  std::shared_ptr<NcclCommunicator> whole = communicators.find(parent);
+  if (!whole || whole->state() != cudaOk || whole->pending > 0)
+    return status::refuse(status::ncclInvalidUsage,
+                          "a communicator to split must be alive and idle");
+  std::shared_ptr<NcclCommunicator> communicator;
+  if (CudaStatus status = NcclCommunicator::split(whole, color, communicator))
+    return status;
+  communicator->reportTo(settings.volumes);
   handle = communicators.add(std::move(communicator));
   return cudaOk;
 }
@@ -160,6 +189,10 @@ CudaStatus Emulation::collective(CudaCommunicator handle, CudaStream stream,
                      status::ncclInvalidUsage,
                      "a communicator is used before all ranks have joined")
                : status;
+  if (group.depth > 0) {
+    group.on(handle, stream).others.push_back(std::move(work));
+    return cudaOk;
+  }
   // Shared, because work is a std::function and may be copied; the count falls
   // when the last copy is gone.
   auto pending = std::make_shared<Pending>(communicator);
@@ -198,11 +231,58 @@ CudaStatus Emulation::allGather(CudaCommunicator handle, const void *shard,
 CudaStatus Emulation::reduceScatter(CudaCommunicator handle, const void *whole,
                                     void *shard, size_t elements, WireType type,
                                     CudaStream stream) {
-  if (CudaStatus status = checkCollective(
-          handle, shard, whole, elements * (type == WireType::f32 ? 4 : 2)))
+  if (CudaStatus status =
+          checkCollective(handle, shard, whole, elements * wireBytes(type)))
     return status;
   return collective(handle, stream, [=](NcclCommunicator &communicator) {
     communicator.reduceScatter(whole, shard, elements, type);
+  });
+}
+
+CudaStatus Emulation::allReduce(CudaCommunicator handle, float *values,
+                                size_t elements, CudaStream stream) {
+  if (CudaStatus status =
+          checkBuffer(values, elements * sizeof(float), "an all-reduce"))
+    return status;
+  return collective(handle, stream, [=](NcclCommunicator &communicator) {
+    communicator.allReduce(values, elements);
+  });
+}
+
+CudaStatus Emulation::checkRank(CudaCommunicator handle, int rank) {
+  Lock lock(mutex);
+  std::shared_ptr<NcclCommunicator> found = communicators.find(handle);
+  return found && rank >= 0 && rank < found->size()
+             ? cudaOk
+             : status::refuse(status::ncclInvalidArgument,
+                              "rank " + std::to_string(rank) +
+                                  " of a communicator");
+}
+
+// Only the root has memory for the sum.
+CudaStatus Emulation::reduce(CudaCommunicator handle, const void *values,
+                             void *sum, size_t elements, WireType type,
+                             int root, CudaStream stream) {
+  size_t bytes = elements * wireBytes(type);
+  if (CudaStatus status = checkRank(handle, root))
+    return status;
+  if (CudaStatus status = checkBuffer(values, bytes, "a reduction"))
+    return status;
+  if (CudaStatus status = sum ? checkBuffer(sum, bytes, "a sum") : cudaOk)
+    return status;
+  return collective(handle, stream, [=](NcclCommunicator &communicator) {
+    communicator.reduce(values, sum, elements, type, root);
+  });
+}
+
+CudaStatus Emulation::broadcast(CudaCommunicator handle, void *values,
+                                size_t bytes, int root, CudaStream stream) {
+  if (CudaStatus status = checkRank(handle, root))
+    return status;
+  if (CudaStatus status = checkBuffer(values, bytes, "a broadcast"))
+    return status;
+  return collective(handle, stream, [=](NcclCommunicator &communicator) {
+    communicator.broadcast(values, bytes, root);
   });
 }
 
@@ -222,11 +302,14 @@ CudaStatus Emulation::groupEnd() {
   // them. The first error is returned.
   CudaStatus first = cudaOk;
   for (Group::Exchange &exchange : std::exchange(group.exchanges, {})) {
-    CudaStatus status = collective(exchange.communicator, exchange.stream,
-                                   [transfers = std::move(exchange.transfers)](
-                                       NcclCommunicator &communicator) {
-                                     communicator.exchange(transfers);
-                                   });
+    CudaStatus status =
+        collective(exchange.communicator, exchange.stream,
+                   [all = std::move(exchange)](NcclCommunicator &communicator) {
+                     if (!all.transfers.empty())
+                       communicator.exchange(all.transfers);
+                     for (const auto &call : all.others)
+                       call(communicator);
+                   });
     if (first == cudaOk)
       first = status;
   }
@@ -235,15 +318,8 @@ CudaStatus Emulation::groupEnd() {
 
 CudaStatus Emulation::transfer(CudaCommunicator handle,
                                const Transfer &transfer, CudaStream stream) {
-  {
-    Lock lock(mutex);
-    std::shared_ptr<NcclCommunicator> communicator = communicators.find(handle);
-    if (!communicator || transfer.peer < 0 ||
-        transfer.peer >= communicator->size())
-      return status::refuse(status::ncclInvalidArgument,
-                            "rank " + std::to_string(transfer.peer) +
-                                " of a communicator");
-  }
+  if (CudaStatus status = checkRank(handle, transfer.peer))
+    return status;
   // Outside a group a send or receive is an exchange of its own.
   if (group.depth == 0)
     return collective(handle, stream, [=](NcclCommunicator &communicator) {
@@ -251,12 +327,7 @@ CudaStatus Emulation::transfer(CudaCommunicator handle,
     });
   // Transfers of one communicator and stream run at the same time, in one
   // exchange.
-  for (Group::Exchange &exchange : group.exchanges)
-    if (exchange.communicator == handle && exchange.stream == stream) {
-      exchange.transfers.push_back(transfer);
-      return cudaOk;
-    }
-  group.exchanges.push_back({handle, stream, {transfer}});
+  group.on(handle, stream).transfers.push_back(transfer);
   return cudaOk;
 }
 

@@ -5,6 +5,7 @@
 // instead of wrong data.
 #include "runtime/emulation/nccl.h"
 #include "runtime/comm/bfloat16.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/emulation/status.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <ctime>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <numeric>
 #include <random>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -22,6 +24,7 @@
 namespace fsdpc::runtime::emulation {
 
 constexpr int mostRanks = 64;
+constexpr int mostSplits = 4; // of one communicator
 // Longer transfers take several turns.
 constexpr size_t piece = size_t(128) << 10; // capacity of a mailbox
 
@@ -32,6 +35,8 @@ struct alignas(64) NcclCommunicator::Shared {
   std::atomic<bool> present[mostRanks];
   // Counts the events at the mailboxes of each rank, which sleeps on its count.
   std::atomic<uint32_t> bells[mostRanks];
+  // The color of each rank in each split, plus 1; 0 until it has called.
+  std::atomic<int> colors[mostSplits][mostRanks];
 };
 
 // The sender owns it while it is empty, the receiver while it is full.
@@ -59,46 +64,92 @@ CudaStatus
 NcclCommunicator::join(const NcclId &id, int rank, int size, uint64_t seed,
                        Faults &faults,
                        std::shared_ptr<NcclCommunicator> &communicator) {
+  std::shared_ptr<NcclCommunicator> made(new NcclCommunicator(seed, faults));
+  made->members.resize(size_t(std::max(size, 0)));
+  std::iota(made->members.begin(), made->members.end(), 0);
+  if (CudaStatus status = made->meet(
+          std::string(id.data(), strnlen(id.data(), id.size())), rank, size))
+    return status;
+  communicator = std::move(made);
+  return cudaOk;
+}
+
+CudaStatus NcclCommunicator::meet(const std::string &place, int rank,
+                                  int size) {
   if (size < 1 || size > mostRanks || rank < 0 || rank >= size)
     return status::refuse(status::ncclInvalidArgument,
                           "rank " + std::to_string(rank) + " of " +
                               std::to_string(size));
-  std::shared_ptr<NcclCommunicator> made(
-      new NcclCommunicator(rank, size, seed, faults));
-  made->name.assign(id.data(), strnlen(id.data(), id.size()));
+  self = rank, ranks = size, name = place;
   // Whoever comes first creates the memory; the others find it. Its size is the
   // same for all, whatever number of ranks they believe in: a smaller one would
   // take pages from those who have joined. Pages that nobody touches take no
   // memory.
-  int file = shm_open(made->name.c_str(), O_CREAT | O_RDWR, 0600);
+  int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
   if (file < 0)
     return status::refuse(status::ncclSystemError,
-                          "cannot open '" + made->name + "'");
+                          "cannot open '" + name + "'");
   void *memory = MAP_FAILED;
   if (ftruncate(file, off_t(sharedBytes(mostRanks))) == 0)
     memory = mmap(nullptr, sharedBytes(size), PROT_READ | PROT_WRITE,
                   MAP_SHARED, file, 0);
   close(file);
   if (memory == MAP_FAILED)
-    return status::refuse(status::ncclSystemError,
-                          "cannot map '" + made->name + "'");
-  Shared *shared = made->shared = static_cast<Shared *>(memory);
+    return status::refuse(status::ncclSystemError, "cannot map '" + name + "'");
+  shared = static_cast<Shared *>(memory);
   int before = 0;
   // The first rank sets the size, and the others must agree with it. No rank
   // may join twice.
   if ((!shared->size.compare_exchange_strong(before, size) && before != size) ||
-      shared->present[rank].exchange(true)) {
-    made->name.clear(); // the name belongs to the others
+      shared->present[rank].exchange(true))
     return status::refuse(status::ncclInvalidArgument,
                           "rank " + std::to_string(rank) + " of " +
                               std::to_string(size) +
                               " does not match the ranks that have joined");
-  }
+  owesName = true;
   // The mappings outlive the name.
   if (++shared->joined == size)
-    shm_unlink(made->name.c_str());
+    shm_unlink(name.c_str());
+  return cudaOk;
+}
+
+CudaStatus
+NcclCommunicator::split(const std::shared_ptr<NcclCommunicator> &parent,
+                        int color,
+                        std::shared_ptr<NcclCommunicator> &communicator) {
+  if (color < 0 || parent->splits == mostSplits)
+    return status::refuse(status::ncclInvalidArgument,
+                          "split " + std::to_string(parent->splits) +
+                              " with the color " + std::to_string(color));
+  std::shared_ptr<NcclCommunicator> made(
+      new NcclCommunicator(parent->seed, parent->faults));
+  made->parent = parent;
+  made->color = color;
+  made->splitNumber = parent->splits;
+  parent->shared->colors[parent->splits++][parent->self] = color + 1;
   communicator = std::move(made);
   return cudaOk;
+}
+
+// All ranks of a color find the same members, and so the same place to meet.
+CudaStatus NcclCommunicator::finishSplit() {
+  if (CudaStatus status = parent->state())
+    return status;
+  int place = 0;
+  for (int rank = 0; rank < parent->ranks; ++rank) {
+    if (parent->shared->colors[splitNumber][rank] != color + 1)
+      continue;
+    if (rank == parent->self)
+      place = int(members.size());
+    members.push_back(parent->members[size_t(rank)]);
+  }
+  std::string where = parent->name + "-" + std::to_string(splitNumber) + "-" +
+                      std::to_string(color);
+  parent = nullptr;
+  CudaStatus status = meet(where, place, int(members.size()));
+  if (status)
+    error = status;
+  return status;
 }
 
 // The name is still there only if some rank never joined.
@@ -106,14 +157,17 @@ NcclCommunicator::~NcclCommunicator() {
   if (!shared)
     return;
   if (FILE *file = report.empty() ? nullptr : fopen(report.c_str(), "a")) {
+    std::string all;
+    for (int member : members)
+      all += (all.empty() ? "" : ",") + std::to_string(member);
     // One write, since other ranks write to the file too.
-    fprintf(file, "%d %llu %llu %llu\n", self,
-            static_cast<unsigned long long>(sent[gathering]),
-            static_cast<unsigned long long>(sent[reducing]),
+    fprintf(file, "%d %s %llu %llu %llu\n", members[size_t(self)], all.c_str(),
+            static_cast<unsigned long long>(sent[gathering] + sent[sharing]),
+            static_cast<unsigned long long>(sent[reducing] + sent[collecting]),
             static_cast<unsigned long long>(sent[sending]));
     fclose(file);
   }
-  if (!name.empty() && shared->joined < ranks)
+  if (owesName && shared->joined < ranks)
     shm_unlink(name.c_str());
   munmap(shared, sharedBytes(ranks));
 }
@@ -124,13 +178,23 @@ NcclCommunicator::Box &NcclCommunicator::box(int from, int to) {
 }
 
 // An error of this rank counts before that of another.
-CudaStatus NcclCommunicator::state() const {
+CudaStatus NcclCommunicator::state() {
+  {
+    std::lock_guard<std::mutex> lock(splitting);
+    if (parent)
+      if (CudaStatus status = finishSplit())
+        return status;
+  }
   if (error != cudaOk)
     return status::refuse(error, "on rank " + std::to_string(self));
   if (shared->aborted)
     return status::refuse(status::ncclRemoteError,
                           "rank " + std::to_string(shared->aborted - 1) +
                               " aborted the communicator");
+  for (int split = 0; split < splits; ++split)
+    for (int rank = 0; rank < ranks; ++rank)
+      if (!shared->colors[split][rank])
+        return cudaInProgress;
   return shared->joined < ranks ? cudaInProgress : cudaOk;
 }
 
@@ -155,6 +219,8 @@ void NcclCommunicator::sleep(uint32_t bell) {
 
 void NcclCommunicator::abort() {
   ended = true;
+  if (!shared) // its split is under way
+    return;
   // Rank numbers are stored plus 1, since 0 means that nobody has aborted.
   int nobody = 0;
   shared->aborted.compare_exchange_strong(nobody, self + 1);
@@ -174,10 +240,11 @@ void NcclCommunicator::awaitAbort() {
 // Both faults hang until the abort, but `nccl` also leaves an error that
 // state() returns.
 bool NcclCommunicator::begin() {
-  bool struck = faults.strikes(Fault::nccl, self);
+  int rank = members[size_t(self)];
+  bool struck = faults.strikes(Fault::nccl, rank);
   if (struck)
     fail(status::ncclSystemError);
-  if (!struck && !faults.strikes(Fault::silent, self))
+  if (!struck && !faults.strikes(Fault::silent, rank))
     return true;
   awaitAbort();
   return false;
@@ -289,11 +356,28 @@ static void sum(const std::vector<const void *> &parts, size_t elements,
   memcpy(to, total.data(), elements * sizeof(T));
 }
 
+void NcclCommunicator::addUp(const void *own,
+                             const std::vector<std::vector<char>> &received,
+                             size_t elements, WireType type, void *to) const {
+  // NCCL's order is unspecified, so each seed begins with another rank.
+  std::vector<const void *> parts;
+  for (int i = 0; i < ranks; ++i) {
+    // Seed 0 adds in rank order on every rank; another seed begins at another
+    // rank for each shard.
+    int peer = int((seed + uint64_t(seed ? self : 0) + i) % uint64_t(ranks));
+    parts.push_back(peer == self ? own : received[size_t(peer)].data());
+  }
+  if (type == WireType::f32)
+    sum<float>(parts, elements, to);
+  else
+    sum<BFloat16>(parts, elements, to);
+}
+
 void NcclCommunicator::reduceScatter(const void *whole, void *shard,
                                      size_t elements, WireType type) {
   if (!begin())
     return;
-  size_t bytes = elements * (type == WireType::f32 ? 4 : 2);
+  size_t bytes = elements * wireBytes(type);
   auto part = [&](int rank) {
     return static_cast<const char *>(whole) + rank * bytes;
   };
@@ -308,20 +392,66 @@ void NcclCommunicator::reduceScatter(const void *whole, void *shard,
       transfers.push_back({peer, nullptr, received[peer].data(), bytes});
     }
   run(reducing, transfers);
+  if (!isAborted())
+    addUp(part(self), received, elements, type, shard);
+}
+
+// Each rank sums a part and sends it to all others, so that all have the same
+// bits. The last part takes what is left.
+void NcclCommunicator::allReduce(float *values, size_t elements) {
+  if (!begin())
+    return;
+  auto first = [&](int rank) { return elements * size_t(rank) / ranks; };
+  auto count = [&](int rank) { return first(rank + 1) - first(rank); };
+  std::vector<std::vector<char>> received(ranks);
+  std::vector<Transfer> parts, sums;
+  size_t own = count(self) * sizeof(float);
+  for (int peer = 0; peer < ranks; ++peer)
+    if (peer != self) {
+      size_t others = count(peer) * sizeof(float);
+      received[peer].resize(own);
+      parts.push_back({peer, values + first(peer), nullptr, others});
+      parts.push_back({peer, nullptr, received[peer].data(), own});
+      sums.push_back({peer, values + first(self), nullptr, own});
+      sums.push_back({peer, nullptr, values + first(peer), others});
+    }
+  run(reducing, parts);
   if (isAborted())
     return;
-  // NCCL's order is unspecified, so each seed begins with another rank.
-  std::vector<const void *> parts;
-  for (int i = 0; i < ranks; ++i) {
-    // Seed 0 adds in rank order on every rank; another seed begins at another
-    // rank for each shard.
-    int peer = int((seed + uint64_t(seed ? self : 0) + i) % uint64_t(ranks));
-    parts.push_back(peer == self ? part(self) : received[peer].data());
-  }
-  if (type == WireType::f32)
-    sum<float>(parts, elements, shard);
-  else
-    sum<BFloat16>(parts, elements, shard);
+  addUp(values + first(self), received, count(self), WireType::f32,
+        values + first(self));
+  run(reducing, sums);
+}
+
+void NcclCommunicator::reduce(const void *values, void *sum, size_t elements,
+                              WireType type, int root) {
+  if (!begin())
+    return;
+  size_t bytes = elements * wireBytes(type);
+  std::vector<std::vector<char>> received(ranks);
+  std::vector<Transfer> transfers;
+  if (self != root)
+    transfers.push_back({root, values, nullptr, bytes});
+  for (int peer = 0; self == root && peer < ranks; ++peer)
+    if (peer != self) {
+      received[peer].resize(bytes);
+      transfers.push_back({peer, nullptr, received[peer].data(), bytes});
+    }
+  run(collecting, transfers);
+  if (self == root && !isAborted())
+    addUp(values, received, elements, type, sum);
+}
+
+void NcclCommunicator::broadcast(void *values, size_t bytes, int root) {
+  if (!begin())
+    return;
+  std::vector<Transfer> transfers;
+  if (self != root)
+    transfers.push_back({root, nullptr, values, bytes});
+  for (int peer = 0; self == root && peer < ranks; ++peer)
+    if (peer != self)
+      transfers.push_back({peer, values, nullptr, bytes});
+  run(sharing, transfers);
 }
 
 } // namespace fsdpc::runtime::emulation

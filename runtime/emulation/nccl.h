@@ -37,15 +37,20 @@ public:
   static CudaStatus join(const NcclId &id, int rank, int size, uint64_t seed,
                          Faults &faults,
                          std::shared_ptr<NcclCommunicator> &communicator);
+  // Joins the ranks of `parent` that give the same color. All ranks of `parent`
+  // must call it in the same order. Fails if a call of the parent is under way.
+  static CudaStatus split(const std::shared_ptr<NcclCommunicator> &parent,
+                          int color,
+                          std::shared_ptr<NcclCommunicator> &communicator);
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator &) = delete;
   NcclCommunicator &operator=(const NcclCommunicator &) = delete;
 
   int rank() const { return self; }
   int size() const { return ranks; }
-  // Returns cudaInProgress until all ranks have joined, then cudaOk or an
-  // error.
-  CudaStatus state() const;
+  // Returns cudaInProgress until all ranks have joined, and while the ranks
+  // split, then cudaOk or an error.
+  CudaStatus state();
   // Ends what runs on the communicator, on every rank. The other ranks then
   // have an error.
   void abort();
@@ -55,6 +60,10 @@ public:
   void allGather(const void *shard, void *whole, size_t bytes);
   void reduceScatter(const void *whole, void *shard, size_t elements,
                      WireType type);
+  void allReduce(float *values, size_t elements);
+  void reduce(const void *values, void *sum, size_t elements, WireType type,
+              int root);
+  void broadcast(void *values, size_t bytes, int root);
   void exchange(const std::vector<Transfer> &transfers);
 
   // Adds a line to the file `path` when the communicator ends (README.md).
@@ -66,10 +75,22 @@ private:
   struct Shared;
   struct Box;
   // From 1: an empty mailbox has no label.
-  enum Kind : uint64_t { gathering = 1, reducing, sending, kinds };
+  enum Kind : uint64_t {
+    gathering = 1,
+    sharing, // from one rank to all others
+    reducing,
+    collecting, // on one rank
+    sending,
+    kinds
+  };
 
-  NcclCommunicator(int rank, int size, uint64_t seed, Faults &faults)
-      : self(rank), ranks(size), seed(seed), faults(faults) {}
+  NcclCommunicator(uint64_t seed, Faults &faults)
+      : seed(seed), faults(faults) {}
+  // Joins the ranks that meet in the shared memory `name`.
+  CudaStatus meet(const std::string &name, int rank, int size);
+  // Joins the ranks of the same color, if all ranks of the parent have told
+  // theirs.
+  CudaStatus finishSplit();
   static size_t sharedBytes(int ranks);
   Box &box(int from, int to);
   // Wakes a rank that sleeps on its bell.
@@ -82,13 +103,25 @@ private:
   // Blocks until some rank aborts: a rank that has failed hangs, as with NCCL.
   void awaitAbort();
   bool move(Kind kind, const Transfer &transfer, size_t &done);
+  // Writes to `to` the sum of this rank's values and those that it has received
+  // from the others, in the order of the seed.
+  void addUp(const void *own, const std::vector<std::vector<char>> &received,
+             size_t elements, WireType type, void *to) const;
   void run(Kind kind, const std::vector<Transfer> &transfers);
 
-  const int self, ranks;
+  int self = 0, ranks = 0;
   const uint64_t seed;
   Faults &faults;
-  // The name of the shared memory; empty if another rank removes it.
+  // The ranks as the first communicator numbers them, for faults and reports.
+  std::vector<int> members;
+  // The name of the shared memory, and whether this rank may have to remove it.
   std::string name;
+  bool owesName = false;
+  // The split that makes this communicator, until all of its ranks have called.
+  std::mutex splitting;
+  std::shared_ptr<NcclCommunicator> parent;
+  int color = 0, splitNumber = 0;
+  std::atomic<int> splits{0}; // of this communicator, by this rank
   Shared *shared = nullptr;
   std::atomic<CudaStatus> error{cudaOk};
   std::atomic<bool> ended{false}; // aborted by this rank

@@ -145,6 +145,38 @@ TEST_F(Nccl, joiningTakesEveryRank) {
             status::invalidValue);
 }
 
+// A split takes every rank, and the parent rests meanwhile. Colors are groups
+// of any ranks, which keep their order.
+TEST_F(Nccl, splittingTakesEveryRank) {
+  CudaCommunicator whole[3], parts[3];
+  for (int rank = 0; rank < 3; ++rank)
+    ASSERT_CUDA(cuda.initCommunicator(whole[rank], rank, 3, id));
+  CudaStream stream = nullptr;
+  ASSERT_CUDA(cuda.createStream(stream, false));
+  void *memory = nullptr;
+  ASSERT_CUDA(cuda.allocateDevice(memory, 64));
+  EXPECT_EQ(cuda.splitCommunicator(parts[0], whole[0], -1),
+            status::ncclInvalidArgument);
+  ASSERT_CUDA(cuda.splitCommunicator(parts[0], whole[0], 7));
+  ASSERT_CUDA(cuda.splitCommunicator(parts[1], whole[1], 0));
+  EXPECT_EQ(cuda.communicatorState(whole[0]), cudaInProgress);
+  EXPECT_EQ(cuda.communicatorState(parts[0]), cudaInProgress);
+  EXPECT_EQ(cuda.allGather(whole[0], memory, memory, 4, stream),
+            status::ncclInvalidUsage);
+  EXPECT_EQ(cuda.splitCommunicator(parts[2], whole[0], 7),
+            status::ncclInvalidUsage);
+  ASSERT_CUDA(cuda.splitCommunicator(parts[2], whole[2], 7));
+  EXPECT_CUDA(cuda.communicatorState(parts[1])); // alone
+  EXPECT_EQ(cuda.communicatorState(parts[2]), cudaInProgress);
+  EXPECT_CUDA(cuda.communicatorState(parts[0])); // has found the others
+  EXPECT_CUDA(cuda.communicatorState(parts[2]));
+  EXPECT_EQ(cuda.reduce(parts[2], memory, memory, 4, WireType::f32, 2, stream),
+            status::ncclInvalidArgument); // it has two ranks
+  for (CudaCommunicator *list : {parts, whole})
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_CUDA(cuda.destroyCommunicator(list[rank]));
+}
+
 // Sleeps until `count` reaches `wanted`.
 void awaitCount(const std::atomic<int> &count, int wanted) {
   while (count < wanted)

@@ -78,6 +78,10 @@ private:
   void gather(size_t elements);
   template <typename T> void reduce(size_t elements, WireType type);
   void exchange(size_t elements);
+  void sumOnAll(CudaCommunicator over, int first, int step, int count,
+                size_t elements);
+  template <typename T> void sumAndShare(size_t elements, WireType type);
+  void inHalves(size_t elements);
   void replay();
 
   DeviceAccess access;
@@ -139,6 +143,62 @@ inline void NcclRank::exchange(size_t elements) {
              "an exchanged element is wrong");
 }
 
+// Sums over the ranks first, first + step, …; an all-reduce cuts what it sums,
+// so few elements leave some ranks without a part.
+inline void NcclRank::sumOnAll(CudaCommunicator over, int first, int step,
+                               int count, size_t elements) {
+  auto *values = allocate<float>(elements);
+  for (size_t i = 0; i < elements; ++i)
+    values[i] = float(i % 7 + size_t(rank));
+  check(cuda.allReduce(over, values, elements, stream), "allReduce");
+  synchronize();
+  int sumOfRanks = count * first + step * count * (count - 1) / 2;
+  for (size_t i = 0; i < elements; ++i)
+    expect(values[i] == float(count) * float(i % 7) + float(sumOfRanks),
+           "an element that is summed on all ranks is wrong");
+}
+
+// A group of reductions, one to each rank, whose roots then share their sums.
+template <typename T>
+void NcclRank::sumAndShare(size_t elements, WireType type) {
+  auto *values = allocate<T>(elements), *sum = allocate<T>(elements);
+  auto *shared = allocate<T>(elements * size_t(size));
+  for (size_t i = 0; i < elements; ++i)
+    values[i] = narrow<T>(float(i % 7 + size_t(rank)));
+  check(cuda.groupBegin(), "groupBegin");
+  for (int root = 0; root < size; ++root)
+    check(cuda.reduce(communicator, values, root == rank ? sum : nullptr,
+                      elements, type, root, stream),
+          "reduce");
+  check(cuda.groupEnd(), "groupEnd");
+  size_t bytes = elements * sizeof(T);
+  check(cuda.copy(shared + size_t(rank) * elements, sum, bytes, stream),
+        "copy");
+  check(cuda.groupBegin(), "groupBegin");
+  for (int root = 0; root < size; ++root)
+    check(cuda.broadcast(communicator, shared + size_t(root) * elements, bytes,
+                         root, stream),
+          "broadcast");
+  check(cuda.groupEnd(), "groupEnd");
+  synchronize();
+  int sumOfRanks = size * (size - 1) / 2;
+  for (size_t i = 0; i < elements * size_t(size); ++i)
+    expect(widen(shared[i]) ==
+               float(size) * float(i % elements % 7) + float(sumOfRanks),
+           "an element that a root has summed is wrong");
+}
+
+// Even and odd ranks sum among themselves, beside the whole communicator.
+inline void NcclRank::inHalves(size_t elements) {
+  CudaCommunicator half = nullptr;
+  check(cuda.splitCommunicator(half, communicator, rank % 2),
+        "splitCommunicator");
+  check(awaitCommunicator(cuda, half), "communicatorState");
+  sumOnAll(half, rank % 2, 2, (size + 1 - rank % 2) / 2, elements);
+  sumOnAll(communicator, 0, 1, size, elements);
+  check(cuda.destroyCommunicator(half), "destroyCommunicator");
+}
+
 // A captured collective runs at each launch of the graph.
 inline void NcclRank::replay() {
   auto *whole = allocate<int32_t>(size_t(size));
@@ -167,7 +227,11 @@ inline void NcclRank::runAllCases() {
     reduce<float>(elements, WireType::f32);
     reduce<BFloat16>(elements, WireType::bf16);
     exchange(elements);
+    sumOnAll(communicator, 0, 1, size, elements);
+    sumAndShare<float>(elements, WireType::f32);
+    sumAndShare<BFloat16>(elements, WireType::bf16);
   }
+  inHalves(1001);
   replay();
   check(cuda.deregisterMemory(communicator, registration), "deregisterMemory");
 }

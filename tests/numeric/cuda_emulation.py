@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Runs CUDA programs on an emulated GPU: compares losses with the host, checks that results are bit-identical, and injects faults.
 
-usage: cuda_emulation.py --build DIR {parity,identity,faults} [MODEL] [--steps N]
+usage: cuda_emulation.py --build DIR {parity,identity,groups,faults} [MODEL] [--steps N]
 
 parity    losses are within 1e-5 of the host's program (bf16: 2e-3) on 1, 2 and 4 ranks, with ranks as threads and as processes
           that use NCCL, and within the reference's limits, those of evaluations too; graphs change no bit
 identity  with --deterministic, no strategy, schedule, graph, delay, or choice of threads or processes changes a bit; without
           it, losses stay within 1e-5
-faults    each fault ends every rank within the watchdog's time, with one message that names the place; the flight records say so
+groups    the same for strategies that shard in groups of ranks, or by owners, on 4 ranks
+faults    each fault ends every rank, in groups too, within the watchdog's time, with one message that names the place; the flight records say so
           too; a library that refuses to plan is replaced; --tune-products chooses and keeps algorithms
 """
 import json
@@ -20,6 +21,7 @@ import time
 import harness
 from evaluation import eval_flags, evaluations
 from harness import Failure
+from identity import tensors
 
 TOLERANCE = 1e-5                              # relative, for losses
 TOLERANCE_BF16 = 2e-3                         # as between bf16 and f32 on the host
@@ -70,7 +72,18 @@ def parity(bench, fixture, options):
 PROGRAMS = [("zero3", "auto"), ("zero2", "auto"), ("zero1", "auto"), ("ddp", "auto"),
             ("zero3", "none"), ("zero3", "post"), ("zero3", "pre"), ("zero3", "auto", "--poison"),
             ("zero3", "auto", "--recompute=units"), ("zero3", "auto", "--strategy-of=root=ddp")]
-RESHARDED = ("zero3", "auto", "--reshard-to=2")
+NARROW = ("--param-dtype=bf16", "--reduce-dtype=bf16")
+# Programs for 4 ranks that form groups or own parameters, and ways to run them; the last way is also run in NCCL's order.
+OF_1, OF_4, OF_2, THREADS_OF_2 = ((["--shard-group", str(group)], local) for group, local in ((1, False), (4, False), (2, False), (2, True)))
+NCCL, THREADS = ([], False), ([], True)
+GROUPED = {
+    ("zero3", "--reshard-to=2"): (THREADS, OF_4, NCCL),
+    ("hybrid",): (THREADS_OF_2, OF_1, OF_4, OF_2), ("hybrid_zero2",): (THREADS_OF_2, OF_2),
+    ("zero3", "--reshard-to=2", "UNITS=hybrid,zero3,hybrid_zero2,oss,ddp"): (THREADS, NCCL),
+    ("oss",): (THREADS, NCCL), ("oss", "--bucket-size=5000"): (NCCL,),
+    ("hybrid", "--reduce=step"): (OF_2,), ("oss", "--reduce=step"): (NCCL,),
+    ("hybrid", *NARROW): (OF_2,), ("oss", *NARROW): (NCCL,),
+}
 WAYS = {                                      # ways to run the first program
     "again, with other delays": {"environment": {"FSDPC_EMULATION_SEED": "7"}},
     "no delays": {"environment": {"FSDPC_EMULATION_SEED": "0"}},
@@ -79,10 +92,55 @@ WAYS = {                                      # ways to run the first program
 }
 
 
+def content(training) -> tuple:
+    """Returns losses and norms, first gradients and weights. Owners have layouts of their own, so tensors have another order."""
+    numbers, *files = training.bits()
+    return numbers, *map(tensors, files)
+
+
+def in_turn(bench, fixture, flags: list[str]) -> list[str]:
+    """Replaces UNITS=A,B,… by a rule for each unit of the model, which gives it one of the strategies in turn."""
+    found = []
+    for flag in flags:
+        if not flag.startswith("UNITS="):
+            found.append(flag)
+            continue
+        text = bench.compile_fixture(fixture, "units", "--compile-to=units").read_text()
+        turns = flag.removeprefix("UNITS=").split(",")
+        found += [f"--strategy-of={unit}={turns[i % len(turns)]}" for i, unit in enumerate(re.findall(r"fsdp.unit @(\S+)", text))]
+    return found
+
+
+def groups(bench, fixture, options):
+    fixture.compiling = [flag for flag in fixture.compiling if not flag.startswith("--clip-grad-norm")]
+
+    def compile(strategy, *flags):
+        return bench.compile_fixture(fixture, "-".join((strategy, *flags))[:40], "--target=cuda-emulation", f"--strategy={strategy}",
+                                     f"--clip-grad-norm={CLIP}", *in_turn(bench, fixture, flags))
+
+    def train(program, *flags, local=False):
+        return bench.train(program, fixture, 4, *flags, steps=options.steps or 3, accumulate=3, local=local)
+    different, zero3 = [], {}
+    for (strategy, *flags), ways in GROUPED.items():
+        decisive = tuple(flag for flag in flags if flag in ("--reduce=step", *NARROW))
+        if decisive not in zero3:
+            zero3[decisive] = train(compile("zero3", *decisive), "--deterministic")
+        expected, program = zero3[decisive], compile(strategy, *flags)
+        for way, local in ways:
+            same = content(train(program, "--deterministic", *way, local=local)) == content(expected)
+            name = f"{' '.join((strategy, *flags))}, 4 ranks, {'threads' if local else 'NCCL'} {' '.join(way)}"
+            print(f"{'same     ' if same else 'DIFFERENT'} {name}", flush=True)
+            different += [] if same else [name]
+        close(f"{name}, in NCCL's order", train(program, *ways[-1][0]).losses(), expected.losses(),
+              TOLERANCE_BF16 if NARROW[0] in flags else TOLERANCE)
+    if different:
+        raise Failure(f"bits differ from those of zero3: {'; '.join(different)}")
+
+
 def identity(bench, fixture, options):
     fixture.compiling = [flag for flag in fixture.compiling if not flag.startswith("--clip-grad-norm")]
     programs = {p: bench.compile_fixture(fixture, "-".join(p), "--target=cuda-emulation", f"--strategy={p[0]}",
-                                         f"--prefetch={p[1]}", f"--clip-grad-norm={CLIP}", *p[2:]) for p in (*PROGRAMS, RESHARDED)}
+                                         f"--prefetch={p[1]}", f"--clip-grad-norm={CLIP}", *p[2:]) for p in PROGRAMS}
     different = []
     for accumulate in (1, 3):
         def bits(program, flags=(), **how):
@@ -104,14 +162,6 @@ def identity(bench, fixture, options):
     ordered, free = (bench.train(programs[PROGRAMS[0]], fixture, 4, *flags, steps=options.steps or 4, accumulate=1)
                      for flags in (["--deterministic"], []))
     close("4 ranks in NCCL's order", free.losses(), ordered.losses())
-    # Two groups of two ranks, with NCCL and as threads; one group of four.
-    for way, flags, local in (("NCCL", (), False), ("threads", (), True), ("one group", ("--shard-group", 4), False)):
-        run = bench.train(programs[RESHARDED], fixture, 4, "--deterministic", *flags, steps=options.steps or 4, accumulate=1,
-                          local=local)
-        same = run.bits() == ordered.bits()
-        print(f"{'same     ' if same else 'DIFFERENT'} {' '.join(RESHARDED)}, 4 ranks, {way}", flush=True)
-        if not same:
-            different.append(f"{' '.join(RESHARDED)}, 4 ranks, {way}")
     if different:
         raise Failure(f"bits differ from those of zero3: {'; '.join(different)}")
 
@@ -122,6 +172,8 @@ FAULTS = [                                    # fault, launcher, words of the me
     ("nccl:20@1", "mpirun", r"rank \d, step \d+, unit '[^']+': \w+ failed"),
     ("silent:20@1", "mpirun", r"rank \d, step \d+, unit '[^']+': \w+ has not ended within 6 s"),
     ("silent:100@1", "mpirun", r"rank \d, step \d+, unit '[^']+': \w+ has not ended within 6 s"),
+    ("nccl:60@1", "groups", r"rank \d, step \d+, unit '[^']+': \w+ failed"),
+    ("silent:60@2", "groups", r"rank \d, step \d+, unit '[^']+': \w+ has not ended within 6 s"),
     ("memory", "mpirun", r"the program requires \d+ bytes of GPU memory"),
     ("memory", "threads", r"the program requires \d+ bytes of GPU memory"),
     ("late-memory:2@1", "mpirun", r"rank 1, step \d+: making a graph failed: .*out of memory.*--memory-limit.*--no-graph"),
@@ -182,10 +234,13 @@ def tuned(bench, fixture) -> None:
 def faults(bench, fixture, options):
     refusals(bench)
     tuned(bench, fixture)
-    program = bench.compile_fixture(fixture, "emulated", "--target=cuda-emulation")
+    program, hybrid = (bench.compile_fixture(fixture, strategy, "--target=cuda-emulation", f"--strategy={strategy}")
+                       for strategy in ("zero3", "hybrid"))
+    launchers = {"threads": [program, "--ranks", 2], "mpirun": [*harness.mpirun(2), program],
+                 "groups": [*harness.mpirun(4), hybrid, "--shard-group", 2]}
     wrong = []
     for fault, launcher, message in FAULTS:
-        launch = [program, "--ranks", 2] if launcher == "threads" else [*harness.mpirun(2), program]
+        launch = launchers[launcher]
         command = [*launch, *fixture.data, "--steps", options.steps or 40, "--watchdog", WATCHDOG, "--first-step-timeout", WATCHDOG,
                    "--flight-recorder", bench.path("flight.json")]
         began = time.monotonic()
@@ -207,11 +262,11 @@ def faults(bench, fixture, options):
 
 
 def test(bench, options):
-    {"parity": parity, "identity": identity, "faults": faults}[options.what](bench, harness.fixture(options.model), options)
+    {"parity": parity, "identity": identity, "groups": groups, "faults": faults}[options.what](bench, harness.fixture(options.model), options)
 
 
 def arguments(parser):
-    parser.add_argument("what", choices=["parity", "identity", "faults"])
+    parser.add_argument("what", choices=["parity", "identity", "groups", "faults"])
     parser.add_argument("model", nargs="?", default="gpt", metavar="MODEL", help="a reference's name (default: gpt)")
     parser.add_argument("--steps", type=int)
 

@@ -3,9 +3,10 @@
 
 usage: volumes.py --build DIR
 
-NCCL in the emulation counts what each rank sends. The bytes of a step are the difference of runs of two and of one step, so what
-happens at the start does not count. Where ranks form groups, or hooks decide what is sent, the communicators of the host count at each level of groups, and the
-log has the mean over the ranks; NCCL moves secondary shards in single messages. The parameters are such that shards need no padding, and the figures agree to the byte.
+NCCL in the emulation counts what each rank sends on each communicator, so at each level of groups. The bytes of a step are the
+difference of runs of two and of one step, so what happens at the start does not count. Every rank sends the same; owners, and groups
+that hand on their sums in order, do so on the mean. On the host the communicators count where ranks form groups, or hooks decide what
+is sent, and the log has the mean over the ranks. The parameters are such that shards need no padding, and the figures agree to the byte.
 """
 import json
 import re
@@ -24,7 +25,10 @@ STRATEGIES = {
     "zero3, reduced once a step": ["--reduce=step"],
     "mixed": ["--strategy-of=layers.0=ddp", "--strategy-of=layers.1=zero2", "--strategy-of=layers.2=zero1"],
     "persistent and ignored": ["--persist=2000", "--ignored=s_0"],
-    "resharded": ["--reshard-to=2"],
+    "resharded": ["--reshard-to=2"], "hybrid": ["--strategy=hybrid"],
+    "hybrid_zero2, reduced once a step": ["--strategy=hybrid_zero2", "--reduce=step"],
+    "resharded and others": ["--reshard-to=2", "--strategy-of=layers.1=hybrid", "--strategy-of=layers.2=oss", "--strategy-of=layers.3=ddp"],
+    "oss": ["--strategy=oss"], "oss, small buckets": ["--strategy=oss", "--bucket-size=1024"],
 }
 
 
@@ -42,6 +46,14 @@ COMPRESSED = {"top-k": ["--reduce-hook=top-k=1%"], "top-k, zero2": ["--reduce-ho
               "top-k and strategies": ["--reduce-hook=top-k=3%", "--strategy-of=layers.0=ddp", "--strategy-of=layers.1=zero1"],
               "power-sgd": ["--reduce-hook=power-sgd=4"], "power-sgd, ddp": ["--reduce-hook=power-sgd=4", "--strategy=ddp"],
               "power-sgd, reduced once a step": ["--reduce-hook=power-sgd=4", "--reduce=step", "--strategy=zero1"]}
+
+
+def shares_of(group: int) -> dict[str, float]:
+    """Returns by level the part of a buffer that a rank sends."""
+    return {"": (RANKS - 1) / RANKS, " in groups": (group - 1) / group, " across groups": 2 * (RANKS - group) / (RANKS * group)}
+
+
+LEVELS = shares_of(2)                         # of the emulated runs
 
 
 def scope(layer: int) -> bytes:
@@ -64,22 +76,47 @@ def layers() -> bytes:
     return onnx.model(nodes, [onnx.value("x", (ROWS, WIDTH))], [onnx.value("loss", ())], weights)
 
 
-def counted(bench, program, data, steps: int) -> list[list[int]]:
-    """Returns for each rank the bytes that it sent in all-gathers, in reduce-scatters and in single messages."""
+def counted(bench, program, data, steps: int, *flags) -> dict[str, list[list[int]]]:
+    """Returns by level for each rank the bytes that it sent in gathers, in reductions and in single messages."""
     file = bench.path("volumes")
     file.unlink(missing_ok=True)
     harness.run([*harness.mpirun(RANKS), "-x", f"FSDPC_EMULATION_VOLUMES={file}", program, "--data", f"x={data}", "--steps", steps,
-                 "--accumulate", ACCUMULATE])
-    sums = [[0, 0, 0] for _ in range(RANKS)]
+                 "--accumulate", ACCUMULATE, *flags])
+    sums = {level: [[0, 0, 0] for _ in range(RANKS)] for level in LEVELS}
     for line in file.read_text().splitlines():
-        rank, *sent = map(int, line.split())
-        sums[rank] = [a + b for a, b in zip(sums[rank], sent)]
+        rank, members, *sent = line.split()
+        ranks = list(map(int, members.split(",")))
+        level = "" if len(ranks) == RANKS else " in groups" if ranks[1] == ranks[0] + 1 else " across groups"
+        sums[level][int(rank)] = [a + int(b) for a, b in zip(sums[level][int(rank)], sent)]
     return sums
+
+
+def announced(summary: str, layouts: int) -> dict[str, list[int]]:
+    """Returns by level what each rank sends in gathers and in reductions, by a compile's summary for groups of 2, and for the norm."""
+    sent = {"": [(RANKS - 1) * NORM * layouts, 0], " in groups": [0, 0], " across groups": [0, 0]}
+    for what, level, size, per in re.findall(r"^  (\w+)(| in groups| across groups): (\d+) bytes per (microbatch|step)$", summary, re.MULTILINE):
+        count = int(size) * (ACCUMULATE if per == "microbatch" else 1)
+        sent[level]["reduce" in what] += round(count * LEVELS[level])
+    return sent
+
+
+def check_emulated(bench, name: str, program, data, expected: dict, equal: bool, *flags) -> list[str]:
+    """Compares a step of a program with the expected bytes: of each rank, or of all ranks where these are not equal."""
+    once, twice = (counted(bench, program, data, steps, *flags) for steps in (1, 2))
+    found = {level: [[b - a for a, b in zip(x, y)] for x, y in zip(once[level], twice[level])] for level in expected}
+    if equal:
+        same = found == {level: [[*sent, 0]] * RANKS for level, sent in expected.items()}
+    else:
+        same = all(sum(map(sum, found[level])) == RANKS * sum(sent) for level, sent in expected.items())
+    name = f"{name} {' '.join(flags)}"
+    shown = {level: sent[0] if equal else sent for level, sent in found.items()}
+    print(f"{'same     ' if same else 'DIFFERENT'} {name}: sent {shown}, expected {expected}", flush=True)
+    return [] if same else [f"{name}: the ranks sent {found}, expected {expected} each"]
 
 
 def levels(summary: str, group: int) -> list[float]:
     """Returns what a rank sends in a step by a compile's summary: over all ranks, in its group, and across groups."""
-    shares = {"": (RANKS - 1) / RANKS, " in groups": (group - 1) / group, " across groups": 2 * (RANKS - group) / (RANKS * group)}
+    shares = shares_of(group)
     sent, each = dict.fromkeys(shares, 0), 0
     for level, size, per in re.findall(r"^  \w+(| in groups| across groups| to each rank): (\d+) bytes per (microbatch|step)$", summary,
                                        re.MULTILINE):
@@ -143,18 +180,13 @@ def test(bench, options):
         program = bench.path("program")
         summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--target=cuda-emulation",
                                "--unit-class=Layer", *flags]).stdout
-        terms = {what: int(size) * (ACCUMULATE if per == "microbatch" else 1) for what, size, per in
-                 re.findall(r"^  (\w+): (\d+) bytes per (microbatch|step)$", summary, re.MULTILINE)}
         layouts = len(re.findall(r"^  \S+ +\d+ parameters?, ", harness.run([program, "--info"]).stdout, re.MULTILINE))
-        gathered = sum(size for what, size in terms.items() if "gather" in what) // RANKS + NORM * layouts
-        reduced = sum(size for what, size in terms.items() if "reduce" in what) // RANKS
-        expected = [(RANKS - 1) * gathered, (RANKS - 1) * reduced, int(levels(summary, 2)[1])]
-        once, twice = (counted(bench, program, data, steps) for steps in (1, 2))
-        found = [[b - a for a, b in zip(x, y)] for x, y in zip(once, twice)]
-        same = found == [expected] * RANKS
-        print(f"{'same     ' if same else 'DIFFERENT'} {name}: {terms}, sent {found[0]}, expected {expected}", flush=True)
-        if not same:
-            wrong.append(f"{name}: the ranks sent {found}, expected {expected} each")
+        expected = announced(summary, layouts)
+        group = ["--shard-group", "2"] if "hybrid" in summary else []
+        owners = "rank 0 owns" in summary
+        wrong += check_emulated(bench, name, program, data, expected, not owners, *group)
+        if group or owners:
+            wrong += check_emulated(bench, name, program, data, expected, False, "--deterministic", *group)
     if wrong:
         raise Failure("; ".join(wrong))
 

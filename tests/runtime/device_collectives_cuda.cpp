@@ -4,8 +4,9 @@
 
 namespace fsdpc::testing {
 
-void onRanks(int ranks, Kind kind, const std::function<void(Rank &)> &body) {
-  onRanksOf(cudaApi(), ranks, kind, body);
+void onRanks(int ranks, Kind kind, const std::function<void(Rank &)> &body,
+             int groupRanks) {
+  onRanksOf(cudaApi(), ranks, kind, body, 0, -1, groupRanks);
 }
 
 std::vector<std::tuple<Kind, int>> kindsAndRanks() {

@@ -8,9 +8,10 @@ using namespace fsdpc::runtime;
 
 namespace fsdpc::testing {
 
-void onRanks(int ranks, Kind kind, const std::function<void(Rank &)> &body) {
+void onRanks(int ranks, Kind kind, const std::function<void(Rank &)> &body,
+             int groupRanks) {
   emulation::Emulation api(emulation::readSettings());
-  onRanksOf(api, ranks, kind, body);
+  onRanksOf(api, ranks, kind, body, 0, -1, groupRanks);
 }
 
 std::vector<std::tuple<Kind, int>> kindsAndRanks() {
@@ -39,9 +40,9 @@ using namespace fsdpc::testing;
 
 void onRanksWith(int ranks, Kind kind, const std::function<void(Rank &)> &body,
                  const emulation::Settings &settings, double watchdog,
-                 double firstStep = -1) {
+                 double firstStep = -1, int groupRanks = 0) {
   emulation::Emulation api(settings);
-  onRanksOf(api, ranks, kind, body, watchdog, firstStep);
+  onRanksOf(api, ranks, kind, body, watchdog, firstStep, groupRanks);
 }
 
 // Runs steps of two collectives each until the fault strikes.
@@ -63,7 +64,7 @@ void train(Rank &own, bool graphs) {
           collectives.allGather(own.shard, own.whole, 4096);
         else
           collectives.reduceScatter(
-              {own.whole, WireType::f32, 64, own.shard, false});
+              {own.whole, WireType::f32, 64, own.shard, false, true});
       }
       if (graphs && !kept[channel])
         own.api.endCapture(stream, kept[channel]);
@@ -110,6 +111,31 @@ TEST_P(WatchdogDeathTest, findsAsynchronousErrors) {
       "^error: rank 0, step 1, unit 'h.4': reduce_scatter failed: [^\n]*\n$");
 }
 
+// The error is that of a communicator across groups: of rank 3's collectives
+// the third is the first one there. All ranks end by the one line.
+TEST_P(WatchdogDeathTest, watchesTheCommunicatorsOfGroups) {
+  bool graphs = GetParam();
+  EXPECT_EXIT(
+      onRanksWith(
+          4, Kind::nccl, [&](Rank &own) { train(own, graphs); },
+          with(emulation::Fault::nccl, 3, 0), 20, -1, 2),
+      ::testing::ExitedWithCode(3),
+      "^error: rank 0, step 0, unit 'h.4': reduce_scatter failed: [^\n]*\n$");
+}
+
+// A rank is silent there. Rank 0 has its place in the other group, and waits.
+TEST_P(WatchdogDeathTest, namesTheCollectiveOfGroupsThatIsStuck) {
+  bool graphs = GetParam();
+  EXPECT_EXIT(
+      onRanksWith(
+          4, Kind::nccl, [&](Rank &own) { train(own, graphs); },
+          with(emulation::Fault::silent, 6, 2), 1, -1, 2),
+      ::testing::ExitedWithCode(3),
+      "^error: rank 0, step 1, unit 'h.4': reduce_scatter has not ended "
+      "within 1 s; another rank has stopped or is slower than --watchdog "
+      "allows\n$");
+}
+
 // The first step, which loads code, has a limit of its own.
 TEST_P(WatchdogDeathTest, endsAFirstStepThatIsStuck) {
   bool graphs = GetParam();
@@ -139,6 +165,29 @@ TEST(WatchdogOfThreadsDeathTest, namesTheMeetingThatIsStuck) {
               ::testing::ExitedWithCode(3),
               "^error: rank 0, step 0, unit 'h.3': all_gather has not ended "
               "within 1 s");
+}
+
+// A rank joins, and does not split.
+TEST(WatchdogOfJoiningDeathTest, namesTheRankThatWaitsForItsGroup) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        emulation::Emulation api{emulation::Settings()};
+        auto jobs = makeLocalJobs(2, 0);
+        std::thread([&] {
+          struct {
+            CudaStatus status;
+            NcclId id;
+          } own = {}, all[2];
+          jobs[1]->channel[controlChannel]->allGather(&own, all, sizeof own);
+          CudaCommunicator communicator = nullptr;
+          api.initCommunicator(communicator, 1, 2, all[0].id);
+        }).detach();
+        Rank rank(api, *jobs[0], Kind::nccl, 1, -1, 1);
+      },
+      ::testing::ExitedWithCode(3),
+      "^error: rank 0: NCCL did not connect all 2 ranks within --join-timeout "
+      "1 s");
 }
 
 // A rank never joins NCCL. The others must not wait forever.

@@ -15,32 +15,41 @@ protected:
   int ranks = std::get<1>(GetParam());
 };
 
-// Groups of every size that divides the ranks; each gathers its own shards.
+// Calls body for groups of every size that divides the ranks.
+void forEachGroup(int ranks, const std::function<void(int)> &body) {
+  for (int group = 1; group <= ranks; ++group)
+    if (ranks % group == 0)
+      body(group);
+}
+
+// Each group gathers its own shards.
 TEST_P(DeviceCollectives, gatherInGroups) {
-  onRanks(ranks, kind, [&](Rank &own) {
-    Collectives &channel = *own.channels[gatherChannel];
-    constexpr size_t bytes = 4096;
-    auto value = [](int rank, size_t i) { return char(rank * 7 + int(i)); };
-    for (int group = 1; group <= ranks; ++group) {
-      if (ranks % group)
-        continue;
-      std::memset(own.whole, 0x55, bytes * size_t(ranks));
-      auto *from = reinterpret_cast<char *>(own.shard);
-      for (size_t i = 0; i < bytes; ++i)
-        from[i] = value(own.job.rank, i);
-      channel.announce("gather_secondary", "h.0");
-      channel.gatherInGroup(from, own.whole, bytes, group);
-      own.synchronize(gatherChannel);
-      int first = own.job.rank / group * group;
-      for (size_t i = 0; i < bytes * size_t(ranks); ++i) {
-        int member = int(i / bytes);
-        EXPECT_EQ(own.whole[i], member < group
-                                    ? value(first + member, i % bytes)
-                                    : char(0x55))
-            << i << " in groups of " << group;
-      }
-      own.job.channel[controlChannel]->barrier();
-    }
+  forEachGroup(ranks, [&](int group) {
+    onRanks(
+        ranks, kind,
+        [&](Rank &own) {
+          Collectives &channel = *own.channels[gatherChannel];
+          constexpr size_t bytes = 4096;
+          auto value = [](int rank, size_t i) {
+            return char(rank * 7 + int(i));
+          };
+          std::memset(own.whole, 0x55, bytes * size_t(ranks));
+          auto *from = reinterpret_cast<char *>(own.shard);
+          for (size_t i = 0; i < bytes; ++i)
+            from[i] = value(own.job.rank, i);
+          channel.announce("gather_secondary", "h.0");
+          channel.gatherInGroup(from, own.whole, bytes);
+          own.synchronize(gatherChannel);
+          int first = own.job.rank / group * group;
+          for (size_t i = 0; i < bytes * size_t(ranks); ++i) {
+            int member = int(i / bytes);
+            EXPECT_EQ(own.whole[i], member < group
+                                        ? value(first + member, i % bytes)
+                                        : char(0x55))
+                << i << " in groups of " << group;
+          }
+        },
+        group);
   });
 }
 
@@ -70,6 +79,17 @@ TEST_P(DeviceCollectives, gatherEveryShard) {
   });
 }
 
+// Sets the elements of this rank's gradient, each to its rank's value.
+void fill(Rank &own, WireType type, int64_t elements) {
+  for (int64_t i = 0; i < elements; ++i) {
+    float value = valueOf(own.job.rank, i);
+    if (type == WireType::f32)
+      reinterpret_cast<float *>(own.whole)[i] = value;
+    else
+      reinterpret_cast<BFloat16 *>(own.whole)[i] = narrow<BFloat16>(value);
+  }
+}
+
 // Exact in rank order, except with NCCL's own sums.
 TEST_P(DeviceCollectives, reduceInRankOrder) {
   onRanks(ranks, kind, [&](Rank &own) {
@@ -77,18 +97,8 @@ TEST_P(DeviceCollectives, reduceInRankOrder) {
     for (int64_t elements : {int64_t(32), most - 32})
       for (WireType type : {WireType::f32, WireType::bf16})
         for (bool add : {false, true}) {
-          auto at = [&](int rank, int64_t i) {
-            float value = valueOf(rank, i);
-            return type == WireType::f32 ? value
-                                         : widen(narrow<BFloat16>(value));
-          };
           int64_t all = elements * ranks, first = own.job.rank * elements;
-          for (int64_t i = 0; i < all; ++i)
-            if (type == WireType::f32)
-              reinterpret_cast<float *>(own.whole)[i] = at(own.job.rank, i);
-            else
-              reinterpret_cast<BFloat16 *>(own.whole)[i] =
-                  narrow<BFloat16>(valueOf(own.job.rank, i));
+          fill(own, type, all);
           for (int64_t i = 0; i < elements; ++i)
             own.shard[i] = valueOf(99, i);
           channel.announce("reduce_scatter", "h.1");
@@ -96,22 +106,110 @@ TEST_P(DeviceCollectives, reduceInRankOrder) {
           expectOk(
               own.api.fill(own.whole, 0x77, size_t(all) * 2, own.streams[2]));
           own.synchronize(reduceChannel);
-          int64_t wrong = 0;
-          for (int64_t i = 0; i < elements; ++i) {
-            float sum = add ? valueOf(99, i) : 0, largest = std::abs(sum);
-            for (int rank = 0; rank < ranks; ++rank) {
-              float value = at(rank, first + i);
-              sum = rank || add ? sum + value : value;
-              largest += std::abs(value);
-            }
-            // NCCL sums in an order of its own, and in the type it is given.
-            float unit = type == WireType::f32 ? 1e-6f : 2e-2f;
-            float allowed = kind == Kind::nccl ? unit * largest : 0;
-            wrong += !(std::abs(own.shard[i] - sum) <= allowed);
-          }
-          EXPECT_EQ(wrong, 0) << elements << " elements";
+          auto at = [&](int rank, int64_t i) {
+            return valueOf(rank, first + i);
+          };
+          EXPECT_EQ(
+              (SumCheck{kind, ranks, type, add, at}.wrong(own.shard, elements)),
+              0)
+              << elements << " elements";
           own.job.channel[controlChannel]->barrier();
         }
+  });
+}
+
+// A member's part is summed over all ranks, with the same bits in each group:
+// replicas must not drift apart.
+void reduceInGroupsOf(Rank &own, Kind kind, int ranks, int group) {
+  Communicator &control = *own.job.channel[controlChannel];
+  int64_t elements = most - 32, first = own.job.rank % group * elements;
+  size_t bytes = size_t(elements) * sizeof(float);
+  std::vector<float> all(size_t(elements * ranks));
+  for (WireType type : {WireType::f32, WireType::bf16})
+    for (bool add : {false, true}) {
+      fill(own, type, elements * group);
+      for (int64_t i = 0; i < elements; ++i)
+        own.shard[i] = valueOf(99, i);
+      own.channels[reduceChannel]->announce("reduce_scatter", "h.1");
+      own.channels[reduceChannel]->reduceScatter(
+          {own.whole, type, elements, own.shard, add, /*inGroups=*/true});
+      own.synchronize(reduceChannel);
+      auto at = [&](int rank, int64_t i) { return valueOf(rank, first + i); };
+      EXPECT_EQ(
+          (SumCheck{kind, ranks, type, add, at}.wrong(own.shard, elements)), 0)
+          << "groups of " << group;
+      control.allGather(own.shard, all.data(), bytes);
+      EXPECT_EQ(memcmp(own.shard, all.data() + first, bytes), 0)
+          << "groups of " << group;
+    }
+}
+
+TEST_P(DeviceCollectives, reduceInGroups) {
+  forEachGroup(ranks, [&](int group) {
+    onRanks(
+        ranks, kind,
+        [&](Rank &own) { reduceInGroupsOf(own, kind, ranks, group); }, group);
+  });
+}
+
+// Gradients of several sizes, of which the last rank owns none. Their runs are
+// longer than the memory in which ranks exchange them.
+TEST_P(DeviceCollectives, reduceToOwners) {
+  onRanks(ranks, kind, [&](Rank &own) {
+    for (WireType type : {WireType::f32, WireType::bf16})
+      for (bool add : {false, true}) {
+        std::vector<OwnedGradient> list;
+        int64_t first = 0;
+        for (int64_t elements : {512, 3, 3001, 20}) {
+          int owner = int(list.size()) % std::max(ranks - 1, 1);
+          list.push_back({own.whole + size_t(first) * wireBytes(type), type,
+                          elements, owner,
+                          owner == own.job.rank ? own.shard + first : nullptr});
+          first += (elements + 31) / 32 * 32;
+        }
+        fill(own, type, first);
+        for (int64_t i = 0; i < first; ++i)
+          own.shard[i] = valueOf(99, i);
+        own.channels[reduceChannel]->announce("reduce_scatter", "h.1");
+        own.channels[reduceChannel]->reduceToOwners(list, add);
+        own.synchronize(reduceChannel);
+        for (const OwnedGradient &part : list) {
+          if (part.owner != own.job.rank)
+            continue;
+          int64_t begin = part.sum - own.shard;
+          SumCheck sums{
+              kind,
+              ranks,
+              type,
+              add,
+              [&](int rank, int64_t i) { return valueOf(rank, begin + i); },
+              [&](int64_t i) { return valueOf(99, begin + i); }};
+          EXPECT_EQ(sums.wrong(part.sum, part.elements), 0)
+              << part.elements << " elements";
+        }
+        own.job.channel[controlChannel]->barrier();
+      }
+  });
+}
+
+// Each owner's values reach all ranks.
+TEST_P(DeviceCollectives, shareOwned) {
+  onRanks(ranks, kind, [&](Rank &own) {
+    std::vector<OwnedValues> list;
+    char *at = own.whole;
+    for (size_t bytes : {4000u, 12u, 70000u}) {
+      int owner = int(list.size()) % ranks;
+      list.push_back({at, bytes, owner});
+      std::memset(at, owner == own.job.rank ? 17 + owner : 0x55, bytes);
+      at += (bytes + 63) / 64 * 64;
+    }
+    own.channels[gatherChannel]->announce("gather_parameters", "");
+    own.channels[gatherChannel]->shareOwned(list);
+    own.synchronize(gatherChannel);
+    for (const OwnedValues &part : list)
+      for (size_t i = 0; i < part.bytes; ++i)
+        EXPECT_EQ(static_cast<char *>(part.values)[i], char(17 + part.owner))
+            << i;
   });
 }
 

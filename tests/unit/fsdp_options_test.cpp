@@ -159,14 +159,14 @@ TEST_F(OptionsTest, F16IsForTheHost) {
             "'--target=cuda'; use bf16, which needs no loss scale");
 }
 
-// Also if only some units ask for groups.
-TEST_F(OptionsTest, GroupsAreForTheHost) {
+// Groups and owners are for every target.
+TEST_F(OptionsTest, GpusHaveEveryStrategy) {
   EXPECT_EQ(set("strategy-of", "h.*=hybrid"), "");
-  EXPECT_EQ(checkOptions(options), "");
   EXPECT_EQ(set("target", "cuda-emulation"), "");
-  EXPECT_EQ(checkOptions(options),
-            "the hybrid strategies are not supported with "
-            "'--target=cuda-emulation'; use zero3, or zero2 for hybrid_zero2");
+  for (const char *strategy : {"hybrid", "hybrid_zero2", "oss", "ddp"}) {
+    EXPECT_EQ(set("strategy", strategy), "");
+    EXPECT_EQ(checkOptions(options), "");
+  }
 }
 
 // The names of PyTorch's FSDP are accepted; a dump has the name proper.
@@ -584,11 +584,6 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"bucket-size", "1000"}, {"strategy", "zero2"}},
        "'--bucket-size' has no effect with '--strategy=zero2'; it needs "
        "'--strategy=oss'"},
-      {{{"target", "cuda"}, {"strategy", "oss"}},
-       "the strategy oss is not supported with '--target=cuda'; use zero2"},
-      {{{"target", "cuda-emulation"}, {"strategy-of", "a=oss"}},
-       "the strategy oss is not supported with '--target=cuda-emulation'; use "
-       "zero2"},
       {{{"reshard-to", "2"}, {"strategy", "hybrid"}},
        "'--reshard-to' has no effect with '--strategy=hybrid'; it needs "
        "'--strategy=zero3'"},

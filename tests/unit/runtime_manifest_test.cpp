@@ -377,6 +377,24 @@ TEST(MemoryPlan, LayoutsThatStayF32TravelInF32) {
   EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 4 * 256 * 4);
 }
 
+// Several owned gradients travel together, a large one alone. Their owner has
+// tables for all of it.
+TEST(MemoryPlan, OwnedGradientsTravelTogether) {
+  Manifest manifest = sample();
+  Layout &layout = manifest.layouts[0];
+  layout.owned = true;
+  int64_t alone = cudaScratch(manifest, 4, true).tables;
+  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 16 * 256);
+  manifest.layouts.push_back(layout);
+  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 2 * 16 * 256);
+  // Each of two ranks owns one.
+  int64_t both = cudaScratch(manifest, 4, true).tables;
+  EXPECT_LT(both, 2 * alone);
+  EXPECT_GT(cudaScratch(manifest, 1, true).tables, both);
+  manifest.layouts[1].elements = ownedTogether;
+  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 4 * ownedTogether);
+}
+
 // 1000 elements are four blocks. A copy that persists holds rounded values, so
 // the master has memory of its own; what a gather receives, and the pieces of a
 // reduction, belong to communication.

@@ -26,6 +26,9 @@ struct Comm {
   int pending = 0; // times that the state must still be asked
   bool finalized = false, broken = false;
   int registrations = 0;
+  bool isUsed = false;         // by a call on a stream
+  ncclComm_t *child = nullptr; // of a split, written when it is over
+  std::shared_ptr<Comm> made;
 };
 
 std::mutex mutex;
@@ -45,6 +48,7 @@ std::shared_ptr<Comm> usable(ncclComm_t handle, const char *function) {
 }
 
 ncclResult_t begin(Comm &comm) {
+  comm.isUsed = true;
   if (groups > 0) {
     grouped = &comm;
     return ncclInProgress;
@@ -125,6 +129,37 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *handle, int size,
   return ncclInProgress;
 }
 
+// Collective over the parent, which must be idle: "there should not be any
+// outstanding NCCL operations on the comm". A color is not negative. Without a
+// configuration the child has the parent's. "The value of the child will not be
+// filled until the state of the parent is ncclSuccess" (NVIDIA/nccl, issue
+// 1472), and lies where the caller has said, until then.
+ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key,
+                           ncclComm_t *child, ncclConfig_t *config) {
+  if (fails(__func__))
+    return ncclSystemError;
+  std::lock_guard<std::mutex> lock(mutex);
+  auto comm = usable(handle, __func__);
+  if (!comm ||
+      !require(groups == 0 && color >= 0 && key == 0 && !*child && !config,
+               __func__,
+               "a color from 0, one key, a place for the child, the parent's "
+               "configuration, and no open group") ||
+      !require(!comm->isUsed && comm->registrations == 0, __func__,
+               "a communicator that nothing has used yet"))
+    return ncclInvalidArgument;
+  auto made = std::make_shared<Comm>();
+  // Half of the ranks, as the other ranks would say. Equal keys keep the order.
+  made->size = (comm->size + 1) / 2;
+  made->rank = comm->rank / 2;
+  made->device = comm->device;
+  made->pending = asksUntilDone;
+  comm->child = child;
+  comm->made = std::move(made);
+  comm->pending = asksUntilDone;
+  return ncclInProgress;
+}
+
 // A failure is one that the communicator met on its own.
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *state) {
   bool failing = fails(__func__);
@@ -135,6 +170,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *state) {
   if (comm->pending > 0)
     --comm->pending;
   comm->broken |= failing; // for good
+  if (comm->pending == 0 && comm->child && !comm->broken)
+    *std::exchange(comm->child, nullptr) =
+        static_cast<ncclComm_t>(comms.add(std::move(comm->made)));
   *state = comm->broken        ? ncclRemoteError
            : comm->pending > 0 ? ncclInProgress
                                : ncclSuccess;
@@ -234,6 +272,62 @@ ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count,
     return ncclInvalidArgument;
   if (!require(!overlapsBadly(to, bytes, from, comm->rank, comm->size),
                __func__, "in place, or apart"))
+    return ncclInvalidArgument;
+  enqueue(stream, comm.get());
+  return begin(*comm);
+}
+
+// All ranks have the whole sum, in place or apart.
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count,
+                           ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t handle, cudaStream_t stream) {
+  if (fails(__func__))
+    return ncclSystemError;
+  std::lock_guard<std::mutex> lock(mutex);
+  auto comm = usable(handle, __func__);
+  size_t bytes = count * widthOf(type);
+  if (!comm ||
+      !require(op == ncclSum && type == ncclFloat32, __func__,
+               "a sum of f32") ||
+      !checkBuffers(*comm, from, bytes, to, bytes, 4, stream, __func__) ||
+      !require(from == to, __func__, "in place"))
+    return ncclInvalidArgument;
+  enqueue(stream, comm.get());
+  return begin(*comm);
+}
+
+// "recvbuff may be NULL on all calls except for root device."
+ncclResult_t ncclReduce(const void *from, void *to, size_t count,
+                        ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t handle, cudaStream_t stream) {
+  if (fails(__func__))
+    return ncclSystemError;
+  std::lock_guard<std::mutex> lock(mutex);
+  auto comm = usable(handle, __func__);
+  size_t width = widthOf(type), bytes = count * width;
+  bool known = op == ncclSum && (type == ncclFloat32 || type == ncclBfloat16);
+  if (!comm || !require(known, __func__, "a sum of f32 or bf16") ||
+      !require(root >= 0 && root < comm->size && (to || root != comm->rank),
+               __func__, "a root of the communicator, which has a sum") ||
+      !checkBuffers(*comm, from, bytes, to ? to : from, bytes, width, stream,
+                    __func__))
+    return ncclInvalidArgument;
+  enqueue(stream, comm.get());
+  return begin(*comm);
+}
+
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t count,
+                           ncclDataType_t type, int root, ncclComm_t handle,
+                           cudaStream_t stream) {
+  if (fails(__func__))
+    return ncclSystemError;
+  std::lock_guard<std::mutex> lock(mutex);
+  auto comm = usable(handle, __func__);
+  size_t width = widthOf(type), bytes = count * width;
+  if (!comm ||
+      !require(root >= 0 && root < comm->size, __func__,
+               "a root of the communicator") ||
+      !checkBuffers(*comm, from, bytes, to, bytes, width, stream, __func__))
     return ncclInvalidArgument;
   enqueue(stream, comm.get());
   return begin(*comm);

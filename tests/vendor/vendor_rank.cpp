@@ -67,8 +67,11 @@ public:
   CudaStatus run(int device, bool watched = false);
   // Ends in good order, or aborts first, as the watchdog of a failed rank does.
   CudaStatus end(bool failed) {
-    CudaStatus aborted =
-        failed && communicator ? api.abortCommunicator(communicator) : cudaOk;
+    CudaStatus aborted = cudaOk;
+    for (CudaCommunicator each : {communicator, group, across})
+      if (CudaStatus status =
+              failed && each ? api.abortCommunicator(each) : cudaOk)
+        aborted = status;
     CudaStatus ended = undo.run();
     return aborted ? aborted : ended;
   }
@@ -81,8 +84,11 @@ private:
   CudaStatus attend(bool backward);
   CudaStatus captureStep();
   CudaStatus join();
+  CudaStatus split(CudaCommunicator &part, int color);
   CudaStatus communicate();
-  CudaStatus settle();
+  CudaStatus communicateWithOwners();
+  // Waits until a communicator's last call is done.
+  CudaStatus settle(CudaCommunicator made);
 
   char *at(size_t offset) { return static_cast<char *>(memory) + offset; }
   char *workspace() { return at(24 * megabyte); }
@@ -94,6 +100,7 @@ private:
   CudaEvent forked = nullptr, joined = nullptr;
   CudaFunction kernel = nullptr;
   CudaCommunicator communicator = nullptr;
+  CudaCommunicator group = nullptr, across = nullptr; // split from it
   bool isWatched = false;
   std::atomic<bool> watchEnds = false;
   std::thread watch;
@@ -266,12 +273,18 @@ CudaStatus Rank::captureStep() {
   return api.synchronizeStream(compute);
 }
 
-// Waits until the communicator's last call is done.
-CudaStatus Rank::settle() {
+CudaStatus Rank::settle(CudaCommunicator made) {
   CudaStatus status;
-  while ((status = api.communicatorState(communicator)) == cudaInProgress)
+  while ((status = api.communicatorState(made)) == cudaInProgress)
     ;
   return status;
+}
+
+// As a rank joins its group, and the ranks with its place in the others.
+CudaStatus Rank::split(CudaCommunicator &part, int color) {
+  TRY(api.splitCommunicator(part, communicator, color));
+  undo.add([this, &part] { return api.destroyCommunicator(part); });
+  return settle(part);
 }
 
 CudaStatus Rank::join() {
@@ -290,7 +303,23 @@ CudaStatus Rank::join() {
       return cudaOk;
     });
   }
-  return settle();
+  TRY(settle(communicator));
+  TRY(split(group, 0));
+  return split(across, 1);
+}
+
+CudaStatus Rank::communicateWithOwners() {
+  TRY(api.groupBegin());
+  auto enqueue = [&]() -> CudaStatus {
+    TRY(api.reduce(communicator, at(0), at(megabyte), 1024, WireType::f32, 0,
+                   reduce));
+    TRY(api.reduce(communicator, at(4096), nullptr, 1024, WireType::bf16, 1,
+                   reduce));
+    return api.broadcast(communicator, at(0), 4000, 1, reduce);
+  };
+  CudaStatus status = enqueue();
+  CudaStatus ended = api.groupEnd();
+  return status ? status : ended;
 }
 
 CudaStatus Rank::communicate() {
@@ -313,7 +342,10 @@ CudaStatus Rank::communicate() {
   if (status || ended)
     return status ? status : ended;
   TRY(api.groupBegin()); // without calls, as on a single rank
-  return api.groupEnd();
+  TRY(api.groupEnd());
+  TRY(api.allGather(group, at(0), at(megabyte), 4096, reduce));
+  TRY(api.allReduce(across, reinterpret_cast<float *>(at(0)), 1024, reduce));
+  return communicateWithOwners();
 }
 
 CudaStatus Rank::run(int device, bool watched) {

@@ -122,18 +122,15 @@ static std::string checkTarget(const CompileOptions &options) {
   struct {
     bool isUsed;
     const char *what, *instead;
-  } unsupported[] = {
-      {options.usesF16(), "f16 ('--param-dtype' or '--reduce-dtype') is",
-       "; use bf16, which needs no loss scale"},
-      {llvm::any_of(options.reduceHooks, countsZeroed),
-       "'--reduce-hook=zero-nonfinite' is", ""},
-      {options.lossScale().isOn(), "'--loss-scale' is", ""},
-      {options.master == Master::None, "'--master=none' is", ""},
-      {options.syncBatchnorm, "'--sync-batchnorm' is", ""},
-      {!options.keptF32.empty(), "'--keep-f32' is", ""},
-      {usesStrategy(options, isHybrid), "the hybrid strategies are",
-       "; use zero3, or zero2 for hybrid_zero2"},
-      {usesStrategy(options, isOwned), "the strategy oss is", "; use zero2"}};
+  } unsupported[] = {{options.usesF16(),
+                      "f16 ('--param-dtype' or '--reduce-dtype') is",
+                      "; use bf16, which needs no loss scale"},
+                     {llvm::any_of(options.reduceHooks, countsZeroed),
+                      "'--reduce-hook=zero-nonfinite' is", ""},
+                     {options.lossScale().isOn(), "'--loss-scale' is", ""},
+                     {options.master == Master::None, "'--master=none' is", ""},
+                     {options.syncBatchnorm, "'--sync-batchnorm' is", ""},
+                     {!options.keptF32.empty(), "'--keep-f32' is", ""}};
   for (const auto &row : unsupported)
     if (row.isUsed)
       return std::string(row.what) + " not supported with '--target=" +

@@ -42,11 +42,6 @@ LogicalResult verifyReplication(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
   for (auto layout : module.getOps<LayoutOp>()) {
     Strategy strategy = strategyOf(layout, options);
-    // The options are checked for that; a layout may have been edited.
-    if (options.isCuda() && (isHybrid(strategy) || isOwned(strategy)))
-      return layout.emitOpError("breaks rule 'replication': strategy '")
-             << nameOf(strategy) << "' is not supported with target '"
-             << nameOf(options.target) << "'";
     // The attribute is checked against the strategy in every phase, because
     // runtime and memory plan read the attribute alone.
     SmallVector<StringRef> wanted =

@@ -28,7 +28,8 @@ struct SumRanks {
   // The addends of this rank's shard. Memory of other ranks must be mapped, and
   // what fills it must be done: the kernel does not wait for anybody.
   const void *parts[mostAddends] = {};
-  const void *first = nullptr; // instead of `parts`: one shard's length apart
+  const void *first = nullptr; // instead of `parts`: `stride` elements apart
+  int64_t stride = 0;
   int ranks = 1;
   WireType type = WireType::f32, wire = WireType::f32;
   int64_t elements = 0, shardElements = 0;
@@ -89,7 +90,7 @@ template <typename T> FSDPC_SHARED float travelled(T value, WireType wire) {
 // Returns where a rank's values begin.
 template <typename T>
 FSDPC_SHARED const T *addend(const SumRanks &s, int rank) {
-  return s.first ? static_cast<const T *>(s.first) + rank * s.shardElements
+  return s.first ? static_cast<const T *>(s.first) + rank * s.stride
                  : static_cast<const T *>(s.parts[rank]);
 }
 

@@ -40,16 +40,3 @@ module attributes {fsdp.options = {strategy = "oss"}} {
   }
   func.func @update() { return }
 }
-
-// -----
-
-// The runtime of GPUs has no owners.
-module attributes {fsdp.options = {target = "cuda"}} {
-  fsdp.unit @a
-  fsdp.parameter @w : tensor<16xf32> trainable unit @a
-  // expected-error @below {{breaks rule 'replication': strategy 'oss' is not supported with target 'cuda'}}
-  fsdp.layout @a.flat of @a strategy "oss" trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
-  func.func @microbatch(%x: tensor<16xf32>) { return }
-  func.func @update() { return }
-}

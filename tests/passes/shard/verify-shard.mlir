@@ -241,23 +241,6 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
 
 // -----
 
-// The hybrid strategies are of the host, whoever asks for them.
-module attributes {fsdp.options = {target = "cuda"}} {
-  fsdp.unit @a
-  fsdp.parameter @w : tensor<16xf32> unit @a
-  // expected-error @below {{breaks rule 'replication': strategy 'hybrid' is not supported with target 'cuda'}}
-  fsdp.layout @a.frozen of @a strategy "hybrid" elements 16 : f32 states 0 {
-    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-  func.func @microbatch(%x: tensor<16xf32>) {
-    return
-  }
-  func.func @update() {
-    return
-  }
-}
-
-// -----
-
 // What a layout keeps on every rank follows from the strategy.
 module attributes {fsdp.options = {strategy = "zero1"}} {
   fsdp.unit @a
