@@ -92,8 +92,9 @@ MatmulGrid gridOf(const MatmulPlan &p) {
 }
 
 Result<GemmShape> productOf(const MatmulPlan &p) {
-  if (p.bias)
-    return Error{"matrix products with a bias are supported on GPUs only"};
+  if (p.bias || p.addend || !p.epilogue.empty())
+    return Error{"matrix products with a bias or an epilogue are supported on "
+                 "GPUs only"};
   GemmShape shape;
   if (!parseElementType(p.dtypeA, shape.a) ||
       !parseElementType(p.dtypeB, shape.b) ||

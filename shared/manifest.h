@@ -147,7 +147,12 @@ struct MatmulPlan {
   int64_t lda = 0, ldb = 0, ldc = 0;
   std::string dtypeA, dtypeB, dtypeC;
   bool accumulate = false;
-  bool bias = false;   // GPU programs only
+  // GPU programs only: adds a row, and a matrix of C's type and strides.
+  bool bias = false, addend = false;
+  // GPU programs: what becomes of the sums, or empty. "gelu" (tanh's form),
+  // "gelu_extra", which also writes GELU's input, "gelu_grad", and "sum_lhs"
+  // and "sum_rhs", which also sum A or B over k.
+  std::string epilogue;
   std::string library; // GPU programs: "cublaslt"
 };
 

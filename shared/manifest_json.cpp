@@ -80,6 +80,7 @@ template <class V> void fields(V &v, MatmulPlan &x) {
   v("lda", x.lda), v("ldb", x.ldb), v("ldc", x.ldc);
   v("dtypeA", x.dtypeA), v("dtypeB", x.dtypeB), v("dtypeC", x.dtypeC);
   v("accumulate", x.accumulate), v("bias", x.bias);
+  v("addend", x.addend), v("epilogue", x.epilogue);
 }
 
 template <class V> void fields(V &v, ConvolutionPlan &x) {

@@ -44,12 +44,35 @@ Status checkExtents(const char *what, std::initializer_list<int64_t> extents) {
   return {};
 }
 
+// Libraries have epilogues for products that are not batched, and GELU's input
+// lies in rows of multiples of 8 elements.
+Status checkEpilogue(const MatmulPlan &p) {
+  const std::string &e = p.epilogue;
+  bool isGelu = e == "gelu" || e == "gelu_extra" || e == "gelu_grad";
+  bool isSum = e == "sum_lhs" || e == "sum_rhs";
+  if (!e.empty() && !isGelu && !isSum)
+    return Error{"matrix product with the unknown epilogue '" + e + "'"};
+  bool adds = p.bias || p.addend;
+  if ((!e.empty() || p.addend) && (p.accumulate || !p.batch.empty()))
+    return Error{"matrix product with the epilogue '" + e +
+                 "' that accumulates or is batched"};
+  if ((isSum || e == "gelu_grad") && adds)
+    return Error{"matrix product with the epilogue '" + e +
+                 "' and a bias or an addend"};
+  if (isGelu && p.n % 8)
+    return Error{"matrix product with the epilogue '" + e + "' and rows of " +
+                 std::to_string(p.n) +
+                 " elements, which is not a multiple of 8"};
+  return {};
+}
+
 } // namespace
 
 Status checkShape(const MatmulPlan &p) {
   const char *what = "matrix product";
   FSDPC_TRY(checkExtents(what, {p.m, p.n, p.k}));
   FSDPC_TRY(checkEntries(what, 1, {{"batch", p.batch}}));
+  FSDPC_TRY(checkEpilogue(p));
   return checkLengths(
       what, p.batch.size(),
       {{"strideA", p.strideA}, {"strideB", p.strideB}, {"strideC", p.strideC}});

@@ -6,6 +6,7 @@
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/Products.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -20,14 +21,23 @@ bool isProduct(Operation *op) {
   return call && call.getFlops() > 0;
 }
 
+} // namespace
+
 /// Returns true for ops that make one pass over memory and give the same bits
 /// each time.
-bool isCheap(Operation *op) {
-  return isa<nn::ElementwiseOpInterface>(op) ||
-         op->hasTrait<nn::CheapToRepeat>();
+bool RecomputeChooser::isCheap(Operation *op) const {
+  return (isa<nn::ElementwiseOpInterface>(op) ||
+          op->hasTrait<nn::CheapToRepeat>()) &&
+         !productOf(op);
 }
 
-} // namespace
+/// A product that computes GELU has the sums before they are rounded, so GELU
+/// has the same bits again only together with its product.
+Operation *RecomputeChooser::productOf(Operation *op) const {
+  auto gelu = dyn_cast<nn::GeluOp>(op);
+  return fusesProducts && gelu ? nn::endedProduct(gelu).getOperation()
+                               : nullptr;
+}
 
 int64_t fsdpc::passes::denseBytes(Value value) {
   RankedTensorType type = nn::tensorType(value);
@@ -46,6 +56,10 @@ Value fsdpc::passes::storageOf(Value value) {
 // Collects the readers of each memory, the values that the backward reads, and
 // the ops that feed a product of the forward.
 RecomputeChooser::RecomputeChooser(Block &body) : body(body), origins(body) {
+  auto options =
+      fsdp::CompileOptions::of(body.getParentOp()->getParentOfType<ModuleOp>());
+  fusesProducts =
+      options.isFast() && options.paramType == schedule::ElementType::BF16;
   for (Operation &op : body) {
     if (!isBackward(&op) && isProduct(&op))
       lastProduct = &op;
@@ -179,7 +193,15 @@ bool RecomputeChooser::pays(Operation *op, const RecomputeChain &chain) const {
 // Afterwards the chosen results are no longer kept, but what their ops read
 // from outside of the choice is, which chooseCheap takes into account.
 void RecomputeChooser::choose(ArrayRef<Operation *> ops) {
-  chosen.insert_range(ops);
+  for (Operation *op : ops)
+    if (!productOf(op))
+      chosen.insert(op);
+  // A GELU that its product computes goes with it.
+  for (Operation &op : body)
+    if (Operation *product = productOf(&op);
+        product && isInner(&op) && chosen.contains(product) &&
+        chosen.contains(op.getOperand(0).getDefiningOp()))
+      chosen.insert(&op);
   // All choices are made by now, so what one chosen op reads of another is not
   // kept.
   for (Operation *op : chosen) {

@@ -44,8 +44,11 @@ public:
   /// Returns true if the memory would have to be kept for the backward to read
   /// it: it depends on the data of the step, and an op has computed it.
   bool isKeepable(mlir::Value value) const;
+  /// Returns the product that computes the op in its epilogue, or null.
+  mlir::Operation *productOf(mlir::Operation *op) const;
 
 private:
+  bool isCheap(mlir::Operation *op) const;
   bool isCandidate(mlir::Operation *op) const;
   bool pays(mlir::Operation *op, const RecomputeChain &chain) const;
   RecomputeChain reach(mlir::Operation *op, unsigned depth) const;
@@ -53,6 +56,7 @@ private:
              RecomputeChain &chain) const;
 
   mlir::Block &body;
+  bool fusesProducts = false; // with what comes behind them
   Origins origins;
   // The last product of the forward. Values after it are kept for a moment
   // only.

@@ -97,8 +97,10 @@ UnitOptions UnitGraph::options() const {
 
 bool fsdpc::passes::isRepeatable(const RecomputeChooser &chooser,
                                  Operation *op) {
-  // Views and broadcasts are repeated where they are read.
-  return !isa<nn::ReshapeOp, nn::BroadcastOp>(op) && chooser.isInner(op);
+  // Views and broadcasts are repeated where they are read, and what a product
+  // computes with the product.
+  return !isa<nn::ReshapeOp, nn::BroadcastOp>(op) && !chooser.productOf(op) &&
+         chooser.isInner(op);
 }
 
 double fsdpc::passes::repeatUs(Operation *op, const schedule::Machine &machine,

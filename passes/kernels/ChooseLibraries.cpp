@@ -40,9 +40,9 @@ static int64_t largestDimension(Operation *op) {
         largest = std::max(largest, size);
   // A product with one weight for all of its batch is called with the leading
   // axes merged into rows.
-  if (auto product = dyn_cast<nn::MatmulOp>(op))
-    if (shapeOf(product.getRhs()).size() == 2)
-      add(shapeOf(product.getLhs()).drop_back());
+  if (isa<nn::MatmulOp, nn::FusedMatmulOp>(op))
+    if (shapeOf(op->getOperand(1)).size() == 2)
+      add(shapeOf(op->getOperand(0)).drop_back());
   if (auto conv = dyn_cast<nn::Conv2dOp>(op)) {
     add(shapeOf(conv.getResult()).drop_front(2));
     add(shapeOf(conv.getFilter()).drop_front());

@@ -102,12 +102,21 @@ def SynchronizeBatchNorm : Pass<"synchronize-batch-norm", "::mlir::ModuleOp"> {
 }
 
 def FuseEpilogues : Pass<"fuse-epilogues", "::mlir::ModuleOp"> {
-  let summary = "Lets a GPU's matrix products add their biases";
+  let summary = "Lets a GPU's matrix products compute what surrounds them";
   let description = [{
     For `--target=cuda` and its emulation. cuBLASLt adds a row to its sums before it rounds
     and writes them; a kernel would read and write the result once more. The sum must be
     the only reader of the product and of the same unit and direction, the product must not
     accumulate yet, and its right operand must be one matrix.
+
+    With `--math=fast`, a product of bf16 also computes, under the same conditions
+    (`nn.fused_matmul`):
+
+    - the tanh form of GELU behind it, and GELU's input where the gradient reads that;
+    - GELU's gradient behind it;
+    - the sum with another tensor of its result's type, as of a residual;
+    - for the gradient of a weight, the gradient of the bias, unless a kernel makes the rows
+      that it adds, which then adds them as it goes.
 
     Before:
     ```mlir
@@ -120,7 +129,10 @@ def FuseEpilogues : Pass<"fuse-epilogues", "::mlir::ModuleOp"> {
     %h = nn.matmul %a, %w accumulate %bias {transpose_b} : tensor<8x16xf32>, tensor<48x16xf32>, accumulate tensor<48xf32> -> tensor<8x48xf32>
     ```
   }];
-  let statistics = [Statistic<"biases", "biases", "biases that products add">];
+  let statistics = [Statistic<"biases", "biases", "biases that products add">,
+                    Statistic<"gelus", "gelus", "GELUs and gradients that products compute">,
+                    Statistic<"addends", "addends", "tensors that products add">,
+                    Statistic<"sums", "sums", "gradients of biases that products compute">];
 }
 
 def OutlineKernels : Pass<"outline-kernels", "::mlir::ModuleOp"> {

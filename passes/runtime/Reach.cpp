@@ -46,9 +46,15 @@ int64_t bytesOf(rt::MatmulOp op, unsigned index) {
     return extent(batch, plan.getStrideA(), m * k) * elementBytes(plan.getA());
   if (index == 1)
     return extent(batch, plan.getStrideB(), k * n) * elementBytes(plan.getB());
-  if (index + 1 == op->getNumOperands())
-    return extent(batch, plan.getStrideC(), m * n) * elementBytes(plan.getC());
-  return n * elementBytes(plan.getC()); // the bias
+  int64_t width = elementBytes(plan.getC());
+  Value operand = op->getOperand(index);
+  if (operand == op.getBias())
+    return n * width;
+  bool sums =
+      plan.getEpilogue() && plan.getEpilogue().getValue() != "gelu_extra";
+  if (operand == op.getExtra() && sums)
+    return (plan.getEpilogue().getValue() == "sum_lhs" ? m : n) * width;
+  return extent(batch, plan.getStrideC(), m * n) * width;
 }
 
 int64_t bytesOf(rt::ConvolutionOp op, unsigned index) {

@@ -67,7 +67,18 @@ struct CudaGemmShape {
   int64_t count = 1, strideA = 0, strideB = 0, strideC = 0;
   std::string dtypeA, dtypeB, dtypeC; // "f32", "bf16", "f64"
   float beta = 0;                     // 0 or 1
-  bool bias = false;
+  bool bias = false, addend = false;  // an addend, unless C itself (beta)
+  std::string epilogue;               // as MatmulPlan::epilogue
+};
+
+// The operands of one call, null where the shape has none. An addend has C's
+// strides, and so has GELU's input: `input` of "gelu_grad", or `extra` of
+// "gelu_extra". For "sum_lhs" and "sum_rhs" `extra` has m or n elements.
+struct CudaGemmOperands {
+  const void *a = nullptr, *b = nullptr;
+  void *c = nullptr;
+  const void *bias = nullptr, *addend = nullptr, *input = nullptr;
+  void *extra = nullptr;
 };
 
 // The library's choice for a plan.
@@ -176,10 +187,8 @@ public:
   // varying order. A plan may only be called on the thread that made it.
   virtual CudaStatus planGemm(const CudaGemmShape &shape, size_t cap,
                               CudaGemm &gemm, CudaChoice &choice) = 0;
-  // `bias` is null unless the shape has one.
-  virtual CudaStatus gemm(CudaGemm gemm, const void *a, const void *b,
-                          const void *bias, void *c, void *workspace,
-                          CudaStream stream) = 0;
+  virtual CudaStatus gemm(CudaGemm gemm, const CudaGemmOperands &operands,
+                          void *workspace, CudaStream stream) = 0;
   // Plans are destroyed when no call of theirs is under way.
   virtual CudaStatus destroyGemm(CudaGemm gemm) = 0;
   // Lists up to `most` algorithms for a planned product whose operands lie at

@@ -211,8 +211,9 @@ void GpuAttention::runGradients(const void *const *operands, char *workspace,
     return static_cast<char *>(const_cast<void *>(operands[operand])) +
            offset(strides, from, ofKeys);
   };
-  dweights.run(context, at(0, p.strideGrad, heads, false),
-               at(3, p.strideValue, heads, true), scratch + chunk.dweights,
+  dweights.run(context,
+               {at(0, p.strideGrad, heads, false),
+                at(3, p.strideValue, heads, true), scratch + chunk.dweights},
                workspace);
   SoftmaxGradRows rows;
   rows.rows = rowsOf(operands, scratch, heads);
@@ -223,8 +224,10 @@ void GpuAttention::runGradients(const void *const *operands, char *workspace,
   std::copy(p.strideOutput.begin(), p.strideOutput.end(), rows.outputStrides);
   rows.valueWidth = p.valueWidth;
   context.launchBlocks(rows, chunk.heads() * p.queries, FSDPC_STREAM_COMPUTE);
-  dquery.run(context, dscores, at(2, p.strideKey, heads, true),
-             at(7, p.strideDQuery, heads, false), workspace);
+  dquery.run(context,
+             {dscores, at(2, p.strideKey, heads, true),
+              at(7, p.strideDQuery, heads, false)},
+             workspace);
 
   // `cells` is the bytes of one head of weights or dscores.
   int64_t shared = p.heads / p.groups, cells = p.queries * p.keys * element;
@@ -237,10 +240,14 @@ void GpuAttention::runGradients(const void *const *operands, char *workspace,
     // Counted over the whole group, not over the chunk: the sums continue in
     // the next chunk.
     bool add = head.shared > 0;
-    dvalue[add].run(context, scratch + chunk.weights + j * cells,
-                    at(0, p.strideGrad, head, false), dvalues, workspace);
-    dkey[add].run(context, dscores + j * cells,
-                  at(1, p.strideQuery, head, false), dkeys, workspace);
+    dvalue[add].run(context,
+                    {scratch + chunk.weights + j * cells,
+                     at(0, p.strideGrad, head, false), dvalues},
+                    workspace);
+    dkey[add].run(
+        context,
+        {dscores + j * cells, at(1, p.strideQuery, head, false), dkeys},
+        workspace);
   }
   // The sums of a group are complete only with its last chunk.
   if (!sumsApart || heads.shared + chunk.shared < shared)
@@ -270,17 +277,19 @@ void GpuAttention::runChunk(const void *const *operands, char *workspace,
   auto from = [&](int operand) {
     return static_cast<const char *>(operands[operand]);
   };
-  scores.run(context, from(first) + offset(p.strideQuery, heads, false),
-             from(first + 1) + offset(p.strideKey, heads, true), scratch,
+  scores.run(context,
+             {from(first) + offset(p.strideQuery, heads, false),
+              from(first + 1) + offset(p.strideKey, heads, true), scratch},
              workspace);
   if (p.backward)
     return runGradients(operands, workspace, heads);
   context.launchBlocks(rowsOf(operands, scratch, heads),
                        chunk.heads() * p.queries, FSDPC_STREAM_COMPUTE);
-  output.run(context, scratch + chunk.weights,
-             from(2) + offset(p.strideValue, heads, true),
-             const_cast<char *>(from(4)) + offset(p.strideOutput, heads, false),
-             workspace);
+  output.run(
+      context,
+      {scratch + chunk.weights, from(2) + offset(p.strideValue, heads, true),
+       const_cast<char *>(from(4)) + offset(p.strideOutput, heads, false)},
+      workspace);
 }
 
 void GpuAttention::run(const void *const *operands, char *workspace) const {

@@ -227,9 +227,11 @@ void CudaDevice::launch(const fsdpc_kernel *kernel, void *const *buffers,
 }
 
 void CudaDevice::matmul(int plan, const void *a, const void *b,
-                        const void *bias, void *c) {
+                        const void *bias, const void *addend, const void *input,
+                        void *c, void *extra) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
-  matmuls[size_t(plan)].run(context, a, b, c, library, bias);
+  matmuls[size_t(plan)].run(context, {a, b, c, bias, addend, input, extra},
+                            library);
 }
 
 void CudaDevice::convolution(int plan, const void *x, const void *w, void *y) {

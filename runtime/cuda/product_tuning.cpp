@@ -39,8 +39,8 @@ struct Operands {
   CudaContext &context;
   CudaGemm gemm = nullptr;
   void *memory = nullptr;
-  const void *a = nullptr, *b = nullptr, *bias = nullptr;
-  void *c = nullptr, *workspace = nullptr;
+  CudaGemmOperands of;
+  void *workspace = nullptr;
 };
 
 size_t widthOf(const std::string &dtype) {
@@ -54,14 +54,25 @@ size_t bytesOf(const CudaGemmShape &s, const std::string &dtype, int64_t rows,
          widthOf(dtype);
 }
 
+// Returns the bytes of the second result.
+size_t extraBytes(const CudaGemmShape &s) {
+  return s.epilogue == "sum_lhs"   ? size_t(s.m) * widthOf(s.dtypeC)
+         : s.epilogue == "sum_rhs" ? size_t(s.n) * widthOf(s.dtypeC)
+                                   : 0;
+}
+
 // Allocates a product's operands. Returns false if there is no room.
 bool allocate(const CudaGemmShape &s, Operands &operands) {
+  size_t whole = bytesOf(s, s.dtypeC, s.m, s.n, s.ldc, s.strideC);
+  bool hasInput = s.epilogue == "gelu_extra" || s.epilogue == "gelu_grad";
   size_t sizes[] = {bytesOf(s, s.dtypeA, s.transposeA ? s.k : s.m,
                             s.transposeA ? s.m : s.k, s.lda, s.strideA),
                     bytesOf(s, s.dtypeB, s.transposeB ? s.n : s.k,
                             s.transposeB ? s.k : s.n, s.ldb, s.strideB),
                     s.bias ? size_t(s.n) * widthOf(s.dtypeC) : 0,
-                    bytesOf(s, s.dtypeC, s.m, s.n, s.ldc, s.strideC),
+                    s.addend ? whole : 0,
+                    hasInput ? whole : extraBytes(s),
+                    whole,
                     size_t(libraryWorkspaceBytes)};
   int64_t total = 0, places[std::size(sizes)];
   for (size_t i = 0; i < std::size(sizes); ++i) {
@@ -73,10 +84,19 @@ bool allocate(const CudaGemmShape &s, Operands &operands) {
     operands.memory = nullptr;
     return false;
   }
-  auto *begin = static_cast<char *>(operands.memory);
-  operands.a = begin + places[0], operands.b = begin + places[1];
-  operands.bias = s.bias ? begin + places[2] : nullptr;
-  operands.c = begin + places[3], operands.workspace = begin + places[4];
+  auto at = [&](int i) -> char * {
+    return sizes[i] ? static_cast<char *>(operands.memory) + places[i]
+                    : nullptr;
+  };
+  bool isGradient = s.epilogue == "gelu_grad";
+  operands.of = {at(0),
+                 at(1),
+                 at(5),
+                 at(2),
+                 at(3),
+                 isGradient ? at(4) : nullptr,
+                 isGradient ? nullptr : at(4)};
+  operands.workspace = at(6);
   // Small numbers in every type: 0.0115 in bf16 and f32.
   operands.context.check(
       api.fill(operands.memory, 0x3c, size_t(total),
@@ -92,8 +112,7 @@ CudaStatus measure(Operands &operands, double &seconds) {
     auto began = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i)
       if (CudaStatus status =
-              api.gemm(operands.gemm, operands.a, operands.b, operands.bias,
-                       operands.c, operands.workspace, stream))
+              api.gemm(operands.gemm, operands.of, operands.workspace, stream))
         return status;
     if (CudaStatus status = api.synchronizeStream(stream))
       return status;
@@ -254,7 +273,10 @@ std::string keyOf(const CudaGemmShape &s) {
        {s.lda, s.ldb, s.ldc, s.count, s.strideA, s.strideB, s.strideC})
     key << " " << number;
   key << " " << s.dtypeA << " " << s.dtypeB << " " << s.dtypeC
-      << (s.beta != 0 ? " +" : "") << (s.bias ? " bias" : "");
+      << (s.beta != 0 ? " +" : "") << (s.bias ? " bias" : "")
+      << (s.addend ? " addend" : "");
+  if (!s.epilogue.empty())
+    key << " " << s.epilogue;
   return key.str();
 }
 

@@ -53,7 +53,13 @@ std::string nameOf(const CudaGemmShape &s) {
          (s.transposeB ? "B'" : "B") +
          (s.count > 1 ? " of " + std::to_string(s.count) : "") + " " +
          s.dtypeA + " " + s.dtypeB + " " + s.dtypeC +
-         (s.beta != 0 ? " +" : "") + (s.bias ? " + bias" : "");
+         (s.beta != 0 ? " +" : "") + (s.addend ? " + addend" : "") +
+         (s.bias ? " + bias" : "") +
+         (s.epilogue.empty() ? "" : " " + s.epilogue);
+}
+
+bool hasEnding(const CudaGemmShape &s) {
+  return s.bias || s.addend || !s.epilogue.empty();
 }
 
 } // namespace
@@ -68,7 +74,8 @@ ProductCalls cutProduct(const MatmulPlan &p) {
   s.lda = p.lda, s.ldb = p.ldb, s.ldc = p.ldc;
   s.dtypeA = p.dtypeA, s.dtypeB = p.dtypeB, s.dtypeC = p.dtypeC;
   s.beta = p.accumulate ? 1 : 0;
-  s.bias = p.bias;
+  s.bias = p.bias, s.addend = p.addend;
+  s.epilogue = p.epilogue;
   std::vector<Axis> axes = mergedAxes(p);
   // Entries whose rows follow each other and that share B are one product.
   if (!axes.empty() && !s.transposeA && axes.back().b == 0 &&
@@ -132,7 +139,7 @@ Result<CudaGemm> Products::planned(const CudaGemmShape &s) {
             : choice.algorithm + " (not tuned: " + tuned.algorithm + ")";
   }
   const char *otherwise =
-      s.bias ? "bias added by a separate kernel: " : "plain loops: ";
+      hasEnding(s) ? "finished by a separate kernel: " : "plain loops: ";
   lines.push_back(
       "product " + nameOf(s) + ": " +
       (gemm ? choice.algorithm : otherwise + refusal(context, status, choice)));
@@ -140,8 +147,8 @@ Result<CudaGemm> Products::planned(const CudaGemmShape &s) {
   return gemm;
 }
 
-// If the library refuses a product with bias, it is asked for the product
-// alone.
+// If the library refuses a product with an epilogue, it is asked for the
+// product alone.
 Result<Product> Products::plan(const MatmulPlan &p) {
   if (!isFloatType(p.dtypeA) || !isFloatType(p.dtypeB) ||
       !isFloatType(p.dtypeC))
@@ -158,9 +165,10 @@ Result<Product> Products::plan(const MatmulPlan &p) {
   };
   Result<CudaGemm> gemm = ofLibrary();
   FSDPC_TRY(gemm);
-  product.biasApart = p.bias && !*gemm;
-  if (product.biasApart) {
-    cut.shape.bias = false;
+  product.apart = hasEnding(cut.shape) && !*gemm;
+  if (product.apart) {
+    cut.shape.bias = cut.shape.addend = false;
+    cut.shape.epilogue.clear();
     gemm = ofLibrary();
     FSDPC_TRY(gemm);
   }
@@ -173,7 +181,7 @@ Result<Product> Products::plan(const MatmulPlan &p) {
     call.b *= dtypeBytes(p.dtypeB);
     call.c *= dtypeBytes(p.dtypeC);
   }
-  // The plain kernel is described in any case, since AddBias takes its extents.
+  // The plain kernels are described in any case.
   // A transposed operand is one with row and column strides exchanged.
   const CudaGemmShape &s = cut.shape;
   PlainProduct &plain = product.plain;
@@ -190,34 +198,61 @@ Result<Product> Products::plan(const MatmulPlan &p) {
   plain.strideA = s.strideA, plain.strideB = s.strideB;
   plain.strideC = s.strideC;
   plain.add = p.accumulate;
+  FinishProduct &ending = product.ending;
+  ending.narrow = plain.narrowC;
+  ending.m = s.m, ending.n = s.n, ending.row = s.ldc;
+  ending.entries = s.count, ending.stride = s.strideC;
+  ending.end = p.epilogue == "gelu" || p.epilogue == "gelu_extra"
+                   ? ProductEnd::gelu
+               : p.epilogue == "gelu_grad" ? ProductEnd::geluGrad
+                                           : ProductEnd::none;
+  product.sumsLhs = p.epilogue == "sum_lhs";
+  if (product.sumsLhs)
+    product.rows = {nullptr, nullptr,       plain.narrowA, s.k,
+                    s.m,     plain.columnA, plain.rowA};
+  else if (p.epilogue == "sum_rhs")
+    product.rows = {nullptr, nullptr,    plain.narrowB, s.k,
+                    s.n,     plain.rowB, plain.columnB};
   return product;
 }
 
-void Product::run(CudaContext &context, const void *a, const void *b, void *c,
-                  void *workspace, const void *bias) const {
+void Product::run(CudaContext &context, const CudaGemmOperands &operands,
+                  void *workspace) const {
   for (const ProductCalls::Call &call : calls) {
-    const void *fromA = static_cast<const char *>(a) + call.a;
-    const void *fromB = static_cast<const char *>(b) + call.b;
-    void *to = static_cast<char *>(c) + call.c;
+    // Only biases are read by products of several calls.
+    CudaGemmOperands own = operands;
+    own.a = static_cast<const char *>(operands.a) + call.a;
+    own.b = static_cast<const char *>(operands.b) + call.b;
+    own.c = static_cast<char *>(operands.c) + call.c;
     if (gemm) {
-      context.check(context.api.gemm(gemm, fromA, fromB,
-                                     biasApart ? nullptr : bias, to, workspace,
-                                     context.streams[FSDPC_STREAM_COMPUTE]));
+      context.check(context.api.gemm(
+          gemm, apart ? CudaGemmOperands{own.a, own.b, own.c} : own, workspace,
+          context.streams[FSDPC_STREAM_COMPUTE]));
     } else {
-      PlainProduct own = plain;
-      own.a = fromA, own.b = fromB, own.c = to;
-      context.launch(own, own.entries * own.m * own.n, FSDPC_STREAM_COMPUTE);
+      PlainProduct loops = plain;
+      loops.a = own.a, loops.b = own.b, loops.c = own.c;
+      context.launch(loops, loops.entries * loops.m * loops.n,
+                     FSDPC_STREAM_COMPUTE);
     }
-    // After the product, since the library overwrites C. A bf16 result is then
-    // rounded twice: after the product and after the bias.
-    if (!biasApart)
-      continue;
-    AddBias add;
-    add.c = to, add.bias = bias, add.narrow = plain.narrowC;
-    add.m = plain.m, add.n = plain.n, add.row = plain.rowC;
-    add.entries = plain.entries, add.stride = plain.strideC;
-    context.launch(add, add.entries * add.m * add.n, FSDPC_STREAM_COMPUTE);
+    if (apart)
+      finish(context, own);
   }
+}
+
+// After the product, since the library overwrites C. A bf16 result is then
+// rounded twice: after the product and here.
+void Product::finish(CudaContext &context,
+                     const CudaGemmOperands &operands) const {
+  if (rows.columns > 0) {
+    SumRows sums = rows;
+    sums.from = sumsLhs ? operands.a : operands.b;
+    sums.to = operands.extra;
+    return context.launch(sums, sums.columns, FSDPC_STREAM_COMPUTE);
+  }
+  FinishProduct own = ending;
+  own.c = operands.c, own.bias = operands.bias, own.addend = operands.addend;
+  own.input = operands.input, own.extra = operands.extra;
+  context.launch(own, own.entries * own.m * own.n, FSDPC_STREAM_COMPUTE);
 }
 
 } // namespace fsdpc::runtime

@@ -25,17 +25,22 @@ ProductCalls cutProduct(const MatmulPlan &plan);
 // One prepared product.
 class Product {
 public:
-  // Enqueues the product on stream COMPUTE. `bias` is null unless the plan has
-  // one.
-  void run(CudaContext &context, const void *a, const void *b, void *c,
-           void *workspace, const void *bias = nullptr) const;
+  // Enqueues the product on stream COMPUTE.
+  void run(CudaContext &context, const CudaGemmOperands &operands,
+           void *workspace) const;
 
 private:
   friend class Products;
+  // Does by kernels what the library does behind a product's sums.
+  void finish(CudaContext &context, const CudaGemmOperands &operands) const;
+
   CudaGemm gemm = nullptr;               // null: the plain kernel
   std::vector<ProductCalls::Call> calls; // offsets in bytes
   PlainProduct plain;
-  bool biasApart = false; // added by a separate kernel
+  FinishProduct ending; // as far as the shape has one
+  SumRows rows;         // of no columns unless the epilogue adds rows
+  bool sumsLhs = false; // those of A
+  bool apart = false;   // by separate kernels
 };
 
 // Makes products. Equal shapes share the algorithm that the library chose.

@@ -63,8 +63,8 @@ public:
   // ---- cuBLASLt: real_gemm.cpp ----
   CudaStatus planGemm(const CudaGemmShape &shape, size_t cap, CudaGemm &gemm,
                       CudaChoice &choice) override;
-  CudaStatus gemm(CudaGemm gemm, const void *a, const void *b, const void *bias,
-                  void *c, void *workspace, CudaStream stream) override;
+  CudaStatus gemm(CudaGemm gemm, const CudaGemmOperands &operands,
+                  void *workspace, CudaStream stream) override;
   CudaStatus destroyGemm(CudaGemm gemm) override;
   CudaStatus listGemms(CudaGemm gemm, size_t cap, int most, bool roundsParts,
                        std::vector<std::string> &codes) override;

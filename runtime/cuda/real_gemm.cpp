@@ -80,8 +80,9 @@ struct Gemm {
   // `wide` is for operands that begin at multiples of wideAlignment.
   cublasLtMatmulAlgo_t wide, narrow;
   size_t workspaceBytes = 0, narrowBytes = 0; // of the larger, of `narrow`
-  bool inF64 = false, bias = false;
+  bool inF64 = false;
   double beta = 0;
+  uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
 
   ~Gemm() {
     for (cublasLtMatrixLayout_t layout : {first, second, result})
@@ -92,7 +93,8 @@ struct Gemm {
   }
 
   cublasStatus_t describe(const CudaGemmShape &s, const cudaDataType_t *types);
-  cublasStatus_t setBias(const void *address);
+  cublasStatus_t describeEpilogue(const CudaGemmShape &s, cudaDataType_t type);
+  cublasStatus_t setAddresses(const void *bias, const void *aux);
   // Fills up to `most` results of the heuristic.
   cublasStatus_t list(const Bounds &bounds, int most,
                       cublasLtMatmulHeuristicResult_t *results, int &found);
@@ -123,8 +125,7 @@ cublasStatus_t describeMatrix(cublasLtMatrixLayout_t &layout,
 cublasStatus_t Gemm::describe(const CudaGemmShape &s,
                               const cudaDataType_t *types) {
   inF64 = types[2] == CUDA_R_64F;
-  bias = s.bias;
-  beta = s.beta;
+  beta = s.addend ? 1 : s.beta;
   // Not FAST_TF32, which would round f32 operands.
   cublasStatus_t status = cublasLtMatmulDescCreate(
       &product, inF64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
@@ -140,16 +141,8 @@ cublasStatus_t Gemm::describe(const CudaGemmShape &s,
   for (int i = 0; i < 2 && !status; ++i)
     status = cublasLtMatmulDescSetAttribute(
         product, attributes[i], &operations[i], sizeof(operations[i]));
-  if (bias) { // a row here is a column for cuBLASLt
-    uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    int32_t type = types[2];
-    if (!status)
-      status = cublasLtMatmulDescSetAttribute(
-          product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
-    if (!status)
-      status = cublasLtMatmulDescSetAttribute(
-          product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof(type));
-  }
+  if (!status)
+    status = describeEpilogue(s, types[2]);
   if (!status)
     status =
         describeMatrix(first, types[1], s.transposeB ? s.k : s.n,
@@ -164,11 +157,61 @@ cublasStatus_t Gemm::describe(const CudaGemmShape &s,
   return status;
 }
 
-// The descriptor holds the address, so it is set again for each call. This is
-// why a plan belongs to one thread.
-cublasStatus_t Gemm::setBias(const void *address) {
-  return cublasLtMatmulDescSetAttribute(
-      product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &address, sizeof(address));
+// A row here is a column for cuBLASLt, and its first operand is our B. So the
+// sums over k of our A are those of its B.
+uint32_t epilogueOf(const CudaGemmShape &s) {
+  const std::string &e = s.epilogue;
+  if (e == "gelu")
+    return s.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  if (e == "gelu_extra")
+    return s.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+                  : CUBLASLT_EPILOGUE_GELU_AUX;
+  if (e == "gelu_grad")
+    return CUBLASLT_EPILOGUE_DGELU;
+  if (e == "sum_lhs" || e == "sum_rhs")
+    return e == "sum_lhs" ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_BGRADA;
+  return s.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+// The bits of the epilogues that read or write a row, and GELU's input.
+constexpr uint32_t rowEpilogues = CUBLASLT_EPILOGUE_BIAS |
+                                  CUBLASLT_EPILOGUE_BGRADA |
+                                  CUBLASLT_EPILOGUE_BGRADB,
+                   inputEpilogues = 128; // of GELU_AUX and DGELU
+
+cublasStatus_t Gemm::describeEpilogue(const CudaGemmShape &s,
+                                      cudaDataType_t type) {
+  epilogue = epilogueOf(s);
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
+    if (!status)
+      status = cublasLtMatmulDescSetAttribute(product, attribute, &value,
+                                              sizeof(value));
+  };
+  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  if (epilogue & rowEpilogues)
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t(type));
+  if (epilogue & inputEpilogues) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, int32_t(type));
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, int64_t(s.ldc));
+  }
+  return status;
+}
+
+// The descriptor holds the addresses, so they are set again for each call. This
+// is why a plan belongs to one thread. `row` is a bias or the sums of rows,
+// `input` that of GELU.
+cublasStatus_t Gemm::setAddresses(const void *row, const void *input) {
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  if (epilogue & rowEpilogues)
+    status = cublasLtMatmulDescSetAttribute(
+        product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &row, sizeof(row));
+  if (!status && (epilogue & inputEpilogues))
+    status = cublasLtMatmulDescSetAttribute(
+        product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &input,
+        sizeof(input));
+  return status;
 }
 
 cublasStatus_t Gemm::list(const Bounds &bounds, int most,
@@ -188,9 +231,11 @@ cublasStatus_t Gemm::list(const Bounds &bounds, int most,
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t(alignments[0]));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, uint32_t(alignments[2]));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, uint32_t(alignments[2]));
-  // The heuristic derives the bias's alignment from its address.
-  if (bias && !status)
-    status = setBias(reinterpret_cast<const void *>(alignments[2]));
+  // The heuristic derives alignments from these addresses. GELU's input is an
+  // activation, which begins at a multiple of wideAlignment in any case.
+  if (!status)
+    status = setAddresses(reinterpret_cast<const void *>(alignments[2]),
+                          reinterpret_cast<const void *>(wideAlignment));
   found = 0;
   if (!status)
     status = cublasLtMatmulAlgoGetHeuristic(handle, product, first, second,
@@ -297,17 +342,23 @@ CudaStatus RealCudaApi::planGemm(const CudaGemmShape &shape, size_t cap,
   return cudaOk;
 }
 
-CudaStatus RealCudaApi::gemm(CudaGemm gemm, const void *a, const void *b,
-                             const void *bias, void *c, void *workspace,
-                             CudaStream stream) {
+CudaStatus RealCudaApi::gemm(CudaGemm gemm, const CudaGemmOperands &of,
+                             void *workspace, CudaStream stream) {
   Gemm &plan = *static_cast<Gemm *>(gemm);
+  bool sums = plan.epilogue == CUBLASLT_EPILOGUE_BGRADA ||
+              plan.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+  const void *row = sums ? of.extra : of.bias,
+             *input = of.input ? of.input
+                      : sums   ? nullptr
+                               : of.extra,
+             *start = of.addend ? of.addend : of.c;
   // The union of all low bits: aligned only if every address is.
-  uintptr_t begins =
-      reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) |
-      reinterpret_cast<uintptr_t>(bias) | reinterpret_cast<uintptr_t>(c);
-  if (plan.bias)
-    if (cublasStatus_t status = plan.setBias(bias))
-      return checked(status);
+  uintptr_t begins = 0;
+  for (const void *address :
+       {of.a, of.b, row, start, const_cast<const void *>(of.c)})
+    begins |= reinterpret_cast<uintptr_t>(address);
+  if (cublasStatus_t status = plan.setAddresses(row, input))
+    return checked(status);
   // Scale factors have the compute type: f64 for f64, otherwise f32.
   double alpha64 = 1, beta64 = plan.beta;
   float alpha = 1, beta = float(plan.beta);
@@ -315,8 +366,8 @@ CudaStatus RealCudaApi::gemm(CudaGemm gemm, const void *a, const void *b,
   const void *scales64[] = {&alpha64, &beta64};
   const void *const *scale = plan.inF64 ? scales64 : scales;
   return checked(cublasLtMatmul(
-      plan.handle, plan.product, scale[0], b, plan.first, a, plan.second,
-      scale[1], c, plan.result, c, plan.result,
+      plan.handle, plan.product, scale[0], of.b, plan.first, of.a, plan.second,
+      scale[1], start, plan.result, of.c, plan.result,
       begins % wideAlignment ? &plan.narrow : &plan.wide, workspace,
       plan.workspaceBytes, static_cast<cudaStream_t>(stream)));
 }

@@ -54,14 +54,14 @@ Matrix dense(const Rows &rows, int64_t width) {
 Rows product(int64_t m, int64_t n, int64_t k, const Matrix &a,
              const Matrix &b) {
   Rows result(m * n);
-  multiply({m, n, k, a, b, result.data(), "f32", n, false});
+  multiply({m, n, k, a, b, result.data(), "f32", n});
   return result;
 }
 
 // The same, added to `sum`, which has m × n elements.
 void addProduct(int64_t m, int64_t n, int64_t k, const Matrix &a,
                 const Matrix &b, Rows &sum) {
-  multiply({m, n, k, a, b, sum.data(), "f32", n, true});
+  multiply({m, n, k, a, b, sum.data(), "f32", n, sum.data()});
 }
 
 // Rounds dense rows to the plan's type and stores them as the rows of one head

@@ -59,8 +59,7 @@ void convolve(const ConvolutionPlan &p, const void *x, const void *w, void *y) {
                    {at(x, p.dtype, firstOut), p.dtype, cells, 1},
                    matrix.data(),
                    "f32",
-                   cells,
-                   false};
+                   cells};
         multiply(product);
         sum.assign(image, 0.0f);
         eachWindowCell(p, channels, [&](int64_t from, int64_t to) {
@@ -85,8 +84,7 @@ void convolve(const ConvolutionPlan &p, const void *x, const void *w, void *y) {
                    {matrix.data(), "f32", cells, 1},
                    at(y, p.dtype, firstOut),
                    p.dtype,
-                   cells,
-                   false};
+                   cells};
       else
         product = {filters,
                    depth,
@@ -96,7 +94,7 @@ void convolve(const ConvolutionPlan &p, const void *x, const void *w, void *y) {
                    sum.data(),
                    "f32",
                    depth,
-                   true};
+                   sum.data()};
       multiply(product);
     }
     if (weight)

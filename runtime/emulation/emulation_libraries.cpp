@@ -37,41 +37,55 @@ int64_t extentOf(std::initializer_list<std::pair<int64_t, int64_t>> axes) {
 
 // A transposed operand is the same memory with row and column strides
 // exchanged.
-void runWhole(const CudaGemmShape &s, const void *a, const void *b,
-              const void *bias, void *c) {
-  for (int64_t i = 0; i < s.count; ++i)
+void runWhole(const CudaGemmShape &s, const CudaGemmOperands &of) {
+  Epilogue epilogue = s.epilogue == "gelu_grad" ? Epilogue::geluGrad
+                      : s.epilogue == "sum_lhs" ? Epilogue::sumA
+                      : s.epilogue == "sum_rhs" ? Epilogue::sumB
+                      : s.epilogue.empty()      ? Epilogue::none
+                                                : Epilogue::gelu;
+  for (int64_t i = 0; i < s.count; ++i) {
+    void *c = at(of.c, s.dtypeC, i * s.strideC);
     multiply({s.m,
               s.n,
               s.k,
-              {at(a, s.dtypeA, i * s.strideA), s.dtypeA,
+              {at(of.a, s.dtypeA, i * s.strideA), s.dtypeA,
                s.transposeA ? 1 : s.lda, s.transposeA ? s.lda : 1},
-              {at(b, s.dtypeB, i * s.strideB), s.dtypeB,
+              {at(of.b, s.dtypeB, i * s.strideB), s.dtypeB,
                s.transposeB ? 1 : s.ldb, s.transposeB ? s.ldb : 1},
-              at(c, s.dtypeC, i * s.strideC),
+              c,
               s.dtypeC,
               s.ldc,
-              s.beta != 0,
-              bias});
+              s.beta != 0 ? c : of.addend,
+              of.bias,
+              epilogue,
+              of.input,
+              of.extra});
+  }
 }
 
 // The algorithms of products. The second splits k in two and rounds the first
 // sum to the result's type, so bits show which one ran.
 constexpr const char *algorithms[] = {"plain-loops", "split-loops"};
 
-void runGemm(const CudaGemmShape &whole, int algorithm, const void *a,
-             const void *b, const void *bias, void *c) {
+void runGemm(const CudaGemmShape &whole, int algorithm,
+             const CudaGemmOperands &operands) {
   CudaGemmShape s = whole;
+  CudaGemmOperands of = operands;
   int64_t half = s.k / 2;
-  if (algorithm == 1 && half > 0) {
+  bool sums = s.epilogue == "sum_lhs" || s.epilogue == "sum_rhs";
+  if (algorithm == 1 && half > 0 && !sums) {
     s.k = half;
-    runWhole(s, a, b, bias, c);
-    a = at(a, s.dtypeA, half * (s.transposeA ? s.lda : 1));
-    b = at(b, s.dtypeB, half * (s.transposeB ? 1 : s.ldb));
+    s.epilogue.clear();
+    of.bias = nullptr;
+    runWhole(s, of);
+    of = operands;
+    of.a = at(of.a, s.dtypeA, half * (s.transposeA ? s.lda : 1));
+    of.b = at(of.b, s.dtypeB, half * (s.transposeB ? 1 : s.ldb));
     s.k = whole.k - half;
+    s.epilogue = whole.epilogue;
     s.beta = 1;
-    bias = nullptr;
   }
-  runWhole(s, a, b, bias, c);
+  runWhole(s, of);
 }
 
 } // namespace
@@ -141,6 +155,8 @@ CudaStatus Emulation::planGemm(const CudaGemmShape &s, size_t cap,
                                CudaGemm &gemm, CudaChoice &choice) {
   if (faults.is(Fault::refuseProducts))
     return refusePlan(choice, "a fault refuses products");
+  if (faults.is(Fault::refuseEpilogues) && (s.addend || !s.epilogue.empty()))
+    return refusePlan(choice, "a fault refuses epilogues");
   bool f64 = s.dtypeA == "f64", narrowed = s.dtypeA == "bf16";
   // The combinations that cuBLASLt computes with f32 or f64 sums.
   bool known = s.dtypeA == s.dtypeB &&
@@ -157,9 +173,8 @@ CudaStatus Emulation::planGemm(const CudaGemmShape &s, size_t cap,
                  gemm, choice);
 }
 
-CudaStatus Emulation::gemm(CudaGemm gemm, const void *a, const void *b,
-                           const void *bias, void *c, void *workspace,
-                           CudaStream stream) {
+CudaStatus Emulation::gemm(CudaGemm gemm, const CudaGemmOperands &of,
+                           void *workspace, CudaStream stream) {
   // Chosen anew, a plan changes nothing for what is enqueued.
   auto algorithm = std::make_shared<int>();
   auto buffers = [=](const EmulatedGemm &plan) {
@@ -174,18 +189,28 @@ CudaStatus Emulation::gemm(CudaGemm gemm, const void *a, const void *b,
       return bytesOf(dtype) *
              extentOf({{s.count, stride}, {rows, row}, {columns, 1}});
     };
+    int64_t whole = bytes(s.dtypeC, s.m, s.n, false, s.ldc, s.strideC);
     std::vector<Buffer> operands{
-        {a, bytes(s.dtypeA, s.m, s.k, s.transposeA, s.lda, s.strideA), "A"},
-        {b, bytes(s.dtypeB, s.k, s.n, s.transposeB, s.ldb, s.strideB), "B"},
-        {c, bytes(s.dtypeC, s.m, s.n, false, s.ldc, s.strideC), "C"}};
+        {of.a, bytes(s.dtypeA, s.m, s.k, s.transposeA, s.lda, s.strideA), "A"},
+        {of.b, bytes(s.dtypeB, s.k, s.n, s.transposeB, s.ldb, s.strideB), "B"},
+        {of.c, whole, "C"}};
     if (s.bias)
-      operands.push_back({bias, bytesOf(s.dtypeC) * s.n, "a bias"});
+      operands.push_back({of.bias, bytesOf(s.dtypeC) * s.n, "a bias"});
+    if (s.addend)
+      operands.push_back({of.addend, whole, "an addend"});
+    if (s.epilogue == "gelu_grad")
+      operands.push_back({of.input, whole, "GELU's input"});
+    if (s.epilogue == "gelu_extra")
+      operands.push_back({of.extra, whole, "GELU's input"});
+    if (s.epilogue == "sum_lhs" || s.epilogue == "sum_rhs")
+      operands.push_back(
+          {of.extra, bytesOf(s.dtypeC) * (s.epilogue == "sum_lhs" ? s.m : s.n),
+           "sums"});
     return operands;
   };
-  return call<EmulatedGemm>(gemms, gemm, buffers, workspace, stream,
-                            [=](const EmulatedGemm &plan) {
-                              runGemm(plan.shape, *algorithm, a, b, bias, c);
-                            });
+  return call<EmulatedGemm>(
+      gemms, gemm, buffers, workspace, stream,
+      [=](const EmulatedGemm &plan) { runGemm(plan.shape, *algorithm, of); });
 }
 
 CudaStatus Emulation::destroyGemm(CudaGemm gemm) {

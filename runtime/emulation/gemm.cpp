@@ -7,6 +7,7 @@
 #include "runtime/comm/each_processor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace fsdpc::runtime::emulation {
@@ -91,23 +92,67 @@ addBlocks(const double *a, const double *b, int64_t rows, int64_t columns,
   addBlock(a, b, rows, columns, depth, sums);
 }
 
-// Writes sums to C. `bias` is null, or points to these columns' part.
-template <typename T, typename C>
-void store(const T *sums, int64_t rows, int64_t columns, bool add,
-           const C *bias, C *c, int64_t rowC) {
+// GELU by tanh (Hendrycks and Gimpel, 2016).
+template <typename T> T gelu(T x) {
+  return x / 2 *
+         (1 +
+          std::tanh(T(M_2_SQRTPI * M_SQRT1_2) * (x + T(0.044715) * x * x * x)));
+}
+
+template <typename T> T geluSlope(T x) {
+  // Further out the slope is 0 or 1, and its factors would be 0 · inf.
+  x = std::isnan(x) ? x : std::clamp(x, T(-32), T(32));
+  T c = T(M_2_SQRTPI * M_SQRT1_2), cubic = T(0.044715);
+  T t = std::tanh(c * (x + cubic * x * x * x));
+  return (1 + t) / 2 + x / 2 * (1 - t * t) * c * (1 + 3 * cubic * x * x);
+}
+
+template <typename C, typename T> C rounded(T value) {
+  if constexpr (sizeof(C) == sizeof(T))
+    return value;
+  else
+    return narrow<C>(value);
+}
+
+// Writes sums to the block of C that begins at (row, column).
+template <typename C, typename T>
+void store(const Product &p, const T *sums, int64_t row, int64_t rows,
+           int64_t column, int64_t columns) {
+  auto at = [](const void *matrix, int64_t cell) {
+    return T(widen(static_cast<const C *>(matrix)[cell]));
+  };
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) {
+      int64_t cell = (row + i) * p.rowC + column + j;
       T sum = sums[i * blockColumns + j];
-      C &cell = c[i * rowC + j];
-      if (add)
-        sum += T(widen(cell));
-      if (bias)
-        sum += T(widen(bias[j]));
-      if constexpr (sizeof(C) == sizeof(T))
-        cell = sum;
-      else
-        cell = narrow<C>(sum);
+      if (p.addend)
+        sum += at(p.addend, cell);
+      if (p.bias)
+        sum += at(p.bias, column + j);
+      if (p.epilogue == Epilogue::gelu) {
+        if (p.extra)
+          static_cast<C *>(p.extra)[cell] = rounded<C>(sum);
+        sum = gelu(sum);
+      } else if (p.epilogue == Epilogue::geluGrad) {
+        sum *= geluSlope(at(p.input, cell));
+      }
+      static_cast<C *>(p.c)[cell] = rounded<C>(sum);
     }
+}
+
+// Sums A or B over k, in order, for the gradient of a bias.
+template <typename C, typename T> void sumRows(const Product &p) {
+  bool ofA = p.epilogue == Epilogue::sumA;
+  const Matrix &from = ofA ? p.a : p.b;
+  int64_t step = ofA ? from.column : from.row;
+  int64_t next = ofA ? from.row : from.column;
+  std::vector<T> sums(size_t(ofA ? p.m : p.n));
+  for (int64_t k = 0; k < p.k; ++k)
+    for (int64_t i = 0; i < int64_t(sums.size()); ++i)
+      sums[size_t(i)] +=
+          T(widen(static_cast<const C *>(from.values)[k * step + i * next]));
+  for (size_t i = 0; i < sums.size(); ++i)
+    static_cast<C *>(p.extra)[i] = rounded<C>(sums[i]);
 }
 
 // The blocks of one thread.
@@ -148,29 +193,33 @@ template <typename T> void multiplyIn(const Product &p) {
         std::fill_n(&sums[i * blockColumns], columns, T(0));
       for (int64_t first = 0; first < p.k; first += blockDepth)
         addProduct(p, row, rows, column, columns, first, blocks);
-      auto storeTo = [&](auto *c) {
-        auto bias = static_cast<decltype(c)>(const_cast<void *>(p.bias));
-        store(sums.data(), rows, columns, p.add, bias ? bias + column : bias,
-              c + row * p.rowC + column, p.rowC);
-      };
       // f64 products have an f64 result, so only the f32 code needs a narrow
       // one.
-      if constexpr (sizeof(T) == sizeof(float))
-        if (p.dtypeC == "bf16") {
-          storeTo(static_cast<BFloat16 *>(p.c));
-          continue;
-        }
-      storeTo(static_cast<T *>(p.c));
+      if (sizeof(T) == sizeof(float) && p.dtypeC == "bf16")
+        store<BFloat16>(p, sums.data(), row, rows, column, columns);
+      else
+        store<T>(p, sums.data(), row, rows, column, columns);
     }
+}
+
+// The rows have the type of the result.
+template <typename T> void multiplyWhole(const Product &p) {
+  multiplyIn<T>(p);
+  if (p.epilogue != Epilogue::sumA && p.epilogue != Epilogue::sumB)
+    return;
+  if (p.dtypeC == "bf16")
+    sumRows<BFloat16, T>(p);
+  else
+    sumRows<T, T>(p);
 }
 
 } // namespace
 
 void multiply(const Product &product) {
   if (product.dtypeC == "f64")
-    multiplyIn<double>(product);
+    multiplyWhole<double>(product);
   else
-    multiplyIn<float>(product);
+    multiplyWhole<float>(product);
 }
 
 } // namespace fsdpc::runtime::emulation

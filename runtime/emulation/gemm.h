@@ -16,15 +16,24 @@ struct Matrix {
   int64_t row = 0, column = 1;
 };
 
-// C[m×n] = A[m×k] · B[k×n], plus C, plus a bias.
+enum class Epilogue { none, gelu, geluGrad, sumA, sumB };
+
+// C[m×n] = A[m×k] · B[k×n], plus a matrix, plus a bias, and what the epilogue
+// makes of it.
 struct Product {
   int64_t m = 0, n = 0, k = 0;
   Matrix a, b;
   void *c = nullptr; // rows are rowC elements apart
   std::string dtypeC = "f32";
   int64_t rowC = 0;
-  bool add = false;           // adds to what c holds
-  const void *bias = nullptr; // a row of c's type, added to every row; or null
+  // A matrix that is added, which may be c itself, and a row of c's type that
+  // is added to every row; or null.
+  const void *addend = nullptr, *bias = nullptr;
+  Epilogue epilogue = Epilogue::none;
+  const void *input = nullptr; // where GELU's slope is taken
+  // What GELU is applied to; or the sums over k of A or B. May be null for
+  // GELU.
+  void *extra = nullptr;
 };
 
 // Runs on the calling thread. C must not overlap A or B.

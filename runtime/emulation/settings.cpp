@@ -57,6 +57,7 @@ Result<Fault> parseFault(const std::string &text) {
       {"driver", Fault::driver},
       {"few-devices", Fault::fewDevices},
       {"refuse-products", Fault::refuseProducts},
+      {"refuse-epilogues", Fault::refuseEpilogues},
       {"refuse-convolutions", Fault::refuseConvolutions},
       {"refuse-attention", Fault::refuseAttention},
   };
@@ -83,8 +84,8 @@ Result<Fault> parseFault(const std::string &text) {
     return Error{"'" + text +
                  "' is not a valid fault; use launch:N, hang:N, nccl:N, "
                  "silent:N or late-memory:N, optionally with @RANK, or memory, "
-                 "driver, few-devices, refuse-products, refuse-convolutions, "
-                 "refuse-attention"};
+                 "driver, few-devices, refuse-products, refuse-epilogues, "
+                 "refuse-convolutions, refuse-attention"};
   fault.number = int64_t(number);
   fault.rank = int(rank);
   return fault;

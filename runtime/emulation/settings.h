@@ -22,6 +22,7 @@ struct Fault {
     driver,
     fewDevices,
     refuseProducts,
+    refuseEpilogues,
     refuseConvolutions,
     refuseAttention
   };

@@ -206,10 +206,10 @@ void HostDevice::launch(const fsdpc_kernel *kernel, void *const *buffers,
 
 // ---- library calls ----
 
-// The third operand is the bias, which host programs do not have (Matmul::plan
-// refuses it).
+// Host programs have no bias and no epilogue (Matmul::plan refuses them).
 void HostDevice::matmul(int32_t plan, const void *a, const void *b,
-                        const void *, void *c) {
+                        const void *, const void *, const void *, void *c,
+                        void *) {
   call(Command::Matmul, plan, {a, b, c});
 }
 

@@ -24,10 +24,12 @@ void fsdpc_event_wait(fsdpc_rank *, int32_t stream, int32_t event);
 void fsdpc_launch(fsdpc_rank *, const fsdpc_kernel *kernel,
                   void *const *buffers, int32_t count);
 
-/* Multiplies matrices. Stream COMPUTE. Reads `a`, `b` and `bias`, writes `c`;
- * where the plan accumulates, it reads `c` too. Sums are f32. */
+/* Multiplies matrices. Stream COMPUTE. Reads `a`, `b`, `bias`, `addend` and
+ * `input`, writes `c` and `extra`; where the plan accumulates, it reads `c`
+ * too. Sums are f32. */
 void fsdpc_matmul(fsdpc_rank *, int32_t plan, const void *a, const void *b,
-                  const void *bias, void *c);
+                  const void *bias, const void *addend, const void *input,
+                  void *c, void *extra);
 
 /* Convolves images, or computes a cotangent of that. Stream COMPUTE. Reads `x`
  * and `w`, writes `y`:

@@ -113,9 +113,10 @@ TEST_F(Libraries, multiply) {
         CudaGemm plan = nullptr;
         CudaChoice choice;
         ASSERT_CUDA(cuda.planGemm(s, cap, plan, choice));
-        ASSERT_CUDA(cuda.gemm(plan, onDevice(a), onDevice(b),
-                              s.bias ? onDevice(bias) : nullptr, to,
-                              workspaceFor(choice), one));
+        ASSERT_CUDA(cuda.gemm(
+            plan,
+            {onDevice(a), onDevice(b), to, s.bias ? onDevice(bias) : nullptr},
+            workspaceFor(choice), one));
         fetch(result, to);
         for (int64_t e = 0; e < 2; ++e)
           for (int64_t i = 0; i < s.m; ++i)
@@ -411,9 +412,9 @@ TEST_F(Libraries, writeTheirWorkspaces) {
   ASSERT_EQ(choice.workspaceBytes, 1000u);
   Tensor a("f32", 16), kept("f32", 250);
   void *workspace = onDevice(kept), *from = onDevice(a), *to = onDevice(a);
-  EXPECT_EQ(cuda.gemm(plan, from, from, nullptr, to, nullptr, one),
+  EXPECT_EQ(cuda.gemm(plan, {from, from, to}, nullptr, one),
             status::invalidValue);
-  ASSERT_CUDA(cuda.gemm(plan, from, from, nullptr, to, workspace, one));
+  ASSERT_CUDA(cuda.gemm(plan, {from, from, to}, workspace, one));
   fetch(kept, workspace);
   EXPECT_TRUE(std::isnan(kept.get(0)));
   EXPECT_TRUE(std::isnan(kept.get(249)));

@@ -196,7 +196,8 @@ TEST(Faults, areRead) {
       parseFault("").error().message,
       "'' is not a valid fault; use launch:N, hang:N, nccl:N, silent:N or "
       "late-memory:N, optionally with @RANK, or memory, driver, few-devices, "
-      "refuse-products, refuse-convolutions, refuse-attention");
+      "refuse-products, refuse-epilogues, refuse-convolutions, "
+      "refuse-attention");
 }
 
 // A misspelt variable would silently leave out the fault that a test is about.

@@ -35,8 +35,9 @@ void Libraries::checkMatmul(const MatmulPlan &p) {
   Manifest manifest;
   manifest.matmuls.push_back(p);
   Operand row = p.bias ? Operand(bias) : nullptr;
-  run(manifest, {a, b, row, c}, c, initial,
-      [](Device &d, auto &at) { d.matmul(0, at[0], at[1], at[2], at[3]); });
+  run(manifest, {a, b, row, c}, c, initial, [](Device &d, auto &at) {
+    d.matmul(0, at[0], at[1], at[2], nullptr, nullptr, at[3], nullptr);
+  });
 
   // Elements between rows must keep their values.
   std::vector<double> expected(c.size());
@@ -118,8 +119,75 @@ TEST_P(Libraries, matmulWithBias) {
     auto device = GetParam().make(manifest, 1);
     EXPECT_FALSE(device);
     EXPECT_EQ(device.error().message,
-              "matrix products with a bias are supported on GPUs only");
+              "matrix products with a bias or an epilogue are supported on "
+              "GPUs only");
   }
+}
+
+double geluOf(double x) {
+  return x / 2 *
+         (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+// What a product does with its sums. The library does it; or kernels do, where
+// the library has no such product (operands of two types).
+TEST_P(Libraries, matmulEpilogues) {
+  if (onHost())
+    GTEST_SKIP() << "host programs have none";
+  for (const char *types : {"bf16 bf16 bf16", "f32 bf16 f32"})
+    for (const char *epilogue :
+         {"", "gelu", "gelu_extra", "gelu_grad", "sum_lhs", "sum_rhs"}) {
+      SCOPED_TRACE(std::string(types) + " " + epilogue);
+      MatmulPlan p = product(33, 48, 70, true, false);
+      p.epilogue = epilogue;
+      std::istringstream(types) >> p.dtypeA >> p.dtypeB >> p.dtypeC;
+      bool sums = p.epilogue.starts_with("sum");
+      p.bias = p.addend = !sums && p.epilogue != "gelu_grad";
+      bool ofA = p.epilogue == "sum_lhs";
+      Tensor a(p.dtypeA, p.k * p.lda), b(p.dtypeB, p.k * p.ldb),
+          c(p.dtypeC, p.m * p.ldc), initial(p.dtypeC, c.size()),
+          row(p.dtypeC, p.n), whole(p.dtypeC, c.size()),
+          extra(sums ? (ofA ? p.dtypeA : p.dtypeB) : p.dtypeC,
+                sums ? (ofA ? p.m : p.n) : c.size());
+      a.fill(1), b.fill(2), initial.fill(3), row.fill(4), whole.fill(5);
+      Manifest manifest;
+      manifest.matmuls.push_back(p);
+      auto given = [](bool is, Tensor &tensor) {
+        return is ? Operand(tensor) : Operand(nullptr);
+      };
+      bool isGradient = p.epilogue == "gelu_grad";
+      run(manifest,
+          {a, b, given(p.bias, row), given(p.addend, whole),
+           given(isGradient, whole), c,
+           given(sums || p.epilogue == "gelu_extra", extra)},
+          c, initial, [](Device &d, auto &at) {
+            d.matmul(0, at[0], at[1], at[2], at[3], at[4], at[5], at[6]);
+          });
+      std::vector<double> expected(c.size()), added(extra.size());
+      for (int64_t i = 0; i < p.m; ++i)
+        for (int64_t j = 0; j < p.n; ++j) {
+          int64_t cell = i * p.ldc + j;
+          double sum = p.bias ? row[j] + whole[cell] : 0;
+          for (int64_t l = 0; l < p.k; ++l)
+            sum += a[l * p.lda + i] * b[l * p.ldb + j];
+          if (p.epilogue == "gelu_extra")
+            added[cell] = sum;
+          constexpr double step = 1e-6;
+          expected[cell] = p.epilogue.starts_with("gelu") && !isGradient
+                               ? geluOf(sum)
+                           : isGradient ? sum *
+                                              (geluOf(whole[cell] + step) -
+                                               geluOf(whole[cell] - step)) /
+                                              (2 * step)
+                                        : sum;
+        }
+      for (int64_t l = 0; l < p.k && sums; ++l)
+        for (int64_t i = 0; i < extra.size(); ++i)
+          added[i] += ofA ? a[l * p.lda + i] : b[l * p.ldb + i];
+      expectClose(c, expected, double(p.k));
+      if (sums || p.epilogue == "gelu_extra")
+        expectClose(extra, added, double(p.k));
+    }
 }
 
 // Products of attention: two batch axes, with the rows of all heads

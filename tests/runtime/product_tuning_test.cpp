@@ -29,12 +29,12 @@ public:
     isSplit = code == splits;
     return Emulation::chooseGemm(gemm, cap, code, choice);
   }
-  CudaStatus gemm(CudaGemm gemm, const void *a, const void *b, const void *bias,
-                  void *c, void *workspace, CudaStream stream) override {
+  CudaStatus gemm(CudaGemm gemm, const CudaGemmOperands &of, void *workspace,
+                  CudaStream stream) override {
     ++calls;
     if (!isSplit)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return Emulation::gemm(gemm, a, b, bias, c, workspace, stream);
+    return Emulation::gemm(gemm, of, workspace, stream);
   }
 
   std::atomic<bool> isSplit = false;
@@ -51,7 +51,11 @@ std::vector<CudaGemmShape> shapes() {
   turned.strideA = turned.strideB = turned.strideC = 256;
   CudaGemmShape biased = shape;
   biased.bias = true, biased.m = 4;
-  return {shape, turned, biased};
+  // The same product with epilogues is others.
+  CudaGemmShape gelu = shape, sums = shape;
+  gelu.epilogue = "gelu_extra", gelu.addend = true;
+  sums.epilogue = "sum_lhs";
+  return {shape, turned, biased, gelu, sums};
 }
 
 class ProductTuning : public testing::Test {
@@ -99,8 +103,14 @@ protected:
   std::filesystem::path folder, file;
 };
 
-const std::string allSplit = "split-loops split-loops split-loops ",
-                  allPlain = "plain-loops plain-loops plain-loops ";
+std::string repeated(const std::string &word) {
+  std::string words;
+  for (size_t i = 0; i < shapes().size(); ++i)
+    words += word + " ";
+  return words;
+}
+const std::string allSplit = repeated("split-loops"),
+                  allPlain = repeated("plain-loops");
 
 // The first rank times, and both take what it chose. The next run reads the
 // file and times nothing.

@@ -623,9 +623,9 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"attention", "cudnn"}},
        "'--attention' has no effect with '--target=host'; it needs "
        "'--target=cuda' or '--target=cuda-emulation'"},
-      {{{"target", "cuda-emulation"}, {"math", "exact"}},
-       "'--math' has no effect with '--target=cuda-emulation'; it needs "
-       "'--target=cuda'"},
+      {{{"math", "exact"}},
+       "'--math' has no effect with '--target=host'; it needs "
+       "'--target=cuda' or '--target=cuda-emulation'"},
       {{{"target", "cuda"}, {"cpu", "x86-64-v3"}},
        "'--cpu' has no effect with '--target=cuda'; it needs '--target=host' "
        "or '--target=cuda-emulation'"},

@@ -251,6 +251,22 @@ TEST(Manifest, RefusesPlansOfImpossibleShape) {
   EXPECT_THAT(readError(toJson(manifest)),
               HasSubstr("'matmuls[1]': matrix product whose 'strideA' has "
                         "0 entries instead of 1"));
+  auto epilogue = [](const char *name, auto edit) {
+    Manifest manifest = sample();
+    manifest.matmuls[0].epilogue = name;
+    manifest.matmuls[0].n = 8;
+    edit(manifest.matmuls[0]);
+    return readError(toJson(manifest));
+  };
+  EXPECT_EQ(epilogue("gelu", [](MatmulPlan &) {}), "");
+  EXPECT_THAT(epilogue("relu", [](MatmulPlan &) {}),
+              HasSubstr("unknown epilogue 'relu'"));
+  EXPECT_THAT(epilogue("gelu", [](MatmulPlan &p) { p.accumulate = true; }),
+              HasSubstr("'gelu' that accumulates or is batched"));
+  EXPECT_THAT(epilogue("sum_lhs", [](MatmulPlan &p) { p.bias = true; }),
+              HasSubstr("'sum_lhs' and a bias or an addend"));
+  EXPECT_THAT(epilogue("gelu_grad", [](MatmulPlan &p) { p.n = 12; }),
+              HasSubstr("rows of 12 elements, which is not a multiple of 8"));
   manifest = sample();
   manifest.convolutions[0].strides = {1, 0};
   EXPECT_THAT(readError(toJson(manifest)),

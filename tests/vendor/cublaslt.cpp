@@ -40,8 +40,9 @@ struct Product {
   cudaDataType_t scale;
   cublasOperation_t operations[2] = {CUBLAS_OP_N, CUBLAS_OP_N};
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void *bias = nullptr;
-  int32_t biasType = -1; // that of the result
+  const void *bias = nullptr, *aux = nullptr;
+  int32_t biasType = -1, auxType = -1; // that of the result
+  int64_t auxLead = 0;
 };
 struct Preference {
   uint64_t workspace = 0;
@@ -110,6 +111,26 @@ bool fits(const Product &p, const Layout &a, const Layout &b, const Layout &c) {
 
 bool isAligned(const void *address, uint64_t bytes) {
   return reinterpret_cast<uintptr_t>(address) % bytes == 0;
+}
+
+// cublasLtEpilogue_t: a bias or its gradient is a vector behind BIAS_POINTER,
+// and GELU's input a matrix behind EPILOGUE_AUX_POINTER. Vectors have the
+// length of D's rows, but those of BGRADB that of its columns.
+bool hasVector(const Product &p) {
+  return p.epilogue & (CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_BGRADA |
+                       CUBLASLT_EPILOGUE_BGRADB);
+}
+bool hasAux(const Product &p) {
+  return p.epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
+         p.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+         p.epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+
+// CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: "Must be divisible by 8 and be no less
+// than the number of rows in the output matrix."
+bool auxFits(const Product &p, const Layout &d) {
+  return !hasAux(p) || (p.auxType == int32_t(d.type) && p.auxLead % 8 == 0 &&
+                        p.auxLead >= int64_t(d.rows) && isAligned(p.aux, 16));
 }
 
 } // namespace
@@ -202,6 +223,15 @@ cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       taken = take(product->biasType, value, bytes, __func__);
       break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      taken = take(product->aux, value, bytes, __func__);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
+      taken = take(product->auxType, value, bytes, __func__);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      taken = take(product->auxLead, value, bytes, __func__);
+      break;
     default:
       break;
     }
@@ -268,15 +298,19 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   auto a = layouts.find(aOf), b = layouts.find(bOf), c = layouts.find(cOf);
   auto preference = preferences.find(preferenceOf);
   bool alive = device && product && a && b && c && preference;
-  if (!require(alive && cOf == dOf && requested > 0, __func__,
-               "live descriptors, in place, and room for a result") ||
+  if (!require(
+          alive && cOf == dOf && requested > 0, __func__,
+          "live descriptors, one layout for C and D, and room for a result") ||
       !require(fits(*product, *a, *b, *c), __func__,
                "matrices that can be multiplied"))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!isSupported(*product, *a, *b, *c))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  bool biased = product->epilogue == CUBLASLT_EPILOGUE_BIAS;
-  if (!require(!biased || product->bias, __func__, "a bias has an address"))
+  if (!require((!hasVector(*product) || product->bias) &&
+                   (!hasAux(*product) || product->aux),
+               __func__, "the operands of an epilogue have addresses") ||
+      !require(auxFits(*product, *c), __func__,
+               "GELU's input has the result's type, and rows that fit"))
     return CUBLAS_STATUS_INVALID_VALUE;
   // Algorithms that split k are the later ones, and may be masked: the third
   // rounds its parts, and the fourth adds them in place, in varying order.
@@ -364,8 +398,9 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t productOf,
   auto device = handles.find(handle);
   auto product = products.find(productOf);
   auto la = layouts.find(aOf), lb = layouts.find(bOf), lc = layouts.find(cOf);
-  if (!require(device && product && la && lb && lc && c == d && cOf == dOf,
-               __func__, "live descriptors, in place") ||
+  // C and D may differ; with one layout they may also be the same.
+  if (!require(device && product && la && lb && lc && cOf == dOf, __func__,
+               "live descriptors, one layout for C and D") ||
       !require(device->number == currentDevice() &&
                    deviceOf(stream) == device->number,
                __func__, "handle, stream and thread have one device") ||
@@ -383,11 +418,16 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t productOf,
                  "operands aligned as the algorithm was asked for, "
                  "within memory of the device"))
       return CUBLAS_STATUS_INVALID_VALUE;
-  bool biased = product->epilogue == CUBLASLT_EPILOGUE_BIAS;
-  if (!require(!biased || (product->biasType == int32_t(lc->type) &&
-                           spans(product->bias, lc->rows * lc->width(),
-                                 device->number)),
-               __func__, "a bias of the result's type with a value a row") ||
+  size_t length =
+      product->epilogue == CUBLASLT_EPILOGUE_BGRADB ? lc->columns : lc->rows;
+  if (!require(!hasVector(*product) ||
+                   (product->biasType == int32_t(lc->type) &&
+                    spans(product->bias, length * lc->width(), device->number)),
+               __func__, "a vector of the result's type and length") ||
+      !require(auxFits(*product, *lc) &&
+                   (!hasAux(*product) ||
+                    spans(product->aux, lc->bytes(), device->number)),
+               __func__, "GELU's input within memory of the device") ||
       !require(bytes >= chosen.workspace && isAligned(workspace, 256) &&
                    spans(workspace, bytes, device->number),
                __func__, "an aligned workspace as large as the algorithm's"))

@@ -154,11 +154,19 @@ CudaStatus Rank::multiply(const CudaGemmShape &shape, size_t offset) {
   TRY(api.planGemm(shape, cap, gemm, choice));
   Undo own;
   own.add([&] { return api.destroyGemm(gemm); });
-  auto call = [&] {
-    return api.gemm(gemm, at(offset), at(4 * megabyte + offset),
-                    shape.bias ? at(8 * megabyte + offset) : nullptr,
-                    at(12 * megabyte + offset), workspace(), compute);
-  };
+  CudaGemmOperands of = {at(offset), at(4 * megabyte + offset),
+                         at(12 * megabyte + offset)};
+  if (shape.bias)
+    of.bias = at(8 * megabyte + offset);
+  if (shape.addend)
+    of.addend = at(9 * megabyte + offset);
+  if (shape.epilogue == "gelu_grad")
+    of.input = at(10 * megabyte);
+  else if (shape.epilogue == "gelu_extra")
+    of.extra = at(10 * megabyte);
+  else if (!shape.epilogue.empty())
+    of.extra = at(10 * megabyte + offset);
+  auto call = [&] { return api.gemm(gemm, of, workspace(), compute); };
   // The heuristic's first algorithm, then each that it lists.
   auto tryAll = [&]() -> CudaStatus {
     TRY(call());
@@ -363,6 +371,17 @@ CudaStatus Rank::run(int device, bool watched) {
   turned.strideC = 64 * 96;
   TRY(multiply(turned, 0));
   TRY(multiply(shapeOf("f64", "f64"), 0));
+  for (const char *epilogue :
+       {"", "gelu", "gelu_extra", "gelu_grad", "sum_lhs", "sum_rhs"}) {
+    CudaGemmShape fused = shapeOf("bf16", "bf16");
+    fused.epilogue = epilogue;
+    fused.addend = fused.epilogue.empty();
+    TRY(multiply(fused, 0));
+    TRY(multiply(fused, 2));
+    fused.bias = true; // of the same sums, where GELU follows
+    if (fused.epilogue.starts_with("gelu") && fused.epilogue != "gelu_grad")
+      TRY(multiply(fused, 0));
+  }
   TRY(join());
   TRY(communicate());
   TRY(captureStep());

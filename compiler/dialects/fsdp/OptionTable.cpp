@@ -377,9 +377,10 @@ constexpr OptionInfo table[] = {
         notNegative, onGpus),
     option<&Options::math>(
         "math", Group::Output, "HOW",
-        "on CUDA: tanh, exp and divisions of kernels in the host's arithmetic, "
-        "or by approximate instructions; auto: fast with --param-dtype=bf16",
-        notNegative, {"target", "cuda"}),
+        "on CUDA: kernels compute with the host's arithmetic (exact), or with "
+        "approximate instructions, and bf16 products compute what surrounds "
+        "them (fast); auto: fast with --param-dtype=bf16",
+        notNegative, onGpus),
     option<&Options::cpu>("cpu", Group::Output, "NAME",
                           "the processor of host kernels", notNegative,
                           onProcessors),

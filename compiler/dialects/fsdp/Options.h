@@ -321,7 +321,7 @@ struct CompileOptions {
   Target target = Target::Host;
   std::vector<Gpu> gpus = {Gpu::SM90}; // ascending, without duplicates
   AttentionKernel attention = AttentionKernel::Auto;
-  Math math = Math::Auto; // see approximates()
+  Math math = Math::Auto; // see isFast()
   Cpu cpu = Cpu::Native;
   bool poison = false;
 
@@ -339,13 +339,15 @@ struct CompileOptions {
 
   /// Returns true if the program calls CUDA's libraries, or their emulation.
   bool isCuda() const { return target != Target::Host; }
+  /// Returns true if values need not have the host's bits (--math), so that
+  /// libraries may compute what kernels would.
+  bool isFast() const {
+    bool isBf16 = paramType == schedule::ElementType::BF16;
+    return isCuda() && (math == Math::Fast || (math == Math::Auto && isBf16));
+  }
   /// Returns true if kernels use the GPU's approximate instructions. The
   /// emulation has none.
-  bool approximates() const {
-    bool isBf16 = paramType == schedule::ElementType::BF16;
-    return target == Target::Cuda &&
-           (math == Math::Fast || (math == Math::Auto && isBf16));
-  }
+  bool approximates() const { return target == Target::Cuda && isFast(); }
   /// Returns true if a step may have several microbatches per rank, so that
   /// gradients need memory in which they are added up.
   bool accumulates() const { return maxAccumulate != 1; }

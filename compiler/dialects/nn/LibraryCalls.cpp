@@ -12,15 +12,22 @@ namespace fsdpc::nn {
 
 // ---- products ----
 
-// A multiplication and an addition count as two flops. The accumulator's
-// additions are left out.
-int64_t MatmulOp::getFlops() {
-  ArrayRef<int64_t> shape = shapeOf(getLhs());
-  int64_t depth = getTransposeA() ? shape[shape.size() - 2] : shape.back();
-  return 2 * tensorType(getResult()).getNumElements() * depth;
+// A multiplication and an addition count as two flops. What else is added to
+// the sums is left out, and so are epilogues.
+template <typename ProductOp> static int64_t productFlops(ProductOp op) {
+  ArrayRef<int64_t> shape = shapeOf(op.getLhs());
+  int64_t depth = op.getTransposeA() ? shape[shape.size() - 2] : shape.back();
+  return 2 * tensorType(op.getResult()).getNumElements() * depth;
 }
 
+int64_t MatmulOp::getFlops() { return productFlops(*this); }
+int64_t FusedMatmulOp::getFlops() { return productFlops(*this); }
+
 FailureOr<StringRef> MatmulOp::chooseLibrary(StringRef) {
+  return StringRef("cublaslt");
+}
+
+FailureOr<StringRef> FusedMatmulOp::chooseLibrary(StringRef) {
   return StringRef("cublaslt");
 }
 
@@ -37,6 +44,7 @@ void MatmulOp::addBias(Value row) { getAccumulatorMutable().assign(row); }
 // A piece is contiguous, so the product cannot tell it from a tensor of its
 // own.
 bool MatmulOp::writesPieces() { return true; }
+bool FusedMatmulOp::writesPieces() { return true; }
 
 // ---- convolution ----
 

@@ -41,6 +41,55 @@ def NN_MatmulOp : NN_Op<"matmul", [Pure, HasAdjoint,
   let hasCanonicalizer = 1; // transposes of the last two axes fold in
 }
 
+def NN_Epilogue : I32EnumAttr<"Epilogue", "what a product does with its sums", [
+    I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"gelu", 1>, I32EnumAttrCase<"gelu_grad", 2>,
+    I32EnumAttrCase<"sum_lhs", 3>, I32EnumAttrCase<"sum_rhs", 4>]> {
+  let cppNamespace = "::fsdpc::nn";
+}
+
+def NN_FusedMatmulOp : NN_Op<"fused_matmul", [Pure, AttrSizedOperandSegments,
+    CallsLibrary<["getFlops", "writesPieces"]>]> {
+  let summary = "Matrix product with an epilogue, in one pass over memory";
+  let description = [{
+    For GPUs: cuBLASLt's epilogues. X = A · B + `addend` + `bias` in f32, where A and B are as
+    in `nn.matmul`, `addend` is a whole result that stays as it is, and `bias` is one row. The
+    results are, by `epilogue`:
+
+    | epilogue | result | extra |
+    |---|---|---|
+    | `none` | X | – |
+    | `gelu` | `nn.gelu tanh` of X | X, for the gradient; left out if nothing reads it |
+    | `gelu_grad` | `nn.gelu_grad tanh` at `input` of X | – |
+    | `sum_lhs` | X | the sum of each row of A (after `transpose_a`): the gradient of a bias |
+    | `sum_rhs` | X | the sum of each column of B |
+
+    **Constraints**
+    - Result, A and B are as in `nn.matmul`, all of one element type, and B is one matrix.
+    - `addend`, `input` and `extra` of `gelu` have the result's type. `bias` is a row of it.
+    - `input` is there with `gelu_grad`, and only there. That has neither bias nor addend.
+    - With `sum_lhs` and `sum_rhs`, A is one transposed matrix, and there is neither bias nor
+      addend. `extra` has M or N elements.
+    - With `gelu` and `gelu_grad`, N is a multiple of 8.
+
+    Example:
+    ```mlir
+    %y, %x = nn.fused_matmul gelu %a, %w bias %b : (tensor<4x8xbf16>, tensor<8x16xbf16>, tensor<16xbf16>) -> (tensor<4x16xbf16>, tensor<4x16xbf16>)
+    %dx = nn.fused_matmul gelu_grad %dy, %v input %x {transpose_b} : (tensor<4x6xbf16>, tensor<16x6xbf16>, tensor<4x16xbf16>) -> tensor<4x16xbf16>
+    %dw, %db = nn.fused_matmul sum_rhs %a, %dx {transpose_a} : (tensor<4x8xbf16>, tensor<4x16xbf16>) -> (tensor<8x16xbf16>, tensor<16xbf16>)
+    ```
+  }];
+  let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs,
+                       Optional<NN_FloatTensor>:$bias, Optional<NN_FloatTensor>:$addend,
+                       Optional<NN_FloatTensor>:$input, NN_Epilogue:$epilogue,
+                       UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+  let results = (outs NN_FloatTensor:$result, Optional<NN_FloatTensor>:$extra);
+  let assemblyFormat = [{
+    $epilogue $lhs `,` $rhs (`bias` $bias^)? (`plus` $addend^)? (`input` $input^)?
+    attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
 class NN_Window<string mnemonic, list<Trait> traits> : NN_Op<mnemonic, traits> {
   let hasVerifier = 1;
 }

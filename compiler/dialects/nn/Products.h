@@ -1,7 +1,8 @@
-// The accumulator of a product, from which its sums start: either a full
+// What surrounds a product. Its sums start from an accumulator: either a full
 // result, or one row that is added to every row (a bias). Passes and the
 // runtime treat the two in different ways: memory of a full result becomes the
-// result's, a row is only read.
+// result's, a row is only read. On GPUs a product may also compute GELU, its
+// gradient, and sums of rows (nn.fused_matmul).
 #pragma once
 
 #include "compiler/dialects/nn/NNDialect.h"
@@ -21,5 +22,22 @@ inline mlir::Value biasOf(MatmulOp product) {
 inline mlir::Value overwrittenBy(MatmulOp product) {
   return biasOf(product) ? mlir::Value() : product.getAccumulator();
 }
+
+/// Returns the vector that a broadcast repeats in each row of its result, or
+/// null.
+mlir::Value rowOf(mlir::Value value);
+
+/// Returns true if the library's epilogue computes the same form of GELU on
+/// rows of this length.
+bool hasEpilogue(GeluOp gelu);
+bool hasEpilogue(GeluGradOp grad);
+
+/// Returns the product whose epilogue can compute GELU, because its sums, with
+/// or without a bias, are GELU's input; else null. The answer is the same
+/// before and after mixed precision and the fusion of biases.
+MatmulOp endedProduct(GeluOp gelu);
+
+/// Returns true if `reduce` adds the rows of its input.
+bool sumsRows(ReduceOp reduce);
 
 } // namespace fsdpc::nn

@@ -8,35 +8,33 @@
 using namespace mlir;
 using namespace fsdpc::nn;
 
-// Batch dimensions broadcast. The accumulator has the result's type, or is one
-// row that is added to each.
-LogicalResult MatmulOp::verify() {
-  ArrayRef<int64_t> a = shapeOf(getLhs()), b = shapeOf(getRhs()),
-                    c = shapeOf(getResult());
+// Checks the shapes of a product. Batch dimensions broadcast.
+template <typename ProductOp> static LogicalResult verifyProduct(ProductOp op) {
+  Value lhs = op.getLhs(), rhs = op.getRhs(), result = op.getResult();
+  ArrayRef<int64_t> a = shapeOf(lhs), b = shapeOf(rhs), c = shapeOf(result);
   if (a.size() < 2 || b.size() < 2 || c.size() < 2)
-    return emitOpError("operands and result must be matrices");
-  if (tensorType(getLhs()).getElementType() !=
-      tensorType(getRhs()).getElementType())
-    return emitOpError("operands differ in element type: ")
-           << getLhs().getType() << " and " << getRhs().getType();
+    return op.emitOpError("operands and result must be matrices");
+  if (tensorType(lhs).getElementType() != tensorType(rhs).getElementType())
+    return op.emitOpError("operands differ in element type: ")
+           << lhs.getType() << " and " << rhs.getType();
   // The rows and columns after the transpose.
   auto matrix = [](ArrayRef<int64_t> shape, bool transposed) {
     int64_t rows = shape[shape.size() - 2], columns = shape.back();
     return transposed ? std::pair(columns, rows) : std::pair(rows, columns);
   };
-  auto [m, k] = matrix(a, getTransposeA());
-  auto [k2, n] = matrix(b, getTransposeB());
+  auto [m, k] = matrix(a, op.getTransposeA());
+  auto [k2, n] = matrix(b, op.getTransposeB());
   if (k != k2)
-    return emitOpError("inner dimensions differ: ") << k << " and " << k2;
+    return op.emitOpError("inner dimensions differ: ") << k << " and " << k2;
   if (matrix(c, false) != std::pair(m, n))
-    return emitOpError("result must end in ")
-           << m << "x" << n << ", but has type " << getResult().getType();
+    return op.emitOpError("result must end in ")
+           << m << "x" << n << ", but has type " << result.getType();
   ArrayRef<int64_t> batchA = a.drop_back(2), batchB = b.drop_back(2),
                     batch = c.drop_back(2);
   if (!broadcastsTo(batchA, batch) || !broadcastsTo(batchB, batch))
-    return emitOpError("batch dimensions of ")
-           << getLhs().getType() << " and " << getRhs().getType()
-           << " do not broadcast to those of " << getResult().getType();
+    return op.emitOpError("batch dimensions of ")
+           << lhs.getType() << " and " << rhs.getType()
+           << " do not broadcast to those of " << result.getType();
   auto dimension = [&](ArrayRef<int64_t> shape, size_t fromRight) {
     return fromRight < shape.size() ? shape[shape.size() - 1 - fromRight] : 1;
   };
@@ -45,17 +43,102 @@ LogicalResult MatmulOp::verify() {
   for (size_t i = 0; i < batch.size(); ++i)
     if (dimension(batch, i) !=
         std::max(dimension(batchA, i), dimension(batchB, i)))
-      return emitOpError("a batch dimension of the result, ")
+      return op.emitOpError("a batch dimension of the result, ")
              << dimension(batch, i)
              << ", is not a batch dimension of either operand";
+  return success();
+}
+
+// Returns the type of one row of a result.
+static RankedTensorType rowOf(Value result) {
+  return tensorType(result).clone({shapeOf(result).back()});
+}
+
+// The accumulator has the result's type, or is one row that is added to each.
+LogicalResult MatmulOp::verify() {
+  if (failed(verifyProduct(*this)))
+    return failure();
   // A bias has the result's element type, not that of the operands.
-  auto row = tensorType(getResult()).clone({n});
+  auto row = rowOf(getResult());
   if (getAccumulator() && getAccumulator().getType() != getResult().getType() &&
       getAccumulator().getType() != row)
     return emitOpError("accumulator ")
            << getAccumulator().getType() << " must have the result's type "
            << getResult().getType() << ", or be a row of it, " << row;
   return success();
+}
+
+// Checks the operands beside A and B, by the epilogue.
+static LogicalResult verifyOperands(FusedMatmulOp op) {
+  Type type = op.getResult().getType(), row = rowOf(op.getResult());
+  bool isGradient = op.getEpilogue() == Epilogue::gelu_grad;
+  bool adds = op.getBias() || op.getAddend();
+  if (op.getBias() && op.getBias().getType() != row)
+    return op.emitOpError("bias ")
+           << op.getBias().getType() << " must be a row of the result, " << row;
+  for (Value whole : {op.getAddend(), op.getInput()})
+    if (whole && whole.getType() != type)
+      return op.emitOpError("operand ")
+             << whole.getType() << " must have the result's type " << type;
+  if (bool(op.getInput()) != isGradient)
+    return op.emitOpError("has an input with 'gelu_grad', and only there");
+  bool sums = op.getEpilogue() == Epilogue::sum_lhs ||
+              op.getEpilogue() == Epilogue::sum_rhs;
+  if (adds && (isGradient || sums))
+    return op.emitOpError("has a bias or an addend, which '")
+           << stringifyEpilogue(op.getEpilogue()) << "' does not take";
+  if (!adds && op.getEpilogue() == Epilogue::none)
+    return op.emitOpError("has no epilogue, bias or addend; use nn.matmul");
+  return success();
+}
+
+// Checks the second result, by the epilogue.
+static LogicalResult verifyExtra(FusedMatmulOp op) {
+  auto result = tensorType(op.getResult());
+  Type wanted;
+  switch (op.getEpilogue()) {
+  case Epilogue::gelu:
+    wanted = op.getExtra() ? Type(result) : Type();
+    break;
+  case Epilogue::sum_lhs:
+    wanted = result.clone({result.getShape()[0]});
+    break;
+  case Epilogue::sum_rhs:
+    wanted = rowOf(op.getResult());
+    break;
+  default:
+    break;
+  }
+  Type type = op.getExtra() ? op.getExtra().getType() : Type();
+  if (type == wanted)
+    return success();
+  auto diagnostic = op.emitOpError("with the epilogue '")
+                    << stringifyEpilogue(op.getEpilogue()) << "' has ";
+  return wanted ? diagnostic << "a second result of type " << wanted
+                : diagnostic << "one result";
+}
+
+LogicalResult FusedMatmulOp::verify() {
+  constexpr int64_t rowMultiple = 8; // of the rows of GELU's input
+  if (failed(verifyProduct(*this)))
+    return failure();
+  auto result = tensorType(getResult());
+  if (result.getElementType() != tensorType(getLhs()).getElementType())
+    return emitOpError("operands and result differ in element type: ")
+           << getLhs().getType() << " and " << result;
+  Epilogue epilogue = getEpilogue();
+  bool sums = epilogue == Epilogue::sum_lhs || epilogue == Epilogue::sum_rhs;
+  if (shapeOf(getRhs()).size() != 2 ||
+      (sums && (shapeOf(getLhs()).size() != 2 || !getTransposeA())))
+    return emitOpError("needs one matrix as the right operand, and to sum one "
+                       "transposed matrix as the left");
+  bool isGelu = epilogue == Epilogue::gelu || epilogue == Epilogue::gelu_grad;
+  if (isGelu && result.getShape().back() % rowMultiple)
+    return emitOpError("has rows of ")
+           << result.getShape().back() << " elements, but '"
+           << stringifyEpilogue(epilogue) << "' needs a multiple of "
+           << rowMultiple;
+  return failure(failed(verifyOperands(*this)) || failed(verifyExtra(*this)));
 }
 
 namespace {

@@ -42,6 +42,9 @@ MatmulPlan rt::describe(MatmulPlanAttr attribute) {
   plan.dtypeC = dtypeName(attribute.getC());
   plan.accumulate = attribute.getAccumulate();
   plan.bias = attribute.getBias();
+  plan.addend = attribute.getAddend();
+  if (StringAttr epilogue = attribute.getEpilogue())
+    plan.epilogue = epilogue.str();
   plan.library = libraryName(attribute.getLibrary());
   return plan;
 }
@@ -134,8 +137,8 @@ void MatmulPlanAttr::addTo(Manifest &manifest) const {
   manifest.matmuls.push_back(describe(*this));
 }
 
-// "8x512x768x3072 nt + bias": batch, then M x N x K, then the transposes of A
-// and B if there are any.
+// "8x512x768x3072 nt + bias gelu": batch, then M x N x K, then the transposes
+// of A and B, what is added, and the epilogue, if there are any.
 std::string MatmulPlanAttr::getTitle() const {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -146,6 +149,10 @@ std::string MatmulPlanAttr::getTitle() const {
     stream << (getTransposeA() ? " t" : " n") << (getTransposeB() ? 't' : 'n');
   if (getBias())
     stream << " + bias";
+  if (getAddend())
+    stream << " + addend";
+  if (getEpilogue())
+    stream << ' ' << getEpilogue().getValue();
   return text;
 }
 

@@ -45,7 +45,9 @@ def RT_MatmulPlan : AttrDef<RT_Dialect, "MatmulPlan",
     that the matrix is stored k×m or n×k. `strideA`, `strideB` and `strideC` are
     the distances between matrices in elements, one per batch dimension; 0 repeats
     one matrix. `accumulate` adds the product to what C holds, `bias` adds one row
-    of n elements to each row. `library` names the library on GPUs and is absent on
+    of n elements to each row, and `addend` another m×n matrix of C's strides. On GPUs
+    `epilogue` says what becomes of the sums, as `nn.fused_matmul` describes it ("gelu_extra"
+    is "gelu" with its second result), and `library` names the library; both are absent on
     the host.
   }];
   let parameters = (ins "::mlir::DenseI64ArrayAttr":$batch,
@@ -53,23 +55,28 @@ def RT_MatmulPlan : AttrDef<RT_Dialect, "MatmulPlan",
       "::mlir::DenseI64ArrayAttr":$strideC, "int64_t":$m, "int64_t":$n, "int64_t":$k,
       "bool":$transposeA, "bool":$transposeB, "::mlir::Type":$a, "::mlir::Type":$b,
       "::mlir::Type":$c, "bool":$accumulate, DefaultValuedParameter<"bool", "false">:$bias,
+      DefaultValuedParameter<"bool", "false">:$addend,
+      OptionalParameter<"::mlir::StringAttr">:$epilogue,
       OptionalParameter<"::mlir::StringAttr">:$library);
   let assemblyFormat = [{
     `<` $m `x` $n `x` $k `,` $a `,` $b `->` $c `batch` $batch `strides` $strideA `,` $strideB `,`
     $strideC `transposed` $transposeA `,` $transposeB `accumulate` $accumulate
-    (`bias` $bias^)? (`library` $library^)? `>`
+    (`bias` $bias^)? (`addend` $addend^)? (`epilogue` $epilogue^)?
+    (`library` $library^)? `>`
   }];
 }
 
-def RT_MatmulOp : RT_Command<"matmul", "compute"> {
+def RT_MatmulOp : RT_Command<"matmul", "compute", [AttrSizedOperandSegments]> {
   let summary = "Multiplies matrices";
   let description = [{
-    Calls `fsdpc_matmul` on stream `compute`. Reads `a`, `b` and `bias`, writes `c`;
-    where the plan accumulates, it reads `c` too. Sums are f32.
+    Calls `fsdpc_matmul` on stream `compute`. Reads `a`, `b`, `bias`, `addend` and `input`,
+    writes `c` and `extra`; where the plan accumulates, it reads `c` too. Sums are f32.
 
     **Constraints**
-    - `bias` is present where the plan has `bias true`, and only there.
-    - A plan does not both accumulate and have a bias.
+    - `bias` and `addend` are present where the plan has `bias true` or `addend true`, and
+      only there. A plan that accumulates has neither.
+    - `input` is the input of GELU, for the epilogue "gelu_grad". `extra` is the second result
+      of "gelu_extra", "sum_lhs" and "sum_rhs".
 
     Example:
     ```mlir
@@ -80,8 +87,13 @@ def RT_MatmulOp : RT_Command<"matmul", "compute"> {
     ```
   }];
   let arguments = (ins RT_PlanIndex<RT_MatmulPlan>:$plan, RT_Read<>:$a, RT_Read<>:$b,
-                       RT_Read<Optional<RT_Pointer>>:$bias, RT_Updated<>:$c);
-  let assemblyFormat = "$plan $a `,` $b (`bias` $bias^)? `->` $c attr-dict";
+                       RT_Read<Optional<RT_Pointer>>:$bias, RT_Read<Optional<RT_Pointer>>:$addend,
+                       RT_Read<Optional<RT_Pointer>>:$input, RT_Updated<>:$c,
+                       RT_Written<Optional<RT_Pointer>>:$extra);
+  let assemblyFormat = [{
+    $plan $a `,` $b (`bias` $bias^)? (`plus` $addend^)? (`input` $input^)? `->` $c
+    (`,` $extra^)? attr-dict
+  }];
 }
 
 def RT_ConvolutionPlan : AttrDef<RT_Dialect, "ConvolutionPlan",

@@ -30,8 +30,8 @@ template <typename... Arguments> struct KernelList {
 using OwnKernels =
     KernelList<Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip,
                ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
-               PoolingCells, PlainProduct, AddBias, PlainConvolution, StoreRows,
-               Mark>;
+               PoolingCells, PlainProduct, FinishProduct, SumRows,
+               PlainConvolution, StoreRows, Mark>;
 
 // A kernel on the host: runs one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);

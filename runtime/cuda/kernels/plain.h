@@ -22,13 +22,26 @@ struct PlainProduct {
   bool add = false;
 };
 
-// Adds a row to every row of C[i], for `entries` matrices that are `stride`
-// elements apart.
-struct AddBias {
+// What a product does with its sums in C: adds a row and a matrix, if there are
+// any, and computes GELU (in tanh's form) or multiplies by its slope at
+// `input`. Matrices have C's strides: `entries` of them, `stride` elements
+// apart.
+enum class ProductEnd { none, gelu, geluGrad };
+struct FinishProduct {
+  ProductEnd end = ProductEnd::none;
   void *c = nullptr;
-  const void *bias = nullptr;
-  bool narrow = false; // bf16
+  const void *bias = nullptr, *addend = nullptr, *input = nullptr;
+  void *extra = nullptr; // takes GELU's input, unless null
+  bool narrow = false;   // bf16
   int64_t m = 0, n = 0, row = 0, entries = 1, stride = 0;
+};
+
+// Adds the rows of a matrix: to[j] = sum of from[i, j].
+struct SumRows {
+  const void *from = nullptr;
+  void *to = nullptr;
+  bool narrow = false; // bf16
+  int64_t rows = 0, columns = 0, rowFrom = 0, columnFrom = 1;
 };
 
 // Rounds dense f32 rows to rows of the plan's type, which have strides of
@@ -75,14 +88,46 @@ FSDPC_SHARED inline void body(const Grid &grid, const PlainProduct &p) {
   }
 }
 
+// GELU by tanh, and its slope. Beyond +-10 they are x or 0, and 1 or 0.
+FSDPC_SHARED inline float geluTanhOf(float x) {
+  float u = 0.7978845608f * (x + 0.044715f * x * x * x);
+  return 0.5f * x * (1 + tanhf(u));
+}
+FSDPC_SHARED inline float geluSlopeOf(float x) {
+  x = x > 10 ? 10 : x < -10 ? -10 : x; // NaN stays
+  float t = tanhf(0.7978845608f * (x + 0.044715f * x * x * x));
+  return 0.5f * (1 + t) +
+         0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+}
+
 // One thread per element of C. The sum is rounded once more, since C was
-// rounded when the product was stored; libraries that fuse the bias round once.
-FSDPC_SHARED inline void body(const Grid &grid, const AddBias &p) {
+// rounded when the product was stored; libraries round once.
+FSDPC_SHARED inline void body(const Grid &grid, const FinishProduct &p) {
   int64_t cells = p.m * p.n;
   for (int64_t i = grid.first(); i < p.entries * cells; i += grid.stride()) {
     int64_t c = i / cells * p.stride + i % cells / p.n * p.row + i % p.n;
-    store(p.c, p.narrow, c,
-          load(p.c, p.narrow, c) + load(p.bias, p.narrow, i % p.n));
+    float sum = load(p.c, p.narrow, c);
+    if (p.addend)
+      sum += load(p.addend, p.narrow, c);
+    if (p.bias)
+      sum += load(p.bias, p.narrow, i % p.n);
+    if (p.extra)
+      store(p.extra, p.narrow, c, sum);
+    if (p.end == ProductEnd::gelu)
+      sum = geluTanhOf(sum);
+    else if (p.end == ProductEnd::geluGrad)
+      sum *= geluSlopeOf(load(p.input, p.narrow, c));
+    store(p.c, p.narrow, c, sum);
+  }
+}
+
+// One thread per column.
+FSDPC_SHARED inline void body(const Grid &grid, const SumRows &p) {
+  for (int64_t j = grid.first(); j < p.columns; j += grid.stride()) {
+    float sum = 0;
+    for (int64_t i = 0; i < p.rows; ++i)
+      sum += load(p.from, p.narrow, i * p.rowFrom + j * p.columnFrom);
+    store(p.to, p.narrow, j, sum);
   }
 }
 

@@ -12,6 +12,19 @@ func.func @matmul(%a: tensor<2x3x4xf32>, %b: tensor<5x4xf32>, %c: tensor<2x3x5xf
   return
 }
 
+// CHECK-LABEL: func.func @fused_matmul
+func.func @fused_matmul(%a: tensor<2x3x4xbf16>, %b: tensor<4x8xbf16>, %c: tensor<2x3x8xbf16>, %row: tensor<8xbf16>, %x: tensor<4x3xbf16>, %dy: tensor<4x8xbf16>) {
+  // CHECK: nn.fused_matmul none %{{.*}}, %{{.*}} bias %{{.*}} plus %{{.*}} : (tensor<2x3x4xbf16>, tensor<4x8xbf16>, tensor<8xbf16>, tensor<2x3x8xbf16>) -> tensor<2x3x8xbf16>
+  %0 = nn.fused_matmul none %a, %b bias %row plus %c : (tensor<2x3x4xbf16>, tensor<4x8xbf16>, tensor<8xbf16>, tensor<2x3x8xbf16>) -> tensor<2x3x8xbf16>
+  // CHECK: nn.fused_matmul gelu %{{.*}}, %{{.*}} : (tensor<2x3x4xbf16>, tensor<4x8xbf16>) -> (tensor<2x3x8xbf16>, tensor<2x3x8xbf16>)
+  %1:2 = nn.fused_matmul gelu %a, %b : (tensor<2x3x4xbf16>, tensor<4x8xbf16>) -> (tensor<2x3x8xbf16>, tensor<2x3x8xbf16>)
+  // CHECK: nn.fused_matmul gelu_grad %{{.*}}, %{{.*}} input %{{.*}} : (tensor<2x3x4xbf16>, tensor<4x8xbf16>, tensor<2x3x8xbf16>) -> tensor<2x3x8xbf16>
+  %2 = nn.fused_matmul gelu_grad %a, %b input %1#1 : (tensor<2x3x4xbf16>, tensor<4x8xbf16>, tensor<2x3x8xbf16>) -> tensor<2x3x8xbf16>
+  // CHECK: nn.fused_matmul sum_rhs %{{.*}}, %{{.*}} {transpose_a} : (tensor<4x3xbf16>, tensor<4x8xbf16>) -> (tensor<3x8xbf16>, tensor<8xbf16>)
+  %3:2 = nn.fused_matmul sum_rhs %x, %dy {transpose_a} : (tensor<4x3xbf16>, tensor<4x8xbf16>) -> (tensor<3x8xbf16>, tensor<8xbf16>)
+  return
+}
+
 // CHECK-LABEL: func.func @windows
 func.func @windows(%x: tensor<2x4x8x8xf32>, %f: tensor<6x2x3x3xf32>) {
   // CHECK: nn.conv2d %{{.*}}, %{{.*}} {dilations = array<i64: 1, 1>, groups = 2 : i64, pads = array<i64: 1, 1, 1, 1>, strides = array<i64: 2, 2>} : tensor<2x4x8x8xf32>, tensor<6x2x3x3xf32> -> tensor<2x6x4x4xf32>

@@ -254,3 +254,54 @@ module attributes {fsdp.options = {recompute = "cheap"}} {
     return
   }
 }
+
+// -----
+
+// A product on a GPU computes the tanh form of GELU from sums that are not
+// rounded yet. So GELU's result is kept like the product's.
+module attributes {fsdp.options = {target = "cuda", "param-dtype" = "bf16"}} {
+  fsdp.unit @a
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%in: tensor<8x8xf32>, %bias: tensor<8xf32>, %g: tensor<8x8xf32>) {
+    %p = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %rows = nn.broadcast %bias {fsdp.unit = @a} : tensor<8xf32> -> tensor<8x8xf32>
+    %h = nn.add %p, %rows {fsdp.unit = @a} : tensor<8x8xf32>
+    // CHECK: %[[Y:.*]] = nn.gelu tanh
+    %y = nn.gelu tanh %h {fsdp.unit = @a} : tensor<8x8xf32>
+    %z = nn.matmul %y, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %o = nn.matmul %z, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK-NOT: nn.gelu tanh
+    // CHECK: nn.matmul %[[Y]],
+    %dw = nn.matmul %y, %g {transpose_a, fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %dh = nn.gelu_grad tanh %g, %h {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
+    return
+  }
+}
+
+// -----
+
+// It is computed again where its product is, and kept where that is kept: an op
+// of another unit reads %i.
+module attributes {fsdp.options = {target = "cuda", "param-dtype" = "bf16", recompute = "units"}} {
+  fsdp.unit @a
+  fsdp.unit @b
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
+    %h = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %y = nn.gelu tanh %h {fsdp.unit = @a} : tensor<8x8xf32>
+    %j = nn.matmul %y, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %i = nn.matmul %j, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK: %[[KEPT:.*]] = nn.gelu tanh {{.*}} {fsdp.unit = @b}
+    %x = nn.gelu tanh %i {fsdp.unit = @b} : tensor<8x8xf32>
+    %u = nn.neg %i {fsdp.unit = @a} : tensor<8x8xf32>
+    %z = nn.matmul %x, %u {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %o = nn.matmul %z, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK: nn.matmul %[[KEPT]], %arg1 {fsdp.backward, fsdp.unit = @b
+    %dx = nn.matmul %x, %g {transpose_a, fsdp.backward, fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK: %[[H:.*]] = nn.matmul {{.*}} {fsdp.backward, fsdp.unit = @a}
+    // CHECK: %[[Y:.*]] = nn.gelu tanh %[[H]] {fsdp.backward, fsdp.unit = @a}
+    // CHECK: nn.matmul %[[Y]], %arg1 {fsdp.backward, fsdp.unit = @a
+    %dw = nn.matmul %y, %g {transpose_a, fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    return
+  }
+}

@@ -24,7 +24,7 @@ static double softplus(double x) {
 static constexpr double kGeluCubic = 0.044715;
 
 // x · Φ(x), or its approximation by tanh (Hendrycks and Gimpel, 2016).
-static double gelu(double x, GeluForm form) {
+double gelu(double x, GeluForm form) {
   if (form == GeluForm::erf)
     return x * (1 + std::erf(x * M_SQRT1_2)) / 2;
   double u = std::sqrt(M_2_PI) * (x + kGeluCubic * x * x * x);
@@ -32,7 +32,7 @@ static double gelu(double x, GeluForm form) {
 }
 
 // d gelu / dx: Φ(x) + x · φ(x), or the derivative of the approximation.
-static double geluDerivative(double x, GeluForm form) {
+double geluDerivative(double x, GeluForm form) {
   if (form == GeluForm::erf)
     return (1 + std::erf(x * M_SQRT1_2)) / 2 +
            x * std::exp(-x * x / 2) / std::sqrt(2 * M_PI);

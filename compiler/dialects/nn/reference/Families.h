@@ -51,6 +51,10 @@ void addMatmul(ReferenceTable &table);
 void addConvolutions(ReferenceTable &table);
 void addPooling(ReferenceTable &table);
 
+/// GELU of a number, and its derivative there.
+double gelu(double x, GeluForm form);
+double geluDerivative(double x, GeluForm form);
+
 /// The index of a result's element, outermost dimension first.
 using Index = llvm::ArrayRef<int64_t>;
 

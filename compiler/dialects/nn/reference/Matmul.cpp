@@ -21,23 +21,64 @@ static int64_t elementOf(const ReferenceTensor &tensor, Index index,
   return positionOf(tensor.shape, at);
 }
 
-static void matmul(MatmulOp op, Inputs in, ReferenceTensors &out) {
+/// Writes the sums, which start from the first `addends` inputs after the
+/// matrices. One of rank 1 is a row, added to each row.
+template <typename ProductOp>
+static void multiply(ProductOp op, Inputs in, size_t addends,
+                     ReferenceTensor &out) {
   const ReferenceTensor &lhs = in[0], &rhs = in[1];
   bool ta = op.getTransposeA(), tb = op.getTransposeB();
   int64_t inner = ta ? lhs.shape[lhs.shape.size() - 2] : lhs.shape.back();
-  forEachIndex(out[0].shape, [&](Index index, int64_t position) {
+  forEachIndex(out.shape, [&](Index index, int64_t position) {
     int64_t row = index[index.size() - 2], column = index.back();
     double sum = 0;
-    // An accumulator of rank 1 is a bias, added to each row.
-    if (in.size() == 3)
-      sum = in[2].floats[in[2].shape.size() == 1 ? column : position];
+    for (const ReferenceTensor &start : in.slice(2, addends))
+      sum += start.floats[start.shape.size() == 1 ? column : position];
     for (int64_t k = 0; k < inner; ++k)
       sum += lhs.floats[elementOf(lhs, index, row, k, ta)] *
              rhs.floats[elementOf(rhs, index, k, column, tb)];
-    out[0].floats[position] = sum;
+    out.floats[position] = sum;
   });
 }
 
-void addMatmul(ReferenceTable &table) { table.add<MatmulOp>(matmul); }
+static void matmul(MatmulOp op, Inputs in, ReferenceTensors &out) {
+  multiply(op, in, in.size() - 2, out[0]);
+}
+
+/// Adds the rows of `matrix`, or of its transpose.
+static void addRows(const ReferenceTensor &matrix, bool transposed,
+                    ReferenceTensor &sums) {
+  forEachIndex(matrix.shape, [&](Index index, int64_t position) {
+    sums.floats[index[transposed ? 0 : 1]] += matrix.floats[position];
+  });
+}
+
+static void fusedMatmul(FusedMatmulOp op, Inputs in, ReferenceTensors &out) {
+  multiply(op, in, bool(op.getBias()) + bool(op.getAddend()), out[0]);
+  std::vector<double> &values = out[0].floats;
+  switch (op.getEpilogue()) {
+  case Epilogue::none:
+    return;
+  case Epilogue::gelu:
+    if (op.getExtra())
+      out[1].floats = values;
+    for (double &value : values)
+      value = gelu(value, GeluForm::tanh);
+    return;
+  case Epilogue::gelu_grad:
+    for (auto [value, input] : llvm::zip_equal(values, in.back().floats))
+      value *= geluDerivative(input, GeluForm::tanh);
+    return;
+  case Epilogue::sum_lhs:
+    return addRows(in[0], false, out[1]); // stored k×m
+  case Epilogue::sum_rhs:
+    return addRows(in[1], op.getTransposeB(), out[1]);
+  }
+}
+
+void addMatmul(ReferenceTable &table) {
+  table.add<MatmulOp>(matmul);
+  table.add<FusedMatmulOp>(fusedMatmul);
+}
 
 } // namespace fsdpc::nn::reference

@@ -25,8 +25,27 @@ SmallVector<int64_t> batchStrides(ArrayRef<int64_t> shape, size_t batchRank) {
   return strides;
 }
 
+// What is added to a product's sums, and what becomes of them.
+struct Ending {
+  bool accumulate = false, bias = false, addend = false;
+  StringAttr epilogue;
+};
+
+Ending endingOf(nn::MatmulOp op) {
+  return {bool(nn::overwrittenBy(op)), bool(nn::biasOf(op)), false, {}};
+}
+
+Ending endingOf(nn::FusedMatmulOp op) {
+  bool isPlain = op.getEpilogue() == nn::Epilogue::none;
+  bool keepsInput = op.getEpilogue() == nn::Epilogue::gelu && op.getExtra();
+  StringRef name =
+      keepsInput ? "gelu_extra" : nn::stringifyEpilogue(op.getEpilogue());
+  return {false, bool(op.getBias()), bool(op.getAddend()),
+          isPlain ? StringAttr() : StringAttr::get(op.getContext(), name)};
+}
+
 // m, n and k are those of the product after the transposes.
-MatmulPlanAttr planOf(nn::MatmulOp op) {
+template <typename ProductOp> MatmulPlanAttr planOf(ProductOp op) {
   ArrayRef<int64_t> a = nn::shapeOf(op.getLhs()), b = nn::shapeOf(op.getRhs()),
                     c = nn::shapeOf(op.getResult());
   int64_t m = c[c.size() - 2], n = c.back();
@@ -49,12 +68,13 @@ MatmulPlanAttr planOf(nn::MatmulOp op) {
   auto elementOf = [](Value value) {
     return nn::tensorType(value).getElementType();
   };
+  Ending ending = endingOf(op);
   return MatmulPlanAttr::get(
       op.getContext(), arrayAttr(op, batch), strides(a), strides(b), strides(c),
       m, n, k, op.getTransposeA(), op.getTransposeB(), elementOf(op.getLhs()),
       elementOf(op.getRhs()), elementOf(op.getResult()),
-      static_cast<bool>(nn::overwrittenBy(op)),
-      static_cast<bool>(nn::biasOf(op)), libraryOf(op));
+      ending.accumulate, ending.bias, ending.addend, ending.epilogue,
+      libraryOf(op));
 }
 
 struct MatmulCall
@@ -70,7 +90,27 @@ struct MatmulCall
     // their memory (getOverwritten).
     Value bias = calls.pointer(nn::biasOf(product));
     Value c = calls.pointer(product.getResult());
-    calls.call<MatmulOp>(planOf(product), a, b, bias, c);
+    calls.call<MatmulOp>(planOf(product), a, b, bias, /*addend=*/Value(),
+                         /*input=*/Value(), c, /*extra=*/Value());
+  }
+};
+
+struct FusedMatmulCall
+    : RuntimeCallOpInterface::ExternalModel<FusedMatmulCall,
+                                            nn::FusedMatmulOp> {
+  Attribute getPlan(Operation *op) const {
+    return planOf(cast<nn::FusedMatmulOp>(op));
+  }
+  void createCall(Operation *op, CallBuilder &calls) const {
+    auto product = cast<nn::FusedMatmulOp>(op);
+    Value a = calls.pointer(product.getLhs());
+    Value b = calls.pointer(product.getRhs());
+    Value bias = calls.pointer(product.getBias());
+    Value addend = calls.pointer(product.getAddend());
+    Value input = calls.pointer(product.getInput());
+    Value c = calls.pointer(product.getResult());
+    Value extra = calls.pointer(product.getExtra());
+    calls.call<MatmulOp>(planOf(product), a, b, bias, addend, input, c, extra);
   }
 };
 
@@ -78,6 +118,7 @@ struct MatmulCall
 
 void attachMatmulCall(MLIRContext *context) {
   nn::MatmulOp::attachInterface<MatmulCall>(*context);
+  nn::FusedMatmulOp::attachInterface<FusedMatmulCall>(*context);
 }
 
 } // namespace fsdpc::rt

@@ -1,0 +1,49 @@
+// What the epilogues of a library's products can compute.
+#include "compiler/dialects/nn/Products.h"
+
+#include "compiler/dialects/nn/Build.h"
+
+using namespace mlir;
+
+namespace fsdpc::nn {
+
+Value rowOf(Value value) {
+  auto broadcast = value.getDefiningOp<BroadcastOp>();
+  bool isRow =
+      broadcast && shapeOf(broadcast.getInput()) == shapeOf(value).take_back(1);
+  return isRow ? broadcast.getInput() : Value();
+}
+
+// cuBLASLt's GELU is the one by tanh, and rows of its input begin at multiples
+// of 8 elements (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD).
+template <typename GeluOp> static bool isLibrarys(GeluOp gelu) {
+  constexpr int64_t rowMultiple = 8;
+  ArrayRef<int64_t> shape = shapeOf(gelu.getInput());
+  return gelu.getForm() == GeluForm::tanh && shape.size() >= 2 &&
+         shape.back() % rowMultiple == 0;
+}
+
+bool hasEpilogue(GeluOp gelu) { return isLibrarys(gelu); }
+bool hasEpilogue(GeluGradOp grad) { return isLibrarys(grad); }
+
+MatmulOp endedProduct(GeluOp gelu) {
+  Value sums = gelu.getInput();
+  if (auto add = sums.getDefiningOp<AddOp>())
+    sums = rowOf(add.getRhs())   ? add.getLhs()
+           : rowOf(add.getLhs()) ? add.getRhs()
+                                 : sums;
+  auto product = sums.getDefiningOp<MatmulOp>();
+  bool ends = product && hasEpilogue(gelu) && !overwrittenBy(product) &&
+              shapeOf(product.getRhs()).size() == 2 &&
+              (sums == gelu.getInput() || sums.hasOneUse());
+  return ends ? product : MatmulOp();
+}
+
+bool sumsRows(ReduceOp reduce) {
+  ArrayRef<int64_t> axes = reduce.getAxes();
+  return reduce.getKind() == ReduceKind::sum && !axes.empty() &&
+         int64_t(axes.size()) + 1 == tensorType(reduce.getInput()).getRank() &&
+         axes.back() == int64_t(axes.size()) - 1;
+}
+
+} // namespace fsdpc::nn
