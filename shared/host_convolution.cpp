@@ -21,6 +21,15 @@ constexpr int64_t wantedUnits = 16;
 
 int64_t roundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// The most blocks that are listed. Only extents that no machine could compute
+// with have more.
+constexpr int64_t mostBlocks = int64_t(1) << 16;
+
+// Returns the least step, from `step` on, that makes few enough blocks.
+int64_t longEnough(int64_t extent, int64_t step) {
+  return std::max(step, (extent + mostBlocks - 1) / mostBlocks);
+}
+
 // Cuts [0, extent) into blocks of `step`.
 void cut(ConvolutionCut &c, int64_t extent, int64_t step) {
   for (int64_t begin = 0; begin < extent; begin += step)
@@ -36,7 +45,8 @@ void cutForward(ConvolutionCut &c) {
       std::max<int64_t>(maxMatrixBytes / (depth * p.outWidth * bytes), 1);
   int64_t images = p.batch * p.groups;
   int64_t cuts = (wantedUnits + images - 1) / images;
-  rows = std::min(rows, (p.outHeight + cuts - 1) / cuts);
+  rows =
+      longEnough(p.outHeight, std::min(rows, (p.outHeight + cuts - 1) / cuts));
   cut(c, p.outHeight, rows);
   c.matrixBytes =
       c.pointwise ? 0 : roundUp64(depth * rows * p.outWidth * bytes);
@@ -52,7 +62,7 @@ int64_t channelsPerBlock(const ConvolutionCut &c, int64_t images) {
   constexpr int64_t panel = 32;
   int64_t step = std::max((c.groupChannels + cuts - 1) / cuts,
                           (panel + c.kernelCells - 1) / c.kernelCells);
-  return std::min({fit, step, c.groupChannels});
+  return longEnough(c.groupChannels, std::min({fit, step, c.groupChannels}));
 }
 
 // The windows of a block of channels are f32, because col2im sums them.
@@ -143,6 +153,7 @@ void cutDirect(ConvolutionCut &c) {
   int64_t rows = d.outHeight;
   while (rows > 4 && bytesOf(rows) > most)
     rows = (rows + 1) / 2;
+  rows = longEnough(d.outHeight, rows);
   cut(c, d.outHeight, rows);
   c.matrixBytes = bytesOf(rows);
 }

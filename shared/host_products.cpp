@@ -85,7 +85,9 @@ MatmulGrid gridOf(const MatmulPlan &p) {
   if (p.n > 8 * p.m && (p.transposeB || p.m >= 128))
     return {p.m, std::min<int64_t>(p.n, 512)};
   int64_t wanted = std::max<int64_t>(maxChunks / batches, 1);
-  wanted = std::clamp<int64_t>(2 * p.m * p.n * p.k / minChunkFlops, 1, wanted);
+  // Exact where it is below `wanted`; the product may exceed 64 bits.
+  double most = 2.0 * double(p.m) * double(p.n) * double(p.k) / minChunkFlops;
+  wanted = int64_t(std::clamp<double>(most, 1, double(wanted)));
   wanted = std::min(wanted, (p.m + 255) / 256);
   int64_t rows = roundUp((p.m + wanted - 1) / wanted, 64);
   return {std::min({p.m, rows, int64_t(p.accumulate ? 256 : 512)}), p.n};

@@ -15,21 +15,6 @@
 namespace fsdpc {
 namespace {
 
-// The largest size in elements or bytes. Sums and products of a few such sizes
-// with small factors fit 64 bits.
-constexpr int64_t mostElements = int64_t(1) << 48;
-
-// Returns the number of elements of a shape, or -1 if an extent is less than
-// `least` or there are too many.
-int64_t elementsOf(const std::vector<int64_t> &shape, int64_t least) {
-  int64_t elements = 1;
-  for (int64_t extent : shape)
-    if (extent < least || __builtin_mul_overflow(elements, extent, &elements) ||
-        elements > mostElements)
-      return -1;
-  return elements;
-}
-
 // Checks the sizes from which the memory plan is computed. The bounds are
 // generous: they only keep the arithmetic of the memory plan from overflowing.
 Status checkSizes(const Manifest &manifest) {

@@ -3,10 +3,12 @@
 // The expected bytes are worked out by hand.
 #include "shared/blocks.h"
 #include "shared/cuda_scratch.h"
+#include "shared/host_products.h"
 #include "shared/manifest.h"
 #include "shared/memory_plan.h"
 #include "shared/power_sgd.h"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -135,6 +137,27 @@ TEST(Manifest, BucketsDifferInTheShapeOfASample) {
               HasSubstr("have the same shape in the buckets 'a' and 'b'"));
   EXPECT_THAT(error({{2, 12}, {4, 6}}),
               HasSubstr("has 2 samples in bucket 'a' and 4 in bucket 'b'"));
+}
+
+// A hostile manifest of some megabytes can name so many; comparing each with
+// each took minutes.
+TEST(Manifest, ManyBucketsAreComparedInTime) {
+  Manifest manifest = sample();
+  manifest.inputs.resize(1);
+  manifest.inputs[0].shape = {2, 40000};
+  for (int64_t bucket = 0; bucket < 40000; ++bucket) {
+    manifest.buckets.push_back("T=" + std::to_string(bucket + 1));
+    manifest.inputs[0].bucketShapes.push_back({2, bucket + 1});
+  }
+  auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(checkBuckets(manifest));
+  manifest.inputs[0].bucketShapes.back() = {2, 39998};
+  Status checked = checkBuckets(manifest);
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().message,
+              HasSubstr("the same shape in the buckets 'T=39998' and "
+                        "'T=40000'"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
 }
 
 // Copies of members would otherwise run past the layout.
@@ -295,6 +318,81 @@ TEST(Manifest, RefusesPlansOfImpossibleShape) {
   manifest.sequences[0].stream = 3;
   EXPECT_THAT(readError(toJson(manifest)),
               HasSubstr("'microbatch' names stream 3, but there are 3"));
+}
+
+// Sizes of scratch memory are products of extents.
+TEST(Manifest, RefusesPlansThatOverflow) {
+  const int64_t large = int64_t(1) << 40, huge = int64_t(1) << 50;
+  auto error = [](const auto &change) {
+    Manifest manifest = sample();
+    change(manifest);
+    return readError(toJson(manifest));
+  };
+  EXPECT_THAT(error([&](Manifest &m) { m.matmuls[0].k = huge; }),
+              HasSubstr("'matmuls[0]': matrix product of too many elements"));
+  EXPECT_THAT(error([&](Manifest &m) {
+                m.matmuls[0].m = m.matmuls[0].k = int64_t(1) << 25;
+              }),
+              HasSubstr("matrix product of too many elements"));
+  EXPECT_THAT(error([&](Manifest &m) {
+                MatmulPlan &p = m.matmuls[0];
+                p.batch = p.strideA = p.strideB = p.strideC = {large, large};
+              }),
+              HasSubstr("matrix product of too many elements"));
+  // Small matrices have products of more than 2^64 multiplications.
+  Manifest manifest = sample();
+  MatmulPlan &product = manifest.matmuls[0];
+  product.m = product.n = product.k = int64_t(1) << 23;
+  MatmulGrid grid = gridOf(product);
+  EXPECT_EQ(grid.rows, 512);
+  EXPECT_EQ(grid.columns, product.n);
+  EXPECT_THAT(error([&](Manifest &m) { m.convolutions[0].batch = huge; }),
+              HasSubstr("'convolutions[0]': convolution of too many elements"));
+  // Each tensor is small, and the matrix of windows is not.
+  EXPECT_THAT(error([&](Manifest &m) {
+                ConvolutionPlan &p = m.convolutions[0];
+                p.channels = p.kernelHeight = p.kernelWidth = int64_t(1) << 9;
+                p.outHeight = p.outWidth = int64_t(1) << 15;
+              }),
+              HasSubstr("convolution of too many elements"));
+  EXPECT_THAT(error([&](Manifest &m) {
+                m.convolutions[0].dilations = {1, int64_t(1) << 60};
+              }),
+              HasSubstr("convolution whose 'dilations' has the entry"));
+  EXPECT_THAT(error([&](Manifest &m) { m.convolutions[0].padsEnd[0] = large; }),
+              HasSubstr("convolution whose 'padsEnd' has the entry"));
+  EXPECT_THAT(error([&](Manifest &m) { m.poolings[0].height = huge; }),
+              HasSubstr("'poolings[0]': pooling of too many elements"));
+  EXPECT_THAT(error([&](Manifest &m) { m.poolings[0].strides[0] = large; }),
+              HasSubstr("pooling whose 'strides' has the entry"));
+  EXPECT_THAT(error([&](Manifest &m) {
+                AttentionPlan &p = m.attentions.emplace_back();
+                p.batch = p.heads = p.groups = p.width = p.valueWidth = 1;
+                p.queries = p.keys = int64_t(1) << 25;
+              }),
+              HasSubstr("'attentions[0]': attention of too many elements"));
+  EXPECT_THAT(error([&](Manifest &m) {
+                AttentionPlan &p = m.attentions.emplace_back();
+                p.batch = p.heads = p.groups = p.width = p.valueWidth = 1;
+                p.keys = 1;
+                p.queries = large;
+              }),
+              HasSubstr("attention whose 'queries' has the entry"));
+}
+
+// What is planned of a large shape takes no memory per row.
+TEST(MemoryPlan, CutsOfTallConvolutionsAreFew) {
+  Manifest manifest = sample();
+  ConvolutionPlan &p = manifest.convolutions[0];
+  p.kind = "forward";
+  p.dtype = "f32";
+  p.kernelWidth = 2;
+  p.width = p.outWidth = int64_t(1) << 17;
+  p.height = p.outHeight = int64_t(1) << 29;
+  auto cut = cutConvolution(p);
+  ASSERT_TRUE(cut);
+  EXPECT_LE(cut->blocks.size(), size_t(1) << 16);
+  EXPECT_EQ(cut->blocks.back().begin + cut->blocks.back().count, p.outHeight);
 }
 
 // Text that was damaged is refused, whatever it claims.
