@@ -41,7 +41,7 @@ int64_t largestWhole(const Manifest &manifest, int64_t ranks) {
 }
 
 // Bytes of the gradients that travel at a time, 4 per element, or 2 if both the
-// layout's type and that of the reduction are bf16: those of the largest
+// layout's type and that of the reduction have 16 bits: those of the largest
 // layout, or of several with owners.
 int64_t largestSent(const Manifest &manifest, int64_t ranks) {
   int64_t largest = 0, owned = 0;
@@ -71,16 +71,16 @@ int64_t layoutTables(const Layout &layout, int64_t part, int64_t own) {
   int64_t cuts = 2 * members + 2;
   int64_t sums = own / optimizerSegment + cuts;
   int64_t updates = part / optimizerSegment + cuts;
-  // In eight-byte words: of an optimizer's segment, of a norm's and its sum,
-  // and 4 rates per member.
-  return (updates * 3 + sums * (2 + normDigits + 1) + members * 4) * 8 +
-         8 * 256;
+  // In eight-byte words: of an optimizer's segment, of a norm's and its sum.
+  return (updates * 3 + sums * (2 + normDigits + 1)) * 8 + 8 * 256;
 }
 
 // An upper bound, since the exact cuts depend on the rank, and in groups on
 // their size: a group of one rank updates the whole.
 int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
-  int64_t bytes = 4096; // reports
+  // Reports, and the step's numbers as the host offers them and as they are
+  // taken.
+  int64_t bytes = 4096 + 3 * stepNumberBytes(manifest) + 2 * 256;
   std::vector<int> owners = ownersOf(manifest, ranks);
   std::vector<int64_t> owned(static_cast<size_t>(ranks));
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
@@ -163,6 +163,16 @@ int64_t attentionWorkspaceBytes(const AttentionPlan &p) {
     bytes += p.batch * p.heads * roundUp(p.keys, 128) *
              (roundUp(p.width, 64) + roundUp(p.valueWidth, 64)) * 4;
   return libraryWorkspaceBytes + bytes;
+}
+
+// Two words, and per member four rates and, where it has no master, four of the
+// key with which it is rounded.
+int64_t stepNumberBytes(const Manifest &manifest) {
+  int64_t words = 2;
+  for (const Layout &layout : manifest.layouts)
+    if (layout.trainable)
+      words += int64_t(layout.members.size()) * (layout.noMaster ? 8 : 4);
+  return words * 8;
 }
 
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {

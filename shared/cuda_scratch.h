@@ -48,7 +48,7 @@ struct CudaScratch {
   int64_t attention = 0;   // a chunk's scores, or cuDNN's own memory
   int64_t wire = 0;        // gradients cast for the other ranks
   int64_t collectives = 0; // collectiveScratchBytes
-  int64_t tables = 0;      // norms, optimizers, rates, reports
+  int64_t tables = 0;      // norms, optimizers, numbers, reports
   int64_t alignment = 0;   // lost between blocks
   int64_t total() const {
     return library + attention + wire + collectives + tables + alignment;
@@ -63,6 +63,10 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
 constexpr int64_t ownedTogether = int64_t(32) << 20;
 // Returns what one of them takes then.
 size_t ownedBytes(int64_t elements, size_t width);
+
+// Bytes of the numbers that a step computes with: of the step, and of each
+// member of trainable layouts.
+int64_t stepNumberBytes(const Manifest &manifest);
 
 // Scratch that the collectives of both channels need together: gradients with
 // all ranks' shards as they travel, one shard, and the sums of every rank.

@@ -3,6 +3,7 @@
 // library can take. Libraries count rows and columns in 32 bits: oneDNN divides
 // by zero for a product of 2^32 rows.
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/nn/Products.h"
 #include "passes/kernels/Passes.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -40,7 +41,7 @@ static int64_t largestDimension(Operation *op) {
         largest = std::max(largest, size);
   // A product with one weight for all of its batch is called with the leading
   // axes merged into rows.
-  if (isa<nn::MatmulOp, nn::FusedMatmulOp>(op))
+  if (nn::isProduct(op))
     if (shapeOf(op->getOperand(1)).size() == 2)
       add(shapeOf(op->getOperand(0)).drop_back());
   if (auto conv = dyn_cast<nn::Conv2dOp>(op)) {

@@ -186,7 +186,7 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
     if (what == Saved::gradients)
       for (int64_t i = 0; i < count * sources; ++i)
         staging[size_t(i)] =
-            float(double(staging[size_t(i)]) * rank.gradientFactor);
+            float(double(staging[size_t(i)]) * rank.numbers.gradientFactor);
     for (int from = 0; from < sources; ++from) {
       int64_t first = buffers.ownOf(from) + begin;
       Status written = forEachMember(

@@ -61,22 +61,45 @@ void Trainer::enter(const char *name, const Section &section,
   rank->device->enter(*rank, section, entry);
 }
 
-// Sets what a step computes with. A skipped step does not count for the
-// schedule of the learning rate and for the optimizer.
+// A skipped step does not count for the schedule of the learning rate and for
+// the optimizer.
+StepNumbers Trainer::numbersAt(int64_t step, const LossScaler &after) const {
+  StepNumbers numbers;
+  numbers.updates = step - after.skipped();
+  numbers.lr = options.schedule.at(numbers.updates, options.steps, options.lr);
+  numbers.lossScale = after.scale();
+  double mean = manifest.averagedBefore ? 1 : rank->inverseV;
+  numbers.gradientFactor =
+      mean * manifest.predivided / double(numbers.lossScale);
+  return numbers;
+}
+
+// Sets what a step computes with. If the results of the step before are not
+// known yet, either may come.
 void Trainer::begin(StepRecord &record) {
   int64_t step = record.step;
   record.bucket = samples.bucketOf(numberOf(step, 0, 0));
   rank->step = step;
-  rank->updates = step - scaler.skipped();
-  record.lr = rank->lr =
-      options.schedule.at(rank->updates, options.steps, options.lr);
-  record.scale = double(scaler.scale());
-  double mean = manifest.averagedBefore ? 1 : rank->inverseV;
-  rank->gradientFactor = mean * manifest.predivided / record.scale;
-  // A device that runs ahead may still be reading the slots; it has no scale.
-  if (scaler.isOn())
+  LossScaler kept = scaler, skipped = scaler;
+  if (pending) {
+    kept.update(true);
+    skipped.update(false);
+  }
+  rank->numbers = numbersAt(step, kept);
+  rank->afterSkip = numbersAt(step, skipped);
+  // A device that runs ahead may still be reading the slots, and writes the
+  // scale there itself.
+  if (scaler.isOn() && !rank->device->runsAhead())
     for (RandomKey *key : rank->randomStaging)
-      key->lossScale = scaler.scale();
+      key->lossScale = rank->numbers.lossScale;
+  note(record);
+}
+
+// Takes down what the step computes with; all steps before it are known.
+void Trainer::note(StepRecord &record) const {
+  StepNumbers numbers = numbersAt(record.step, scaler);
+  record.lr = numbers.lr;
+  record.scale = double(numbers.lossScale);
 }
 
 // Updates buffers that count microbatches, such as BatchNorm's
@@ -175,6 +198,7 @@ Status Trainer::saveResults(Progress &progress) {
 }
 
 Status Trainer::complete(Progress &progress) {
+  judge(record);
   FSDPC_TRY(finish(record));
   if (job.rank == 0)
     progress.step(record, checkpointedAt);
@@ -207,7 +231,6 @@ Status Trainer::runStep(Progress &progress) {
   } else {
     results.norm = std::numeric_limits<double>::quiet_NaN();
   }
-  judge(record);
   countSent(record);
   FSDPC_TRY(complete(progress));
   FSDPC_TRY(leaveOut(record));
@@ -228,6 +251,7 @@ Status Trainer::runStepAhead(Progress &progress) {
   exchange(pending ? &record : nullptr);
   FSDPC_TRY(pending ? complete(progress) : checkNext());
   record = next;
+  note(record);
   pending = true;
   // Only what has a finite loss becomes a checkpoint.
   if (!due && !isCheckpointStep(next.step + 1) &&

@@ -28,6 +28,16 @@ namespace fsdpc::runtime {
 
 class UpdateRatios;
 
+// What a step computes with that follows from the steps before it.
+struct StepNumbers {
+  int64_t updates = 0; // steps before this one that were not skipped
+  double lr = 0;
+  float lossScale = 1;
+  // The factor that turns an accumulated gradient into the mean: inverseV / the
+  // loss's scale, less the factors that hooks on the reduction have applied.
+  double gradientFactor = 1;
+};
+
 // Elements that one thread sums for the norm before it goes on. The sum has the
 // same bits for every multiple of a group (square_sum.h).
 constexpr int64_t normBlock = 4096;
@@ -141,14 +151,12 @@ struct fsdpc_rank {
   int slot = 0;
   int64_t microbatch = 0; // of this rank within the step: 0 … accumulate-1
   int64_t step = 0;
-  int64_t updates = 0; // steps before this one that were not skipped
-  uint64_t seed = 0;   // of the words with which parameters are rounded
-  double inverseV = 1; // 1 / microbatches per step over all ranks
-  // The factor that turns an accumulated gradient into the mean: inverseV / the
-  // loss's scale, less the factors that hooks on the reduction have applied.
-  double gradientFactor = 1;
+  // Those of the step. A device that runs ahead is given the step before it is
+  // known whether the one before is skipped: it takes the second ones if so.
+  fsdpc::runtime::StepNumbers numbers, afterSkip;
+  uint64_t seed = 0;      // of the words with which parameters are rounded
+  double inverseV = 1;    // 1 / microbatches per step over all ranks
   int64_t accumulate = 1; // microbatches of this rank per step
-  double lr = 0;
   // The optimizers of a step whose gradients are not finite do nothing;
   // otherwise such a step ends the job.
   bool skipsNonFinite = false;

@@ -87,7 +87,9 @@ private:
   Status runStepAhead(Progress &progress);
   Status complete(Progress &progress);
   Status drain(Progress &progress);
+  StepNumbers numbersAt(int64_t step, const LossScaler &after) const;
   void begin(StepRecord &record);
+  void note(StepRecord &record) const;
   int stopRequest() const;
   bool isHistogramStep(int64_t step) const {
     return updateRatios && (step + 1) % options.histogramEvery == 0;

@@ -65,7 +65,7 @@ struct CudaGemmShape {
   bool transposeA = false, transposeB = false; // A is stored k×m, B n×k
   int64_t lda = 0, ldb = 0, ldc = 0;
   int64_t count = 1, strideA = 0, strideB = 0, strideC = 0;
-  std::string dtypeA, dtypeB, dtypeC; // "f32", "bf16", "f64"
+  std::string dtypeA, dtypeB, dtypeC; // "f32", "bf16", "f16", "f64"
   float beta = 0;                     // 0 or 1
   bool bias = false, addend = false;  // an addend, unless C itself (beta)
   std::string epilogue;               // as MatmulPlan::epilogue

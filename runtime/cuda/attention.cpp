@@ -6,6 +6,7 @@
 //
 // dkey and dvalue of several heads are summed in f32 and rounded once.
 #include "runtime/cuda/attention.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/core/plan_checks.h"
 #include "shared/memory_plan.h"
 
@@ -136,8 +137,8 @@ struct ChunkProducts {
 // chunk divides the heads evenly (attentionChunk).
 Status GpuAttention::planProducts(Products &products) {
   bool isShared = p.heads != p.groups;
-  // An f32 result can accumulate in place. A bf16 one would be rounded after
-  // every head.
+  // An f32 result can accumulate in place. A 16-bit one would be rounded
+  // after every head.
   sumsApart = p.backward && element != 4 && isShared;
   ChunkProducts plans = {p, chunk};
   auto make = [&](Product &product, const MatmulPlan &plan) -> Status {
@@ -184,11 +185,10 @@ SoftmaxRows GpuAttention::rowsOf(const void *const *operands, char *scratch,
   rows.mask = operands[p.backward ? 6 : 3];
   if (!p.dtypeMask.empty()) {
     std::copy(p.strideMask.begin(), p.strideMask.end(), rows.maskStrides);
-    rows.maskType = p.dtypeMask == "i1"    ? MaskType::keep
-                    : p.dtypeMask == "f32" ? MaskType::f32
-                                           : MaskType::bf16;
+    rows.maskType = p.dtypeMask == "i1" ? MaskType::keep : MaskType::added;
+    rows.addedType = wireType(p.dtypeMask);
   }
-  rows.narrow = element != 4;
+  rows.type = wireType(p.dtype);
   rows.causal = p.causal;
   rows.scale = float(p.scale);
   rows.headsOfBatch = p.heads;
@@ -257,7 +257,7 @@ void GpuAttention::runGradients(const void *const *operands, char *workspace,
     StoreRows s;
     s.from = static_cast<float *>(from);
     s.to = const_cast<void *>(operands[operand]);
-    s.narrow = element != 4;
+    s.type = wireType(p.dtype);
     std::copy(strides.begin(), strides.end(), s.strides);
     s.headsOfBatch = p.groups;
     s.firstHead = heads.batch * p.groups + heads.group;

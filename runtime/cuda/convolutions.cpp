@@ -1,6 +1,7 @@
 // Convolutions by cuDNN or plain loops. The library is asked at start whether
 // it takes a shape, since nothing else knows.
 #include "runtime/cuda/convolutions.h"
+#include "runtime/comm/reduce.h"
 #include "shared/cuda_scratch.h"
 #include "shared/plan_shapes.h"
 
@@ -21,7 +22,7 @@ GpuConvolution::~GpuConvolution() {
 
 Result<std::string> GpuConvolution::plan(const ConvolutionPlan &p,
                                          bool deterministic) {
-  if (p.dtype != "f32" && p.dtype != "bf16")
+  if (p.dtype != "f32" && p.dtype != "bf16" && p.dtype != "f16")
     return Error{"convolution of type '" + p.dtype + "' is not supported"};
   bool input = p.kind == "input", weight = p.kind == "weight";
   if (!input && !weight && p.kind != "forward")
@@ -32,7 +33,7 @@ Result<std::string> GpuConvolution::plan(const ConvolutionPlan &p,
   plain.kind = input    ? ConvolutionKind::input
                : weight ? ConvolutionKind::weight
                         : ConvolutionKind::forward;
-  plain.narrow = p.dtype == "bf16";
+  plain.type = wireType(p.dtype);
   plain.batch = p.batch, plain.channels = p.channels;
   plain.filters = p.filters, plain.groups = p.groups;
   const int64_t sizes[2][3] = {{p.height, p.outHeight, p.kernelHeight},

@@ -154,8 +154,9 @@ Result<void *> CudaDevice::staging(int slot, void *to, size_t bytes) {
 void CudaDevice::awaitSlot(int slot) { inputs->await(slot); }
 void CudaDevice::send(int slot) { inputs->send(slot); }
 
-// Rates are copied before the section and the report after it. Both lie outside
-// the graph, since their host memory alternates from step to step.
+// The step's numbers are copied before its first section and the report after
+// its last. Both lie outside the graph, since their host memory alternates from
+// step to step.
 void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
                        void (*entry)(fsdpc_rank *)) {
   const char *name = section.update     ? "update"
@@ -167,10 +168,13 @@ void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
   for (const std::unique_ptr<Collectives> &channel : channels)
     if (channel)
       channel->beginSection(section.step);
-  if (section.update)
-    update->sendRates(rank, section.step);
-  else
+  if (!section.update)
     inputs->beginUse(section.slot);
+  if (!section.update && !section.evaluate) {
+    if (section.first)
+      update->sendNumbers(rank, section.step);
+    update->setLossScale(rank);
+  }
   context.commands.begin(section);
   sections->run(section, options.graphs, [&] { entry(&rank); });
   context.commands.end();
@@ -251,7 +255,7 @@ void CudaDevice::pooling(int plan, const void *source, void *destination,
   cells.planes = p.batch * p.channels;
   cells.maximum = p.kind == "max" || p.kind == "max_grad";
   cells.gradient = p.kind != "max" && p.kind != "average";
-  cells.narrow = p.dtype == "bf16";
+  cells.type = wireType(p.dtype);
   cells.source = source;
   cells.destination = destination;
   cells.indices = static_cast<int32_t *>(workspace);
@@ -361,6 +365,8 @@ void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
   if (update->segments(index) == 0)
     return;
   OptimizerOperands operands = optimizerOperands(rank, index, scale, gradient);
+  if (rank.manifest.layouts[size_t(index)].noMaster)
+    operands.list[operands.count - 2] = update->keys(index);
   operands.push(update->segmentTable(index));
   operands.push(update->rates(index));
   launchKernel(*kernel, update->segments(index), operands.list.data(),

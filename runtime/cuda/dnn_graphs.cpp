@@ -29,8 +29,11 @@ void makeResult(const Tensor &result, int64_t number,
   result->set_output(true).set_uid(number).set_dim(extents).set_stride(strides);
 }
 
-void setTypes(Graph &graph, fe::DataType_t type) {
-  graph.set_io_data_type(type)
+void setTypes(Graph &graph, const std::string &dtype) {
+  graph
+      .set_io_data_type(dtype == "bf16"  ? fe::DataType_t::BFLOAT16
+                        : dtype == "f16" ? fe::DataType_t::HALF
+                                         : fe::DataType_t::FLOAT)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
 }
@@ -60,8 +63,7 @@ int describeConvolution(Graph &graph, const ConvolutionPlan &p) {
   std::vector<int64_t> filters{p.filters, p.channels / p.groups, p.kernelHeight,
                                p.kernelWidth};
   std::vector<int64_t> result{p.batch, p.filters, p.outHeight, p.outWidth};
-  setTypes(graph, p.dtype == "bf16" ? fe::DataType_t::BFLOAT16
-                                    : fe::DataType_t::FLOAT);
+  setTypes(graph, p.dtype);
   if (p.kind == "forward") {
     Tensor x = operand(graph, 1, image, dense(image));
     Tensor w = operand(graph, 2, filters, dense(filters));
@@ -85,7 +87,7 @@ int describeConvolution(Graph &graph, const ConvolutionPlan &p) {
 
 int describeAttention(Graph &graph, const AttentionPlan &p,
                       bool deterministic) {
-  setTypes(graph, fe::DataType_t::BFLOAT16);
+  setTypes(graph, p.dtype);
   auto rows = [](int64_t batch, int64_t heads, int64_t count, int64_t width) {
     return std::vector<int64_t>{batch, heads, count, width};
   };

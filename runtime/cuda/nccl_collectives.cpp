@@ -44,7 +44,7 @@ public:
   WireType travels(WireType gradient, WireType wire) const override {
     // The runtime's own sum widens what it reads; NCCL sums in the type it is
     // given.
-    return deterministic && gradient == WireType::bf16 ? gradient : wire;
+    return deterministic && gradient != WireType::f32 ? gradient : wire;
   }
 
   void allGather(const void *shard, void *whole, size_t bytes) override {

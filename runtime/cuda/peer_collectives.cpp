@@ -42,10 +42,10 @@ public:
   }
 
   bool canCapture() const override { return false; }
-  // A bf16 gradient is read as it is, since the kernel widens exactly. Casting
-  // it to f32 first would only cost memory traffic.
+  // A 16-bit gradient is read as it is, since the kernel widens exactly.
+  // Casting it to f32 first would only cost memory traffic.
   WireType travels(WireType gradient, WireType wire) const override {
-    return gradient == WireType::bf16 ? gradient : wire;
+    return gradient == WireType::f32 ? wire : gradient;
   }
 
   void allGather(const void *shard, void *whole, size_t bytes) override {

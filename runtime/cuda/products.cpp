@@ -4,6 +4,7 @@
 // longest remaining axis becomes the library's batch, and the rest become
 // separate calls.
 #include "runtime/cuda/products.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/core/plan_checks.h"
 #include "runtime/cuda/product_tuning.h"
 #include "shared/cuda_scratch.h"
@@ -185,9 +186,9 @@ Result<Product> Products::plan(const MatmulPlan &p) {
   // A transposed operand is one with row and column strides exchanged.
   const CudaGemmShape &s = cut.shape;
   PlainProduct &plain = product.plain;
-  plain.narrowA = p.dtypeA == "bf16";
-  plain.narrowB = p.dtypeB == "bf16";
-  plain.narrowC = p.dtypeC == "bf16";
+  plain.typeA = wireType(p.dtypeA);
+  plain.typeB = wireType(p.dtypeB);
+  plain.typeC = wireType(p.dtypeC);
   plain.m = s.m, plain.n = s.n, plain.k = s.k;
   plain.rowA = s.transposeA ? 1 : s.lda;
   plain.columnA = s.transposeA ? s.lda : 1;
@@ -199,7 +200,7 @@ Result<Product> Products::plan(const MatmulPlan &p) {
   plain.strideC = s.strideC;
   plain.add = p.accumulate;
   FinishProduct &ending = product.ending;
-  ending.narrow = plain.narrowC;
+  ending.type = plain.typeC;
   ending.m = s.m, ending.n = s.n, ending.row = s.ldc;
   ending.entries = s.count, ending.stride = s.strideC;
   ending.end = p.epilogue == "gelu" || p.epilogue == "gelu_extra"
@@ -208,10 +209,10 @@ Result<Product> Products::plan(const MatmulPlan &p) {
                                            : ProductEnd::none;
   product.sumsLhs = p.epilogue == "sum_lhs";
   if (product.sumsLhs)
-    product.rows = {nullptr, nullptr,       plain.narrowA, s.k,
+    product.rows = {nullptr, nullptr,       plain.typeA, s.k,
                     s.m,     plain.columnA, plain.rowA};
   else if (p.epilogue == "sum_rhs")
-    product.rows = {nullptr, nullptr,    plain.narrowB, s.k,
+    product.rows = {nullptr, nullptr,    plain.typeB,  s.k,
                     s.n,     plain.rowB, plain.columnB};
   return product;
 }
@@ -239,7 +240,7 @@ void Product::run(CudaContext &context, const CudaGemmOperands &operands,
   }
 }
 
-// After the product, since the library overwrites C. A bf16 result is then
+// After the product, since the library overwrites C. A 16-bit result is then
 // rounded twice: after the product and here.
 void Product::finish(CudaContext &context,
                      const CudaGemmOperands &operands) const {

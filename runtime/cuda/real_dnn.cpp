@@ -136,8 +136,8 @@ CudaStatus RealCudaApi::planConvolution(const ConvolutionPlan &p, size_t cap,
                                         bool deterministic,
                                         CudaConvolution &convolution,
                                         CudaChoice &choice) {
-  if (p.dtype != "f32" && p.dtype != "bf16")
-    return refuse(choice, "type is neither f32 nor bf16");
+  if (p.dtype != "f32" && p.dtype != "bf16" && p.dtype != "f16")
+    return refuse(choice, "type is neither f32, bf16 nor f16");
   // Tensor cores would round f32 operands to TF32.
   std::vector<fe::NumericalNote_t> refused{
       fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION,
@@ -166,8 +166,8 @@ CudaStatus RealCudaApi::planAttention(const AttentionPlan &p,
                                       bool deterministic,
                                       CudaAttention &attention,
                                       CudaChoice &choice) {
-  if (p.dtype != "bf16")
-    return refuse(choice, "fused attention supports bf16 only");
+  if (p.dtype != "bf16" && p.dtype != "f16")
+    return refuse(choice, "fused attention supports bf16 and f16 only");
   if (!p.dtypeMask.empty())
     return refuse(choice,
                   "fused attention supports no mask except the causal one");

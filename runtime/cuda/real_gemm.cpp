@@ -26,6 +26,8 @@ bool parseType(const std::string &name, cudaDataType_t &type) {
     type = CUDA_R_32F;
   else if (name == "bf16")
     type = CUDA_R_16BF;
+  else if (name == "f16")
+    type = CUDA_R_16F;
   else if (name == "f64")
     type = CUDA_R_64F;
   else

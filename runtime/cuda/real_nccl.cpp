@@ -98,7 +98,9 @@ cudaStream_t real(CudaStream stream) {
 }
 
 ncclDataType_t typeOf(WireType type) {
-  return type == WireType::f32 ? ncclFloat32 : ncclBfloat16;
+  return type == WireType::f32    ? ncclFloat32
+         : type == WireType::bf16 ? ncclBfloat16
+                                  : ncclFloat16;
 }
 
 // The gathers and reductions of a rank meet on parallel branches of a graph,

@@ -1,4 +1,4 @@
-// Tables, rates and reports of an update. Rates and reports have two pinned
+// Tables, numbers and reports of an update. Numbers and reports have two pinned
 // copies, for even and odd steps, since the host works on one step while the
 // device runs the other.
 #include "runtime/cuda/update.h"
@@ -10,14 +10,12 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// A member is one parameter of a layout; rates are kept per member of the
-// trainable layouts, in order.
-int64_t membersOf(const Manifest &manifest) {
-  int64_t members = 0;
-  for (const Layout &layout : manifest.layouts)
-    if (layout.trainable)
-      members += int64_t(layout.members.size());
-  return members;
+// Copies eight bytes or fewer into a word.
+template <typename T> uint64_t wordOf(T value) {
+  static_assert(sizeof value <= sizeof(uint64_t));
+  uint64_t word = 0;
+  std::memcpy(&word, &value, sizeof value);
+  return word;
 }
 
 } // namespace
@@ -31,9 +29,9 @@ int64_t CudaUpdate::reportBytes(const Manifest &manifest, int64_t accumulate) {
 }
 
 int64_t CudaUpdate::pinnedBytes(const Manifest &manifest, int64_t accumulate) {
-  // Four blocks are taken: rates and a report for each parity.
+  // Four blocks are taken: numbers and a report for each parity.
   constexpr int64_t alignment = 4 * 4096;
-  return 2 * (membersOf(manifest) * 4 * int64_t(sizeof(double)) +
+  return 2 * (2 * stepNumberBytes(manifest) +
               reportBytes(manifest, accumulate)) +
          alignment;
 }
@@ -104,7 +102,9 @@ Result<CudaUpdate::Optimizer> CudaUpdate::optimizerOf(const fsdpc_rank &rank,
   optimizer.segments = int64_t(segments.size());
   FSDPC_TRY(upload(segments, optimizer.table));
   optimizer.firstMember = members;
+  optimizer.firstKey = keyed;
   members += int64_t(layout.members.size());
+  keyed += int64_t(buffers.roundingKeys.size());
   return optimizer;
 }
 
@@ -121,29 +121,31 @@ Status CudaUpdate::prepare(fsdpc_rank &rank) {
     optimizers.push_back(*optimizer);
   }
   FSDPC_TRY(upload(layouts, norms));
-  FSDPC_TRY(upload(std::vector<double>(size_t(4 * members)), deviceRates));
+  size_t count = size_t(numberCount()), ends = rank.skipsNonFinite ? 2 : 1;
+  FSDPC_TRY(upload(std::vector<uint64_t>(count), numbers));
+  if (rank.skipsNonFinite)
+    FSDPC_TRY(upload(std::vector<uint64_t>(ends * count), offered));
   accumulate = rank.accumulate;
   bytesOfReport = reportBytes(rank.manifest, accumulate);
   FSDPC_TRY(upload(std::vector<char>(size_t(bytesOfReport)), report));
   for (size_t parity = 0; parity < 2; ++parity) {
-    pinnedRates[parity] = static_cast<double *>(
-        memory.takePinned(4 * members * int64_t(sizeof(double))));
+    pinnedNumbers[parity] = static_cast<uint64_t *>(
+        memory.takePinned(int64_t(ends * count * sizeof(uint64_t))));
     pinnedReports[parity] =
         static_cast<char *>(memory.takePinned(bytesOfReport));
-    if (!pinnedRates[parity] || !pinnedReports[parity])
+    if (!pinnedNumbers[parity] || !pinnedReports[parity])
       return Error{"out of pinned memory for an update"};
     reported[parity] = std::make_unique<OwnedEvent>(context);
   }
   return {};
 }
 
-// The rates are copied on stream COMPUTE, so the copy follows the previous
-// update and precedes this one.
-void CudaUpdate::sendRates(const fsdpc_rank &rank, int64_t step) {
-  size_t parity = size_t(step % 2);
-  // The step before the last used this copy; wait until it is done.
-  reported[parity]->await();
-  double *rates = pinnedRates[parity];
+// Writes the numbers of a step to host memory and returns where they end.
+uint64_t *CudaUpdate::writeNumbers(const fsdpc_rank &rank,
+                                   const StepNumbers &from,
+                                   uint64_t *to) const {
+  *to++ = wordOf(from.gradientFactor);
+  *to++ = wordOf(from.lossScale);
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
     const Layout &layout = rank.manifest.layouts[i];
     if (!layout.trainable)
@@ -152,15 +154,50 @@ void CudaUpdate::sendRates(const fsdpc_rank &rank, int64_t step) {
       const Member &member = layout.members[m];
       // The optimizer reads per member: learning rate, step from 1, weight
       // decay, and a word that pads the group to four.
-      *rates++ = rank.lr * member.rate;
-      *rates++ = double(step + 1 - rank.layouts[i].since[m]);
-      *rates++ = member.decay;
-      *rates++ = 0;
+      *to++ = wordOf(from.lr * member.rate);
+      *to++ = wordOf(double(from.updates + 1 - rank.layouts[i].since[m]));
+      *to++ = wordOf(member.decay);
+      *to++ = 0;
     }
   }
-  if (members > 0)
-    context.copy(deviceRates, pinnedRates[parity],
-                 size_t(4 * members) * sizeof(double), FSDPC_STREAM_COMPUTE);
+  for (const LayoutBuffers &buffers : rank.layouts)
+    for (const std::array<int64_t, 4> &key : buffers.roundingKeys) {
+      *to++ = rank.seed;
+      *to++ = uint64_t(key[1]);
+      *to++ = uint64_t(rank.step);
+      *to++ = uint64_t(key[3]);
+    }
+  return to;
+}
+
+// The numbers are copied on stream COMPUTE, so the copy follows the update of
+// the step before. Its report in device memory says whether that was skipped.
+void CudaUpdate::sendNumbers(const fsdpc_rank &rank, int64_t step) {
+  size_t parity = size_t(step % 2);
+  // The step before the last used this copy; wait until it is done.
+  reported[parity]->await();
+  uint64_t *pinned = pinnedNumbers[parity];
+  uint64_t *end = writeNumbers(rank, rank.numbers, pinned);
+  if (offered)
+    end = writeNumbers(rank, rank.afterSkip, end);
+  context.copy(offered ? offered : numbers, pinned,
+               size_t(end - pinned) * sizeof(uint64_t), FSDPC_STREAM_COMPUTE);
+  if (!offered)
+    return;
+  TakeNumbers take;
+  take.skipped = &report->failed;
+  take.offered = offered, take.numbers = numbers;
+  take.count = numberCount();
+  context.launch(take, take.count, FSDPC_STREAM_COMPUTE);
+}
+
+// A program without a scale does not read it.
+void CudaUpdate::setLossScale(const fsdpc_rank &rank) {
+  if (!rank.manifest.lossScale.isOn())
+    return;
+  auto *key = static_cast<RandomKey *>(rank.random[size_t(rank.slot)]);
+  context.copy(&key->lossScale, numbers + 1, sizeof key->lossScale,
+               FSDPC_STREAM_COMPUTE);
 }
 
 // Two steps later the same pinned copy is written again. By then the loop has
@@ -187,8 +224,12 @@ void CudaUpdate::awaitReport(fsdpc_rank &rank, int64_t step,
   results.metrics.assign(numbers + 2 * count,
                          numbers + (2 + rank.manifest.outputs.size()) * count);
   results.norm = seen.norm;
-  if (seen.failed >= 0 && seen.failed < int64_t(clipped.size()))
-    stopAtGradient(rank, step, clipped[size_t(seen.failed)]);
+  results.nonFinite = -1;
+  if (seen.failed < 0 || seen.failed >= int64_t(clipped.size()))
+    return;
+  results.nonFinite = clipped[size_t(seen.failed)];
+  if (!rank.skipsNonFinite)
+    stopAtGradient(rank, step, results.nonFinite);
 }
 
 // The report is: head, one loss per microbatch, one divisor per microbatch,
@@ -247,11 +288,12 @@ void CudaUpdate::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
   Clip c;
   c.sums = static_cast<const double *>(sums);
   c.count = count;
-  c.toMean = rank.gradientFactor;
+  c.toMean = reinterpret_cast<const double *>(numbers);
   c.maxNorm = maxNorm;
   c.scale = static_cast<float *>(scale);
   c.norm = &report->norm;
   c.failed = &report->failed;
+  c.skips = rank.skipsNonFinite;
   context.launchBlocks(c, 1, FSDPC_STREAM_COMPUTE);
 }
 

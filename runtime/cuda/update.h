@@ -1,6 +1,7 @@
 // The update's data on the device, in addition to the rank's own memory: tables
-// of the segments of norm and optimizer, made once; the members' rates, which
-// change every step; and the report that a step leaves for the host.
+// of the segments of norm and optimizer, made once; the step's numbers, which
+// are the scale, the rates and the keys; and the report that it leaves for the
+// host.
 #pragma once
 
 #include "runtime/core/rank.h"
@@ -21,19 +22,22 @@ public:
   CudaUpdate(CudaContext &context, CudaMemory &memory)
       : context(context), memory(memory) {}
 
-  // Bytes of a report, and pinned bytes of rates and reports.
+  // Bytes of a report, and pinned bytes of numbers and reports.
   static int64_t reportBytes(const Manifest &manifest, int64_t accumulate);
   static int64_t pinnedBytes(const Manifest &manifest, int64_t accumulate);
 
   // Makes the tables. The rank's memory must have been allocated.
   Status prepare(fsdpc_rank &rank);
 
-  // Enqueues the copy of the step's rates, on stream COMPUTE.
-  void sendRates(const fsdpc_rank &rank, int64_t step);
+  // Enqueues the copy of the step's numbers, before its first microbatch, on
+  // stream COMPUTE. The update of the step before has been enqueued.
+  void sendNumbers(const fsdpc_rank &rank, int64_t step);
+  // Enqueues a copy of the loss's scale to where the microbatch reads it.
+  void setLossScale(const fsdpc_rank &rank);
   // Enqueues the copy of the step's report to the host, after all of its work.
   void sendReport(int64_t step);
   // Waits for the report of `step` and reads it. Ends the job if the norm is
-  // not finite.
+  // not finite, unless such steps are skipped.
   void awaitReport(fsdpc_rank &rank, int64_t step, StepResults &results);
 
   // These implement calls of the C ABI (fsdpc.h), on stream COMPUTE.
@@ -43,8 +47,8 @@ public:
   void clip(fsdpc_rank &rank, int count, const int32_t *layouts,
             const void *sums, double maxNorm, void *scale);
 
-  // The optimizer kernel's number of blocks and its last two operands
-  // (fsdpc.h).
+  // The optimizer kernel's number of blocks, its last two operands, and the
+  // keys of a layout without a master (fsdpc.h).
   int64_t segments(int32_t layout) const {
     return optimizers[size_t(layout)].segments;
   }
@@ -52,7 +56,11 @@ public:
     return optimizers[size_t(layout)].table;
   }
   void *rates(int32_t layout) const {
-    return deviceRates + 4 * optimizers[size_t(layout)].firstMember;
+    return numbers + stepWords + 4 * optimizers[size_t(layout)].firstMember;
+  }
+  void *keys(int32_t layout) const {
+    return numbers + stepWords +
+           4 * (members + optimizers[size_t(layout)].firstKey);
   }
 
 private:
@@ -64,8 +72,17 @@ private:
   struct Optimizer {
     int64_t segments = 0;
     void *table = nullptr;
-    int64_t firstMember = 0; // index among the members of all trainable layouts
+    // Indices among the members of all trainable layouts, and of those without
+    // a master.
+    int64_t firstMember = 0, firstKey = 0;
   };
+  // Numbers are words of eight bytes: the factor of gradients (f64), the loss's
+  // scale (f32), four per member (rates), and four per member that is rounded
+  // (keys).
+  static constexpr int64_t stepWords = 2;
+  int64_t numberCount() const { return stepWords + 4 * (members + keyed); }
+  uint64_t *writeNumbers(const fsdpc_rank &rank, const StepNumbers &from,
+                         uint64_t *to) const;
 
   Result<NormLayout> normOf(const fsdpc_rank &rank, size_t layout);
   Result<Optimizer> optimizerOf(const fsdpc_rank &rank, size_t layout);
@@ -80,11 +97,13 @@ private:
   NormLayout *norms = nullptr; // in device memory
   int64_t mostSegments = 0;    // of a layout
   std::vector<Optimizer> optimizers;
-  int64_t members = 0;
-  double *deviceRates = nullptr;
-  std::array<double *, 2> pinnedRates{}; // of even and odd steps
-  int64_t accumulate = 0;                // microbatches per step
-  int64_t bytesOfReport = 0;             // reportBytes() of this run
+  int64_t members = 0, keyed = 0;
+  // In device memory. If steps may be skipped, `offered` has the numbers for
+  // both ends of the step before, of which a kernel takes one.
+  uint64_t *numbers = nullptr, *offered = nullptr;
+  std::array<uint64_t *, 2> pinnedNumbers{}; // of even and odd steps
+  int64_t accumulate = 0;                    // microbatches per step
+  int64_t bytesOfReport = 0;                 // reportBytes() of this run
   // In device memory, of that many bytes.
   DeviceReport *report = nullptr;
   std::array<char *, 2> pinnedReports{};

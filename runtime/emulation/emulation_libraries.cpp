@@ -157,11 +157,12 @@ CudaStatus Emulation::planGemm(const CudaGemmShape &s, size_t cap,
     return refusePlan(choice, "a fault refuses products");
   if (faults.is(Fault::refuseEpilogues) && (s.addend || !s.epilogue.empty()))
     return refusePlan(choice, "a fault refuses epilogues");
-  bool f64 = s.dtypeA == "f64", narrowed = s.dtypeA == "bf16";
+  bool f64 = s.dtypeA == "f64",
+       narrowed = s.dtypeA == "bf16" || s.dtypeA == "f16";
   // The combinations that cuBLASLt computes with f32 or f64 sums.
   bool known = s.dtypeA == s.dtypeB &&
                (f64        ? s.dtypeC == "f64"
-                : narrowed ? s.dtypeC == "bf16" || s.dtypeC == "f32"
+                : narrowed ? s.dtypeC == s.dtypeA || s.dtypeC == "f32"
                            : s.dtypeA == "f32" && s.dtypeC == "f32");
   if (!known)
     return refusePlan(choice, "unsupported types");
@@ -249,8 +250,8 @@ CudaStatus Emulation::planConvolution(const ConvolutionPlan &plan, size_t cap,
                                       CudaChoice &choice) {
   if (faults.is(Fault::refuseConvolutions))
     return refusePlan(choice, "a fault refuses convolutions");
-  if (plan.dtype != "f32" && plan.dtype != "bf16")
-    return refusePlan(choice, "type is neither f32 nor bf16");
+  if (plan.dtype != "f32" && plan.dtype != "bf16" && plan.dtype != "f16")
+    return refusePlan(choice, "type is neither f32, bf16 nor f16");
   return addPlan(convolutions, plan, std::min(cap, wantedWorkspace),
                  convolution, choice);
 }
@@ -291,8 +292,8 @@ CudaStatus Emulation::planAttention(const AttentionPlan &plan, bool,
   if (faults.is(Fault::refuseAttention))
     return refusePlan(choice, "a fault refuses attention");
   // The same limits as cuDNN's fused kernels.
-  if (plan.dtype != "bf16")
-    return refusePlan(choice, "fused attention supports bf16 only");
+  if (plan.dtype != "bf16" && plan.dtype != "f16")
+    return refusePlan(choice, "fused attention supports bf16 and f16 only");
   if (!plan.dtypeMask.empty())
     return refusePlan(choice,
                       "fused attention supports no mask except the causal one");

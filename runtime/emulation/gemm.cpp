@@ -3,8 +3,8 @@
 // compiler vectorises for the processor. The order of each sum is that of k,
 // whatever the blocks.
 #include "runtime/emulation/gemm.h"
-#include "runtime/comm/bfloat16.h"
 #include "runtime/comm/each_processor.h"
+#include "runtime/comm/float16.h"
 
 #include <algorithm>
 #include <cmath>
@@ -44,6 +44,9 @@ void loadBlock(const Matrix &matrix, int64_t i, int64_t j, int64_t rows,
   int64_t first = i * matrix.row + j * matrix.column;
   if (matrix.dtype == "bf16")
     widenBlock(static_cast<const BFloat16 *>(matrix.values) + first, matrix.row,
+               matrix.column, rows, columns, to, stride);
+  else if (matrix.dtype == "f16")
+    widenBlock(static_cast<const Float16 *>(matrix.values) + first, matrix.row,
                matrix.column, rows, columns, to, stride);
   else
     widenBlock(static_cast<const T *>(matrix.values) + first, matrix.row,
@@ -197,6 +200,8 @@ template <typename T> void multiplyIn(const Product &p) {
       // one.
       if (sizeof(T) == sizeof(float) && p.dtypeC == "bf16")
         store<BFloat16>(p, sums.data(), row, rows, column, columns);
+      else if (sizeof(T) == sizeof(float) && p.dtypeC == "f16")
+        store<Float16>(p, sums.data(), row, rows, column, columns);
       else
         store<T>(p, sums.data(), row, rows, column, columns);
     }

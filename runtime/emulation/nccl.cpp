@@ -5,6 +5,7 @@
 // instead of wrong data.
 #include "runtime/emulation/nccl.h"
 #include "runtime/comm/bfloat16.h"
+#include "runtime/comm/float16.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/emulation/status.h"
 
@@ -369,8 +370,10 @@ void NcclCommunicator::addUp(const void *own,
   }
   if (type == WireType::f32)
     sum<float>(parts, elements, to);
-  else
+  else if (type == WireType::bf16)
     sum<BFloat16>(parts, elements, to);
+  else
+    sum<Float16>(parts, elements, to);
 }
 
 void NcclCommunicator::reduceScatter(const void *whole, void *shard,

@@ -4,7 +4,9 @@
 // eye.
 #pragma once
 
-#include "runtime/comm/bfloat16.h"
+#include "runtime/comm/float16.h"
+#include "runtime/comm/reduce.h"
+#include "runtime/cuda/kernels/elements.h"
 
 #include <cstdint>
 #include <string>
@@ -14,7 +16,10 @@ namespace fsdpc::runtime::emulation {
 
 // The rest is one byte wide: i1 of masks.
 inline int64_t bytesOf(const std::string &dtype) {
-  return dtype == "f64" ? 8 : dtype == "f32" ? 4 : dtype == "bf16" ? 2 : 1;
+  return dtype == "f64"                      ? 8
+         : dtype == "f32"                    ? 4
+         : dtype == "bf16" || dtype == "f16" ? 2
+                                             : 1;
 }
 
 // Returns the address of an element.
@@ -26,19 +31,15 @@ inline void *at(void *base, const std::string &dtype, int64_t element) {
   return static_cast<char *>(base) + element * bytesOf(dtype);
 }
 
-// Read and write one element of "f32" or "bf16". Writing rounds to nearest,
-// ties to even.
+// Read and write one element of "f32", "bf16" or "f16". Writing rounds to
+// nearest, ties to even.
 inline float loadValue(const void *base, const std::string &dtype,
                        int64_t element) {
-  return dtype == "bf16" ? widen(static_cast<const BFloat16 *>(base)[element])
-                         : static_cast<const float *>(base)[element];
+  return load(base, wireType(dtype), element);
 }
 inline void storeValue(float value, void *base, const std::string &dtype,
                        int64_t element) {
-  if (dtype == "bf16")
-    static_cast<BFloat16 *>(base)[element] = narrow<BFloat16>(value);
-  else
-    static_cast<float *>(base)[element] = value;
+  store(base, wireType(dtype), element, value);
 }
 
 // Widens `count` adjacent elements; storeValues rounds them back.
@@ -57,7 +58,9 @@ inline void storeValues(const std::vector<float> &values,
 
 // Returns the value rounded to `dtype`.
 inline float rounded(float value, const std::string &dtype) {
-  return dtype == "bf16" ? widen(narrow<BFloat16>(value)) : value;
+  return dtype == "bf16"  ? widen(narrow<BFloat16>(value))
+         : dtype == "f16" ? widen(narrow<Float16>(value))
+                          : value;
 }
 
 } // namespace fsdpc::runtime::emulation

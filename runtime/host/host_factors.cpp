@@ -252,7 +252,7 @@ void HostDevice::factorSums(fsdpc_rank &rank, int32_t count,
 void HostDevice::updateFactors(fsdpc_rank &rank, int32_t count,
                                const int32_t *layouts, const void *sums,
                                double eps, double power, void *factors) {
-  int64_t updates = rank.updates;
+  int64_t updates = rank.numbers.updates;
   layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
   run(FSDPC_STREAM_COMPUTE, [=, this, &rank] {
     if (reported.nonFinite >= 0)

@@ -97,7 +97,7 @@ void HostDevice::sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,
 void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
                       const void *sums, double maxNorm, void *scale) {
   int64_t step = rank.step;
-  double toMean = rank.gradientFactor;
+  double toMean = rank.numbers.gradientFactor;
   layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
   run(FSDPC_STREAM_COMPUTE, [this, &rank, count, layouts, sums, maxNorm, scale,
                              step, toMean] {

@@ -37,8 +37,8 @@ static void setRates(fsdpc_rank &rank, int32_t index) {
   // read.
   for (size_t i = 0; i < layout.members.size(); ++i)
     // Steps count from 1 here, as in Adam's bias correction.
-    buffers.rates[i] = {rank.lr * layout.members[i].rate,
-                        double(rank.updates + 1 - buffers.since[i]),
+    buffers.rates[i] = {rank.numbers.lr * layout.members[i].rate,
+                        double(rank.numbers.updates + 1 - buffers.since[i]),
                         layout.members[i].decay, 0};
   for (auto &key : buffers.roundingKeys)
     key[0] = int64_t(rank.seed), key[2] = rank.step;

@@ -87,7 +87,8 @@ TEST_F(Libraries, multiply) {
     double tolerance;
   };
   for (Types types : {Types{"f32", "f32", 5e-5}, Types{"bf16", "f32", 5e-5},
-                      Types{"bf16", "bf16", 1e-2}, Types{"f64", "f64", 1e-14}})
+                      Types{"bf16", "bf16", 1e-2}, Types{"f16", "f16", 2e-3},
+                      Types{"f64", "f64", 1e-14}})
     for (int flags = 0; flags < 16; ++flags)
       for (int64_t k : {1, 33, 530}) {
         CudaGemmShape s;
@@ -193,7 +194,7 @@ void expectConvolution(const ConvolutionPlan &p, const Tensor &x,
 }
 
 TEST_F(Libraries, convolve) {
-  for (const char *dtype : {"f32", "bf16"}) {
+  for (const char *dtype : {"f32", "bf16", "f16"}) {
     ConvolutionPlan p = somePlan(dtype);
     Tensor x(dtype, 2 * 4 * 7 * 6), w(dtype, 6 * 2 * 3 * 2),
         dy(dtype, 2 * 6 * 4 * 5);
@@ -386,7 +387,7 @@ TEST_F(Libraries, refuseWhatTheRealOnesRefuse) {
   CudaChoice choice;
   AttentionPlan p = attentionPlan("f32", true, 6, 6);
   EXPECT_EQ(cuda.planAttention(p, true, plan, choice), cudaRefused);
-  EXPECT_EQ(choice.algorithm, "fused attention supports bf16 only");
+  EXPECT_EQ(choice.algorithm, "fused attention supports bf16 and f16 only");
   p = attentionPlan("bf16", false, 6, 6);
   p.dtypeMask = "i1";
   EXPECT_EQ(cuda.planAttention(p, true, plan, choice), cudaRefused);

@@ -4,7 +4,7 @@
 // framework.
 #pragma once
 
-#include "runtime/comm/bfloat16.h"
+#include "runtime/comm/float16.h"
 #include "runtime/emulation/emulation.h"
 
 #include <chrono>
@@ -226,6 +226,7 @@ inline void NcclRank::runAllCases() {
     gather(elements);
     reduce<float>(elements, WireType::f32);
     reduce<BFloat16>(elements, WireType::bf16);
+    reduce<Float16>(elements, WireType::f16);
     exchange(elements);
     sumOnAll(communicator, 0, 1, size, elements);
     sumAndShare<float>(elements, WireType::f32);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs CUDA programs on an emulated GPU: compares losses with the host, checks that results are bit-identical, and injects faults.
 
-usage: cuda_emulation.py --build DIR {parity,identity,groups,faults} [MODEL] [--steps N]
+usage: cuda_emulation.py --build DIR {parity,identity,groups,faults} [MODEL] [--steps N] [--dtype f16]
 
-parity    losses are within 1e-5 of the host's program (bf16: 2e-3) on 1, 2 and 4 ranks, with ranks as threads and as processes
+parity    losses are within 1e-5 of the host's program (bf16 and f16: 2e-3) on 1, 2 and 4 ranks, with ranks as threads and as processes
           that use NCCL, and within the reference's limits, those of evaluations too; graphs change no bit
 identity  with --deterministic, no strategy, schedule, graph, delay, or choice of threads or processes changes a bit; without
           it, losses stay within 1e-5
@@ -24,7 +24,7 @@ from harness import Failure
 from identity import tensors
 
 TOLERANCE = 1e-5                              # relative, for losses
-TOLERANCE_BF16 = 2e-3                         # as between bf16 and f32 on the host
+TOLERANCE_HALF = 2e-3                         # as between bf16 and f32 on the host
 CLIP = 0.5
 WATCHDOG = 6                                  # seconds
 PATIENCE = 30                                 # seconds for a failing run, including start and end of MPI
@@ -57,11 +57,11 @@ def parity(bench, fixture, options):
     watched = [bench.train(each, fixture, 2, *evaluating, local=True, steps=steps) for each in (host, program)]
     close("2 ranks, with evaluations", watched[1].losses(), watched[0].losses())
     close("2 ranks, evaluations", *([line["eval_loss"] for line in evaluations(run.log)] for run in reversed(watched)))
-    narrow = ["--param-dtype=bf16", "--reduce-dtype=bf16"]
-    host, other = (bench.compile_fixture(fixture, f"{target}-bf16", f"--target={target}", *narrow)
-                   for target in ("host", "cuda-emulation"))
-    close("2 ranks, bf16", bench.train(other, fixture, 2, steps=steps).losses(),
-          bench.train(host, fixture, 2, local=True, steps=steps).losses(), TOLERANCE_BF16)
+    for dtype in ("bf16", "f16"):
+        host, other = (bench.compile_fixture(fixture, f"{target}-{dtype}", f"--target={target}", f"--param-dtype={dtype}",
+                                             f"--reduce-dtype={dtype}") for target in ("host", "cuda-emulation"))
+        close(f"2 ranks, {dtype}", bench.train(other, fixture, 2, steps=steps).losses(),
+              bench.train(host, fixture, 2, local=True, steps=steps).losses(), TOLERANCE_HALF)
     whole = bench.train(program, fixture, 1, local=True)
     within, report = harness.compare(fixture, whole)
     print(report, end="")
@@ -132,13 +132,17 @@ def groups(bench, fixture, options):
             print(f"{'same     ' if same else 'DIFFERENT'} {name}", flush=True)
             different += [] if same else [name]
         close(f"{name}, in NCCL's order", train(program, *ways[-1][0]).losses(), expected.losses(),
-              TOLERANCE_BF16 if NARROW[0] in flags else TOLERANCE)
+              TOLERANCE_HALF if NARROW[0] in flags else TOLERANCE)
     if different:
         raise Failure(f"bits differ from those of zero3: {'; '.join(different)}")
 
 
 def identity(bench, fixture, options):
     fixture.compiling = [flag for flag in fixture.compiling if not flag.startswith("--clip-grad-norm")]
+    if options.dtype != "f32":
+        fixture.compiling += [f"--param-dtype={options.dtype}", f"--reduce-dtype={options.dtype}"]
+    if options.dtype == "f16":                # no step is skipped: NCCL's sums in f16 would overflow earlier
+        fixture.compiling.append("--loss-scale=1024")
     programs = {p: bench.compile_fixture(fixture, "-".join(p), "--target=cuda-emulation", f"--strategy={p[0]}",
                                          f"--prefetch={p[1]}", f"--clip-grad-norm={CLIP}", *p[2:]) for p in PROGRAMS}
     different = []
@@ -161,7 +165,7 @@ def identity(bench, fixture, options):
                 different.append(name)
     ordered, free = (bench.train(programs[PROGRAMS[0]], fixture, 4, *flags, steps=options.steps or 4, accumulate=1)
                      for flags in (["--deterministic"], []))
-    close("4 ranks in NCCL's order", free.losses(), ordered.losses())
+    close("4 ranks in NCCL's order", free.losses(), ordered.losses(), TOLERANCE if options.dtype == "f32" else TOLERANCE_HALF)
     if different:
         raise Failure(f"bits differ from those of zero3: {'; '.join(different)}")
 
@@ -212,7 +216,7 @@ def refusals(bench) -> None:
                          for target in ("host", "cuda-emulation"))
         trained = bench.train(program, fixture, 1, steps=4, environment={"FSDPC_EMULATION_FAULT": fault})
         close(f"{fault}, {model}", trained.losses(), bench.train(host, fixture, 1, local=True, steps=4).losses(),
-              TOLERANCE if dtype == "f32" else TOLERANCE_BF16)
+              TOLERANCE if dtype == "f32" else TOLERANCE_HALF)
         if not any(instead in str(line) and "a fault refuses" in str(line) for line in trained.header().values()):
             raise Failure(f"{fault}: the log does not say that {instead} compute instead: {trained.header()}")
 
@@ -269,6 +273,7 @@ def arguments(parser):
     parser.add_argument("what", choices=["parity", "identity", "groups", "faults"])
     parser.add_argument("model", nargs="?", default="gpt", metavar="MODEL", help="a reference's name (default: gpt)")
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--dtype", default="f32", help="of parameters and their reduction, for identity")
 
 
 if __name__ == "__main__":

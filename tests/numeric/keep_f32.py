@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks modules that stay f32 in a program of bf16 or f16 (--keep-f32).
 
-usage: keep_f32.py --build DIR [--steps 50]
+usage: keep_f32.py --build DIR [--steps 50] [--target cuda-emulation]
 
   norms and head  a GPT in bf16 whose norms and head are f32: the mean loss of the last ten steps is within half_floats.py's limit
                   of f32's, the first gradients of norms and head have more bits than sums of bf16, and the bits are the same under all strategies
@@ -20,6 +20,7 @@ LIMIT = 2e-3
 KEPT = ("--param-dtype=bf16", "--keep-f32=*Norm", "--keep-f32=lm_head")
 # strategy and other flags of the compile -> ranks
 PROGRAMS = {("zero3",): (1, 4), ("zero3", "--reshard-to=2"): (4,), ("zero2",): (2,), ("zero1",): (4,), ("ddp",): (2,), ("hybrid",): (4,)}
+HOST_ONLY = ("hybrid",)
 
 
 def content(training) -> tuple:
@@ -35,6 +36,7 @@ def long_part(values: np.ndarray) -> float:
 
 def test(bench, options):
     chosen = harness.fixture("gpt")
+    chosen.compiling.append(f"--target={options.target}")
 
     def train(program, ranks: int, *flags, steps: int = 3):
         return bench.train(program, chosen, ranks, *flags, local=True, steps=steps, accumulate=4 // ranks)
@@ -50,6 +52,8 @@ def test(bench, options):
 
     first = None
     for flags, several in PROGRAMS.items():
+        if flags[0] in HOST_ONLY and options.target != "host":
+            continue
         program = bench.compile_fixture(chosen, "kept" + "-".join(flags), *KEPT, f"--strategy={flags[0]}", *flags[1:])
         for ranks in several:
             training = train(program, ranks, *(("--shard-group", 2) if flags[0] == "hybrid" else ()))
@@ -74,6 +78,7 @@ def test(bench, options):
 
 def arguments(parser):
     parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--target", default="host")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 // the emulation and once with CUDA's libraries, for a machine with a GPU.
 #pragma once
 
+#include "runtime/comm/float16.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/core/device.h"
 #include "runtime/cuda/collectives.h"
@@ -62,6 +63,8 @@ inline int64_t SumCheck::wrong(const float *found, int64_t elements) const {
       float value = valueAt(rank, i);
       if (type == WireType::bf16)
         value = widen(narrow<BFloat16>(value));
+      else if (type == WireType::f16)
+        value = widen(narrow<Float16>(value));
       sum = rank || add ? sum + value : value;
       largest += std::abs(value);
     }

@@ -2,6 +2,8 @@
 // capture.
 #include "tests/runtime/device_collectives.h"
 
+#include "runtime/cuda/kernels/elements.h"
+
 using namespace fsdpc;
 using namespace fsdpc::runtime;
 using namespace fsdpc::testing;
@@ -81,13 +83,8 @@ TEST_P(DeviceCollectives, gatherEveryShard) {
 
 // Sets the elements of this rank's gradient, each to its rank's value.
 void fill(Rank &own, WireType type, int64_t elements) {
-  for (int64_t i = 0; i < elements; ++i) {
-    float value = valueOf(own.job.rank, i);
-    if (type == WireType::f32)
-      reinterpret_cast<float *>(own.whole)[i] = value;
-    else
-      reinterpret_cast<BFloat16 *>(own.whole)[i] = narrow<BFloat16>(value);
-  }
+  for (int64_t i = 0; i < elements; ++i)
+    store(own.whole, type, i, valueOf(own.job.rank, i));
 }
 
 // Exact in rank order, except with NCCL's own sums.
@@ -95,7 +92,7 @@ TEST_P(DeviceCollectives, reduceInRankOrder) {
   onRanks(ranks, kind, [&](Rank &own) {
     Collectives &channel = *own.channels[reduceChannel];
     for (int64_t elements : {int64_t(32), most - 32})
-      for (WireType type : {WireType::f32, WireType::bf16})
+      for (WireType type : {WireType::f32, WireType::bf16, WireType::f16})
         for (bool add : {false, true}) {
           int64_t all = elements * ranks, first = own.job.rank * elements;
           fill(own, type, all);

@@ -67,7 +67,7 @@ TEST(DnnConvolution, IsPlanned) {
   plan.strides = {2, 2}, plan.dilations = {1, 1};
   plan.padsBegin = {0, 0}, plan.padsEnd = {1, 1}; // as TensorFlow pads
   for (int64_t groups : {1, 4, 32})
-    for (const char *dtype : {"f32", "bf16"})
+    for (const char *dtype : {"f32", "bf16", "f16"})
       for (const char *kind : {"forward", "input", "weight"}) {
         plan.kind = kind, plan.dtype = dtype, plan.groups = groups;
         Graph graph;

@@ -1,6 +1,7 @@
 // The bodies of the runtime's own CUDA kernels against plain loops: with one
 // thread per block, as the emulation runs them, and with one thread of the
 // system per CUDA thread of a block, which tests barriers and block-wide sums.
+#include "runtime/comm/float16.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/cuda/kernels/own.h"
 
@@ -76,6 +77,16 @@ std::vector<BFloat16> narrowed(const std::vector<float> &values) {
   return result;
 }
 
+constexpr WireType types[] = {WireType::f32, WireType::bf16, WireType::f16};
+
+// The bytes of the values in a type, as castToWire rounds them.
+std::vector<char> bytesIn(WireType type, const std::vector<float> &values) {
+  std::vector<char> bytes(values.size() * wireBytes(type));
+  castToWire(values.data(), WireType::f32, type, int64_t(values.size()),
+             bytes.data());
+  return bytes;
+}
+
 template <typename T> std::string image(const std::vector<T> &values) {
   return {reinterpret_cast<const char *>(values.data()),
           values.size() * sizeof(T)};
@@ -100,22 +111,19 @@ TEST_P(OwnKernels, cast) {
   for (int64_t elements : {1, 3, 64, 1027}) {
     int64_t padded = elements + 37;
     std::vector<float> values = randomFloats(elements, 1);
-    Aligned<float> wide(values);
-    Aligned<BFloat16> thin(narrowed(values));
-    for (bool fromWide : {true, false}) {
-      std::vector<float> floats(padded, -1), expectedFloats(padded, 0);
-      std::vector<BFloat16> bits(padded, {7}), expectedBits(padded, {0});
-      const void *from = fromWide ? static_cast<void *>(wide.data) : thin.data;
-      WireType type = fromWide ? WireType::f32 : WireType::bf16;
-      castToWire(from, type, WireType::f32, elements, expectedFloats.data());
-      castToWire(from, type, WireType::bf16, elements, expectedBits.data());
-      Aligned<float> toWide(floats);
-      Aligned<BFloat16> toThin(bits);
-      run(Cast{from, toWide.data, type, WireType::f32, elements, padded});
-      run(Cast{from, toThin.data, type, WireType::bf16, elements, padded});
-      EXPECT_EQ(memcmp(toWide.data, expectedFloats.data(), padded * 4), 0);
-      EXPECT_EQ(memcmp(toThin.data, expectedBits.data(), padded * 2), 0);
-    }
+    for (WireType type : types)
+      for (WireType to : types) {
+        // By way of f32, which is exact.
+        Aligned<char> from(bytesIn(type, values));
+        std::vector<float> wide(elements);
+        castToWire(from.data, type, WireType::f32, elements, wide.data());
+        std::vector<char> expected = bytesIn(to, wide);
+        expected.resize(size_t(padded) * wireBytes(to), 0);
+        Aligned<char> found(std::vector<char>(expected.size(), 7));
+        run(Cast{from.data, found.data, type, to, elements, padded});
+        EXPECT_EQ(memcmp(found.data, expected.data(), expected.size()), 0)
+            << int(type) << " to " << int(to);
+      }
   }
 }
 
@@ -123,16 +131,13 @@ TEST_P(OwnKernels, cast) {
 TEST_P(OwnKernels, sumRanks) {
   constexpr int ranks = 3;
   constexpr int64_t count = 1030;
-  for (WireType type : {WireType::f32, WireType::bf16})
-    for (WireType wire : {WireType::f32, WireType::bf16})
+  for (WireType type : types)
+    for (WireType wire : types)
       for (bool add : {false, true})
         for (bool strided : {false, true}) {
           std::vector<float> all = randomFloats(ranks * count, 2);
-          Aligned<float> wide(all);
-          Aligned<BFloat16> thin(narrowed(all));
-          char *base = type == WireType::f32
-                           ? reinterpret_cast<char *>(wide.data)
-                           : reinterpret_cast<char *>(thin.data);
+          Aligned<char> values(bytesIn(type, all));
+          char *base = values.data;
           // With a stride, parts are ranges of what lies so far apart.
           constexpr int64_t stride = count / 32 * 32;
           int64_t length = strided ? stride - 96 : count;
@@ -224,7 +229,7 @@ TEST_P(OwnKernels, squaresAreTheSameHoweverTheyAreCut) {
 }
 
 // The factor is 1 if the norm is small or clipping is off. A sum that is not
-// finite is reported by its index.
+// finite is reported by its index, and may skip the step.
 TEST_P(OwnKernels, clip) {
   double sums[2 * normDigits] = {}, norm = 0;
   for (int i = 0; i < 2; ++i) {
@@ -235,17 +240,25 @@ TEST_P(OwnKernels, clip) {
   }
   float scale = 0;
   int64_t failed = 7;
-  run(Clip{sums, 2, 0.5, 1, &scale, &norm, &failed});
+  double half = 0.5;
+  auto clip = [&](double maxNorm, bool skips) {
+    run(Clip{sums, 2, &half, maxNorm, skips, &scale, &norm, &failed});
+  };
+  clip(1, true);
   EXPECT_EQ(norm, 2.5);
   EXPECT_EQ(scale, float(1 / (2.5 + 1e-6) * 0.5));
   EXPECT_EQ(failed, -1);
-  run(Clip{sums, 2, 0.5, 0, &scale, &norm, &failed});
+  clip(0, true);
   EXPECT_EQ(scale, 0.5f);
-  run(Clip{sums, 2, 0.5, 5, &scale, &norm, &failed});
+  clip(5, false);
   EXPECT_EQ(scale, 0.5f);
   sums[normDigits] = std::numeric_limits<double>::infinity();
-  run(Clip{sums, 2, 0.5, 5, &scale, &norm, &failed});
+  clip(5, false);
   EXPECT_EQ(failed, 1);
+  EXPECT_FALSE(std::isnan(scale));
+  clip(5, true); // such a step is skipped
+  EXPECT_EQ(failed, 1);
+  EXPECT_TRUE(std::isnan(scale));
 }
 
 // More layouts than threads, of which each adds some. The sum has the bits of
@@ -263,12 +276,13 @@ TEST_P(OwnKernels, clipOfManyLayouts) {
   double norm = 0;
   int64_t failed = 7;
   double expected = std::sqrt(sumOfSquares(sums.data(), count, failed));
-  run(Clip{sums.data(), count, 0.5, 0, &scale, &norm, &failed});
+  double half = 0.5;
+  run(Clip{sums.data(), count, &half, 0, false, &scale, &norm, &failed});
   EXPECT_EQ(norm, expected * 0.5);
   EXPECT_EQ(failed, -1);
   sums[size_t(570) * normDigits] = std::numeric_limits<double>::quiet_NaN();
   sums[size_t(333) * normDigits] = std::numeric_limits<double>::infinity();
-  run(Clip{sums.data(), count, 0.5, 0, &scale, &norm, &failed});
+  run(Clip{sums.data(), count, &half, 0, false, &scale, &norm, &failed});
   EXPECT_EQ(failed, 333);
   EXPECT_FALSE(std::isfinite(norm));
 }
@@ -286,6 +300,17 @@ TEST_P(OwnKernels, reportLoss) {
   loss = 5;
   run(ReportLoss{&loss, nullptr, random, 4, losses, nullptr});
   EXPECT_EQ(losses[2], 5);
+}
+
+// A step takes the second list of numbers if the one before was skipped.
+TEST_P(OwnKernels, takeNumbers) {
+  uint64_t offered[] = {1, 2, 3, 4, 5, 6}, numbers[3] = {};
+  int64_t skipped = -1;
+  run(TakeNumbers{&skipped, offered, numbers, 3});
+  EXPECT_THAT(numbers, ::testing::ElementsAre(1, 2, 3));
+  skipped = 0;
+  run(TakeNumbers{&skipped, offered, numbers, 3});
+  EXPECT_THAT(numbers, ::testing::ElementsAre(4, 5, 6));
 }
 
 // The running average over ranks depends on their order.
@@ -317,7 +342,7 @@ struct Case {
 // gradient, against f64.
 TEST_P(OwnKernels, softmaxRowsAndTheirGradients) {
   std::vector<Case> cases;
-  for (MaskType mask : {MaskType::none, MaskType::keep, MaskType::f32})
+  for (MaskType mask : {MaskType::none, MaskType::keep, MaskType::added})
     for (bool causal : {false, true})
       cases.push_back({mask, mask == MaskType::none, causal, 5, 9});
   cases.push_back({MaskType::none, false, true, 6, 4}); // two rows see no key
@@ -341,7 +366,8 @@ TEST_P(OwnKernels, softmaxRowsAndTheirGradients) {
     s.mask = c.mask == MaskType::keep ? static_cast<void *>(kept.data())
                                       : added.data();
     s.maskStrides[0] = c.keys, s.maskStrides[3] = 1;
-    s.narrow = c.narrow, s.causal = c.causal, s.scale = 0.7f;
+    s.type = c.narrow ? WireType::bf16 : WireType::f32, s.causal = c.causal,
+    s.scale = 0.7f;
     s.headsOfBatch = heads, s.firstHead = first, s.heads = count;
     s.queries = c.queries, s.keys = c.keys;
     run(s);
@@ -355,7 +381,7 @@ TEST_P(OwnKernels, softmaxRowsAndTheirGradients) {
         if (c.mask == MaskType::keep)
           seen = seen && kept[b * c.keys + key];
         double score = 0.7 * products[row * c.keys + key];
-        if (c.mask == MaskType::f32)
+        if (c.mask == MaskType::added)
           score += added[b * c.keys + key];
         weights[row * c.keys + key] = seen ? std::exp(score) : 0;
         sum += weights[row * c.keys + key];
@@ -418,7 +444,7 @@ TEST_P(OwnKernels, storeRows) {
   std::vector<float> from = randomFloats(2 * 3 * 4, 14);
   std::vector<BFloat16> to(3 * 8, {9});
   StoreRows s;
-  s.from = from.data(), s.to = to.data(), s.narrow = true;
+  s.from = from.data(), s.to = to.data(), s.type = WireType::bf16;
   s.strides[0] = 24, s.strides[1] = 4, s.strides[2] = 8;
   s.headsOfBatch = 2, s.heads = 2, s.rows = 3, s.width = 4;
   run(s);

@@ -150,15 +150,6 @@ TEST_F(OptionsTest, LossScaleRefusesWhatGradScalerRefuses) {
               ("--loss-scale '" + Twine(text) + "' " + fault).str());
 }
 
-TEST_F(OptionsTest, F16IsForTheHost) {
-  EXPECT_EQ(set("param-dtype", "f16"), "");
-  EXPECT_EQ(checkOptions(options), "");
-  EXPECT_EQ(set("target", "cuda"), "");
-  EXPECT_EQ(checkOptions(options),
-            "f16 ('--param-dtype' or '--reduce-dtype') is not supported with "
-            "'--target=cuda'; use bf16, which needs no loss scale");
-}
-
 // Groups and owners are for every target.
 TEST_F(OptionsTest, GpusHaveEveryStrategy) {
   EXPECT_EQ(set("strategy-of", "h.*=hybrid"), "");
@@ -604,8 +595,6 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"master", "none"}, {"param-dtype", "f16"}},
        "'--master=none' needs '--param-dtype=bf16', not f16, whose least "
        "number is far above that of f32"},
-      {{{"master", "none"}, {"param-dtype", "bf16"}, {"target", "cuda"}},
-       "'--master=none' is not supported with '--target=cuda'"},
       {{{"master", "none"},
         {"param-dtype", "bf16"},
         {"group", "a: optimizer=lars"}},

@@ -78,8 +78,8 @@ std::string torchrun() {
 // One rank with every strategy and every type of parameters and wire, with
 // graphs and without.
 TEST_F(CudaProgram, hasTheHostsBitsOnOneRank) {
-  for (const char *types :
-       {"TOY_TYPE=f32", "TOY_TYPE=bf16", "TOY_TYPE=bf16 TOY_REDUCE=bf16"})
+  for (const char *types : {"TOY_TYPE=f32", "TOY_TYPE=bf16 TOY_REDUCE=f16",
+                            "TOY_TYPE=bf16 TOY_REDUCE=bf16"})
     for (const char *strategy : {"zero3", "zero1", "ddp", "step"}) {
       std::string environment =
           std::string(types) + " TOY_STRATEGY=" + strategy;
@@ -101,8 +101,8 @@ TEST_F(CudaProgram, hasTheHostsBitsWithoutAccumulation) {
 // Ranks as threads, which copy between their buffers, with every strategy and
 // wire type.
 TEST_F(CudaProgram, hasTheHostsBitsOnRanksOfOneProcess) {
-  for (const char *types :
-       {"TOY_TYPE=f32", "TOY_TYPE=bf16", "TOY_TYPE=bf16 TOY_REDUCE=bf16"})
+  for (const char *types : {"TOY_TYPE=f32", "TOY_TYPE=bf16 TOY_REDUCE=f16",
+                            "TOY_TYPE=bf16 TOY_REDUCE=bf16"})
     for (const char *strategy : {"zero3", "zero1", "ddp", "step"}) {
       std::string environment =
           std::string(types) + " TOY_STRATEGY=" + strategy;
@@ -129,8 +129,8 @@ TEST_F(CudaProgram, hasTheHostsBitsWithALayoutInF32) {
 // Ranks as processes on an emulated NCCL: the same bits if sums are in rank
 // order, with graphs and without.
 TEST_F(CudaProgram, hasTheHostsBitsOnRanksOfMpi) {
-  for (const char *types :
-       {"TOY_TYPE=f32", "TOY_TYPE=bf16", "TOY_TYPE=bf16 TOY_REDUCE=bf16"})
+  for (const char *types : {"TOY_TYPE=f32", "TOY_TYPE=bf16 TOY_REDUCE=f16",
+                            "TOY_TYPE=bf16 TOY_REDUCE=bf16"})
     for (const char *strategy : {"zero3", "ddp", "step"}) {
       std::string environment =
           std::string(types) + " TOY_STRATEGY=" + strategy;

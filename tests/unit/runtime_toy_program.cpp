@@ -12,11 +12,11 @@
 // Tests choose what is normally fixed by a compile with environment variables:
 // TOY_STRATEGY (zero3, zero1, ddp, or step for --reduce=step), TOY_OFFLOAD (a
 // text with any of optimizer, parameters and gradients: these are on disk),
-// TOY_TYPE and TOY_REDUCE (f32, bf16), TOY_TABLE_TYPE (f32: only the table is
-// kept in f32; zero3 alone), TOY_TABLE (kind of the table's source), TOY_FOLDER
-// (of the weights), TOY_TOKENS, TOY_LIMIT, TOY_FEATURE (of the processor),
-// TOY_PROGRAM_HASH and TOY_SCHEDULE_HASH. With TOY_GRID defined it is a program
-// for the emulated GPU.
+// TOY_TYPE and TOY_REDUCE (f32, bf16; the latter also f16), TOY_TABLE_TYPE
+// (f32: only the table is kept in f32; zero3 alone), TOY_TABLE (kind of the
+// table's source), TOY_FOLDER (of the weights), TOY_TOKENS, TOY_LIMIT,
+// TOY_FEATURE (of the processor), TOY_PROGRAM_HASH and TOY_SCHEDULE_HASH. With
+// TOY_GRID defined it is a program for the emulated GPU.
 #include "runtime/core/dtype.h"
 #include "runtime/include/fsdpc.h"
 #include "shared/manifest.h"

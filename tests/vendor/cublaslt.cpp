@@ -95,7 +95,8 @@ bool isSupported(const Product &p, const Layout &a, const Layout &b,
     return p.scale == CUDA_R_64F && a.type == CUDA_R_64F && c.type == a.type;
   return p.compute == CUBLAS_COMPUTE_32F && p.scale == CUDA_R_32F &&
          (c.type == a.type || c.type == CUDA_R_32F) &&
-         (a.type == CUDA_R_32F || a.type == CUDA_R_16BF);
+         (a.type == CUDA_R_32F || a.type == CUDA_R_16BF ||
+          a.type == CUDA_R_16F);
 }
 
 // op(A) is m×k, op(B) k×n, C m×n, in column-major order.

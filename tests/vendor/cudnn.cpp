@@ -77,7 +77,7 @@ size_t widthOf(cudnnBackendAttributeType_t type) {
 }
 
 size_t widthOf(cudnnDataType_t type) {
-  return type == CUDNN_DATA_BFLOAT16                             ? 2
+  return type == CUDNN_DATA_BFLOAT16 || type == CUDNN_DATA_HALF  ? 2
          : type == CUDNN_DATA_INT64 || type == CUDNN_DATA_DOUBLE ? 8
                                                                  : 4;
 }

@@ -265,8 +265,9 @@ ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count,
   std::lock_guard<std::mutex> lock(mutex);
   auto comm = usable(handle, __func__);
   size_t width = widthOf(type), bytes = count * width;
-  bool known = op == ncclSum && (type == ncclFloat32 || type == ncclBfloat16);
-  if (!comm || !require(known, __func__, "a sum of f32 or bf16") ||
+  bool known = op == ncclSum && (type == ncclFloat32 || type == ncclBfloat16 ||
+                                 type == ncclFloat16);
+  if (!comm || !require(known, __func__, "a sum of f32, bf16 or f16") ||
       !checkBuffers(*comm, from, bytes * size_t(comm->size), to, bytes, width,
                     stream, __func__))
     return ncclInvalidArgument;

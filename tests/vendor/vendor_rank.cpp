@@ -208,9 +208,10 @@ CudaStatus Rank::convolve() {
   for (const char *kind : {"forward", "input", "weight"}) {
     CudaConvolution convolution = nullptr;
     CudaChoice choice;
-    TRY(api.planConvolution(
-        convolutionOf(kind, kind[0] == 'f' ? "bf16" : "f32"), cap,
-        kind[0] != 'i', convolution, choice));
+    TRY(api.planConvolution(convolutionOf(kind, kind[0] == 'f'   ? "bf16"
+                                                : kind[0] == 'i' ? "f16"
+                                                                 : "f32"),
+                            cap, kind[0] != 'i', convolution, choice));
     Undo own;
     own.add([&] { return api.destroyConvolution(convolution); });
     CudaStatus status = api.convolution(convolution, at(0), at(megabyte),
@@ -226,7 +227,8 @@ AttentionPlan attentionOf(bool backward) {
   AttentionPlan plan;
   plan.batch = 2, plan.heads = 4, plan.groups = 4;
   plan.queries = plan.keys = 128, plan.width = plan.valueWidth = 64;
-  plan.scale = 0.125, plan.causal = true, plan.dtype = "bf16";
+  plan.scale = 0.125, plan.causal = true;
+  plan.dtype = backward ? "f16" : "bf16";
   plan.backward = backward;
   plan.strideQuery = plan.strideKey = plan.strideValue = plan.strideDQuery =
       plan.strideDKey = plan.strideDValue = plan.strideOutput =
@@ -338,10 +340,9 @@ CudaStatus Rank::communicate() {
   });
   TRY(api.deregisterMemory(communicator, nullptr)); // nothing to undo
   TRY(api.allGather(communicator, at(0), at(0), 4096, reduce));
-  TRY(api.reduceScatter(communicator, at(0), at(megabyte), 1024, WireType::f32,
-                        reduce));
-  TRY(api.reduceScatter(communicator, at(0), at(megabyte), 1024, WireType::bf16,
-                        reduce));
+  for (WireType type : {WireType::f32, WireType::bf16, WireType::f16})
+    TRY(api.reduceScatter(communicator, at(0), at(megabyte), 1024, type,
+                          reduce));
   TRY(api.groupBegin());
   CudaStatus status = api.send(communicator, at(0), 4096, 1, reduce);
   if (!status)
@@ -364,6 +365,7 @@ CudaStatus Rank::run(int device, bool watched) {
   biased.bias = true;
   TRY(multiply(biased, 0));
   TRY(multiply(biased, 2)); // as narrow as its elements
+  TRY(multiply(shapeOf("f16", "f32"), 0));
   CudaGemmShape turned = shapeOf("f32", "f32");
   turned.transposeA = turned.transposeB = true;
   turned.lda = 64, turned.ldb = 32, turned.beta = 1;

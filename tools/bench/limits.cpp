@@ -177,8 +177,8 @@ nlohmann::json timeMatmuls(const Manifest &manifest, Device &device,
         size_t(span(p.batch, p.strideC, p.m, p.ldc) * dtypeBytes(p.dtypeC));
     list.push_back(
         timeCall(bench, memory, plan, a + b + c, [&](char *operands) {
-          device.matmul(int(plan), operands, operands + a, nullptr,
-                        operands + a + b);
+          device.matmul(int(plan), operands, operands + a, nullptr, nullptr,
+                        nullptr, operands + a + b, nullptr);
           device.synchronize();
         }));
   }

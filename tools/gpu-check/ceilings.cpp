@@ -74,8 +74,8 @@ int main(int count, char **words) {
   CudaChoice choice;
   check(api.planGemm(squareOf(n), workspaceBytes, gemm, choice), "a plan");
   auto product = [&] {
-    return api.gemm(gemm, begin, begin + matrix, nullptr, begin + 2 * matrix,
-                    begin + total - workspaceBytes, stream);
+    CudaGemmOperands operands{begin, begin + matrix, begin + 2 * matrix};
+    return api.gemm(gemm, operands, begin + total - workspaceBytes, stream);
   };
   double first = timeOf(stream, product), best = first;
   std::vector<std::string> codes;

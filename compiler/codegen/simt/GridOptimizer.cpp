@@ -72,6 +72,13 @@ void OptimizerGrid::emit() {
     segment[i] = make<LLVM::LoadOp>(builder.getI64Type(), place);
   }
   auto &[from, to, number] = segment;
+  // A scale that is NaN says that the step is skipped (fsdpc_clip).
+  Value skips = make<arith::CmpFOp>(arith::CmpFPredicate::UNO, scale, scale);
+  to = make<arith::SelectOp>(skips, from, to);
+  // Four words per member, as the rates.
+  if (takesWord)
+    buffers.back() = address(buffers.back(), builder.getI64Type(),
+                             make<arith::MulIOp>(number, i64(4)));
   // The rates of a member are four doubles, of which emitUniform reads three.
   emitUniform(address(entry->getArgument(count + 2), builder.getF64Type(),
                       make<arith::MulIOp>(number, i64(4))),
@@ -92,7 +99,8 @@ void OptimizerGrid::emit() {
 
 int64_t simt::optimizerBuffers(func::FuncOp program) {
   // The program's arguments less lr, step and decay, the copy, and the three
-  // tables of the launch (scale, segments, rates).
+  // tables of the launch (scale, segments, rates). The random word stands for
+  // the keys from which it follows.
   int64_t copies = kernels::computeCopyOf(program) ? 1 : 0;
   return program.getNumArguments() - 3 + copies + 3;
 }

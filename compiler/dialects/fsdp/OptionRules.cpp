@@ -111,8 +111,6 @@ static bool usesStrategy(const CompileOptions &options,
 }
 
 // Refuses what the target does not support yet, before anything is compiled.
-// The first row that is used decides, so rows that imply another one come
-// first: f16 turns the loss scale on, but the user should hear of f16.
 static std::string checkTarget(const CompileOptions &options) {
   if (!options.isCuda())
     return "";
@@ -122,15 +120,9 @@ static std::string checkTarget(const CompileOptions &options) {
   struct {
     bool isUsed;
     const char *what, *instead;
-  } unsupported[] = {{options.usesF16(),
-                      "f16 ('--param-dtype' or '--reduce-dtype') is",
-                      "; use bf16, which needs no loss scale"},
-                     {llvm::any_of(options.reduceHooks, countsZeroed),
+  } unsupported[] = {{llvm::any_of(options.reduceHooks, countsZeroed),
                       "'--reduce-hook=zero-nonfinite' is", ""},
-                     {options.lossScale().isOn(), "'--loss-scale' is", ""},
-                     {options.master == Master::None, "'--master=none' is", ""},
-                     {options.syncBatchnorm, "'--sync-batchnorm' is", ""},
-                     {!options.keptF32.empty(), "'--keep-f32' is", ""}};
+                     {options.syncBatchnorm, "'--sync-batchnorm' is", ""}};
   for (const auto &row : unsupported)
     if (row.isUsed)
       return std::string(row.what) + " not supported with '--target=" +

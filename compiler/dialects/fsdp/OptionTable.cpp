@@ -399,8 +399,8 @@ const OptionInfo *findOption(StringRef name) {
   return it == std::end(table) ? nullptr : it;
 }
 
-// By the Levenshtein distance. A third of the name may differ, and two edits are
-// always a slip. The first of several nearest names wins.
+// By the Levenshtein distance. A third of the name may differ, and two edits
+// are always a slip. The first of several nearest names wins.
 std::string meant(StringRef name, ArrayRef<StringRef> names) {
   StringRef best;
   size_t least = std::max<size_t>(2, name.size() / 3) + 1;

@@ -143,8 +143,8 @@ template <typename AttentionOp> static std::string whyNotFused(AttentionOp op) {
     if (reason.empty() && (width > widest || width % 8))
       text << "heads have " << width
            << " elements, which is not a multiple of 8 up to " << widest;
-  if (!query.getElementType().isBF16())
-    reason = "the element type is not bf16";
+  if (!isHalf(query.getElementType()))
+    reason = "the element type is neither bf16 nor f16";
   else if (op.getMask())
     reason = "it has a mask";
   else if (op.getCausal() && query.getDimSize(2) != key.getDimSize(2))

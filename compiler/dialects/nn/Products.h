@@ -9,6 +9,11 @@
 
 namespace fsdpc::nn {
 
+/// Returns true for a product of matrices, the operands 0 and 1.
+inline bool isProduct(mlir::Operation *op) {
+  return llvm::isa<MatmulOp, FusedMatmulOp>(op);
+}
+
 /// Returns the row that is added to each row of the result, or null.
 inline mlir::Value biasOf(MatmulOp product) {
   mlir::Value start = product.getAccumulator();

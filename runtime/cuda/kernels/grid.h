@@ -65,8 +65,8 @@ struct Grid {
   }
 };
 
-// Four adjacent elements, for wide accesses: 16 bytes of f32, 8 of bf16. Memory
-// that is accessed through it must be aligned as it is.
+// Four adjacent elements, for wide accesses: 16 bytes of f32, 8 of a 16-bit
+// type. Memory that is accessed through it must be aligned as it is.
 template <typename T> struct alignas(4 * sizeof(T)) Four {
   T at[4];
 };

@@ -45,11 +45,14 @@ struct SumSquares {
 
 // Takes normDigits numbers per layout. Computes norm = sqrt(Σ sums) · toMean
 // and scale = the factor of clipping · toMean. `failed` is the index of the
-// first sum that is not finite, or -1. All pointers are to device memory.
+// first sum that is not finite, or -1. With `skips` the scale is then NaN, at
+// which optimizers change nothing. All pointers are to device memory.
 struct Clip {
   const double *sums = nullptr;
   int count = 0;
-  double toMean = 1, maxNorm = 0;
+  const double *toMean = nullptr; // of the step: graphs keep only the address
+  double maxNorm = 0;
+  bool skips = false;
   float *scale = nullptr;
   double *norm = nullptr;
   int64_t *failed = nullptr;
@@ -110,14 +113,16 @@ FSDPC_SHARED inline void body(const Grid &grid, const Clip &c) {
   if (grid.thread != 0)
     return;
   int64_t failed;
-  double norm = sqrt(sumOfSquares(total, 1, failed)) * c.toMean;
+  double norm = sqrt(sumOfSquares(total, 1, failed)) * *c.toMean;
   failed = first < c.count ? first : -1;
   // The factor is that of torch.nn.utils.clip_grad_norm_; maxNorm 0 means no
   // clipping. A norm that is NaN gives factor 1, and `failed` ends the run.
   double factor = c.maxNorm > 0 ? c.maxNorm / (norm + 1e-6) : 1;
   *c.norm = norm;
   *c.failed = failed;
-  *c.scale = float((factor < 1 ? factor : 1) * c.toMean);
+  *c.scale = c.skips && failed >= 0
+                 ? float(NAN)
+                 : float((factor < 1 ? factor : 1) * *c.toMean);
 }
 
 } // namespace fsdpc::runtime

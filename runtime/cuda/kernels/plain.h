@@ -11,11 +11,10 @@ namespace fsdpc::runtime {
 // entries, rows and columns are in elements. A column stride of the row's
 // length is a transposed operand.
 struct PlainProduct {
-  // Device memory. `narrow` says per operand whether its elements are bf16,
-  // else they are f32; each is widened before it is multiplied.
+  // Device memory. Each element is widened before it is multiplied.
   const void *a = nullptr, *b = nullptr;
   void *c = nullptr;
-  bool narrowA = false, narrowB = false, narrowC = false; // bf16
+  WireType typeA = WireType::f32, typeB = WireType::f32, typeC = WireType::f32;
   int64_t m = 0, n = 0, k = 0; // A has m × k elements, B k × n
   int64_t rowA = 0, columnA = 0, rowB = 0, columnB = 0, rowC = 0;
   int64_t entries = 1, strideA = 0, strideB = 0, strideC = 0;
@@ -32,7 +31,7 @@ struct FinishProduct {
   void *c = nullptr;
   const void *bias = nullptr, *addend = nullptr, *input = nullptr;
   void *extra = nullptr; // takes GELU's input, unless null
-  bool narrow = false;   // bf16
+  WireType type = WireType::f32;
   int64_t m = 0, n = 0, row = 0, entries = 1, stride = 0;
 };
 
@@ -40,7 +39,7 @@ struct FinishProduct {
 struct SumRows {
   const void *from = nullptr;
   void *to = nullptr;
-  bool narrow = false; // bf16
+  WireType type = WireType::f32;
   int64_t rows = 0, columns = 0, rowFrom = 0, columnFrom = 1;
 };
 
@@ -49,7 +48,7 @@ struct SumRows {
 struct StoreRows {
   const float *from = nullptr;
   void *to = nullptr;
-  bool narrow = false;
+  WireType type = WireType::f32;
   int64_t strides[3] = {};
   int64_t headsOfBatch = 1, firstHead = 0, heads = 0, rows = 0, width = 0;
 };
@@ -63,7 +62,7 @@ enum class ConvolutionKind { forward, input, weight };
 // column: those behind the last follow from the extents of the output.
 struct PlainConvolution {
   ConvolutionKind kind = ConvolutionKind::forward;
-  bool narrow = false;
+  WireType type = WireType::f32;
   const void *x = nullptr, *w = nullptr;
   void *y = nullptr;
   int64_t batch = 0, channels = 0, filters = 0, groups = 1;
@@ -82,9 +81,9 @@ FSDPC_SHARED inline void body(const Grid &grid, const PlainProduct &p) {
     int64_t c = entry * p.strideC + row * p.rowC + column;
     float sum = 0;
     for (int64_t l = 0; l < p.k; ++l)
-      sum += load(p.a, p.narrowA, a + l * p.columnA) *
-             load(p.b, p.narrowB, b + l * p.rowB);
-    store(p.c, p.narrowC, c, p.add ? load(p.c, p.narrowC, c) + sum : sum);
+      sum += load(p.a, p.typeA, a + l * p.columnA) *
+             load(p.b, p.typeB, b + l * p.rowB);
+    store(p.c, p.typeC, c, p.add ? load(p.c, p.typeC, c) + sum : sum);
   }
 }
 
@@ -106,18 +105,18 @@ FSDPC_SHARED inline void body(const Grid &grid, const FinishProduct &p) {
   int64_t cells = p.m * p.n;
   for (int64_t i = grid.first(); i < p.entries * cells; i += grid.stride()) {
     int64_t c = i / cells * p.stride + i % cells / p.n * p.row + i % p.n;
-    float sum = load(p.c, p.narrow, c);
+    float sum = load(p.c, p.type, c);
     if (p.addend)
-      sum += load(p.addend, p.narrow, c);
+      sum += load(p.addend, p.type, c);
     if (p.bias)
-      sum += load(p.bias, p.narrow, i % p.n);
+      sum += load(p.bias, p.type, i % p.n);
     if (p.extra)
-      store(p.extra, p.narrow, c, sum);
+      store(p.extra, p.type, c, sum);
     if (p.end == ProductEnd::gelu)
       sum = geluTanhOf(sum);
     else if (p.end == ProductEnd::geluGrad)
-      sum *= geluSlopeOf(load(p.input, p.narrow, c));
-    store(p.c, p.narrow, c, sum);
+      sum *= geluSlopeOf(load(p.input, p.type, c));
+    store(p.c, p.type, c, sum);
   }
 }
 
@@ -126,8 +125,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const SumRows &p) {
   for (int64_t j = grid.first(); j < p.columns; j += grid.stride()) {
     float sum = 0;
     for (int64_t i = 0; i < p.rows; ++i)
-      sum += load(p.from, p.narrow, i * p.rowFrom + j * p.columnFrom);
-    store(p.to, p.narrow, j, sum);
+      sum += load(p.from, p.type, i * p.rowFrom + j * p.columnFrom);
+    store(p.to, p.type, j, sum);
   }
 }
 
@@ -140,7 +139,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const StoreRows &s) {
     // addressed by the head's place in the batch.
     int64_t head = s.firstHead + i / (s.rows * s.width);
     int64_t row = i / s.width % s.rows;
-    store(s.to, s.narrow,
+    store(s.to, s.type,
           head / s.headsOfBatch * s.strides[0] +
               head % s.headsOfBatch * s.strides[1] + row * s.strides[2] +
               i % s.width,
@@ -187,8 +186,8 @@ FSDPC_SHARED inline float forwardCell(const PlainConvolution &c, int64_t n,
           continue;
         int64_t plane = n * c.channels + group * channels + channel;
         int64_t taps = filter * channels + channel;
-        sum += load(c.x, c.narrow, (plane * c.in[0] + r) * c.in[1] + s) *
-               load(c.w, c.narrow, (taps * c.kernel[0] + i) * c.kernel[1] + j);
+        sum += load(c.x, c.type, (plane * c.in[0] + r) * c.in[1] + s) *
+               load(c.w, c.type, (taps * c.kernel[0] + i) * c.kernel[1] + j);
       }
     }
   return sum;
@@ -211,8 +210,8 @@ FSDPC_SHARED inline float inputCell(const PlainConvolution &c, int64_t n,
           continue;
         int64_t plane = n * c.filters + f;
         int64_t taps = f * channels + channel % channels;
-        sum += load(c.x, c.narrow, (plane * c.out[0] + r) * c.out[1] + s) *
-               load(c.w, c.narrow, (taps * c.kernel[0] + i) * c.kernel[1] + j);
+        sum += load(c.x, c.type, (plane * c.out[0] + r) * c.out[1] + s) *
+               load(c.w, c.type, (taps * c.kernel[0] + i) * c.kernel[1] + j);
       }
     }
   return sum;
@@ -232,8 +231,8 @@ FSDPC_SHARED inline float weightCell(const PlainConvolution &c, int64_t filter,
         if (s < 0)
           continue;
         int64_t from = n * c.channels + channel, to = n * c.filters + filter;
-        sum += load(c.x, c.narrow, (from * c.in[0] + r) * c.in[1] + s) *
-               load(c.w, c.narrow, (to * c.out[0] + row) * c.out[1] + column);
+        sum += load(c.x, c.type, (from * c.in[0] + r) * c.in[1] + s) *
+               load(c.w, c.type, (to * c.out[0] + row) * c.out[1] + column);
       }
     }
   return sum;
@@ -255,7 +254,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const PlainConvolution &c) {
     int64_t column = cell % plane[1], row = cell / plane[1] % plane[0];
     int64_t outer = cell / (plane[0] * plane[1]);
     int64_t first = outer / planes, second = outer % planes;
-    store(c.y, c.narrow, cell,
+    store(c.y, c.type, cell,
           weight  ? weightCell(c, first, second, row, column)
           : input ? inputCell(c, first, second, row, column)
                   : forwardCell(c, first, second, row, column));

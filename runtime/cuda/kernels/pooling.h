@@ -2,6 +2,8 @@
 // is shared with the host (runtime/core/pooling_cell.h).
 #pragma once
 
+#include "runtime/comm/float16.h"
+#include "runtime/comm/wire_type.h"
 #include "runtime/core/pooling_cell.h"
 #include "runtime/cuda/kernels/grid.h"
 
@@ -9,11 +11,12 @@ namespace fsdpc::runtime {
 
 // `planes` is batch × channels, each a dense plane of shape.in or shape.out.
 // `source` has the extents of the input, or for a gradient those of the output.
-// Memory of the device; the elements are f32, or bf16 if `narrow`.
+// Memory of the device.
 struct PoolingCells {
   PoolingShape shape = {};
   int64_t planes = 0;
-  bool maximum = false, gradient = false, narrow = false;
+  bool maximum = false, gradient = false;
+  WireType type = WireType::f32;
   const void *source = nullptr;
   void *destination = nullptr;
   int32_t *indices = nullptr; // max: of each output's maximum within its window
@@ -45,7 +48,9 @@ FSDPC_SHARED void poolAll(const Grid &grid, const PoolingCells &p) {
 }
 
 FSDPC_SHARED inline void body(const Grid &grid, const PoolingCells &p) {
-  p.narrow ? poolAll<BFloat16>(grid, p) : poolAll<float>(grid, p);
+  p.type == WireType::f32    ? poolAll<float>(grid, p)
+  : p.type == WireType::bf16 ? poolAll<BFloat16>(grid, p)
+                             : poolAll<Float16>(grid, p);
 }
 
 } // namespace fsdpc::runtime

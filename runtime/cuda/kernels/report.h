@@ -1,6 +1,6 @@
-// The results of a microbatch: its loss, metrics and running statistics. Both
+// The results of a microbatch: its loss, metrics and running statistics. These
 // kernels run inside captured graphs, so everything that differs between
-// replays is read from memory.
+// replays is read from memory. And the numbers that a step begins with.
 #pragma once
 
 #include "runtime/core/statistics_update.h"
@@ -19,6 +19,16 @@ struct ReportLoss {
   float *losses = nullptr, *valids = nullptr; // valids: null for a metric
 };
 
+// Takes a step's numbers, of the two lists of `count` words that the host
+// offers: the second one if the step before was skipped, which the host does
+// not know yet. `skipped` is at least 0 then.
+struct TakeNumbers {
+  const int64_t *skipped = nullptr;
+  const uint64_t *offered = nullptr;
+  uint64_t *numbers = nullptr;
+  int64_t count = 0;
+};
+
 // random[2] is j = k · ranks + rank.
 FSDPC_SHARED inline void body(const Grid &grid, const ReportLoss &r) {
   if (grid.first() != 0)
@@ -28,6 +38,12 @@ FSDPC_SHARED inline void body(const Grid &grid, const ReportLoss &r) {
   r.losses[k] = *r.loss;
   if (r.valids)
     r.valids[k] = r.valid ? *r.valid : 1;
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const TakeNumbers &t) {
+  const uint64_t *from = t.offered + (*t.skipped >= 0 ? t.count : 0);
+  for (int64_t i = grid.first(); i < t.count; i += grid.stride())
+    t.numbers[i] = from[i];
 }
 
 FSDPC_SHARED inline void body(const Grid &grid, const UpdateStatistics &u) {

@@ -5,6 +5,7 @@
 // key has only zeroes.
 #pragma once
 
+#include "runtime/cuda/kernels/elements.h"
 #include "runtime/cuda/kernels/grid.h"
 
 #include <cfloat>
@@ -12,7 +13,8 @@
 
 namespace fsdpc::runtime {
 
-enum class MaskType { none, keep, f32, bf16 };
+// A mask keeps keys, or is of values that are added to the scores.
+enum class MaskType { none, keep, added };
 
 // The rows of `heads` heads from `firstHead` on, where heads are counted over
 // the whole batch. Matrices are dense, queries × keys per head.
@@ -23,7 +25,8 @@ struct SoftmaxRows {
   const void *mask = nullptr;
   int64_t maskStrides[4] = {}; // of batch, head, query, key
   MaskType maskType = MaskType::none;
-  bool narrow = false; // bf16
+  WireType addedType = WireType::f32;
+  WireType type = WireType::f32;
   bool causal = false;
   float scale = 1;
   int64_t headsOfBatch = 1, firstHead = 0, heads = 0, queries = 0, keys = 0;
@@ -70,23 +73,7 @@ FSDPC_SHARED inline float scoreOf(const SoftmaxRows &s, const SoftmaxRow &row,
   if (s.maskType == MaskType::keep)
     return static_cast<const uint8_t *>(s.mask)[place] ? score
                                                        : -float(INFINITY);
-  return s.maskType == MaskType::f32
-             ? score + static_cast<const float *>(s.mask)[place]
-             : score + widen(static_cast<const BFloat16 *>(s.mask)[place]);
-}
-
-// Both address elements, not bytes.
-FSDPC_SHARED inline void store(void *to, bool narrowed, int64_t i,
-                               float value) {
-  if (narrowed)
-    static_cast<BFloat16 *>(to)[i] = narrow<BFloat16>(value);
-  else
-    static_cast<float *>(to)[i] = value;
-}
-
-FSDPC_SHARED inline float load(const void *from, bool narrowed, int64_t i) {
-  return narrowed ? widen(static_cast<const BFloat16 *>(from)[i])
-                  : static_cast<const float *>(from)[i];
+  return score + load(s.mask, s.addedType, place);
 }
 
 // Three passes over a row: the largest score, the sum of exponentials, the
@@ -113,7 +100,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const SoftmaxRows &s) {
     // A row that sees no key has sum 0; the bound makes its weights 0, not NaN.
     float factor = 1 / fmaxf(sum, FLT_MIN);
     for (int64_t key = grid.thread; key < s.keys; key += grid.threads)
-      store(s.weights, s.narrow, r * s.keys + key,
+      store(s.weights, s.type, r * s.keys + key,
             key < row.seen ? scores[key] * factor : 0.0f);
   }
 }
@@ -128,8 +115,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const SoftmaxGradRows &g) {
     int64_t grad = row.at(g.gradStrides), output = row.at(g.outputStrides);
     float dot = 0;
     for (int64_t j = grid.thread; j < g.valueWidth; j += grid.threads)
-      dot += load(g.grad, s.narrow, grad + j) *
-             load(g.output, s.narrow, output + j);
+      dot +=
+          load(g.grad, s.type, grad + j) * load(g.output, s.type, output + j);
     dot = grid.sum(dot);
     // As in the forward pass: a row that sees no key has minus infinity here.
     float lse = fmaxf(s.lse[s.firstHead * s.queries + r], -FLT_MAX);
@@ -140,8 +127,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const SoftmaxGradRows &g) {
         weight = expf(scoreOf(s, row, s.scores[i], key) - lse);
         dscore = weight * (g.dweights[i] - dot) * s.scale;
       }
-      store(s.weights, s.narrow, i, weight);
-      store(g.dscores, s.narrow, i, dscore);
+      store(s.weights, s.type, i, weight);
+      store(g.dscores, s.type, i, dscore);
     }
   }
 }

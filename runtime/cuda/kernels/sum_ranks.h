@@ -3,6 +3,7 @@
 // handled at a time, so that accesses are 16 bytes wide.
 #pragma once
 
+#include "runtime/comm/float16.h"
 #include "runtime/comm/wire_type.h"
 #include "runtime/cuda/kernels/grid.h"
 
@@ -71,20 +72,26 @@ FSDPC_SHARED void castAll(const Grid &grid, const Cast &c) {
     to[i] = narrow<To>(i < c.elements ? widen(from[i]) : 0.0f);
 }
 
+template <typename To>
+FSDPC_SHARED void castTo(const Grid &grid, const Cast &c) {
+  c.fromType == WireType::f32    ? castAll<float, To>(grid, c)
+  : c.fromType == WireType::bf16 ? castAll<BFloat16, To>(grid, c)
+                                 : castAll<Float16, To>(grid, c);
+}
+
 // Chooses the pair of types. Equal types copy, which the padding may need.
 FSDPC_SHARED inline void body(const Grid &grid, const Cast &c) {
-  bool wide = c.fromType == WireType::f32;
-  if (c.toType == WireType::f32)
-    wide ? castAll<float, float>(grid, c) : castAll<BFloat16, float>(grid, c);
-  else
-    wide ? castAll<float, BFloat16>(grid, c)
-         : castAll<BFloat16, BFloat16>(grid, c);
+  c.toType == WireType::f32    ? castTo<float>(grid, c)
+  : c.toType == WireType::bf16 ? castTo<BFloat16>(grid, c)
+                               : castTo<Float16>(grid, c);
 }
 
 // An addend's element as the other ranks receive it: rounded to the wire type.
 template <typename T> FSDPC_SHARED float travelled(T value, WireType wire) {
   float wide = widen(value);
-  return wire == WireType::bf16 ? widen(narrow<BFloat16>(wide)) : wide;
+  return wire == WireType::f32    ? wide
+         : wire == WireType::bf16 ? widen(narrow<BFloat16>(wide))
+                                  : widen(narrow<Float16>(wide));
 }
 
 // Returns where a rank's values begin.
@@ -132,7 +139,9 @@ FSDPC_SHARED void sumAll(const Grid &grid, const SumRanks &s) {
 }
 
 FSDPC_SHARED inline void body(const Grid &grid, const SumRanks &s) {
-  s.type == WireType::f32 ? sumAll<float>(grid, s) : sumAll<BFloat16>(grid, s);
+  s.type == WireType::f32    ? sumAll<float>(grid, s)
+  : s.type == WireType::bf16 ? sumAll<BFloat16>(grid, s)
+                             : sumAll<Float16>(grid, s);
 }
 
 // All ranks compute it, each for itself, and get the same bits.

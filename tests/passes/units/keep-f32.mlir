@@ -73,10 +73,3 @@ module attributes {fsdp.options = {"param-dtype" = "bf16", "keep-f32" = ["["]}} 
 // expected-error@+1 {{attribute 'fsdp.options': '--keep-f32' has no effect with '--param-dtype=f32'; it needs '--param-dtype=bf16' or '--param-dtype=f16'}}
 module attributes {fsdp.options = {"keep-f32" = ["*"]}} {
 }
-
-// -----
-
-// GPUs have one type per program.
-// expected-error@+1 {{attribute 'fsdp.options': '--keep-f32' is not supported with '--target=cuda'}}
-module attributes {fsdp.options = {"param-dtype" = "bf16", "keep-f32" = ["*"], target = "cuda"}} {
-}

@@ -1,4 +1,6 @@
-// Calls of fsdpc_matmul: one matrix product, batched.
+// Calls of fsdpc_matmul: one matrix product, batched, with what is added to its
+// sums and what becomes of them. The plan has the shapes after the transposes;
+// operands are the memory of the op's own.
 #include "compiler/dialects/rt/calls/Plan.h"
 
 #include "compiler/dialects/nn/Products.h"
@@ -72,9 +74,8 @@ template <typename ProductOp> MatmulPlanAttr planOf(ProductOp op) {
   return MatmulPlanAttr::get(
       op.getContext(), arrayAttr(op, batch), strides(a), strides(b), strides(c),
       m, n, k, op.getTransposeA(), op.getTransposeB(), elementOf(op.getLhs()),
-      elementOf(op.getRhs()), elementOf(op.getResult()),
-      ending.accumulate, ending.bias, ending.addend, ending.epilogue,
-      libraryOf(op));
+      elementOf(op.getRhs()), elementOf(op.getResult()), ending.accumulate,
+      ending.bias, ending.addend, ending.epilogue, libraryOf(op));
 }
 
 struct MatmulCall
