@@ -325,6 +325,18 @@ def graph_isomorphism():
     return module
 
 
+@case(x=(6, 5), e=((2, 14), 6))
+def graph_extremes():
+    """Least, largest and multiplied neighbours: what torch exports begins with a scatter of equal values to repeated places."""
+    def forward(m, x, e):
+        h = m.a(x)
+        source, target = (e[:, i].unsqueeze(-1).expand(-1, -1, 4) for i in (0, 1))
+        rows = torch.gather(h, 1, source)
+        parts = [torch.zeros_like(h).scatter_reduce(1, target, rows, how, include_self=False) for how in ("amin", "amax", "prod")]
+        return m.b(torch.cat(parts, -1))
+    return Wrapped(forward, a=nn.Linear(5, 4), b=nn.Linear(12, 3))
+
+
 @case(dense=(6,), ids=((3,), 11), y=())
 def click_prediction():
     """Interactions of embeddings below the diagonal, and a factorisation machine."""

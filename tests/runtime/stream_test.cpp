@@ -155,13 +155,20 @@ TEST_P(Streams, waitForTheLastRecord) {
 }
 
 // The time that the compute stream waits for another stream counts as exposed,
-// once.
+// once. The pause begins when the compute stream is about to wait: on a busy
+// machine its thread may come to that late.
 TEST_P(Streams, countExposedTime) {
   Manifest manifest;
   manifest.events = 1;
   auto device = make(manifest);
-  device->run(FSDPC_STREAM_GATHER, [] { pauseFor(5000); });
+  std::atomic<bool> reached = false;
+  device->run(FSDPC_STREAM_GATHER, [&] {
+    while (!reached)
+      std::this_thread::yield();
+    pauseFor(20000);
+  });
   device->eventRecord(FSDPC_STREAM_GATHER, 0);
+  device->run(FSDPC_STREAM_COMPUTE, [&] { reached = true; });
   device->eventWait(FSDPC_STREAM_COMPUTE, 0);
   device->synchronize();
   EXPECT_GE(device->takeExposedNanoseconds(), 1000000);

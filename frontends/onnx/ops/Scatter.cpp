@@ -47,19 +47,46 @@ static Value compared(Node &node, const Update &u, nn::ReduceKind kind,
   return b.reshape(b.reduce(kind, found, {0}), {places, width});
 }
 
-// Returns true where an update arrives, for each row. Counts the updates of
-// each row by adding ones.
-static Value isHit(Emitter &b, const Update &u) {
+// Returns the number of updates of each row, as a column. Adds up ones.
+static Value countOf(Emitter &b, const Update &u) {
   Shape column = {shapeOf(u.table)[0], 1}, ones = {shapeOf(u.ids)[0], 1};
   auto type = RankedTensorType::get(column, b.builder.getF32Type());
-  Value count = addedRows(b, type, b.splat(type.clone(ones), 1), u.ids);
+  return addedRows(b, type, b.splat(type.clone(ones), 1), u.ids);
+}
+
+// Returns true if no two updates are known to have, or may have, one place.
+static bool areDistinct(Value ids) {
+  auto places = integersOf(ids);
+  if (!places)
+    return false;
+  llvm::sort(*places);
+  return llvm::adjacent_find(*places) == places->end();
+}
+
+// Returns the table with rows replaced, or null after it has refused the node.
+// ONNX leaves open what several updates of one place give; torch exports
+// scatters of equal values there, which must stay what they are. So floats are
+// the mean of the updates, and integers the largest.
+static Value replaced(Node &node, const Update &u, double most) {
+  Emitter &b = node.b;
+  Value count = countOf(b, u), rows;
+  if (!isa<FloatType>(elementOf(u.table)))
+    rows = compared(node, u, nn::ReduceKind::max, -most);
+  else
+    rows = addedRows(b, u.table.getType(), u.rows, u.ids);
+  if (!rows)
+    return rows;
+  ArrayRef<int64_t> shape = shapeOf(u.table);
+  if (isa<FloatType>(elementOf(u.table)) && !areDistinct(u.ids)) {
+    Value least = b.binary<nn::MaximumOp>(count, 1.0);
+    rows = b.binary<nn::DivOp>(
+        rows, b.broadcast(b.cast(least, elementOf(u.table)), shape));
+  }
   Value hit = b.compare(nn::Predicate::gt, count, b.like(count, 0));
-  return b.broadcast(hit, shapeOf(u.table));
+  return b.select(b.broadcast(hit, shape), rows, u.table);
 }
 
 // Returns the table after the updates, or null after it has refused the node.
-// With "none" and repeated places, ONNX leaves the result open; here they add
-// up.
 static Value updated(Node &node, const Update &u, StringRef reduction) {
   Emitter &b = node.b;
   bool isFloat = isa<FloatType>(elementOf(u.table));
@@ -68,13 +95,12 @@ static Value updated(Node &node, const Update &u, StringRef reduction) {
   double most = isFloat ? infinity : 9007199254740992.0;
   if (elementOf(u.table).isInteger(32))
     most = std::numeric_limits<int32_t>::max();
-  if (reduction == "none" || reduction == "add") {
+  if (reduction == "none")
+    return replaced(node, u, most);
+  if (reduction == "add") {
     Value sum = isFloat ? addedRows(b, u.table.getType(), u.rows, u.ids)
                         : compared(node, u, nn::ReduceKind::sum, 0);
-    if (!sum)
-      return sum;
-    return reduction == "add" ? b.binary<nn::AddOp>(u.table, sum)
-                              : b.select(isHit(b, u), sum, u.table);
+    return sum ? b.binary<nn::AddOp>(u.table, sum) : sum;
   }
   if (reduction == "mul") {
     Value product = compared(node, u, nn::ReduceKind::prod, 1);
