@@ -49,6 +49,10 @@ struct DeviceOptions {
   double joinSeconds = 300, firstStepSeconds = 1800, watchdogSeconds = 600;
 };
 
+// Bytes that a rank has sent: over all ranks, in its shard group, and across
+// groups.
+using SentBytes = std::array<uint64_t, 3>;
+
 // One call of an entry function of the program.
 struct Section {
   bool update = false; // false: a microbatch
@@ -142,6 +146,11 @@ public:
   // They are generated from the rt dialect; `fsdpc_all_gather` is `allGather`.
 #define FSDPC_DEVICE_MEMBERS
 #include "runtime/core/calls.inc"
+
+  // Returns what this rank's collectives have sent in `step`, one of the last
+  // two; null if the device does not count it. On the host the job's
+  // communicators do.
+  virtual const SentBytes *sentBytes(int64_t) const { return nullptr; }
 
   // Returns the nanoseconds that the compute stream has slept in event waits
   // since the last call. That is the communication that no computation hid.

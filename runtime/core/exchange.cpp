@@ -181,18 +181,9 @@ int Trainer::stopRequest() const {
              : 0;
 }
 
-// Counts what the ranks have sent since the last call, at each level of groups,
-// in programs with groups, owners, where ranks may differ in what they send, or
-// hooks that compress it. Only the communicators of the host count. The streams
-// are idle.
-void Trainer::countSent(StepRecord &record) {
-  bool compresses =
-      std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
-                  [](const Layout &layout) { return layout.keepsResidual(); });
-  if (backendName() != std::string("host") ||
-      (!groups[gatherChannel] && !hasOwners(manifest) && !compresses))
-    return;
-  std::array<uint64_t, 3> own = {}, before = sent;
+// Adds up what the job's communicators have sent so far.
+SentBytes Trainer::sentByChannels() const {
+  SentBytes own = {};
   for (Channel channel : {gatherChannel, reduceChannel}) {
     own[0] += job.channel[channel]->sentBytes();
     if (!groups[channel])
@@ -200,11 +191,29 @@ void Trainer::countSent(StepRecord &record) {
     own[1] += groups[channel]->inner().sentBytes();
     own[2] += groups[channel]->sentAcross();
   }
+  return own;
+}
+
+// Counts what the ranks have sent in a step, at each level of groups, in
+// programs with groups, owners, where ranks may differ in what they send, or
+// hooks that compress it. On the host that is what they have sent since the
+// last call, while the streams are idle. GPUs whose ranks share one send
+// nothing.
+void Trainer::countSent(StepRecord &record) {
+  bool compresses =
+      std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
+                  [](const Layout &layout) { return layout.keepsResidual(); });
+  const SentBytes *counted = rank->device->sentBytes(record.step);
+  bool isHost = rank->device->isHostMemory();
+  if (!(counted || isHost) ||
+      !(usesGroups(manifest) || hasOwners(manifest) || compresses))
+    return;
+  SentBytes own = counted ? *counted : sentByChannels();
+  SentBytes before = counted ? SentBytes{} : sent;
   sentOfRanks.resize(size_t(job.size));
-  job.channel[controlChannel]->allGather(own.data(), sentOfRanks.data(),
-                                         sizeof own);
+  job.channel[controlChannel]->allGather(&own, sentOfRanks.data(), sizeof own);
   sent = {};
-  for (const std::array<uint64_t, 3> &other : sentOfRanks)
+  for (const SentBytes &other : sentOfRanks)
     for (size_t level = 0; level < sent.size(); ++level)
       sent[level] += other[level];
   record.counted = true;

@@ -213,6 +213,7 @@ Status Trainer::drain(Progress &progress) {
     return {};
   rank->device->results(*rank, record.step, results);
   exchange(&record);
+  countSent(record);
   pending = false;
   return complete(progress);
 }
@@ -249,6 +250,8 @@ Status Trainer::runStepAhead(Progress &progress) {
   // Exchanged without results as well, because all ranks must learn whether
   // the samples of the next step could be read.
   exchange(pending ? &record : nullptr);
+  if (pending)
+    countSent(record);
   FSDPC_TRY(pending ? complete(progress) : checkNext());
   record = next;
   note(record);

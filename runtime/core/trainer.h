@@ -105,6 +105,7 @@ private:
   void sumUpdateRatios(StepRecord &record);
   void findStragglers(int64_t step);
   void judge(StepRecord &record);
+  SentBytes sentByChannels() const;
   void countSent(StepRecord &record);
   Status checkNext();
   void publish(const StepRecord &record);
@@ -231,8 +232,8 @@ private:
   double exchangeMilliseconds = 0, computeMilliseconds = 0;
   // Bytes that ranks have sent so far, as in StepRecord::sent: all of them
   // together, and each.
-  std::array<uint64_t, 3> sent = {};
-  std::vector<std::array<uint64_t, 3>> sentOfRanks;
+  SentBytes sent = {};
+  std::vector<SentBytes> sentOfRanks;
   std::chrono::steady_clock::time_point finished; // when that step completed
   Status nextRead;      // this rank's reading of the next step's samples
   int nextFailure = -1; // lowest rank with such an error, -1: none

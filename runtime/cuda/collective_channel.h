@@ -34,6 +34,7 @@ public:
       watchdog->beginStep(step);
   }
 
+  SentBytes sent() const override { return sentSoFar; }
   uint64_t enqueued() const override { return watchdog->enqueued(channel); }
   uint32_t marks() const override { return watchdog->marks(channel); }
 
@@ -86,6 +87,7 @@ protected:
   // collectiveScratchBytes, shared by both channels; only the reduce channel
   // uses it.
   char *const scratch;
+  SentBytes sentSoFar{};
   const size_t sentBytes; // of the scratch, for values of gradients
   std::shared_ptr<Watchdog> watchdog;
   uint32_t name = 0; // of the announced collective

@@ -71,6 +71,10 @@ public:
   virtual uint64_t enqueued() const = 0;
   virtual uint32_t marks() const = 0;
 
+  // Returns the bytes that calls have sent so far, without those of replays and
+  // of allReduce; 0 where ranks read each other's memory.
+  virtual SentBytes sent() const = 0;
+
   // Writes rank r's `bytes` bytes at `shard` to whole[r · bytes …] for every r.
   // `shard` may already lie at its place.
   virtual void allGather(const void *shard, void *whole, size_t bytes) = 0;

@@ -128,6 +128,7 @@ Status CudaDevice::reserve(const MemoryPlan &plan) {
   library = static_cast<char *>(
       memory.takeDevice(scratch.library + scratch.attention));
   wire = memory.takeDevice(scratch.wire);
+  wireCapacity = size_t(scratch.wire);
   collectiveScratch = memory.takeDevice(scratch.collectives);
   if (constants > 0) {
     void *to = memory.takeDevice(constants);
@@ -178,6 +179,7 @@ void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
   context.commands.begin(section);
   sections->run(section, options.graphs, [&] { entry(&rank); });
   context.commands.end();
+  sent.add(section, sentSoFar());
   if (section.update)
     update->sendReport(section.step);
   else

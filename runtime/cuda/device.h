@@ -14,6 +14,7 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/products.h"
 #include "runtime/cuda/sections.h"
+#include "runtime/cuda/sent_bytes.h"
 #include "runtime/cuda/update.h"
 #include "shared/cuda_scratch.h"
 
@@ -60,6 +61,9 @@ public:
 #define FSDPC_DEVICE_OVERRIDES
 #include "runtime/core/calls.inc"
 
+  const SentBytes *sentBytes(int64_t step) const override {
+    return isAlone() || context.job.sharesProcess ? nullptr : &sent.of(step);
+  }
   uint64_t enqueued(int stream) const override {
     return context.commands.enqueued(stream);
   }
@@ -97,6 +101,8 @@ private:
   // Enqueues a kernel of the program, which is looked up at its first launch.
   void launchKernel(const fsdpc_kernel &kernel, int64_t blocks,
                     void *const *buffers, int count);
+  // Returns what the collectives of both channels have sent so far.
+  SentBytes sentSoFar() const;
   // Sums one layout's gradient, of type `type`, over the ranks into this rank's
   // shard, or adds to it.
   void reduce(fsdpc_rank &rank, int32_t layout, const void *gradient,
@@ -136,8 +142,10 @@ private:
   char *library = nullptr; // workspace of libraries, then scratch of attention
   // Gradients that are cast or padded for their reduction.
   void *wire = nullptr;
+  size_t wireCapacity = 0;
   void *collectiveScratch = nullptr;
 
+  SentCounts sent;
   // Lists of one call; kept, so that a step allocates nothing.
   std::vector<OwnedGradient> owned;
   std::vector<OwnedValues> shared;

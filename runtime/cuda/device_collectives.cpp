@@ -21,7 +21,7 @@ Status CudaDevice::makeCollectives(const fsdpc_rank &rank) {
   resources.memory = memory.base();
   resources.bytes = memory.bytes();
   resources.scratch = collectiveScratch;
-  resources.sentBytes = size_t(scratchSizes().wire);
+  resources.sentBytes = wireCapacity;
   if (usesGroups(rank.manifest))
     resources.groups = {rank.groupRanks, reducesInGroups(rank.manifest)};
   auto made = fsdpc::runtime::makeCollectives(context.api, context.job, options,
@@ -33,6 +33,16 @@ Status CudaDevice::makeCollectives(const fsdpc_rank &rank) {
     chosen.push_back("no graphs: the ranks are threads of one process");
   }
   return {};
+}
+
+SentBytes CudaDevice::sentSoFar() const {
+  SentBytes sum{};
+  for (const std::unique_ptr<Collectives> &channel : channels) {
+    SentBytes own = channel ? channel->sent() : SentBytes{};
+    for (size_t level = 0; level < sum.size(); ++level)
+      sum[level] += own[level];
+  }
+  return sum;
 }
 
 void CudaDevice::announce(const CallScope &scope, Channel on) {
@@ -101,6 +111,7 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
   synchronize();
   if (!isAlone())
     context.commands.start(channels);
+  sent.start(sentSoFar());
   return {};
 }
 
@@ -213,7 +224,7 @@ void CudaDevice::reduceOwned(fsdpc_rank &rank, int32_t index,
   WireType travels =
       channel(reduceChannel).travels(type, wireType(rank.manifest.reduceDtype));
   size_t bytes = ownedBytes(elements, wireBytes(travels));
-  if (ownedSent + bytes > size_t(scratchSizes().wire))
+  if (ownedSent + bytes > wireCapacity)
     flushOwned(add);
   if (type != travels)
     gradient =

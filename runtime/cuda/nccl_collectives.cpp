@@ -49,16 +49,21 @@ public:
 
   void allGather(const void *shard, void *whole, size_t bytes) override {
     Scope scope(*this);
+    sentSoFar[0] += bytes * size_t(size() - 1);
     check(api.allGather(over.ranks, shard, whole, bytes, stream));
   }
   void gatherInGroup(const void *shard, void *whole, size_t bytes) override {
     Scope scope(*this);
+    sentSoFar[1] += bytes * size_t(groupRanks - 1);
     check(api.allGather(over.group, shard, whole, bytes, stream));
   }
 
   void reduceScatter(const DeviceReduction &reduction) override {
     Scope scope(*this);
     bool across = reduction.inGroups && over.across;
+    size_t others = size_t(reduction.inGroups ? groupRanks : size()) - 1;
+    sentSoFar[reduction.inGroups] +=
+        others * size_t(reduction.shardElements) * wireBytes(reduction.type);
     if (deterministic) {
       trade(reduction, across ? over.group : over.ranks,
             across ? groupRanks : size());
@@ -73,14 +78,23 @@ public:
     DeviceReduction own = reduction;
     own.add = reduction.add && !(across && groupOf(rank()) > 0);
     sumByNccl(own, across ? over.group : over.ranks);
-    if (across)
-      check(api.allReduce(over.across, reduction.shard,
-                          size_t(reduction.shardElements), stream));
+    if (!across)
+      return;
+    // A sum and a copy of each value pass every group but one. The shard is a
+    // part of each group's.
+    size_t groups = size_t(size() / groupRanks);
+    sentSoFar[2] += 2 * (groups - 1) * size_t(reduction.shardElements) *
+                    sizeof(float) / groups;
+    check(api.allReduce(over.across, reduction.shard,
+                        size_t(reduction.shardElements), stream));
   }
 
   void reduceToOwners(std::span<const OwnedGradient> gradients,
                       bool add) override {
     Scope scope(*this);
+    for (const OwnedGradient &part : gradients)
+      if (part.owner != rank())
+        sentSoFar[0] += sentSize(part);
     if (deterministic)
       tradeOwned(gradients, add);
     else
@@ -90,9 +104,12 @@ public:
   void shareOwned(std::span<const OwnedValues> values) override {
     Scope scope(*this);
     check(api.groupBegin());
-    for (const OwnedValues &part : values)
+    for (const OwnedValues &part : values) {
+      if (part.owner == rank())
+        sentSoFar[0] += part.bytes * size_t(size() - 1);
       check(api.broadcast(over.ranks, part.values, part.bytes, part.owner,
                           stream));
+    }
     check(api.groupEnd());
   }
 
@@ -190,8 +207,9 @@ private:
     int own = groupOf(rank()), last = size() / groupRanks - 1;
     auto send = [&](int64_t piece, int to) {
       DeviceReduction part = pieceOf(reduction, piece);
-      check(api.send(over.across, part.shard,
-                     size_t(part.shardElements) * sizeof(float), to, stream));
+      size_t bytes = size_t(part.shardElements) * sizeof(float);
+      sentSoFar[2] += bytes;
+      check(api.send(over.across, part.shard, bytes, to, stream));
     };
     auto receive = [&](int64_t piece, int from) {
       if (piece < 0 || piece >= pieces)

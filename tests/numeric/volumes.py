@@ -91,6 +91,14 @@ def counted(bench, program, data, steps: int, *flags) -> dict[str, list[list[int
     return sums
 
 
+def check_log(bench, name: str, launch: list, data, expected: list[float], group: int | None) -> list[str]:
+    """Compares what the log says of two steps of a run, in groups if there are any, with the expected bytes by level."""
+    header, found = logged(bench, launch, data)
+    same = header.get("shard_group") == group and found == [expected] * 2
+    print(f"{'same     ' if same else 'DIFFERENT'} {name}, groups of {group}: sent {found}, expected {expected}", flush=True)
+    return [] if same else [f"{name}, groups of {group}: the ranks sent {found}, expected {expected} each"]
+
+
 def announced(summary: str, layouts: int) -> dict[str, list[int]]:
     """Returns by level what each rank sends in gathers and in reductions, by a compile's summary for groups of 2, and for the norm."""
     sent = {"": [(RANKS - 1) * NORM * layouts, 0], " in groups": [0, 0], " across groups": [0, 0]}
@@ -162,12 +170,7 @@ def check_groups(bench, model, data) -> list[str]:
         for group, launch in ((1, [program, "--ranks", RANKS, "--shard-group=1"]), (4, [program, "--ranks", RANKS, "--shard-group=4"]),
                               (2, [program, "--ranks", RANKS, "--shard-group=2"]),
                               (2, [*harness.mpirun(RANKS), program, "--ranks-per-node=2"])):
-            expected = levels(summary, group)
-            header, found = logged(bench, launch, data)
-            same = header["shard_group"] == group and found == [expected] * 2
-            print(f"{'same     ' if same else 'DIFFERENT'} {name}, groups of {group}: sent {found}, expected {expected}", flush=True)
-            if not same:
-                wrong.append(f"{name}, groups of {group}: the ranks sent {found}, expected {expected} each")
+            wrong += check_log(bench, name, launch, data, levels(summary, group), group)
     return wrong
 
 
@@ -187,6 +190,9 @@ def test(bench, options):
         wrong += check_emulated(bench, name, program, data, expected, not owners, *group)
         if group or owners:
             wrong += check_emulated(bench, name, program, data, expected, False, "--deterministic", *group)
+            for order in ([], ["--deterministic"]):
+                wrong += check_log(bench, f"{name} on GPUs {' '.join(order)}", [*harness.mpirun(RANKS), program, *order, *group], data,
+                                   levels(summary, 2), 2 if group else None)
     if wrong:
         raise Failure("; ".join(wrong))
 
