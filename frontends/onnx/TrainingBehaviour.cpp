@@ -62,7 +62,8 @@ std::string GraphImporter::lostInExport(const onnx::NodeProto &proto) {
       call.argument(3, "scale_grad_by_freq") == "True")
     return "the embedding scales gradients by frequency "
            "(scale_grad_by_freq=True), which is not supported";
-  if (call.target.starts_with("aten.scatter_reduce.") &&
+  if (proto.op_type() == "ScatterElements" &&
+      call.target.starts_with("aten.scatter_reduce.") &&
       call.argument(4, "reduce") == "mean")
     return "torch.onnx.export writes scatter_reduce with 'mean' as a scatter "
            "that replaces; divide a sum by the number of updates instead";
