@@ -57,7 +57,13 @@ struct LoadedProgram {
 } // namespace
 
 CudaApi &cudaApi() {
-  static RealCudaApi api;
+  // The first call to NVTX makes its table of functions, and the check whether
+  // there is one is no atomic read: ranks on threads of a process would race.
+  static RealCudaApi &api = []() -> RealCudaApi & {
+    static RealCudaApi own;
+    nvtxInitialize(nullptr);
+    return own;
+  }();
   return api;
 }
 
