@@ -302,8 +302,11 @@ CudaStatus Emulation::groupEnd() {
   // them. The first error is returned.
   CudaStatus first = cudaOk;
   for (Group::Exchange &exchange : std::exchange(group.exchanges, {})) {
+    // Copied, since the arguments may be evaluated after the move.
+    auto on = exchange.communicator;
+    auto stream = exchange.stream;
     CudaStatus status =
-        collective(exchange.communicator, exchange.stream,
+        collective(on, stream,
                    [all = std::move(exchange)](NcclCommunicator &communicator) {
                      if (!all.transfers.empty())
                        communicator.exchange(all.transfers);
