@@ -56,8 +56,8 @@ bool isDense(Value value) {
 }
 
 // Returns true if the value is in memory, or will be if a product reads it.
-// What only moves elements is repeated in the kernels that read it. The answer
-// does not depend on other readers, which recomputation changes.
+// Ops that only move elements are repeated in the kernels that read them. The
+// answer does not depend on other readers, which recomputation changes.
 bool isInMemory(Value value) {
   auto fusible = value.getDefiningOp<nn::FusibleOpInterface>();
   return isDense(value) &&
@@ -161,8 +161,8 @@ struct FuseEpilogues : fsdpc::passes::impl::FuseEpiloguesBase<FuseEpilogues> {
   }
 
   // Sums of rows that a kernel makes cost no pass over memory in that kernel.
-  // Those of a library's are the gradient of a bias, and the product that makes
-  // the gradient of its weight reads the same rows.
+  // Sums of rows that a library makes are the gradient of a bias, and the
+  // product that makes the gradient of its weight reads the same rows.
   void fuseSum(nn::ReduceOp reduce) {
     Value rows = withoutReshapes(reduce.getInput());
     Operation *producer = rows.getDefiningOp();

@@ -28,7 +28,7 @@ namespace fsdpc::runtime {
 
 class UpdateRatios;
 
-// What a step computes with that follows from the steps before it.
+// The numbers of a step that follow from the steps before it.
 struct StepNumbers {
   int64_t updates = 0; // steps before this one that were not skipped
   double lr = 0;
@@ -151,7 +151,7 @@ struct fsdpc_rank {
   int slot = 0;
   int64_t microbatch = 0; // of this rank within the step: 0 … accumulate-1
   int64_t step = 0;
-  // Those of the step. A device that runs ahead is given the step before it is
+  // The step's numbers. A device that runs ahead is given the step before it is
   // known whether the one before is skipped: it takes the second ones if so.
   fsdpc::runtime::StepNumbers numbers, afterSkip;
   uint64_t seed = 0;      // of the words with which parameters are rounded

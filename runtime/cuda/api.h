@@ -275,8 +275,8 @@ public:
   // Copies the values of rank `root` to all others.
   virtual CudaStatus broadcast(CudaCommunicator communicator, void *values,
                                size_t bytes, int root, CudaStream stream) = 0;
-  // What a thread calls between groupBegin and groupEnd, on one communicator,
-  // runs as one exchange.
+  // The calls of a thread between groupBegin and groupEnd, on one communicator,
+  // run as one exchange.
   virtual CudaStatus groupBegin() = 0;
   virtual CudaStatus groupEnd() = 0;
   virtual CudaStatus send(CudaCommunicator communicator, const void *from,

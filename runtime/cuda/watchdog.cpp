@@ -67,7 +67,8 @@ Watchdog::~Watchdog() {
   thread.join();
   // The thread has ended, so from here on nothing else uses the communicators.
   uint32_t name = nameOf("the end of NCCL", "");
-  // Those of groups come after the one that they were split from.
+  // Communicators of groups come behind the one that they were split from, and
+  // are destroyed before it.
   for (std::vector<CudaCommunicator> &of : communicators)
     for (; !of.empty(); of.pop_back())
       check(name, api.destroyCommunicator(of.back()));

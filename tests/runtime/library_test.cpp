@@ -127,8 +127,9 @@ double geluOf(double x) {
          (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
-// What a product does with its sums. The library does it; or kernels do, where
-// the library has no such product (operands of two types).
+// Biases, addends, GELU, its gradient and sums of rows. The library computes
+// them; or kernels do, where the library has no such product (operands of two
+// types).
 TEST_P(Libraries, matmulEpilogues) {
   if (onHost())
     GTEST_SKIP() << "host programs have none";

@@ -1,4 +1,5 @@
-// What the epilogues of a library's products can compute.
+// Tells what a library can compute in the epilogue of a product, by the ops
+// that surround it.
 #include "compiler/dialects/nn/Products.h"
 
 #include "compiler/dialects/nn/Build.h"
@@ -14,13 +15,11 @@ Value rowOf(Value value) {
   return isRow ? broadcast.getInput() : Value();
 }
 
-// cuBLASLt's GELU is the one by tanh, and rows of its input begin at multiples
-// of 8 elements (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD).
+// cuBLASLt's GELU is the one by tanh.
 template <typename GeluOp> static bool isLibrarys(GeluOp gelu) {
-  constexpr int64_t rowMultiple = 8;
   ArrayRef<int64_t> shape = shapeOf(gelu.getInput());
   return gelu.getForm() == GeluForm::tanh && shape.size() >= 2 &&
-         shape.back() % rowMultiple == 0;
+         shape.back() % kGeluRowMultiple == 0;
 }
 
 bool hasEpilogue(GeluOp gelu) { return isLibrarys(gelu); }

@@ -1,5 +1,5 @@
-// What surrounds a product. Its sums start from an accumulator: either a full
-// result, or one row that is added to every row (a bias). Passes and the
+// Finds what surrounds a product. Its sums start from an accumulator: either a
+// full result, or one row that is added to every row (a bias). Passes and the
 // runtime treat the two in different ways: memory of a full result becomes the
 // result's, a row is only read. On GPUs a product may also compute GELU, its
 // gradient, and sums of rows (nn.fused_matmul).
@@ -8,6 +8,11 @@
 #include "compiler/dialects/nn/NNDialect.h"
 
 namespace fsdpc::nn {
+
+/// The number of elements of which rows of GELU's input must be multiples, so
+/// that an epilogue can read or write them
+/// (CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD).
+constexpr int64_t kGeluRowMultiple = 8;
 
 /// Returns true for a product of matrices, the operands 0 and 1.
 inline bool isProduct(mlir::Operation *op) {

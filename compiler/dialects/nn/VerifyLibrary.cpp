@@ -2,6 +2,7 @@
 // program that passes them can be lowered without further checks of shapes: the
 // runtime's libraries trust their plans.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/Products.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
@@ -50,7 +51,7 @@ template <typename ProductOp> static LogicalResult verifyProduct(ProductOp op) {
 }
 
 // Returns the type of one row of a result.
-static RankedTensorType rowOf(Value result) {
+static RankedTensorType rowType(Value result) {
   return tensorType(result).clone({shapeOf(result).back()});
 }
 
@@ -59,7 +60,7 @@ LogicalResult MatmulOp::verify() {
   if (failed(verifyProduct(*this)))
     return failure();
   // A bias has the result's element type, not that of the operands.
-  auto row = rowOf(getResult());
+  auto row = rowType(getResult());
   if (getAccumulator() && getAccumulator().getType() != getResult().getType() &&
       getAccumulator().getType() != row)
     return emitOpError("accumulator ")
@@ -68,9 +69,13 @@ LogicalResult MatmulOp::verify() {
   return success();
 }
 
+static bool addsRows(Epilogue epilogue) {
+  return epilogue == Epilogue::sum_lhs || epilogue == Epilogue::sum_rhs;
+}
+
 // Checks the operands beside A and B, by the epilogue.
 static LogicalResult verifyOperands(FusedMatmulOp op) {
-  Type type = op.getResult().getType(), row = rowOf(op.getResult());
+  Type type = op.getResult().getType(), row = rowType(op.getResult());
   bool isGradient = op.getEpilogue() == Epilogue::gelu_grad;
   bool adds = op.getBias() || op.getAddend();
   if (op.getBias() && op.getBias().getType() != row)
@@ -82,9 +87,7 @@ static LogicalResult verifyOperands(FusedMatmulOp op) {
              << whole.getType() << " must have the result's type " << type;
   if (bool(op.getInput()) != isGradient)
     return op.emitOpError("has an input with 'gelu_grad', and only there");
-  bool sums = op.getEpilogue() == Epilogue::sum_lhs ||
-              op.getEpilogue() == Epilogue::sum_rhs;
-  if (adds && (isGradient || sums))
+  if (adds && (isGradient || addsRows(op.getEpilogue())))
     return op.emitOpError("has a bias or an addend, which '")
            << stringifyEpilogue(op.getEpilogue()) << "' does not take";
   if (!adds && op.getEpilogue() == Epilogue::none)
@@ -104,7 +107,7 @@ static LogicalResult verifyExtra(FusedMatmulOp op) {
     wanted = result.clone({result.getShape()[0]});
     break;
   case Epilogue::sum_rhs:
-    wanted = rowOf(op.getResult());
+    wanted = rowType(op.getResult());
     break;
   default:
     break;
@@ -119,7 +122,6 @@ static LogicalResult verifyExtra(FusedMatmulOp op) {
 }
 
 LogicalResult FusedMatmulOp::verify() {
-  constexpr int64_t rowMultiple = 8; // of the rows of GELU's input
   if (failed(verifyProduct(*this)))
     return failure();
   auto result = tensorType(getResult());
@@ -127,17 +129,17 @@ LogicalResult FusedMatmulOp::verify() {
     return emitOpError("operands and result differ in element type: ")
            << getLhs().getType() << " and " << result;
   Epilogue epilogue = getEpilogue();
-  bool sums = epilogue == Epilogue::sum_lhs || epilogue == Epilogue::sum_rhs;
   if (shapeOf(getRhs()).size() != 2 ||
-      (sums && (shapeOf(getLhs()).size() != 2 || !getTransposeA())))
+      (addsRows(epilogue) &&
+       (shapeOf(getLhs()).size() != 2 || !getTransposeA())))
     return emitOpError("needs one matrix as the right operand, and to sum one "
                        "transposed matrix as the left");
   bool isGelu = epilogue == Epilogue::gelu || epilogue == Epilogue::gelu_grad;
-  if (isGelu && result.getShape().back() % rowMultiple)
+  if (isGelu && result.getShape().back() % kGeluRowMultiple)
     return emitOpError("has rows of ")
            << result.getShape().back() << " elements, but '"
            << stringifyEpilogue(epilogue) << "' needs a multiple of "
-           << rowMultiple;
+           << kGeluRowMultiple;
   return failure(failed(verifyOperands(*this)) || failed(verifyExtra(*this)));
 }
 

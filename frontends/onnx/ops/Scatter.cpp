@@ -54,7 +54,7 @@ static Value countOf(Emitter &b, const Update &u) {
   return addedRows(b, type, b.splat(type.clone(ones), 1), u.ids);
 }
 
-// Returns true if no two updates are known to have, or may have, one place.
+// Returns true if all places are known, and differ.
 static bool areDistinct(Value ids) {
   auto places = integersOf(ids);
   if (!places)
@@ -69,15 +69,14 @@ static bool areDistinct(Value ids) {
 // the mean of the updates, and integers the largest.
 static Value replaced(Node &node, const Update &u, double most) {
   Emitter &b = node.b;
-  Value count = countOf(b, u), rows;
-  if (!isa<FloatType>(elementOf(u.table)))
-    rows = compared(node, u, nn::ReduceKind::max, -most);
-  else
-    rows = addedRows(b, u.table.getType(), u.rows, u.ids);
+  bool isFloat = isa<FloatType>(elementOf(u.table));
+  Value count = countOf(b, u);
+  Value rows = isFloat ? addedRows(b, u.table.getType(), u.rows, u.ids)
+                       : compared(node, u, nn::ReduceKind::max, -most);
   if (!rows)
     return rows;
   ArrayRef<int64_t> shape = shapeOf(u.table);
-  if (isa<FloatType>(elementOf(u.table)) && !areDistinct(u.ids)) {
+  if (isFloat && !areDistinct(u.ids)) {
     Value least = b.binary<nn::MaximumOp>(count, 1.0);
     rows = b.binary<nn::DivOp>(
         rows, b.broadcast(b.cast(least, elementOf(u.table)), shape));

@@ -21,8 +21,8 @@ struct PlainProduct {
   bool add = false;
 };
 
-// What a product does with its sums in C: adds a row and a matrix, if there are
-// any, and computes GELU (in tanh's form) or multiplies by its slope at
+// Finishes a product, whose sums are in C: adds a row and a matrix, if there
+// are any, and computes GELU (in tanh's form) or multiplies by its slope at
 // `input`. Matrices have C's strides: `entries` of them, `stride` elements
 // apart.
 enum class ProductEnd { none, gelu, geluGrad };

@@ -27,14 +27,21 @@ SmallVector<int64_t> batchStrides(ArrayRef<int64_t> shape, size_t batchRank) {
   return strides;
 }
 
-// What is added to a product's sums, and what becomes of them.
+// Describes what a product does besides multiplying: what it adds to its sums,
+// and what its epilogue reads and writes.
 struct Ending {
-  bool accumulate = false, bias = false, addend = false;
+  bool accumulate = false;
+  Value bias, addend, input, extra;
   StringAttr epilogue;
 };
 
+// A full accumulator needs no pointer: the result begins as it, since the two
+// share their memory (getOverwritten).
 Ending endingOf(nn::MatmulOp op) {
-  return {bool(nn::overwrittenBy(op)), bool(nn::biasOf(op)), false, {}};
+  Ending ending;
+  ending.accumulate = bool(nn::overwrittenBy(op));
+  ending.bias = nn::biasOf(op);
+  return ending;
 }
 
 Ending endingOf(nn::FusedMatmulOp op) {
@@ -42,7 +49,11 @@ Ending endingOf(nn::FusedMatmulOp op) {
   bool keepsInput = op.getEpilogue() == nn::Epilogue::gelu && op.getExtra();
   StringRef name =
       keepsInput ? "gelu_extra" : nn::stringifyEpilogue(op.getEpilogue());
-  return {false, bool(op.getBias()), bool(op.getAddend()),
+  return {false,
+          op.getBias(),
+          op.getAddend(),
+          op.getInput(),
+          op.getExtra(),
           isPlain ? StringAttr() : StringAttr::get(op.getContext(), name)};
 }
 
@@ -75,42 +86,23 @@ template <typename ProductOp> MatmulPlanAttr planOf(ProductOp op) {
       op.getContext(), arrayAttr(op, batch), strides(a), strides(b), strides(c),
       m, n, k, op.getTransposeA(), op.getTransposeB(), elementOf(op.getLhs()),
       elementOf(op.getRhs()), elementOf(op.getResult()), ending.accumulate,
-      ending.bias, ending.addend, ending.epilogue, libraryOf(op));
+      bool(ending.bias), bool(ending.addend), ending.epilogue, libraryOf(op));
 }
 
-struct MatmulCall
-    : RuntimeCallOpInterface::ExternalModel<MatmulCall, nn::MatmulOp> {
-  Attribute getPlan(Operation *op) const {
-    return planOf(cast<nn::MatmulOp>(op));
-  }
+template <typename ProductOp>
+struct ProductCall
+    : RuntimeCallOpInterface::ExternalModel<ProductCall<ProductOp>, ProductOp> {
+  Attribute getPlan(Operation *op) const { return planOf(cast<ProductOp>(op)); }
   void createCall(Operation *op, CallBuilder &calls) const {
-    auto product = cast<nn::MatmulOp>(op);
+    auto product = cast<ProductOp>(op);
+    Ending ending = endingOf(product);
     Value a = calls.pointer(product.getLhs());
     Value b = calls.pointer(product.getRhs());
-    // A full accumulator needs no pointer: c begins as it, since the two share
-    // their memory (getOverwritten).
-    Value bias = calls.pointer(nn::biasOf(product));
+    Value bias = calls.pointer(ending.bias);
+    Value addend = calls.pointer(ending.addend);
+    Value input = calls.pointer(ending.input);
     Value c = calls.pointer(product.getResult());
-    calls.call<MatmulOp>(planOf(product), a, b, bias, /*addend=*/Value(),
-                         /*input=*/Value(), c, /*extra=*/Value());
-  }
-};
-
-struct FusedMatmulCall
-    : RuntimeCallOpInterface::ExternalModel<FusedMatmulCall,
-                                            nn::FusedMatmulOp> {
-  Attribute getPlan(Operation *op) const {
-    return planOf(cast<nn::FusedMatmulOp>(op));
-  }
-  void createCall(Operation *op, CallBuilder &calls) const {
-    auto product = cast<nn::FusedMatmulOp>(op);
-    Value a = calls.pointer(product.getLhs());
-    Value b = calls.pointer(product.getRhs());
-    Value bias = calls.pointer(product.getBias());
-    Value addend = calls.pointer(product.getAddend());
-    Value input = calls.pointer(product.getInput());
-    Value c = calls.pointer(product.getResult());
-    Value extra = calls.pointer(product.getExtra());
+    Value extra = calls.pointer(ending.extra);
     calls.call<MatmulOp>(planOf(product), a, b, bias, addend, input, c, extra);
   }
 };
@@ -118,8 +110,8 @@ struct FusedMatmulCall
 } // namespace
 
 void attachMatmulCall(MLIRContext *context) {
-  nn::MatmulOp::attachInterface<MatmulCall>(*context);
-  nn::FusedMatmulOp::attachInterface<FusedMatmulCall>(*context);
+  nn::MatmulOp::attachInterface<ProductCall<nn::MatmulOp>>(*context);
+  nn::FusedMatmulOp::attachInterface<ProductCall<nn::FusedMatmulOp>>(*context);
 }
 
 } // namespace fsdpc::rt
