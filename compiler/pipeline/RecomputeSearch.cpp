@@ -42,8 +42,8 @@ private:
   using Estimate = std::unique_ptr<ScheduleEstimate>;
   Estimate compile(const OpIndices &ops);
   ScheduleEstimate *estimate(size_t set);
-  bool mayWin(size_t set);
-  bool wins(size_t set);
+  enum class Outcome { Exceeds, Loses, Wins };
+  Outcome contest(size_t set);
   bool isNear(size_t exceeds, size_t fitting) const;
   OpIndices opsOf(size_t set) const;
   OpIndices everything() const;
@@ -143,18 +143,23 @@ ScheduleEstimate *Search::estimate(size_t set) {
 // A gain of less is not worth the time of a compile.
 constexpr double tolerance = 0.001;
 
-bool Search::mayWin(size_t set) {
-  return estimate(set) && estimate(set)->hopedUs() < (1 - tolerance) * bestUs;
-}
-
-// Returns true if the set is the fastest so far, and remembers it.
-bool Search::wins(size_t set) {
-  if (!mayWin(set) || !estimate(set)->packed().fits ||
-      estimate(set)->packed().microbatchUs >= bestUs)
-    return false;
+// Packs the set if it may be faster than the best one, and takes its place if
+// it is.
+Search::Outcome Search::contest(size_t set) {
+  ScheduleEstimate *found = estimate(set);
+  if (!found || std::isinf(found->hopedUs()))
+    return Outcome::Exceeds;
+  double mostUs = (1 - tolerance) * bestUs;
+  if (found->hopedUs() >= mostUs)
+    return Outcome::Loses;
+  std::optional<ScheduleEstimate::Found> packed = found->packedWithin(mostUs);
+  if (packed && !packed->fits)
+    return Outcome::Exceeds;
+  if (!packed || packed->microbatchUs >= mostUs)
+    return Outcome::Loses;
   best = set;
-  bestUs = estimate(set)->packed().microbatchUs;
-  return true;
+  bestUs = packed->microbatchUs;
+  return Outcome::Wins;
 }
 
 // Returns the first set that should free so many bytes, or the last one.
@@ -186,24 +191,20 @@ bool Search::isNear(size_t exceeds, size_t fitting) const {
           sums[fitting].costUs - sums[exceeds].costUs < tolerance * bestUs);
 }
 
-// Returns the first set that may be worth trying: none smaller fits, or smaller
+// Returns the first set that is worth trying: none smaller fits, or smaller
 // ones leave so little memory that they are slower.
 size_t Search::firstFitting() {
-  if (wins(0))
+  if (contest(0) == Outcome::Wins)
     return 0;
   // Invariant: the set at `exceeds` exceeds the limit, and that at `fitting`
   // keeps it or is past the end.
   size_t exceeds = 0, fitting = sets.size();
   for (unsigned round = 0; !isNear(exceeds, fitting); ++round) {
     size_t next = guess(exceeds, fitting, round);
-    ScheduleEstimate *found = estimate(next);
-    bool mayFit = found && std::isfinite(found->hopedUs());
-    if (mayFit && !mayWin(next))
+    Outcome outcome = contest(next);
+    if (outcome == Outcome::Loses)
       return next;
-    if (wins(next))
-      fitting = next;
-    else
-      exceeds = next;
+    (outcome == Outcome::Wins ? fitting : exceeds) = next;
   }
   return fitting;
 }
@@ -222,7 +223,7 @@ void Search::tryLarger(size_t first) {
   }
   llvm::sort(hoped);
   for (auto [us, set] : hoped)
-    wins(set);
+    contest(set);
 }
 
 // Tries the sets in the middle between the best one and its neighbours.
@@ -232,7 +233,7 @@ void Search::tryBetween() {
     return;
   for (size_t set : {middle - std::min(step, middle), middle + step})
     if (set < sets.size())
-      wins(set);
+      contest(set);
 }
 
 // Returns the ops of the least peak, for the case that the search has found no

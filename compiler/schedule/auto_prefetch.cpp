@@ -31,14 +31,8 @@ AutoSearch::AutoSearch(const Problem &problem)
     : problem(problem), candidates(problem),
       limit(problem.options.memoryLimit
                 ? *problem.options.memoryLimit - problem.baseBytes
-                : std::numeric_limits<int64_t>::max()) {
-  if (limit >= candidates.leastBytes())
-    walks = candidates.within(limit);
-}
-
-double AutoSearch::hopedUs() const {
-  return walks.empty() ? unlimited : walks.front().lostUs;
-}
+                : std::numeric_limits<int64_t>::max()),
+      leastUs(candidates.hopedUs(limit)) {}
 
 bool AutoSearch::offer(Schedule schedule, const PackerOptions &packer) {
   Solved solved = evaluate(problem, std::move(schedule), packer);
@@ -65,18 +59,21 @@ bool AutoSearch::offer(const Candidate &candidate) {
 }
 
 // Where one cannot be packed, another that fills as much hardly can.
-void AutoSearch::offerWalks() {
+bool AutoSearch::offerWalks(double mostUs) {
   int64_t tooMuch = std::numeric_limits<int64_t>::max();
-  for (const Candidate &walk : walks) {
+  for (const Candidate &walk : candidates.within(limit)) {
     if (walk.filledBytes() >= tooMuch)
       continue;
+    if (walk.lostUs >= mostUs)
+      return false;
     Candidate tight = candidates.tightened(walk, candidates.below(walk.budget));
     if (tight.liveBytes > limit)
       continue;
     if (offer(tight))
-      return;
+      return true;
     tooMuch = walk.filledBytes();
   }
+  return true;
 }
 
 void AutoSearch::raiseBudget() {
@@ -125,10 +122,13 @@ void AutoSearch::offerRules() {
       offer(std::move(rule), PackerOptions());
 }
 
-Solved AutoSearch::solve() {
+Solved AutoSearch::solve() { return *solveWithin(unlimited); }
+
+std::optional<Solved> AutoSearch::solveWithin(double mostUs) {
   if (limit < candidates.leastBytes())
     return evaluate(problem, noneSchedule(problem), quickly());
-  offerWalks();
+  if (!offerWalks(mostUs))
+    return std::nullopt;
   if (best) {
     raiseBudget();
     followWinner();

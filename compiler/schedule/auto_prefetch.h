@@ -18,12 +18,16 @@ public:
   double freeUs() const { return candidates.freeUs(); }
   /// Returns the time beyond its ops that a step has if all that is live within
   /// the memory limit can be packed; infinity if that is nothing.
-  double hopedUs() const;
+  double hopedUs() const { return leastUs; }
   Solved solve();
+  /// As `solve`, but gives up, returning nothing, where only schedules that
+  /// lose `mostUs` or more are left.
+  std::optional<Solved> solveWithin(double mostUs);
 
 private:
-  /// Offers the walks until one packs.
-  void offerWalks();
+  /// Offers the walks that lose less than `mostUs` until one packs. Returns
+  /// false if those do not pack and slower ones are left.
+  bool offerWalks(double mostUs);
   /// Offers walks of the winner's policy under budgets above its own.
   void raiseBudget();
   /// Offers walks of the policies that follow from the winner's timeline.
@@ -40,7 +44,7 @@ private:
   const Problem &problem;
   PrefetchCandidates candidates;
   int64_t limit; ///< of the arena
-  std::vector<Candidate> walks;
+  double leastUs;
   std::optional<Candidate> winner; ///< unless a rule has won
   std::optional<Solution> best;
   std::optional<Infeasible> nearest; ///< the smallest peak above the cap

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace fsdpc::schedule {
 
@@ -111,6 +112,18 @@ Candidate PrefetchCandidates::tightened(const Candidate &walk,
 // if many cannot be packed. The first one above it may turn out to need less.
 std::vector<Candidate> PrefetchCandidates::within(int64_t limit) const {
   constexpr int near = 12, stride = 4;
+  return under(limit, near, stride);
+}
+
+// Walks under larger budgets are faster, but for rare exceptions.
+double PrefetchCandidates::hopedUs(int64_t limit) const {
+  if (limit < leastBytes())
+    return std::numeric_limits<double>::infinity();
+  return under(limit, /*near=*/1, /*stride=*/0).front().lostUs;
+}
+
+std::vector<Candidate> PrefetchCandidates::under(int64_t limit, int near,
+                                                 int stride) const {
   std::vector<Candidate> candidates;
   int last = int(ladder.size()) - 1;
   int first =
@@ -119,7 +132,7 @@ std::vector<Candidate> PrefetchCandidates::within(int64_t limit) const {
   for (int i = first; i >= 0; --i)
     if (i == last)
       candidates = unlimited;
-    else if (first - i <= near || i % stride == 0)
+    else if (first - i <= near || (stride > 0 && i % stride == 0))
       add(ladder[i], candidates);
   sortByTime(candidates);
   // Policies often agree.

@@ -33,6 +33,9 @@ public:
   /// Returns walks whose live bytes, when they are tightened, may be within
   /// `limit`: the fastest first, and among equals those of least memory.
   std::vector<Candidate> within(int64_t limit) const;
+  /// Returns the time beyond its ops that a step has if all that is live within
+  /// the limit can be packed; infinity if that is nothing.
+  double hopedUs(int64_t limit) const;
   /// Returns the time beyond its ops that a step of unlimited memory has.
   double freeUs() const { return unlimited.front().lostUs; }
   /// Returns the walk of the same policy under the least budget above `fails`
@@ -61,6 +64,10 @@ public:
 
 private:
   void makeLadder(int64_t most);
+  /// Returns the walks under the first budgets below the limit and the one
+  /// above it, and further below under one in `stride` of them
+  /// (0: none).
+  std::vector<Candidate> under(int64_t limit, int near, int stride) const;
   /// Adds the walks of all policies under one budget.
   void add(int64_t budget, std::vector<Candidate> &candidates) const;
 

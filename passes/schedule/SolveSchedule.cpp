@@ -110,6 +110,17 @@ const ScheduleEstimate::Found &ScheduleEstimate::packed() {
   return *found;
 }
 
+std::optional<ScheduleEstimate::Found>
+ScheduleEstimate::packedWithin(double mostUs) {
+  if (found || !search)
+    return packed();
+  std::optional<schedule::Solved> solved =
+      search->solveWithin(mostUs - opsUs(problem));
+  if (!solved)
+    return std::nullopt;
+  return *(found = describe(*solved));
+}
+
 ScheduleEstimate::Found ScheduleEstimate::packedHard() const {
   return describe(schedule::solveHard(problem));
 }

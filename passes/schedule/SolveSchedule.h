@@ -52,6 +52,9 @@ public:
     int64_t peakBytes = 0;
   };
   const Found &packed();
+  // As `packed`, but returns nothing if the microbatch surely takes `mostUs` or
+  // more and it is not known whether it fits.
+  std::optional<Found> packedWithin(double mostUs);
   Found packedHard() const;
 
 private:
