@@ -64,7 +64,9 @@ bool AutoSearch::offerWalks(double mostUs) {
   for (const Candidate &walk : candidates.within(limit)) {
     if (walk.filledBytes() >= tooMuch)
       continue;
-    if (walk.lostUs >= mostUs)
+    // What raising a budget between two steps may gain.
+    constexpr double gain = 0.1;
+    if ((1 - gain) * walk.lostUs >= mostUs)
       return false;
     Candidate tight = candidates.tightened(walk, candidates.below(walk.budget));
     if (tight.liveBytes > limit)
