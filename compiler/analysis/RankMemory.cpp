@@ -116,6 +116,32 @@ int64_t RankMemory::total() const {
   return sum;
 }
 
+// Returns what makes a rank hold less. More ranks hold smaller parts of the
+// model each, and more windows of other ranks.
+static SmallVector<std::string> adviseLess(ModuleOp module,
+                                           const RankMemory &memory) {
+  SmallVector<std::string> advice;
+  Manifest manifest = describeOutsideArena(module);
+  addStacks(module, manifest);
+  int64_t held = memory.total();
+  auto adviseRanks = [&](int64_t ranks, StringRef change) {
+    int64_t less = held - planRank(manifest, int(ranks)).total();
+    if (less > 0)
+      advice.push_back((change + " --plan-ranks (" + Twine(ranks) + " takes " +
+                        Twine(less) + " bytes less)")
+                           .str());
+    return less > 0;
+  };
+  int64_t more = 2 * memory.ranks, fewer = memory.ranks / 2;
+  if ((more > manifest.maxRanks || !adviseRanks(more, "increase")) && fewer > 0)
+    adviseRanks(fewer, "decrease");
+  fsdp::RecomputeLevel recompute = fsdp::CompileOptions::of(module).recompute;
+  if (recompute == fsdp::RecomputeLevel::None ||
+      recompute == fsdp::RecomputeLevel::Cheap)
+    advice.push_back("keep fewer activations with --recompute=auto");
+  return advice;
+}
+
 void fsdpc::analysis::reportOverLimit(
     ModuleOp module, const RankMemory &memory,
     std::vector<schedule::Contributor> contributors, int64_t peak,
@@ -138,9 +164,9 @@ void fsdpc::analysis::reportOverLimit(
                << ")";
     separator = ", ";
   }
-  diagnostic << "; increase --plan-ranks";
-  fsdp::RecomputeLevel recompute = fsdp::CompileOptions::of(module).recompute;
-  if (recompute == fsdp::RecomputeLevel::None ||
-      recompute == fsdp::RecomputeLevel::Cheap)
-    diagnostic << ", or keep fewer activations with --recompute=auto";
+  separator = "; ";
+  for (const std::string &advice : adviseLess(module, memory)) {
+    diagnostic << separator << advice;
+    separator = ", or ";
+  }
 }

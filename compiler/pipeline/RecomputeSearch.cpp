@@ -3,9 +3,11 @@
 // choices worth trying are compiled up to the schedule: each unit has options
 // from cuts through its ops (compiler/schedule/recompute_cut.h), and a knapsack
 // (recompute_sets.h) orders what all units may take together by freed bytes.
-// The smallest set that fits is searched for. Prefetching takes the memory that
-// a choice leaves: a larger choice may hide more communication than it costs,
-// so larger ones are tried as long as the predicted step gets shorter.
+// A small set that fits is searched for. Prefetching takes the memory that
+// a choice leaves: a larger choice may hide more communication than it costs.
+// So larger ones are tried at steps that do not depend on the limit, but packed
+// only if they may win: what a step takes if its schedule packs is known much
+// sooner than whether it does.
 #include "compiler/pipeline/RecomputeSearch.h"
 
 #include "compiler/dialects/fsdp/Options.h"
@@ -16,6 +18,7 @@
 
 #include "mlir/Pass/PassManager.h"
 
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -36,15 +39,19 @@ public:
   OpIndices run();
 
 private:
-  std::optional<ScheduleEstimate> estimate(const OpIndices &ops, bool hard);
-  const std::optional<ScheduleEstimate> &estimate(size_t set);
-  bool fits(size_t set) { return estimate(set) && estimate(set)->fits; }
+  using Estimate = std::unique_ptr<ScheduleEstimate>;
+  Estimate compile(const OpIndices &ops);
+  ScheduleEstimate *estimate(size_t set);
+  enum class Outcome { Exceeds, Loses, Wins };
+  Outcome contest(size_t set);
+  bool isNear(size_t exceeds, size_t fitting) const;
   OpIndices opsOf(size_t set) const;
   OpIndices everything() const;
   size_t firstFreeing(int64_t bytes) const;
   size_t guess(size_t exceeds, size_t fitting, unsigned round);
-  size_t smallestFitting();
-  size_t fastest(size_t set);
+  size_t firstFitting();
+  void tryLarger(size_t exceeds);
+  void tryBetween();
   OpIndices least();
 
   ModuleOp module;
@@ -52,11 +59,14 @@ private:
   int64_t limit;
   std::vector<passes::UnitOptions> units;
   std::vector<schedule::RecomputeSet> sets;
-  std::vector<int64_t> freed; // by set, as its trades say
-  // What has been tried: nothing for a set that does not compile. Errors of
-  // copies are not shown: a fault that does not depend on the choice appears
-  // again when the module itself is compiled.
-  std::map<size_t, std::optional<ScheduleEstimate>> tried;
+  std::vector<schedule::RecomputeTrade> sums; // by set
+  size_t stride;                              // of the sets that are tried
+  // What has been tried: null for a set that does not compile. Errors of copies
+  // are not shown: a fault that does not depend on the choice appears again
+  // when the module itself is compiled.
+  std::map<size_t, Estimate> tried;
+  size_t best = 0;
+  double bestUs = std::numeric_limits<double>::infinity();
 };
 
 void mark(ModuleOp module, const OpIndices &ops) {
@@ -79,10 +89,14 @@ Search::Search(ModuleOp module, ArrayRef<PipelineStep> steps,
     trades.push_back(unit.trades);
   sets = schedule::cheapestRecomputeSets(trades);
   for (const schedule::RecomputeSet &set : sets) {
-    int64_t &sum = freed.emplace_back(0);
+    schedule::RecomputeTrade &sum = sums.emplace_back();
     for (size_t unit = 0; unit < set.size(); ++unit)
-      sum += set[unit] > 0 ? trades[unit][set[unit] - 1].freedBytes : 0;
+      if (set[unit] > 0) {
+        sum.freedBytes += trades[unit][set[unit] - 1].freedBytes;
+        sum.costUs += trades[unit][set[unit] - 1].costUs;
+      }
   }
+  stride = std::max<size_t>(1, sets.size() / 24);
 }
 
 OpIndices Search::opsOf(size_t set) const {
@@ -102,32 +116,56 @@ OpIndices Search::everything() const {
   return ops;
 }
 
-std::optional<ScheduleEstimate> Search::estimate(const OpIndices &ops,
-                                                 bool hard) {
+Search::Estimate Search::compile(const OpIndices &ops) {
   OwningOpRef<ModuleOp> copy = module.clone();
   mark(*copy, ops);
   ScopedDiagnosticHandler silent(module.getContext(),
                                  [](Diagnostic &) { return success(); });
   PassManager manager(module.getContext());
+  // The module itself is verified when it is compiled.
+  manager.enableVerifier(false);
   for (const PipelineStep &step : steps)
-    manager.addPass(step.create());
+    if (!step.name.starts_with("verify-"))
+      manager.addPass(step.create());
   if (failed(manager.run(*copy)))
-    return std::nullopt;
-  FailureOr<ScheduleEstimate> found = passes::estimateSchedule(*copy, hard);
-  return succeeded(found) ? std::optional(*found) : std::nullopt;
+    return nullptr;
+  FailureOr<Estimate> found = ScheduleEstimate::of(*copy);
+  return succeeded(found) ? std::move(*found) : nullptr;
 }
 
-const std::optional<ScheduleEstimate> &Search::estimate(size_t set) {
+ScheduleEstimate *Search::estimate(size_t set) {
   auto known = tried.find(set);
   if (known == tried.end())
-    known = tried.emplace(set, estimate(opsOf(set), /*hard=*/false)).first;
-  return known->second;
+    known = tried.emplace(set, compile(opsOf(set))).first;
+  return known->second.get();
+}
+
+// A gain of less is not worth the time of a compile.
+constexpr double tolerance = 0.001;
+
+// Packs the set if it may be faster than the best one, and takes its place if
+// it is.
+Search::Outcome Search::contest(size_t set) {
+  ScheduleEstimate *found = estimate(set);
+  if (!found || std::isinf(found->hopedUs()))
+    return Outcome::Exceeds;
+  double mostUs = (1 - tolerance) * bestUs;
+  if (found->hopedUs() >= mostUs)
+    return Outcome::Loses;
+  std::optional<ScheduleEstimate::Found> packed = found->packedWithin(mostUs);
+  if (packed && !packed->fits)
+    return Outcome::Exceeds;
+  if (!packed || packed->microbatchUs >= mostUs)
+    return Outcome::Loses;
+  best = set;
+  bestUs = packed->microbatchUs;
+  return Outcome::Wins;
 }
 
 // Returns the first set that should free so many bytes, or the last one.
 size_t Search::firstFreeing(int64_t bytes) const {
   for (size_t set = 0; set + 1 < sets.size(); ++set)
-    if (freed[set] >= bytes)
+    if (sums[set].freedBytes >= bytes)
       return set;
   return sets.size() - 1;
 }
@@ -138,50 +176,64 @@ size_t Search::firstFreeing(int64_t bytes) const {
 // second try halves the range, in case that it is not.
 size_t Search::guess(size_t exceeds, size_t fitting, unsigned round) {
   size_t wanted = exceeds + (fitting - exceeds) / 2;
-  if (round % 2 == 0 && estimate(exceeds))
-    wanted =
-        firstFreeing(freed[exceeds] + estimate(exceeds)->peakBytes - limit);
+  if (round % 2 == 0 && estimate(exceeds)) {
+    int64_t excess = estimate(exceeds)->packed().peakBytes - limit;
+    wanted = firstFreeing(sums[exceeds].freedBytes + excess);
+  }
   return std::clamp(wanted, exceeds + 1, fitting - 1);
 }
 
-// Returns the index of the first set that fits, as far as sets fit when they
-// free more, or the number of sets.
-size_t Search::smallestFitting() {
+// Returns true if the sets between the two cost hardly less than the one that
+// fits.
+bool Search::isNear(size_t exceeds, size_t fitting) const {
+  return fitting - exceeds <= 1 ||
+         (fitting < sets.size() &&
+          sums[fitting].costUs - sums[exceeds].costUs < tolerance * bestUs);
+}
+
+// Returns the first set that is worth trying: none smaller fits, or smaller
+// ones leave so little memory that they are slower.
+size_t Search::firstFitting() {
+  if (contest(0) == Outcome::Wins)
+    return 0;
   // Invariant: the set at `exceeds` exceeds the limit, and that at `fitting`
   // keeps it or is past the end.
   size_t exceeds = 0, fitting = sets.size();
-  for (unsigned round = 0; exceeds + 1 < fitting; ++round) {
+  for (unsigned round = 0; !isNear(exceeds, fitting); ++round) {
     size_t next = guess(exceeds, fitting, round);
-    if (!fits(next)) {
-      exceeds = next;
-      continue;
-    }
-    fitting = next;
-    if (fitting - 1 > exceeds && !fits(fitting - 1))
-      exceeds = fitting - 1;
+    Outcome outcome = contest(next);
+    if (outcome == Outcome::Loses)
+      return next;
+    (outcome == Outcome::Wins ? fitting : exceeds) = next;
   }
   return fitting;
 }
 
-// Returns the set that is predicted to be the fastest among this one and larger
-// ones, in steps of a part of all sets.
-size_t Search::fastest(size_t set) {
-  // Only time that communication takes can be hidden.
-  if (estimate(set)->lostUs < 0.01 * estimate(set)->microbatchUs)
-    return set;
-  size_t step = std::max<size_t>(1, sets.size() / 24);
-  for (size_t next = set + step; next < sets.size(); next += step) {
-    if (!fits(next) ||
-        estimate(next)->microbatchUs >= estimate(set)->microbatchUs)
+// Tries sets above one. Larger sets take longer without a limit, so those
+// beyond one that cannot win then cannot win either.
+void Search::tryLarger(size_t first) {
+  std::vector<std::pair<double, size_t>> hoped;
+  for (size_t set = (first / stride + 1) * stride; set < sets.size();
+       set += stride) {
+    if (!estimate(set))
+      continue;
+    if (estimate(set)->freeUs() >= (1 - tolerance) * bestUs)
       break;
-    set = next;
+    hoped.emplace_back(estimate(set)->hopedUs(), set);
   }
-  // A smaller one that was tried on the way may be as good.
-  for (const auto &[other, found] : tried)
-    if (found && found->fits &&
-        found->microbatchUs < estimate(set)->microbatchUs)
-      set = other;
-  return set;
+  llvm::sort(hoped);
+  for (auto [us, set] : hoped)
+    contest(set);
+}
+
+// Tries the sets in the middle between the best one and its neighbours.
+void Search::tryBetween() {
+  size_t middle = best, step = stride / 2;
+  if (step == 0 || bestUs <= (1 + tolerance) * estimate(best)->freeUs())
+    return;
+  for (size_t set : {middle - std::min(step, middle), middle + step})
+    if (set < sets.size())
+      contest(set);
 }
 
 // Returns the ops of the least peak, for the case that the search has found no
@@ -198,11 +250,14 @@ OpIndices Search::least() {
   OpIndices least = choices.front();
   int64_t peak = std::numeric_limits<int64_t>::max();
   for (OpIndices &ops : choices) {
-    std::optional<ScheduleEstimate> found = estimate(ops, /*hard=*/true);
-    if (found && found->fits)
+    Estimate found = compile(ops);
+    if (!found)
+      continue;
+    ScheduleEstimate::Found packed = found->packedHard();
+    if (packed.fits)
       return ops;
-    if (found && found->peakBytes < peak) {
-      peak = found->peakBytes;
+    if (packed.peakBytes > 0 && packed.peakBytes < peak) {
+      peak = packed.peakBytes;
       least = ops;
     }
   }
@@ -210,8 +265,11 @@ OpIndices Search::least() {
 }
 
 OpIndices Search::run() {
-  size_t fitting = fits(0) ? 0 : smallestFitting();
-  return fitting < sets.size() ? opsOf(fastest(fitting)) : least();
+  tryLarger(firstFitting());
+  if (std::isinf(bestUs))
+    return least();
+  tryBetween();
+  return opsOf(best);
 }
 
 bool isMarked(FunctionOpInterface function) {

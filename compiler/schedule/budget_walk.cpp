@@ -122,7 +122,7 @@ std::vector<int> BudgetWalk::lastStarts(const Timeline &timeline,
 
 // At each position waits come first, then frees, starts, and the waits of
 // gathers that are used here: memory is released before it is taken.
-Schedule BudgetWalk::walk(const Policy &policy, int64_t budget) const {
+Walk BudgetWalk::walk(const Policy &policy, int64_t budget) const {
   State state{{}, bytes, count, 0, 0, 0, 0, 0, 0, {}, {}, {}};
   state.finish.assign(problem.collectives.size(), 0);
   for (; state.p <= n; ++state.p) {
@@ -148,7 +148,7 @@ Schedule BudgetWalk::walk(const Policy &policy, int64_t budget) const {
     if (state.p < n)
       state.now += problem.ops[state.p].durationUs;
   }
-  return std::move(state.schedule);
+  return {std::move(state.schedule), state.bytes.max(0, n)};
 }
 
 } // namespace fsdpc::schedule

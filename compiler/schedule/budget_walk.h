@@ -24,6 +24,12 @@ struct Policy {
   std::vector<int> firstStarts;
 };
 
+/// A schedule, and the most bytes that are live at one of its ops.
+struct Walk {
+  Schedule schedule;
+  int64_t liveBytes = 0;
+};
+
 /// Data that all walks of one problem share: sorted ids, and the memory without
 /// prefetch.
 class BudgetWalk {
@@ -31,7 +37,7 @@ public:
   explicit BudgetWalk(const Problem &problem);
   /// Returns a schedule whose live bytes stay within the budget where that is
   /// possible: a gather that is needed starts in any case.
-  Schedule walk(const Policy &policy, int64_t budget) const;
+  Walk walk(const Policy &policy, int64_t budget) const;
   /// Returns, for each gather in the order of use, the last position from which
   /// it and the gathers after it are done in time, each taking `slack` times
   /// its duration, if the ops run at the times of `timeline`.

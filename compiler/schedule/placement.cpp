@@ -178,6 +178,8 @@ Schedule startAsEarlyAsHarmless(const Problem &problem,
 
 Solution unlessWorse(const Problem &problem, Solution solution, Schedule other,
                      const PackerOptions &packer) {
+  if (other.actions == solution.schedule.actions)
+    return solution;
   Solved solved = evaluate(problem, std::move(other), packer);
   auto *found = std::get_if<Solution>(&solved);
   // A moved action can shift a stall to a later collective; the sum must not

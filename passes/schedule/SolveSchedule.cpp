@@ -7,6 +7,8 @@
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/RTDialect.h"
 
+#include <limits>
+
 using namespace mlir;
 
 namespace fsdpc::passes {
@@ -49,7 +51,7 @@ FailureOr<MicrobatchProblem> readProblem(ModuleOp module) {
   return read;
 }
 
-schedule::Solved solveProblem(schedule::Problem &problem, bool hard) {
+schedule::Solved solveProblem(schedule::Problem &problem) {
   schedule::Options &options = problem.options;
   // If not even `pre` can be scheduled, the solver reports it.
   if (options.prefetch == schedule::Prefetch::Auto && !options.memoryLimit &&
@@ -59,24 +61,68 @@ schedule::Solved solveProblem(schedule::Problem &problem, bool hard) {
     if (auto *solution = std::get_if<schedule::Solution>(&pre))
       options.memoryLimit = solution->peakBytes;
   }
-  return hard ? schedule::solveHard(problem) : schedule::solve(problem);
+  return schedule::solveHard(problem);
 }
 
-FailureOr<ScheduleEstimate> estimateSchedule(ModuleOp module, bool hard) {
+FailureOr<std::unique_ptr<ScheduleEstimate>>
+ScheduleEstimate::of(ModuleOp module) {
   // Its interfaces say what calls of libraries need besides the arena. Passes
   // declare it; nothing has loaded it before the first of those has run.
   module.getContext()->getOrLoadDialect<rt::RTDialect>();
   FailureOr<MicrobatchProblem> read = readProblem(module);
-  if (failed(read))
+  if (failed(read) || !read->ir.problem.check().empty())
     return failure();
-  schedule::Solved solved = solveProblem(read->ir.problem, hard);
+  std::unique_ptr<ScheduleEstimate> estimate(
+      new ScheduleEstimate(std::move(read->ir.problem)));
+  if (estimate->problem.options.prefetch == schedule::Prefetch::Auto)
+    estimate->search.emplace(estimate->problem);
+  return estimate;
+}
+
+static double opsUs(const schedule::Problem &problem) {
+  double sum = 0;
+  for (const schedule::Op &op : problem.ops)
+    sum += op.durationUs;
+  return sum;
+}
+
+// A rule has one schedule, whatever the limit.
+double ScheduleEstimate::freeUs() {
+  return search ? opsUs(problem) + search->freeUs() : packed().microbatchUs;
+}
+
+double ScheduleEstimate::hopedUs() {
+  if (search)
+    return opsUs(problem) + search->hopedUs();
+  return packed().fits ? packed().microbatchUs
+                       : std::numeric_limits<double>::infinity();
+}
+
+static ScheduleEstimate::Found describe(const schedule::Solved &solved) {
   if (auto *solution = std::get_if<schedule::Solution>(&solved))
-    return ScheduleEstimate{true, solution->timeline.stepUs,
-                            solution->timeline.lostUs(), solution->peakBytes};
-  const auto &over = std::get<schedule::Infeasible>(solved);
-  if (over.capBytes == 0)
-    return failure();
-  return ScheduleEstimate{false, 0, 0, over.peakBytes};
+    return {true, solution->timeline.stepUs, solution->peakBytes};
+  return {false, 0, std::get<schedule::Infeasible>(solved).peakBytes};
+}
+
+const ScheduleEstimate::Found &ScheduleEstimate::packed() {
+  if (!found)
+    found = describe(search ? search->solve() : schedule::solve(problem));
+  return *found;
+}
+
+std::optional<ScheduleEstimate::Found>
+ScheduleEstimate::packedWithin(double mostUs) {
+  if (found || !search)
+    return packed();
+  std::optional<schedule::Solved> solved =
+      search->solveWithin(mostUs - opsUs(problem));
+  if (!solved)
+    return std::nullopt;
+  return *(found = describe(*solved));
+}
+
+ScheduleEstimate::Found ScheduleEstimate::packedHard() const {
+  return describe(schedule::solveHard(problem));
 }
 
 } // namespace fsdpc::passes

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "compiler/analysis/RankMemory.h"
-#include "compiler/schedule/solvers.h"
+#include "compiler/schedule/auto_prefetch.h"
 #include "passes/schedule/ScheduleIR.h"
+
+#include <memory>
 
 namespace fsdpc::passes {
 
@@ -23,22 +25,45 @@ void eraseUnusedGathers(mlir::func::FuncOp function);
 
 // Solves the problem. Without a cap, `auto` may use as much memory as `pre`, so
 // that its shorter time is not bought with memory that nobody has allowed.
-// With `hard` a memory limit is kept wherever that is known to be possible
+// A memory limit is kept wherever that is known to be possible
 // (schedule::solveHard).
-schedule::Solved solveProblem(schedule::Problem &problem, bool hard = true);
+schedule::Solved solveProblem(schedule::Problem &problem);
 
-// Describes the schedule that a module would get.
-struct ScheduleEstimate {
-  bool fits = false;
-  double microbatchUs = 0; // if it fits
-  double lostUs = 0;       // of it, what a microbatch takes beyond its ops
-  // The peak of the schedule, or the least one found if none fits.
-  int64_t peakBytes = 0;
+// The schedule that a module would get. What it may take is known at once; it
+// is packed when that is asked for.
+class ScheduleEstimate {
+public:
+  // Of a module whose collectives are in one piece. Fails if the problem has a
+  // fault.
+  static llvm::FailureOr<std::unique_ptr<ScheduleEstimate>>
+  of(mlir::ModuleOp module);
+
+  // What a microbatch takes without a memory limit, and what it takes if all
+  // that is live within the limit can be packed (infinity if that is nothing).
+  double freeUs();
+  double hopedUs();
+
+  // What solveProblem finds.
+  struct Found {
+    bool fits = false;
+    double microbatchUs = 0; // if it fits
+    // The peak of the schedule, or the least one found if none fits, or 0 if
+    // something other than the memory limit rules a schedule out.
+    int64_t peakBytes = 0;
+  };
+  const Found &packed();
+  // As `packed`, but returns nothing if the microbatch surely takes `mostUs` or
+  // more and it is not known whether it fits.
+  std::optional<Found> packedWithin(double mostUs);
+  Found packedHard() const;
+
+private:
+  explicit ScheduleEstimate(schedule::Problem problem)
+      : problem(std::move(problem)) {}
+
+  schedule::Problem problem;
+  std::optional<schedule::AutoSearch> search; // for `auto`
+  std::optional<Found> found;
 };
-
-// Estimates a module whose collectives are in one piece, as solveProblem does.
-// Fails if something other than the memory limit rules a schedule out.
-llvm::FailureOr<ScheduleEstimate> estimateSchedule(mlir::ModuleOp module,
-                                                   bool hard);
 
 } // namespace fsdpc::passes

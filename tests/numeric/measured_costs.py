@@ -53,6 +53,32 @@ def actions(dump: str) -> list[tuple[int, str]]:
     return found
 
 
+def check_limit(bench, gpt, trace, bits) -> None:
+    """Under a limit that is kept by computing ops again, a profile is that of a run under the same limit; it keeps limit and bits."""
+    fsdpc = bench.build / "bin" / "fsdpc"
+
+    def refused(*flags: str) -> str:
+        command = [fsdpc, gpt.model, *gpt.compiling, *FLAGS, "--compile-to=memory", "-o", bench.path("refused.mlir"), *flags]
+        return harness.run(command, 1).stderr
+
+    peaks = [int(re.search(r"peak memory of (\d+) bytes", refused("--memory-limit=1KiB", *flags))[1])
+             for flags in (("--recompute=cheap",), ())]
+    limit = f"--memory-limit={(peaks[0] + peaks[1]) // 2}"
+    demand("is a trace of another program" in refused(limit, f"--profile={trace}"), "a trace of other ops is taken")
+    program, capped = bench.compile_fixture(gpt, "capped", *FLAGS, limit), bench.path("capped.json")
+    demand(bench.train(program, gpt, 2, "--trace", capped, steps=5).bits() == bits, "a limit changes bits")
+    dumps = []
+    for flags in ((), (f"--profile={bench.path('capped.1.json')}",)):
+        dump = bench.path("limited.mlir")
+        out = harness.run([fsdpc, gpt.model, *gpt.compiling, *FLAGS, limit, "--compile-to=memory", "-o", dump, *flags]).stdout
+        demand("computed again" in out, "nothing is computed again, so the limit tests nothing")
+        dumps.append(dump.read_text())
+    demand(predicted(dumps[0]) != predicted(dumps[1]), "under a limit the prediction does not follow the profile")
+    measured = bench.compile_fixture(gpt, "capped-measured", *FLAGS, limit, f"--profile={bench.path('capped.1.json')}")
+    demand(bench.train(measured, gpt, 2, steps=5).bits() == bits, "a profile under a limit changes bits")
+    print(f"{limit}: peaks {peaks}")
+
+
 def test(bench, options):
     gpt, fsdpc = harness.fixture("gpt"), bench.build / "bin" / "fsdpc"
     plain, trace = bench.compile_fixture(gpt, "plain", *FLAGS), bench.path("run.json")
@@ -86,6 +112,7 @@ def test(bench, options):
         program = bench.compile_fixture(gpt, name, *FLAGS, f"--profile={profile}")
         demand(bench.train(program, gpt, 2, steps=5).bits() == bits, f"{name}: a profile changes bits")
 
+    check_limit(bench, gpt, trace, bits)
     llama, empty, text = harness.fixture("llama"), bench.path("empty.json"), bench.path("text.json")
     empty.write_text('{"traceEvents": [{"ph": "X", "args": 1}, 3, {"ph": 2}]}')
     text.write_text("[" * 100000)

@@ -1,0 +1,55 @@
+// The solver behind `Prefetch::Auto`, in two steps: what a schedule may take is
+// known soon, and packing it takes most of the time. Who compares problems
+// packs only those that may win.
+#ifndef FSDPC_COMPILER_SCHEDULE_AUTO_PREFETCH_H
+#define FSDPC_COMPILER_SCHEDULE_AUTO_PREFETCH_H
+
+#include "compiler/schedule/prefetch_candidates.h"
+#include "compiler/schedule/solvers.h"
+
+namespace fsdpc::schedule {
+
+class AutoSearch {
+public:
+  /// The problem must pass its check and outlive the search.
+  explicit AutoSearch(const Problem &problem);
+
+  /// Returns the time beyond its ops that a step of unlimited memory has.
+  double freeUs() const { return candidates.freeUs(); }
+  /// Returns the time beyond its ops that a step has if all that is live within
+  /// the memory limit can be packed; infinity if that is nothing.
+  double hopedUs() const { return leastUs; }
+  Solved solve();
+  /// As `solve`, but gives up, returning nothing, where only schedules that
+  /// lose `mostUs` or more are left.
+  std::optional<Solved> solveWithin(double mostUs);
+
+private:
+  /// Offers the walks that lose less than `mostUs` until one packs. Returns
+  /// false if those do not pack and slower ones are left.
+  bool offerWalks(double mostUs);
+  /// Offers walks of the winner's policy under budgets above its own.
+  void raiseBudget();
+  /// Offers walks of the policies that follow from the winner's timeline.
+  void followWinner();
+  /// Offers the schedules of the other solvers.
+  void offerRules();
+  /// Packs the schedule and keeps it if it is feasible and better.
+  bool offer(Schedule schedule, const PackerOptions &packer);
+  bool offer(const Candidate &candidate);
+  /// Returns the solution with early starts where they cost neither time nor
+  /// memory.
+  Solution withEarlyStarts(Solution solution) const;
+
+  const Problem &problem;
+  PrefetchCandidates candidates;
+  int64_t limit; ///< of the arena
+  double leastUs;
+  std::optional<Candidate> winner; ///< unless a rule has won
+  std::optional<Solution> best;
+  std::optional<Infeasible> nearest; ///< the smallest peak above the cap
+};
+
+} // namespace fsdpc::schedule
+
+#endif // FSDPC_COMPILER_SCHEDULE_AUTO_PREFETCH_H
