@@ -119,8 +119,9 @@ Status CudaDevice::reserve(const MemoryPlan &plan) {
   const Manifest &manifest = context.manifest;
   CudaScratch scratch = scratchSizes();
   int64_t constants = int64_t(program.constants_bytes);
+  int64_t kept = options.leavesOut ? CudaUpdate::keptBytes(manifest) : 0;
   FSDPC_TRY(memory.reserve(
-      plan.allocated + constants + scratch.total() +
+      plan.allocated + constants + scratch.total() + kept +
           CudaUpdate::reportBytes(manifest, options.accumulate),
       CudaInputs::pinnedBytes(manifest) +
           CudaUpdate::pinnedBytes(manifest, options.accumulate)));
@@ -172,18 +173,22 @@ void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
   if (!section.update)
     inputs->beginUse(section.slot);
   if (!section.update && !section.evaluate) {
-    if (section.first)
+    if (section.first) {
       update->sendNumbers(rank, section.step);
+      update->keepBuffers();
+    }
     update->setLossScale(rank);
   }
   context.commands.begin(section);
   sections->run(section, options.graphs, [&] { entry(&rank); });
   context.commands.end();
   sent.add(section, sentSoFar());
-  if (section.update)
+  if (section.update) {
+    update->restoreBuffers();
     update->sendReport(section.step);
-  else
+  } else {
     inputs->endUse(section.slot);
+  }
   context.api.endRange();
 }
 
@@ -313,10 +318,10 @@ void CudaDevice::reportZeroed(fsdpc_rank &, const void *) {
   fail("a CUDA device does not count gradients with zeroed elements");
 }
 
-void CudaDevice::sumSquares(fsdpc_rank &, int count, const int32_t *layouts,
+void CudaDevice::sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,
                             void *sums) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
-  update->sumSquares(count, layouts, sums);
+  update->sumSquares(rank, count, layouts, sums);
 }
 
 void CudaDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,

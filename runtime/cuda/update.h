@@ -13,7 +13,8 @@ namespace fsdpc::runtime {
 // follow it.
 struct DeviceReport {
   double norm = 0;
-  // Index in the last clip's list of the first sum that is not finite.
+  // Index in the last clip's list of the first sum that is not finite; the
+  // length of the list if only a loss is not; -1 if the step counts.
   int64_t failed = -1;
 };
 
@@ -26,14 +27,24 @@ public:
   static int64_t reportBytes(const Manifest &manifest, int64_t accumulate);
   static int64_t pinnedBytes(const Manifest &manifest, int64_t accumulate);
 
-  // Makes the tables. The rank's memory must have been allocated.
+  // Bytes of device memory for the buffers that a step may have to leave as
+  // they were.
+  static int64_t keptBytes(const Manifest &manifest);
+
+  // Makes the tables, which must not move: call it once. The rank's memory must
+  // have been allocated.
   Status prepare(fsdpc_rank &rank);
+  bool isPrepared() const { return numbers != nullptr; }
 
   // Enqueues the copy of the step's numbers, before its first microbatch, on
   // stream COMPUTE. The update of the step before has been enqueued.
   void sendNumbers(const fsdpc_rank &rank, int64_t step);
   // Enqueues a copy of the loss's scale to where the microbatch reads it.
   void setLossScale(const fsdpc_rank &rank);
+  // If steps may be left out, enqueues a copy of the model's buffers as they
+  // are before a step; and, after its update, puts them back if it is left out.
+  void keepBuffers() { copyBuffers(nullptr); }
+  void restoreBuffers() { copyBuffers(&report->failed); }
   // Enqueues the copy of the step's report to the host, after all of its work.
   void sendReport(int64_t step);
   // Waits for the report of `step` and reads it. Ends the job if the norm is
@@ -43,7 +54,8 @@ public:
   // These implement calls of the C ABI (fsdpc.h), on stream COMPUTE.
   void reportLoss(fsdpc_rank &rank, const void *loss, const void *valid);
   void reportOutput(fsdpc_rank &rank, int32_t index, const void *value);
-  void sumSquares(int count, const int32_t *layouts, void *sums);
+  void sumSquares(const fsdpc_rank &rank, int count, const int32_t *layouts,
+                  void *sums);
   void clip(fsdpc_rank &rank, int count, const int32_t *layouts,
             const void *sums, double maxNorm, void *scale);
 
@@ -88,6 +100,8 @@ private:
   Result<Optimizer> optimizerOf(const fsdpc_rank &rank, size_t layout);
   // Returns the kernel's arguments for a row of the report.
   ReportLoss rowOf(const fsdpc_rank &rank, const void *value, size_t row) const;
+  Status keep(const fsdpc_rank &rank);
+  void copyBuffers(const int64_t *failed);
   template <typename T, typename Pointer>
   Status upload(const std::vector<T> &values, Pointer &table);
 
@@ -110,6 +124,10 @@ private:
   // Recorded after the report of an even or odd step has been copied.
   std::array<std::unique_ptr<OwnedEvent>, 2> reported;
   std::vector<int32_t> clipped; // layouts of the last clip
+  // Buffers and their copies, in device memory; empty unless steps may be left
+  // out.
+  KeptBuffer *kept = nullptr;
+  int64_t keptCount = 0, longestKept = 0;
 };
 
 } // namespace fsdpc::runtime

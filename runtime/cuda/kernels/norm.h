@@ -34,18 +34,26 @@ struct SumSquareSegments {
   int count = 0;
 };
 
+// A loss that is not finite is told to all ranks in the sum of the first
+// layout: this number is added to a digit, which otherwise stays below 2^53.
+constexpr double lossMark = 0x1p100;
+
 // Writes to sums[i * normDigits …] the sum of squares of the i-th listed
-// layout; one block of threads per layout.
+// layout; one block of threads per layout. `losses` are those of this rank's
+// microbatches, with their divisors behind them; null if they do not matter.
 struct SumSquares {
   const NormLayout *layouts = nullptr;
   int32_t list[mostNormLayouts] = {};
   int count = 0;
   double *sums = nullptr;
+  const float *losses = nullptr;
+  int64_t microbatches = 0;
 };
 
 // Takes normDigits numbers per layout. Computes norm = sqrt(Σ sums) · toMean
 // and scale = the factor of clipping · toMean. `failed` is the index of the
-// first sum that is not finite, or -1. With `skips` the scale is then NaN, at
+// first sum that is not finite, `count` if only a loss is not, or -1. With
+// `skips` the scale is then NaN, at
 // which optimizers change nothing. All pointers are to device memory.
 struct Clip {
   const double *sums = nullptr;
@@ -72,6 +80,14 @@ FSDPC_SHARED inline void body(const Grid &grid, const SumSquareSegments &s) {
   }
 }
 
+// Returns true if a loss counts and is not finite.
+FSDPC_SHARED inline bool hasBadLoss(const SumSquares &s) {
+  for (int64_t i = 0; s.losses && i < s.microbatches; ++i)
+    if (s.losses[s.microbatches + i] != 0 && !std::isfinite(s.losses[i]))
+      return true;
+  return false;
+}
+
 // Each thread adds some segments. Their digits are whole numbers below 2^53 in
 // total, so the sum over the block's threads is exact too.
 FSDPC_SHARED inline void body(const Grid &grid, const SumSquares &s) {
@@ -87,6 +103,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const SumSquares &s) {
       if (grid.thread == 0)
         s.sums[k * normDigits + i] = digit;
     }
+    if (k == 0 && grid.thread == 0 && hasBadLoss(s))
+      s.sums[0] += lossMark;
   }
 }
 
@@ -97,7 +115,9 @@ FSDPC_SHARED inline void body(const Grid &grid, const Clip &c) {
     return;
   SquareSum own;
   int64_t first = c.count; // layout whose sum is not finite
-  for (int64_t i = grid.thread; i < c.count; i += grid.threads) {
+  bool badLoss = std::isfinite(c.sums[0]) && c.sums[0] >= lossMark;
+  for (int64_t i = badLoss ? grid.thread + 1 : grid.thread; i < c.count;
+       i += grid.threads) {
     const double *sums = c.sums + i * normDigits;
     // The first digit holds what is not finite.
     if (first == c.count && !std::isfinite(sums[0]))
@@ -114,7 +134,9 @@ FSDPC_SHARED inline void body(const Grid &grid, const Clip &c) {
     return;
   int64_t failed;
   double norm = sqrt(sumOfSquares(total, 1, failed)) * *c.toMean;
-  failed = first < c.count ? first : -1;
+  if (badLoss)
+    norm = double(NAN);
+  failed = first < c.count || badLoss ? first : -1;
   // The factor is that of torch.nn.utils.clip_grad_norm_; maxNorm 0 means no
   // clipping. A norm that is NaN gives factor 1, and `failed` ends the run.
   double factor = c.maxNorm > 0 ? c.maxNorm / (norm + 1e-6) : 1;

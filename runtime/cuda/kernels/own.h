@@ -31,7 +31,7 @@ using OwnKernels =
     KernelList<Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip,
                ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
                PoolingCells, PlainProduct, FinishProduct, SumRows,
-               PlainConvolution, StoreRows, Mark, TakeNumbers>;
+               PlainConvolution, StoreRows, Mark, TakeNumbers, KeepBuffers>;
 
 // A kernel on the host: runs one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);
