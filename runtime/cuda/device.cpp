@@ -330,11 +330,24 @@ void CudaDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
   update->clip(rank, count, layouts, sums, maxNorm, scale);
 }
 
-// The compiler refuses optimizers with sums for GPUs (emit-grids).
-void CudaDevice::memberSums(fsdpc_rank &, const fsdpc_kernel *, int32_t,
-                            const int32_t *, const void *, int32_t, void *,
-                            const void *) {
-  fail("a CUDA device does not compute sums of parameters");
+// The compiler refuses optimizers with factors for GPUs (checkOptions).
+void CudaDevice::memberSums(fsdpc_rank &rank, const fsdpc_kernel *kernel,
+                            int32_t count, const int32_t *layouts,
+                            const void *scale, int32_t perMember, void *sums,
+                            const void *factors) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  if (factors)
+    fail("a CUDA device does not factor an optimizer's state");
+  auto *to = static_cast<double *>(sums);
+  for (int32_t i = 0; i < count; ++i) {
+    update->sumMembers(rank, layouts[i], scale, perMember, to,
+                       [&](OptimizerOperands &operands, int64_t blocks) {
+                         launchKernel(*kernel, blocks, operands.list.data(),
+                                      int(operands.count));
+                       });
+    to += rank.manifest.layouts[size_t(layouts[i])].members.size() *
+          size_t(perMember) * normDigits;
+  }
 }
 
 void CudaDevice::factorSums(fsdpc_rank &, int32_t, const int32_t *,
@@ -363,8 +376,8 @@ void CudaDevice::orthogonalize(fsdpc_rank &, int32_t, const void *, double,
 }
 
 void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
-                           int32_t index, const void *scale, int32_t,
-                           const void *, const void *, const void *,
+                           int32_t index, const void *scale, int32_t perMember,
+                           const void *sums, const void *, const void *,
                            const void *gradient) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
   // A rank may own only padding of a layout. The scope above has still advanced
@@ -376,6 +389,8 @@ void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
     operands.list[operands.count - 2] = update->keys(index);
   operands.push(update->segmentTable(index));
   operands.push(update->rates(index));
+  if (sums)
+    operands.push(update->roundSums(rank, index, perMember, sums));
   launchKernel(*kernel, update->segments(index), operands.list.data(),
                int(operands.count));
 }

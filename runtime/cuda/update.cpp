@@ -44,23 +44,6 @@ int64_t CudaUpdate::keptBytes(const Manifest &manifest) {
   return bytes;
 }
 
-// Sets `table` to device memory with these values, or to null if there are
-// none.
-template <typename T, typename Pointer>
-Status CudaUpdate::upload(const std::vector<T> &values, Pointer &table) {
-  table = nullptr;
-  size_t bytes = values.size() * sizeof(T);
-  if (bytes == 0)
-    return {};
-  void *to = memory.takeDevice(int64_t(bytes));
-  if (!to)
-    return Error{"out of device memory for a table of " +
-                 std::to_string(bytes) + " bytes"};
-  memory.upload(to, values.data(), bytes);
-  table = static_cast<Pointer>(to);
-  return {};
-}
-
 // Segments are whole groups of one member, unless the member ends, and lie in
 // what the rank answers for of its shard.
 Result<NormLayout> CudaUpdate::normOf(const fsdpc_rank &rank, size_t index) {
@@ -95,7 +78,7 @@ Result<CudaUpdate::Optimizer> CudaUpdate::optimizerOf(const fsdpc_rank &rank,
   Optimizer optimizer;
   if (!layout.trainable)
     return optimizer;
-  std::vector<Segment> segments;
+  std::vector<UpdateSegment> segments;
   forEachMember(layout, buffers.partBegin, buffers.partBegin + buffers.part,
                 [&](size_t member, int64_t from, int64_t to) {
                   // A block of threads works on one segment, so long members
@@ -113,6 +96,7 @@ Result<CudaUpdate::Optimizer> CudaUpdate::optimizerOf(const fsdpc_rank &rank,
   optimizer.firstKey = keyed;
   members += int64_t(layout.members.size());
   keyed += int64_t(buffers.roundingKeys.size());
+  FSDPC_TRY(addSums(rank, index, optimizer));
   return optimizer;
 }
 
@@ -129,6 +113,7 @@ Status CudaUpdate::prepare(fsdpc_rank &rank) {
     optimizers.push_back(*optimizer);
   }
   FSDPC_TRY(upload(layouts, norms));
+  FSDPC_TRY(takeSums());
   size_t count = size_t(numberCount()), ends = rank.skipsNonFinite ? 2 : 1;
   FSDPC_TRY(upload(std::vector<uint64_t>(count), numbers));
   if (rank.skipsNonFinite)

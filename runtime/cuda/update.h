@@ -7,6 +7,8 @@
 #include "runtime/core/rank.h"
 #include "runtime/cuda/memory.h"
 
+#include <functional>
+
 namespace fsdpc::runtime {
 
 // The head of a step's report on the device. The losses and their divisors
@@ -59,6 +61,17 @@ public:
   void clip(fsdpc_rank &rank, int count, const int32_t *layouts,
             const void *sums, double maxNorm, void *scale);
 
+  // Sums of each member of a layout: `launch(operands, blocks)` enqueues the
+  // kernel on segments of which the operands have the table, the rates, and
+  // room for what it writes. Writes the digits of perMember sums per member.
+  using Launch = std::function<void(OptimizerOperands &, int64_t blocks)>;
+  void sumMembers(const fsdpc_rank &rank, int32_t layout, const void *scale,
+                  int32_t perMember, double *digits, const Launch &launch);
+  // Enqueues the rounding of those sums over all ranks, and returns where the
+  // next optimizer finds them.
+  double *roundSums(const fsdpc_rank &rank, int32_t layout, int32_t perMember,
+                    const void *digits);
+
   // The optimizer kernel's number of blocks, its last two operands, and the
   // keys of a layout without a master (fsdpc.h).
   int64_t segments(int32_t layout) const {
@@ -76,14 +89,14 @@ public:
   }
 
 private:
-  // A row of the table that the optimizer kernel reads: elements [from, to) of
-  // the part of a layout that this rank updates, all of `member`.
-  struct Segment {
-    int64_t from, to, member;
-  };
   struct Optimizer {
     int64_t segments = 0;
     void *table = nullptr;
+    // Those in which the rank sums its own elements, and where each member's
+    // begin; null unless the optimizer takes sums.
+    UpdateSegment *sumSegments = nullptr;
+    int64_t *firsts = nullptr;
+    int64_t sumCount = 0;
     // Indices among the members of all trainable layouts, and of those without
     // a master.
     int64_t firstMember = 0, firstKey = 0;
@@ -98,10 +111,14 @@ private:
 
   Result<NormLayout> normOf(const fsdpc_rank &rank, size_t layout);
   Result<Optimizer> optimizerOf(const fsdpc_rank &rank, size_t layout);
+  Status addSums(const fsdpc_rank &rank, size_t layout, Optimizer &optimizer);
+  Status takeSums();
   // Returns the kernel's arguments for a row of the report.
   ReportLoss rowOf(const fsdpc_rank &rank, const void *value, size_t row) const;
   Status keep(const fsdpc_rank &rank);
   void copyBuffers(const int64_t *failed);
+  // Sets `table` to device memory with these values, or to null if there are
+  // none.
   template <typename T, typename Pointer>
   Status upload(const std::vector<T> &values, Pointer &table);
 
@@ -111,6 +128,11 @@ private:
   NormLayout *norms = nullptr; // in device memory
   int64_t mostSegments = 0;    // of a layout
   std::vector<Optimizer> optimizers;
+  // What layouts with sums use one after the other: sums of groups, of segments
+  // and of members. In device memory; with how many there are.
+  double *groupSums = nullptr, *memberSums = nullptr;
+  SquareSum *segmentSums = nullptr;
+  int64_t groupCount = 0, segmentCount = 0, memberCount = 0;
   int64_t members = 0, keyed = 0;
   // In device memory. If steps may be skipped, `offered` has the numbers for
   // both ends of the step before, of which a kernel takes one.
@@ -129,5 +151,20 @@ private:
   KeptBuffer *kept = nullptr;
   int64_t keptCount = 0, longestKept = 0;
 };
+
+template <typename T, typename Pointer>
+Status CudaUpdate::upload(const std::vector<T> &values, Pointer &table) {
+  table = nullptr;
+  size_t bytes = values.size() * sizeof(T);
+  if (bytes == 0)
+    return {};
+  void *to = memory.takeDevice(int64_t(bytes));
+  if (!to)
+    return Error{"out of device memory for a table of " +
+                 std::to_string(bytes) + " bytes"};
+  memory.upload(to, values.data(), bytes);
+  table = static_cast<Pointer>(to);
+  return {};
+}
 
 } // namespace fsdpc::runtime

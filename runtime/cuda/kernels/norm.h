@@ -17,6 +17,12 @@ struct NormSegment {
   int64_t from = 0, to = 0;
 };
 
+// Elements [from, to) of the part of a layout that this rank updates, all of
+// `member`. Kernels of programs read it, too.
+struct UpdateSegment {
+  int64_t from = 0, to = 0, member = 0;
+};
+
 // The tables of one layout.
 struct NormLayout {
   const float *gradient = nullptr;
@@ -48,6 +54,34 @@ struct SumSquares {
   double *sums = nullptr;
   const float *losses = nullptr;
   int64_t microbatches = 0;
+};
+
+// Adds up what the kernel of fsdpc_member_sums has written for a list of
+// segments: `room` numbers per segment, which begin with `perMember` sums of
+// each of its groups. Writes `perMember` sums per segment.
+struct SumGroups {
+  const UpdateSegment *segments = nullptr;
+  int64_t count = 0, room = 0;
+  int perMember = 1;
+  const double *groups = nullptr;
+  SquareSum *sums = nullptr;
+};
+
+// Writes normDigits numbers for each member and sum. Member m has the segments
+// from firsts[m] up to firsts[m + 1]. One block of threads per sum.
+struct SumMembers {
+  const int64_t *firsts = nullptr;
+  int64_t members = 0;
+  int perMember = 1;
+  const SquareSum *sums = nullptr;
+  double *digits = nullptr;
+};
+
+// Rounds `count` sums over all ranks.
+struct RoundSums {
+  const double *digits = nullptr;
+  int64_t count = 0;
+  double *sums = nullptr;
 };
 
 // Takes normDigits numbers per layout. Computes norm = sqrt(Σ sums) · toMean
@@ -88,24 +122,64 @@ FSDPC_SHARED inline bool hasBadLoss(const SumSquares &s) {
   return false;
 }
 
-// Each thread adds some segments. Their digits are whole numbers below 2^53 in
-// total, so the sum over the block's threads is exact too.
+// Writes the sum of what the block's threads have. Digits are whole numbers
+// below 2^53 in total, so the sum is exact.
+FSDPC_SHARED inline void writeTogether(const Grid &grid, const SquareSum &own,
+                                       double *to) {
+  double digits[normDigits];
+  own.write(digits);
+  for (int i = 0; i < normDigits; ++i) {
+    double digit = grid.sum(digits[i]);
+    if (grid.thread == 0)
+      to[i] = digit;
+  }
+}
+
+// Each thread adds some segments.
 FSDPC_SHARED inline void body(const Grid &grid, const SumSquares &s) {
   for (int64_t k = grid.block; k < s.count; k += grid.blocks) {
     const NormLayout &layout = s.layouts[s.list[k]];
     SquareSum sum;
     for (int64_t i = grid.thread; i < layout.segmentCount; i += grid.threads)
       sum.add(layout.sums[i]);
-    double digits[normDigits];
-    sum.write(digits);
-    for (int i = 0; i < normDigits; ++i) {
-      double digit = grid.sum(digits[i]);
-      if (grid.thread == 0)
-        s.sums[k * normDigits + i] = digit;
-    }
+    writeTogether(grid, sum, s.sums + k * normDigits);
     if (k == 0 && grid.thread == 0 && hasBadLoss(s))
       s.sums[0] += lossMark;
   }
+}
+
+// One thread per segment and sum.
+FSDPC_SHARED inline void body(const Grid &grid, const SumGroups &s) {
+  for (int64_t i = grid.first(); i < s.count * s.perMember;
+       i += grid.stride()) {
+    int64_t segment = i / s.perMember;
+    const UpdateSegment &of = s.segments[segment];
+    const double *groups = s.groups + segment * s.room + i % s.perMember;
+    SquareSum sum;
+    for (int64_t element = of.from; element < of.to; element += squareGroup) {
+      sum.add(*groups);
+      groups += s.perMember;
+    }
+    sum.carry();
+    s.sums[i] = sum;
+  }
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const SumMembers &s) {
+  for (int64_t k = grid.block; k < s.members * s.perMember; k += grid.blocks) {
+    int64_t member = k / s.perMember;
+    SquareSum sum;
+    for (int64_t i = s.firsts[member] + grid.thread; i < s.firsts[member + 1];
+         i += grid.threads)
+      sum.add(s.sums[i * s.perMember + k % s.perMember]);
+    writeTogether(grid, sum, s.digits + k * normDigits);
+  }
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const RoundSums &r) {
+  int64_t failed; // an infinite sum is the optimizer's to judge
+  for (int64_t i = grid.first(); i < r.count; i += grid.stride())
+    r.sums[i] = sumOfSquares(r.digits + i * normDigits, 1, failed);
 }
 
 // One block: its threads add some layouts each, and then their digits, which
