@@ -2,6 +2,7 @@
 // for communication. Where an exact size depends on the rank or on a library's
 // choice, it is an upper bound: the program must fit what the compiler printed.
 #include "shared/cuda_scratch.h"
+#include "shared/member_sums.h"
 #include "shared/memory_plan.h"
 #include "shared/norm_digits.h"
 #include "shared/owners.h"
@@ -75,6 +76,24 @@ int64_t layoutTables(const Layout &layout, int64_t part, int64_t own) {
   return (updates * 3 + sums * (2 + normDigits + 1)) * 8 + 8 * 256;
 }
 
+// Bytes of what sums of whole parameters take on a rank that sums `own`
+// elements: the layout's segments and where its members begin; and what
+// layouts use one after the other, which are sums of segments and of groups,
+// and the members' sums. All have 4096 bytes for their alignment.
+struct SumBytes {
+  int64_t table = 0, shared = 0;
+};
+SumBytes sumBytes(const Layout &layout, int64_t own) {
+  int64_t perMember = sumsOfOptimizer(layout.optimizer);
+  if (perMember == 0)
+    return {};
+  int64_t members = int64_t(layout.members.size());
+  int64_t segments = own / optimizerSegment + 2 * members + 2;
+  return {(segments * 3 + members + 1) * 8 + 2 * 4096,
+          (segments * (normDigits + 1) + members) * perMember * 8 +
+              groupSumsCap + 3 * 4096};
+}
+
 // An upper bound, since the exact cuts depend on the rank, and in groups on
 // their size: a group of one rank updates the whole.
 int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
@@ -83,11 +102,16 @@ int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
   int64_t bytes = 4096 + 3 * stepNumberBytes(manifest) + 2 * 256;
   std::vector<int> owners = ownersOf(manifest, ranks);
   std::vector<int64_t> owned(static_cast<size_t>(ranks));
+  int64_t sharedSums = 0;
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
     const Layout &layout = manifest.layouts[i];
     if (!layout.trainable)
       continue;
     int64_t whole = wholeElements(manifest, layout, ranks);
+    // A rank may hold all of a member that it sums only a part of.
+    SumBytes sums = sumBytes(layout, layout.owned ? whole : whole / ranks);
+    bytes += sums.table;
+    sharedSums = std::max(sharedSums, sums.shared);
     if (layout.owned) {
       bytes += layoutTables(layout, 0, 0);
       owned[size_t(owners[i])] += layoutTables(layout, whole, whole);
@@ -97,10 +121,15 @@ int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
     bytes +=
         layoutTables(layout, updatesAll ? whole : whole / ranks, whole / ranks);
   }
-  return bytes + *std::max_element(owned.begin(), owned.end());
+  return bytes + sharedSums + *std::max_element(owned.begin(), owned.end());
 }
 
 } // namespace
+
+int64_t segmentsPerSum(int32_t sumsPerMember) {
+  return groupSumsCap / (optimizerSegment / sumGroup * sumsPerMember *
+                         int64_t(sizeof(double)));
+}
 
 size_t ownedBytes(int64_t elements, size_t width) {
   return size_t(roundUp(elements * int64_t(width), 256));
@@ -177,7 +206,12 @@ int64_t stepNumberBytes(const Manifest &manifest) {
 
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {
   int64_t whole = largestWhole(manifest, ranks);
-  int64_t sums = ranks * int64_t(manifest.layouts.size()) * normDigits * 8;
+  // Of layouts for the norm, or of members.
+  int64_t layouts = int64_t(manifest.layouts.size()), members = 0;
+  for (const Layout &layout : manifest.layouts)
+    members +=
+        int64_t(layout.members.size()) * sumsOfOptimizer(layout.optimizer);
+  int64_t sums = ranks * std::max(layouts, members) * normDigits * 8;
   return roundUp(largestSent(manifest, ranks), 256) +
          roundUp(whole / ranks * 4, 256) + roundUp(sums, 256);
 }

@@ -21,6 +21,11 @@ constexpr int64_t scoresCap = int64_t(64) << 20;
 // Elements that one block of the optimizer kernel updates at most.
 constexpr int64_t optimizerSegment = 4096;
 
+// Bound of the sums of groups of 16 elements that exist at one time.
+constexpr int64_t groupSumsCap = int64_t(4) << 20;
+// Segments whose sums of groups fit that bound.
+int64_t segmentsPerSum(int32_t sumsPerMember);
+
 // Returns the offset of a block of `bytes` behind `used` bytes: aligned to 256,
 // blocks of 1 MiB and more to 4096.
 int64_t alignedPlace(int64_t used, int64_t bytes);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace fsdpc {
 
@@ -13,5 +14,11 @@ namespace fsdpc {
 constexpr int64_t sumGroup = 16;
 // Sums per member that a program may yield at most.
 constexpr int32_t mostSums = 8;
+
+// Sums per member that an optimizer of this name takes: LAMB and LARS those of
+// two norms. Memory is planned by it.
+constexpr int32_t sumsOfOptimizer(std::string_view name) {
+  return name == "lamb" || name == "lars" ? 2 : 0;
+}
 
 } // namespace fsdpc

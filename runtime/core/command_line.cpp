@@ -159,11 +159,6 @@ bool offloads(const Manifest &manifest) {
 // Refuses flags that the program cannot follow, or that have no effect without
 // another one.
 Status refuseUseless(const Options &options, const Manifest &manifest) {
-  if (options.onNonFinite.kind != NonFinitePolicy::stop &&
-      manifest.target != "host")
-    return Error{"--on-nonfinite: a program of the target '" + manifest.target +
-                 "' has begun the next step when it learns of the loss, so it "
-                 "can only stop; omit the flag"};
   if (options.histogramEvery != 0 && options.tensorboard.empty())
     return Error{"--histogram-every needs --tensorboard DIR"};
   if (options.histogramEvery != 0 && manifest.target != "host")

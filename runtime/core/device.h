@@ -39,6 +39,9 @@ struct DeviceOptions {
   int threads = 1;            // host: compute threads
   int64_t accumulate = 1;     // microbatches per rank and step
   bool deterministic = false; // CUDA: sums in rank order, no atomics
+  // CUDA: the device keeps the model's buffers, to put them back after a step
+  // that is left out.
+  bool leavesOut = false;
   bool graphs = true; // CUDA: capture sections as graphs and replay them
   // CUDA: the file that keeps the fastest algorithm of each product; empty: the
   // library's own choices, untimed.

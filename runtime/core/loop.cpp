@@ -215,7 +215,8 @@ Status Trainer::drain(Progress &progress) {
   exchange(&record);
   countSent(record);
   pending = false;
-  return complete(progress);
+  FSDPC_TRY(complete(progress));
+  return leaveOut(record);
 }
 
 // A step of a device that does not run ahead. The loss is checked before the
@@ -252,15 +253,23 @@ Status Trainer::runStepAhead(Progress &progress) {
   exchange(pending ? &record : nullptr);
   if (pending)
     countSent(record);
+  wentBack = false;
   FSDPC_TRY(pending ? complete(progress) : checkNext());
+  if (pending)
+    FSDPC_TRY(leaveOut(record));
+  if (wentBack)
+    return {};
   record = next;
   note(record);
   pending = true;
-  // Only what has a finite loss becomes a checkpoint.
+  // Only what has a finite loss becomes a checkpoint. The last step may be one
+  // from which the run goes back.
   if (!due && !isCheckpointStep(next.step + 1) &&
-      !isEvaluationStep(next.step + 1))
+      !isEvaluationStep(next.step + 1) && next.step + 1 < options.steps)
     return {};
   FSDPC_TRY(drain(progress));
+  if (wentBack)
+    return {};
   FSDPC_TRY(evaluateDue(progress));
   return writeDueCheckpoint();
 }

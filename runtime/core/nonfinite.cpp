@@ -22,15 +22,6 @@
 namespace fsdpc::runtime {
 namespace {
 
-// The bytes of a buffer that the forward may change, or 0. Running statistics
-// and counters. The states of optimizers are behind the update, which does not
-// run.
-size_t changingBytes(const Buffer &buffer) {
-  return buffer.optimizerState
-             ? 0
-             : size_t(bufferElements(buffer) * dtypeBytes(buffer.dtype));
-}
-
 // What reductions keep of the gradients of such a step would make all later
 // steps non-finite, too. All ranks begin anew together, since the factors that
 // reductions begin with must be equal on all.
@@ -53,8 +44,7 @@ void forgetResiduals(fsdpc_rank &rank) {
 void Trainer::judge(StepRecord &record) {
   record.scaled = scaler.isOn();
   bool finite = results.nonFinite < 0;
-  bool leavesOut = toleratesNonFinite() && !scaler.isDynamic();
-  scaler.update(finite && (!leavesOut || std::isfinite(record.loss)));
+  scaler.update(finite && (!rank->leavesOut || std::isfinite(record.loss)));
   record.counts = scaler.isOn() || toleratesNonFinite();
   record.skipped = scaler.skipped();
   if (!scaler.isDynamic())
@@ -85,9 +75,9 @@ void Trainer::stopAtLoss(int64_t step, double loss) {
                   unitOfNonFinite());
 }
 
-// Allocates in the first step only.
+// Allocates in the first step only. A device that runs ahead keeps them itself.
 void Trainer::keepBuffers() {
-  if (!toleratesNonFinite())
+  if (!rank->leavesOut || rank->device->runsAhead())
     return;
   size_t bytes = 0;
   for (const Buffer &buffer : manifest.buffers)
@@ -101,19 +91,35 @@ void Trainer::keepBuffers() {
   }
 }
 
+// Puts the buffers back that keepBuffers has kept.
+void Trainer::restoreBuffers() {
+  if (rank->device->runsAhead())
+    return;
+  const char *from = buffersBefore.data();
+  for (size_t i = 0; i < manifest.buffers.size(); ++i) {
+    size_t size = changingBytes(manifest.buffers[i]);
+    rank->device->upload(rank->buffers[i], from, size);
+    from += size;
+  }
+}
+
 // Called after each step. Puts the buffers back if it was not finite, says so,
 // and goes back to a checkpoint if that is asked for.
 Status Trainer::leaveOut(StepRecord &record) {
   wentBack = false;
   bool finite = std::isfinite(record.loss);
   // The gradients of a dynamic loss scale overflow as a matter of course.
-  if (!toleratesNonFinite() || scaler.isDynamic() ||
-      (finite && results.nonFinite < 0))
+  if (!rank->leavesOut || (finite && results.nonFinite < 0))
     return {};
   std::string what = finite ? "the gradient is not finite"
                             : "the loss is " + std::to_string(record.loss);
-  std::string unit = finite ? manifest.layouts[size_t(results.nonFinite)].unit
-                            : unitOfNonFinite();
+  // A device that runs ahead has judged the gradients too, and may have
+  // overwritten them since.
+  std::string unit;
+  if (results.nonFinite >= 0)
+    unit = manifest.layouts[size_t(results.nonFinite)].unit;
+  else if (!rank->device->runsAhead())
+    unit = unitOfNonFinite();
   // Does not return: the job ends with the message.
   if (leftOut == options.onNonFinite.times)
     stopAtNonFinite(*rank, record.step,
@@ -123,12 +129,7 @@ Status Trainer::leaveOut(StepRecord &record) {
   ++leftOut;
   ++counted; // the step's microbatches are not
   forgetResiduals(*rank);
-  const char *from = buffersBefore.data();
-  for (size_t i = 0; i < manifest.buffers.size(); ++i) {
-    size_t size = changingBytes(manifest.buffers[i]);
-    rank->device->upload(rank->buffers[i], from, size);
-    from += size;
-  }
+  restoreBuffers();
   if (job.rank == 0)
     printWarning("step " + std::to_string(record.step) + ": " + what + "; " +
                  causeOfNonFinite(*rank, record.step, unit) +
@@ -141,8 +142,11 @@ Status Trainer::leaveOut(StepRecord &record) {
 }
 
 // Sets everything to the newest checkpoint, but for the position in the data,
-// which is that after `step`. All ranks call it together.
+// which is that after `step`. A step that has been enqueued after it counts as
+// not run. All ranks call it together.
 Status Trainer::rollBack(int64_t step) {
+  rank->device->synchronize();
+  pending = false;
   // Taken before `started` changes, from which it counts.
   int64_t sample = numberOf(step + 1, 0, 0);
   // The newest checkpoint may still be on its way to the disk.

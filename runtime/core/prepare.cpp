@@ -129,6 +129,9 @@ Status Trainer::load() {
   DeviceOptions wanted = options.device;
   wanted.threads = info.threads;
   wanted.accumulate = options.accumulate;
+  // The gradients of a dynamic scale overflow as a matter of course, so such a
+  // step is not one to report.
+  wanted.leavesOut = toleratesNonFinite() && !scaler.isDynamic();
   auto device = makeDevice(manifest, program, job, wanted);
   FSDPC_TRY(device);
   if (!options.trace.empty() && !(*device)->canKeepTimes())
@@ -143,8 +146,8 @@ Status Trainer::load() {
     rank->groups[channel] = groups[channel].get();
   rank->inverseV = 1.0 / double(microbatches);
   rank->accumulate = options.accumulate;
-  rank->skipsNonFinite =
-      scaler.isDynamic() || options.onNonFinite.kind != NonFinitePolicy::stop;
+  rank->leavesOut = wanted.leavesOut;
+  rank->skipsNonFinite = scaler.isDynamic() || toleratesNonFinite();
   rank->describeNonFinite = [this](int64_t step) {
     int64_t perStep = microbatches * samples.batch();
     return samples.describeNonFinite(numberOf(step, 0, 0), perStep);

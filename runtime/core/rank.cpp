@@ -116,6 +116,13 @@ OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
   return operands;
 }
 
+// The states of optimizers are behind the update, which changes nothing.
+size_t fsdpc::runtime::changingBytes(const Buffer &buffer) {
+  return buffer.optimizerState
+             ? 0
+             : size_t(bufferElements(buffer) * dtypeBytes(buffer.dtype));
+}
+
 // Takes pieces, since gradients may be in device memory or in a file. What
 // cannot be read counts as not finite: the job is about to end.
 int64_t fsdpc::runtime::firstNonFinite(const fsdpc_rank &rank) {

@@ -160,6 +160,9 @@ struct fsdpc_rank {
   // The optimizers of a step whose gradients are not finite do nothing;
   // otherwise such a step ends the job.
   bool skipsNonFinite = false;
+  // A step is also skipped if a loss is not finite, and the buffers of the
+  // model then keep their values (--on-nonfinite).
+  bool leavesOut = false;
   // The update adds its changes here; null in a step that is not measured.
   // Read while the update is enqueued.
   fsdpc::runtime::UpdateRatios *updateRatios = nullptr;
@@ -274,6 +277,10 @@ inline size_t secondaryBytes(const fsdpc_rank &rank, int32_t layout) {
   return size_t(rank.layouts[size_t(layout)].whole / rank.groupRanks) *
          wireBytes(computeTypeOf(rank, layout));
 }
+
+// The bytes of a buffer that the forward may change, or 0: running statistics
+// and counters.
+size_t changingBytes(const Buffer &buffer);
 
 // Returns the index of the first layout whose accumulated gradient is not
 // finite on this rank, or the number of layouts if all are. Reads all

@@ -117,6 +117,7 @@ private:
     return options.onNonFinite.kind != NonFinitePolicy::stop;
   }
   void keepBuffers();
+  void restoreBuffers();
   Status leaveOut(StepRecord &record);
   Status rollBack(int64_t step);
   void countMicrobatches();

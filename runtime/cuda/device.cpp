@@ -119,8 +119,9 @@ Status CudaDevice::reserve(const MemoryPlan &plan) {
   const Manifest &manifest = context.manifest;
   CudaScratch scratch = scratchSizes();
   int64_t constants = int64_t(program.constants_bytes);
+  int64_t kept = options.leavesOut ? CudaUpdate::keptBytes(manifest) : 0;
   FSDPC_TRY(memory.reserve(
-      plan.allocated + constants + scratch.total() +
+      plan.allocated + constants + scratch.total() + kept +
           CudaUpdate::reportBytes(manifest, options.accumulate),
       CudaInputs::pinnedBytes(manifest) +
           CudaUpdate::pinnedBytes(manifest, options.accumulate)));
@@ -172,18 +173,22 @@ void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
   if (!section.update)
     inputs->beginUse(section.slot);
   if (!section.update && !section.evaluate) {
-    if (section.first)
+    if (section.first) {
       update->sendNumbers(rank, section.step);
+      update->keepBuffers();
+    }
     update->setLossScale(rank);
   }
   context.commands.begin(section);
   sections->run(section, options.graphs, [&] { entry(&rank); });
   context.commands.end();
   sent.add(section, sentSoFar());
-  if (section.update)
+  if (section.update) {
+    update->restoreBuffers();
     update->sendReport(section.step);
-  else
+  } else {
     inputs->endUse(section.slot);
+  }
   context.api.endRange();
 }
 
@@ -313,10 +318,10 @@ void CudaDevice::reportZeroed(fsdpc_rank &, const void *) {
   fail("a CUDA device does not count gradients with zeroed elements");
 }
 
-void CudaDevice::sumSquares(fsdpc_rank &, int count, const int32_t *layouts,
+void CudaDevice::sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,
                             void *sums) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
-  update->sumSquares(count, layouts, sums);
+  update->sumSquares(rank, count, layouts, sums);
 }
 
 void CudaDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
@@ -325,11 +330,24 @@ void CudaDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
   update->clip(rank, count, layouts, sums, maxNorm, scale);
 }
 
-// The compiler refuses optimizers with sums for GPUs (emit-grids).
-void CudaDevice::memberSums(fsdpc_rank &, const fsdpc_kernel *, int32_t,
-                            const int32_t *, const void *, int32_t, void *,
-                            const void *) {
-  fail("a CUDA device does not compute sums of parameters");
+// The compiler refuses optimizers with factors for GPUs (checkOptions).
+void CudaDevice::memberSums(fsdpc_rank &rank, const fsdpc_kernel *kernel,
+                            int32_t count, const int32_t *layouts,
+                            const void *scale, int32_t perMember, void *sums,
+                            const void *factors) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  if (factors)
+    fail("a CUDA device does not factor an optimizer's state");
+  auto *to = static_cast<double *>(sums);
+  for (int32_t i = 0; i < count; ++i) {
+    update->sumMembers(rank, layouts[i], scale, perMember, to,
+                       [&](OptimizerOperands &operands, int64_t blocks) {
+                         launchKernel(*kernel, blocks, operands.list.data(),
+                                      int(operands.count));
+                       });
+    to += rank.manifest.layouts[size_t(layouts[i])].members.size() *
+          size_t(perMember) * normDigits;
+  }
 }
 
 void CudaDevice::factorSums(fsdpc_rank &, int32_t, const int32_t *,
@@ -358,8 +376,8 @@ void CudaDevice::orthogonalize(fsdpc_rank &, int32_t, const void *, double,
 }
 
 void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
-                           int32_t index, const void *scale, int32_t,
-                           const void *, const void *, const void *,
+                           int32_t index, const void *scale, int32_t perMember,
+                           const void *sums, const void *, const void *,
                            const void *gradient) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
   // A rank may own only padding of a layout. The scope above has still advanced
@@ -371,6 +389,8 @@ void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
     operands.list[operands.count - 2] = update->keys(index);
   operands.push(update->segmentTable(index));
   operands.push(update->rates(index));
+  if (sums)
+    operands.push(update->roundSums(rank, index, perMember, sums));
   launchKernel(*kernel, update->segments(index), operands.list.data(),
                int(operands.count));
 }

@@ -84,11 +84,14 @@ void CudaDevice::flushShared() {
   shared.clear();
 }
 
-// Makes the channels here, since NCCL needs the memory to be allocated first in
-// order to register it.
+// The first call makes the channels, since NCCL needs the memory to be
+// allocated first in order to register it. A run that goes back to a checkpoint
+// calls it again.
 Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
-  FSDPC_TRY(makeCollectives(rank));
-  FSDPC_TRY(update->prepare(rank));
+  if (!update->isPrepared()) {
+    FSDPC_TRY(makeCollectives(rank));
+    FSDPC_TRY(update->prepare(rank));
+  }
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
     const LayoutBuffers &buffers = rank.layouts[i];
     auto index = int32_t(i);

@@ -36,21 +36,12 @@ int64_t CudaUpdate::pinnedBytes(const Manifest &manifest, int64_t accumulate) {
          alignment;
 }
 
-// Sets `table` to device memory with these values, or to null if there are
-// none.
-template <typename T, typename Pointer>
-Status CudaUpdate::upload(const std::vector<T> &values, Pointer &table) {
-  table = nullptr;
-  size_t bytes = values.size() * sizeof(T);
-  if (bytes == 0)
-    return {};
-  void *to = memory.takeDevice(int64_t(bytes));
-  if (!to)
-    return Error{"out of device memory for a table of " +
-                 std::to_string(bytes) + " bytes"};
-  memory.upload(to, values.data(), bytes);
-  table = static_cast<Pointer>(to);
-  return {};
+// Each copy may lose 4096 bytes in front of it, as may their table.
+int64_t CudaUpdate::keptBytes(const Manifest &manifest) {
+  int64_t bytes = 4096;
+  for (const Buffer &buffer : manifest.buffers)
+    bytes += int64_t(changingBytes(buffer) + sizeof(KeptBuffer)) + 4096;
+  return bytes;
 }
 
 // Segments are whole groups of one member, unless the member ends, and lie in
@@ -87,7 +78,7 @@ Result<CudaUpdate::Optimizer> CudaUpdate::optimizerOf(const fsdpc_rank &rank,
   Optimizer optimizer;
   if (!layout.trainable)
     return optimizer;
-  std::vector<Segment> segments;
+  std::vector<UpdateSegment> segments;
   forEachMember(layout, buffers.partBegin, buffers.partBegin + buffers.part,
                 [&](size_t member, int64_t from, int64_t to) {
                   // A block of threads works on one segment, so long members
@@ -105,6 +96,7 @@ Result<CudaUpdate::Optimizer> CudaUpdate::optimizerOf(const fsdpc_rank &rank,
   optimizer.firstKey = keyed;
   members += int64_t(layout.members.size());
   keyed += int64_t(buffers.roundingKeys.size());
+  FSDPC_TRY(addSums(rank, index, optimizer));
   return optimizer;
 }
 
@@ -121,6 +113,7 @@ Status CudaUpdate::prepare(fsdpc_rank &rank) {
     optimizers.push_back(*optimizer);
   }
   FSDPC_TRY(upload(layouts, norms));
+  FSDPC_TRY(takeSums());
   size_t count = size_t(numberCount()), ends = rank.skipsNonFinite ? 2 : 1;
   FSDPC_TRY(upload(std::vector<uint64_t>(count), numbers));
   if (rank.skipsNonFinite)
@@ -137,7 +130,37 @@ Status CudaUpdate::prepare(fsdpc_rank &rank) {
       return Error{"out of pinned memory for an update"};
     reported[parity] = std::make_unique<OwnedEvent>(context);
   }
-  return {};
+  return rank.leavesOut ? keep(rank) : Status();
+}
+
+// Makes the copies of the model's buffers.
+Status CudaUpdate::keep(const fsdpc_rank &rank) {
+  std::vector<KeptBuffer> buffers;
+  for (size_t i = 0; i < rank.buffers.size(); ++i) {
+    auto bytes = int64_t(changingBytes(rank.manifest.buffers[i]));
+    if (bytes == 0)
+      continue;
+    KeptBuffer buffer;
+    buffer.own = static_cast<char *>(rank.buffers[i]);
+    buffer.copy = static_cast<char *>(memory.takeDevice(bytes));
+    buffer.bytes = bytes;
+    if (!buffer.copy)
+      return Error{"out of device memory for a copy of a buffer of " +
+                   std::to_string(bytes) + " bytes"};
+    buffers.push_back(buffer);
+    longestKept = std::max(longestKept, bytes);
+  }
+  keptCount = int64_t(buffers.size());
+  return upload(buffers, kept);
+}
+
+void CudaUpdate::copyBuffers(const int64_t *failed) {
+  if (keptCount == 0)
+    return;
+  KeepBuffers k;
+  k.buffers = kept, k.count = keptCount;
+  k.failed = failed;
+  context.launch(k, longestKept, FSDPC_STREAM_COMPUTE);
 }
 
 // Writes the numbers of a step to host memory and returns where they end.
@@ -225,6 +248,7 @@ void CudaUpdate::awaitReport(fsdpc_rank &rank, int64_t step,
                          numbers + (2 + rank.manifest.outputs.size()) * count);
   results.norm = seen.norm;
   results.nonFinite = -1;
+  // Without a layout it is a loss that is not finite.
   if (seen.failed < 0 || seen.failed >= int64_t(clipped.size()))
     return;
   results.nonFinite = clipped[size_t(seen.failed)];
@@ -264,8 +288,8 @@ void CudaUpdate::reportOutput(fsdpc_rank &rank, int32_t index,
 }
 
 // Two kernels per group of layouts: segments first, then their sums.
-void CudaUpdate::sumSquares(int layoutCount, const int32_t *layouts,
-                            void *sums) {
+void CudaUpdate::sumSquares(const fsdpc_rank &rank, int layoutCount,
+                            const int32_t *layouts, void *sums) {
   for (int begin = 0; begin < layoutCount; begin += mostNormLayouts) {
     int count = std::min<int>(mostNormLayouts, layoutCount - begin);
     SumSquareSegments first;
@@ -275,6 +299,10 @@ void CudaUpdate::sumSquares(int layoutCount, const int32_t *layouts,
     for (int i = 0; i < count; ++i)
       first.list[i] = second.list[i] = layouts[begin + i];
     second.sums = static_cast<double *>(sums) + begin * normDigits;
+    if (rank.leavesOut && begin == 0) {
+      second.losses = reinterpret_cast<const float *>(report + 1);
+      second.microbatches = accumulate;
+    }
     context.launch(first, mostSegments, FSDPC_STREAM_COMPUTE);
     context.launchBlocks(second, int64_t(count), FSDPC_STREAM_COMPUTE);
   }

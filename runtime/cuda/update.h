@@ -7,13 +7,16 @@
 #include "runtime/core/rank.h"
 #include "runtime/cuda/memory.h"
 
+#include <functional>
+
 namespace fsdpc::runtime {
 
 // The head of a step's report on the device. The losses and their divisors
 // follow it.
 struct DeviceReport {
   double norm = 0;
-  // Index in the last clip's list of the first sum that is not finite.
+  // Index in the last clip's list of the first sum that is not finite; the
+  // length of the list if only a loss is not; -1 if the step counts.
   int64_t failed = -1;
 };
 
@@ -26,14 +29,24 @@ public:
   static int64_t reportBytes(const Manifest &manifest, int64_t accumulate);
   static int64_t pinnedBytes(const Manifest &manifest, int64_t accumulate);
 
-  // Makes the tables. The rank's memory must have been allocated.
+  // Bytes of device memory for the buffers that a step may have to leave as
+  // they were.
+  static int64_t keptBytes(const Manifest &manifest);
+
+  // Makes the tables, which must not move: call it once. The rank's memory must
+  // have been allocated.
   Status prepare(fsdpc_rank &rank);
+  bool isPrepared() const { return numbers != nullptr; }
 
   // Enqueues the copy of the step's numbers, before its first microbatch, on
   // stream COMPUTE. The update of the step before has been enqueued.
   void sendNumbers(const fsdpc_rank &rank, int64_t step);
   // Enqueues a copy of the loss's scale to where the microbatch reads it.
   void setLossScale(const fsdpc_rank &rank);
+  // If steps may be left out, enqueues a copy of the model's buffers as they
+  // are before a step; and, after its update, puts them back if it is left out.
+  void keepBuffers() { copyBuffers(nullptr); }
+  void restoreBuffers() { copyBuffers(&report->failed); }
   // Enqueues the copy of the step's report to the host, after all of its work.
   void sendReport(int64_t step);
   // Waits for the report of `step` and reads it. Ends the job if the norm is
@@ -43,9 +56,21 @@ public:
   // These implement calls of the C ABI (fsdpc.h), on stream COMPUTE.
   void reportLoss(fsdpc_rank &rank, const void *loss, const void *valid);
   void reportOutput(fsdpc_rank &rank, int32_t index, const void *value);
-  void sumSquares(int count, const int32_t *layouts, void *sums);
+  void sumSquares(const fsdpc_rank &rank, int count, const int32_t *layouts,
+                  void *sums);
   void clip(fsdpc_rank &rank, int count, const int32_t *layouts,
             const void *sums, double maxNorm, void *scale);
+
+  // Sums of each member of a layout: `launch(operands, blocks)` enqueues the
+  // kernel on segments of which the operands have the table, the rates, and
+  // room for what it writes. Writes the digits of perMember sums per member.
+  using Launch = std::function<void(OptimizerOperands &, int64_t blocks)>;
+  void sumMembers(const fsdpc_rank &rank, int32_t layout, const void *scale,
+                  int32_t perMember, double *digits, const Launch &launch);
+  // Enqueues the rounding of those sums over all ranks, and returns where the
+  // next optimizer finds them.
+  double *roundSums(const fsdpc_rank &rank, int32_t layout, int32_t perMember,
+                    const void *digits);
 
   // The optimizer kernel's number of blocks, its last two operands, and the
   // keys of a layout without a master (fsdpc.h).
@@ -64,14 +89,14 @@ public:
   }
 
 private:
-  // A row of the table that the optimizer kernel reads: elements [from, to) of
-  // the part of a layout that this rank updates, all of `member`.
-  struct Segment {
-    int64_t from, to, member;
-  };
   struct Optimizer {
     int64_t segments = 0;
     void *table = nullptr;
+    // Those in which the rank sums its own elements, and where each member's
+    // begin; null unless the optimizer takes sums.
+    UpdateSegment *sumSegments = nullptr;
+    int64_t *firsts = nullptr;
+    int64_t sumCount = 0;
     // Indices among the members of all trainable layouts, and of those without
     // a master.
     int64_t firstMember = 0, firstKey = 0;
@@ -86,8 +111,14 @@ private:
 
   Result<NormLayout> normOf(const fsdpc_rank &rank, size_t layout);
   Result<Optimizer> optimizerOf(const fsdpc_rank &rank, size_t layout);
+  Status addSums(const fsdpc_rank &rank, size_t layout, Optimizer &optimizer);
+  Status takeSums();
   // Returns the kernel's arguments for a row of the report.
   ReportLoss rowOf(const fsdpc_rank &rank, const void *value, size_t row) const;
+  Status keep(const fsdpc_rank &rank);
+  void copyBuffers(const int64_t *failed);
+  // Sets `table` to device memory with these values, or to null if there are
+  // none.
   template <typename T, typename Pointer>
   Status upload(const std::vector<T> &values, Pointer &table);
 
@@ -97,6 +128,11 @@ private:
   NormLayout *norms = nullptr; // in device memory
   int64_t mostSegments = 0;    // of a layout
   std::vector<Optimizer> optimizers;
+  // What layouts with sums use one after the other: sums of groups, of segments
+  // and of members. In device memory; with how many there are.
+  double *groupSums = nullptr, *memberSums = nullptr;
+  SquareSum *segmentSums = nullptr;
+  int64_t groupCount = 0, segmentCount = 0, memberCount = 0;
   int64_t members = 0, keyed = 0;
   // In device memory. If steps may be skipped, `offered` has the numbers for
   // both ends of the step before, of which a kernel takes one.
@@ -110,6 +146,25 @@ private:
   // Recorded after the report of an even or odd step has been copied.
   std::array<std::unique_ptr<OwnedEvent>, 2> reported;
   std::vector<int32_t> clipped; // layouts of the last clip
+  // Buffers and their copies, in device memory; empty unless steps may be left
+  // out.
+  KeptBuffer *kept = nullptr;
+  int64_t keptCount = 0, longestKept = 0;
 };
+
+template <typename T, typename Pointer>
+Status CudaUpdate::upload(const std::vector<T> &values, Pointer &table) {
+  table = nullptr;
+  size_t bytes = values.size() * sizeof(T);
+  if (bytes == 0)
+    return {};
+  void *to = memory.takeDevice(int64_t(bytes));
+  if (!to)
+    return Error{"out of device memory for a table of " +
+                 std::to_string(bytes) + " bytes"};
+  memory.upload(to, values.data(), bytes);
+  table = static_cast<Pointer>(to);
+  return {};
+}
 
 } // namespace fsdpc::runtime

@@ -3,9 +3,10 @@
 
 usage: cuda_compile.py --build DIR [--nvdisasm FILE] [MODEL…]
 
-Each is compiled in f32 and bf16 for sm_80, sm_90 and sm_100. nvdisasm must read every cubin, and ptxas must report no spills
-except those listed below with a reason. The program must link CUDA's libraries and none of the host's. On a machine without a
-driver it must say so in one line and exit with code 3. Without a toolkit the test exits with code 77 (skipped).
+Each is compiled in f32 and bf16, a transformer and a convolution net in f16 too, for sm_80, sm_90 and sm_100. nvdisasm must read
+every cubin, and ptxas must report no spills except those listed below with a reason. The program must link CUDA's libraries and
+none of the host's. On a machine without a driver it must say so in one line and exit with code 3. Without a toolkit the test exits
+with code 77 (skipped).
 """
 import csv
 import ctypes
@@ -23,6 +24,7 @@ ARCHS = ["sm_80", "sm_90", "sm_100"]
 LINKED = ["libcudart", "libcublasLt", "libcudnn", "libnccl"]
 NOT_LINKED = ["libdnnl", "libgomp"]
 SKIPPED = 77
+IN_F16 = ("gpt", "conv_net")
 
 # Kernels that may spill registers: a pattern for their names, and the reason.
 SPILLS: dict[str, str] = {}
@@ -122,7 +124,7 @@ def test(bench, options):
     if driver:
         print("this machine has a driver: the error without one is not checked")
     for name in options.models or harness.fixtures():
-        for dtype in ("f32", "bf16"):
+        for dtype in ("f32", "bf16", *(["f16"] if name in IN_F16 else [])):
             compile_one(bench, harness.fixture(name), dtype, nvdisasm, driver)
 
 

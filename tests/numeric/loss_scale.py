@@ -6,7 +6,7 @@ usage: loss_scale.py --build DIR [--ranks 2] [--target cuda-emulation]
 Trains the GPT in f16 with a first scale of 2^24, which overflows, as tests/models/loss_scale.py did in PyTorch. Scales and
 skipped steps must be the same, and the last ten losses within 0.5 % of those of f32 training that leaves out the same steps.
 Then what follows from the rules alone: a skipped step changes no weight, in each strategy, and counts neither for Adam nor for
-the schedule; a scale that falls below 1e-6, or an overflow under a constant scale, ends the run. On a GPU, which begins a step
+the schedule; a run that resumes has the scale of one that was not stopped; a scale that falls below 1e-6, or an overflow under a constant scale, ends the run. On a GPU, which begins a step
 before it is known whether the last one is skipped, graphs change no bit of this.
 """
 import json
@@ -88,6 +88,25 @@ def counts_only_updates(bench, options):
     print("a skipped step counts neither for Adam nor for the schedule")
 
 
+def resumes(bench, options, fixture):
+    """A run that goes on from a checkpoint has the scales, the skipped steps and the bits of one that was never stopped. The scale
+    falls before the stop, is on its way to the next growth there, and grows after it."""
+    program = bench.compile_fixture(fixture, "resumes", "--param-dtype=f16", f"--loss-scale=dynamic,init={2 ** 26},interval=5")
+    order = [] if options.target == "host" else ["--deterministic"]
+
+    def train(*flags):
+        return bench.train(program, fixture, options.ranks, *order, "--checkpoint", bench.path("scaled"), *flags, steps=14, accumulate=1)
+    whole = train("--checkpoint-every", "8")
+    lines, weights = whole.lines(), whole.saved.read_bytes()
+    rest = train("--resume=8")
+    rows = [[(line["loss"], line["scale"], line["skipped"], line["lr"]) for line in run] for run in (lines, rest.lines())]
+    if not 0 < lines[7]["skipped"] == lines[-1]["skipped"] or lines[-1]["scale"] <= lines[8]["scale"] or lines[8]["scale"] != lines[7]["scale"]:
+        raise Failure(f"the scale should fall before step 8 and grow after it: {rows[0]}")
+    if rows[1] != rows[0][8:] or rest.saved.read_bytes() != weights:
+        raise Failure(f"a resumed run has {rows[1]}, one without a stop {rows[0][8:]}")
+    print(f"a run that resumes after {lines[7]['skipped']} skipped steps goes on as one without a stop")
+
+
 def stops(bench, options, fixture):
     """Checks the ends of runs that cannot go on."""
     program = bench.compile_fixture(fixture, "falls", "--param-dtype=f16", "--loss-scale=dynamic,backoff=1e-6")
@@ -109,6 +128,7 @@ def test(bench, options):
     same_scales(bench, options, fixture, reference)
     skips_everything(bench, options, fixture)
     counts_only_updates(bench, options)
+    resumes(bench, options, fixture)
     stops(bench, options, fixture)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks --on-nonfinite: a run that leaves a step out learns what one without its samples learns, to the bit.
 
-usage: nonfinite.py --build DIR
+usage: nonfinite.py --build DIR [--target cuda-emulation]
 """
 import json
 import sys
@@ -62,24 +62,30 @@ def check_rollback(bench, program) -> None:
             raise Failure(f"the log has the steps {[line['step'] for line in log]}; printed was\n{text}")
 
 
-def check_gradient(bench) -> None:
-    """The loss is finite and its gradient is not: the slope of a root at 0."""
-    nodes = [onnx.node("MatMul", ["x", "w"], ["y"]), onnx.node("Mul", ["y", "y"], ["q"]), onnx.node("Sqrt", ["q"], ["z"]),
-             onnx.node("ReduceMean", ["z"], ["loss"], onnx.integer("keepdims", 0))]
-    model = bench.path("root.onnx")
-    model.write_bytes(onnx.model(nodes, [onnx.value("x", (4, 2))], [onnx.value("loss", ())],
-                                 [onnx.tensor("w", (2, 2), onnx.IDENTITY)]))
-    program = bench.compile(model, "root", "--optimizer=adamw", "--lr=0.1")
-    good, bad = bench.path("good.npy"), bench.path("zero.npy")
+def check_half(bench, target: str, name: str, nodes: list, parameter, bad_value: float, what: str) -> None:
+    """Only the loss or only the gradient is not finite if one sample of a step has this value."""
+    model = bench.path(f"{name}.onnx")
+    model.write_bytes(onnx.model(nodes, [onnx.value("x", (4, 2))], [onnx.value("loss", ())], [parameter]))
+    program = bench.compile(model, name, "--optimizer=adamw", "--lr=0.1", f"--target={target}")
+    good, bad = bench.path("good.npy"), bench.path("bad.npy")
     x = np.random.default_rng(0).uniform(1, 2, (5 * BLOCK, 2)).astype("f4")
     np.save(good, np.delete(x, np.s_[BLOCK:2 * BLOCK], axis=0))
-    x[BLOCK + 1] = 0
+    x[BLOCK + 1] = bad_value
     np.save(bad, x)
     expected, _, _ = train(bench, program, [f"--data=x={good}"], 4, 2)
     saved, log, text = train(bench, program, [f"--data=x={bad}"], 5, 2, "--on-nonfinite=skip")
-    if saved != expected or log[1]["skipped"] != 1 or "step 1: the gradient is not finite" not in text:
-        raise Failure(f"a gradient that is not finite changes what is learnt: {log}\n{text}")
-    refuse([program, f"--data=x={bad}", "--steps", 5, "--accumulate", 2], 3, "step 1: the gradient is not finite")
+    if saved != expected or [line["skipped"] for line in log] != [0, 1, 1, 1, 1] or f"step 1: {what}" not in text:
+        raise Failure(f"{name}: {what}, which changes what is learnt: {log}\n{text}")
+    refuse([program, f"--data=x={bad}", "--steps", 5, "--accumulate", 2], 3, f"step 1: {what}")
+
+
+def check_halves(bench, target: str) -> None:
+    """The slope of a root at 0, and a square that overflows."""
+    mean = onnx.node("ReduceMean", ["z"], ["loss"], onnx.integer("keepdims", 0))
+    root = [onnx.node("MatMul", ["x", "w"], ["y"]), onnx.node("Mul", ["y", "y"], ["q"]), onnx.node("Sqrt", ["q"], ["z"]), mean]
+    check_half(bench, target, "root", root, onnx.tensor("w", (2, 2), onnx.IDENTITY), 0, "the gradient is not finite")
+    square = [onnx.node("Add", ["x", "b"], ["y"]), onnx.node("Mul", ["y", "y"], ["z"]), mean]
+    check_half(bench, target, "square", square, onnx.tensor("b", (4, 2), onnx.IDENTITY + onnx.IDENTITY), 1e20, "the loss is inf")
 
 
 def check_refusals(bench, program) -> None:
@@ -93,12 +99,16 @@ def check_refusals(bench, program) -> None:
 
 
 def test(bench, options):
-    program = bench.compile_fixture(harness.fixture("conv_net"), "conv_net")
+    program = bench.compile_fixture(harness.fixture("conv_net"), "conv_net", f"--target={options.target}")
     check_skip(bench, program)
     check_rollback(bench, program)
-    check_gradient(bench)
+    check_halves(bench, options.target)
     check_refusals(bench, program)
 
 
+def arguments(parser):
+    parser.add_argument("--target", default="host")
+
+
 if __name__ == "__main__":
-    sys.exit(harness.main(__doc__, test))
+    sys.exit(harness.main(__doc__, test, arguments))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares every optimizer and its variants with torch.optim or its paper's formula, from the same gradients.
 
-usage: optimizers.py --build DIR [OPTIMIZER…] [--all]
+usage: optimizers.py --build DIR [OPTIMIZER…] [--all] [--gpus]
 
 The loss is the sum of parameters times samples, so the gradients are the samples: those that tests/models/optimizers.py gave
 to torch. Prints for each variant the largest error after the first step and after the last: of the change of a tensor,
@@ -11,10 +11,14 @@ as f32 does, so there the measure is the tensor's own. Then
   zeros       the formulas with a parameter and with a gradient that are zero
   average     asgd's averaged parameter
   written     Lion as a user writes it (tests/models/lion.mlir): the bits of --optimizer=lion
-  emulated    each optimizer's last variant as kernels of the emulated GPU: within the same limit (which has no code for the formulas)
+  emulated    each optimizer's last variant as kernels of the emulated GPU: within the same limit
   wrong       the same with one constant of a dump, or of its sums, changed by a hundredth: beyond the limit (--all: each constant)
   bits        of zero1, ddp and hybrid in groups of half of the ranks: those of zero3, on one to four ranks (--all: of each
               optimizer)
+
+With --gpus only
+
+  on_gpus     on the emulated GPU, on one to four ranks, under zero3, ddp, hybrid and oss: the bits of the host
 """
 import json
 import re
@@ -139,6 +143,20 @@ def emulated(trials: Trials, variant: str) -> tuple[str, str]:
             "" if max(errors) <= LIMIT else f"{variant} on the emulated GPU: over the limit of {LIMIT:.0e}")
 
 
+def on_gpus(trials: Trials, variant: str) -> tuple[str, str]:
+    """The gradients come from no product, so there is nothing that rounds in another way than on the host."""
+    host, differ = trials.compile(variant, f"{variant}-host"), []
+    expected = {ranks: trials.train(host, 2, ranks).read_bytes() for ranks in (1, 2, 3, 4)}
+    for strategy in ("zero3", "ddp", "hybrid", "oss"):
+        program = trials.compile(variant, f"{variant}-gpu-{strategy}", f"--strategy={strategy}", "--target=cuda-emulation")
+        for ranks in expected:
+            groups = ["--shard-group", ranks // 2 if ranks % 2 == 0 else ranks] if strategy == "hybrid" else []
+            if trials.train(program, 2, ranks, *groups).read_bytes() != expected[ranks]:
+                differ.append(f"{strategy} on {ranks} ranks")
+    return (f"{variant} on the emulated GPU gives {'other' if differ else 'the same'} bits",
+            f"{variant} on the emulated GPU: other bits: {', '.join(differ)}" if differ else "")
+
+
 def zeros(trials: Trials, variant: str) -> tuple[str, str]:
     """A ratio of norms is 1 where one of them is 0."""
     errors = trials.errors(trials.compile(variant, f"{variant}-zeros"), variant)
@@ -258,6 +276,11 @@ def test(bench, options):
                 print(line, flush=True)
                 failed.extend([failure] if failure else [])
 
+    if options.gpus:
+        each(on_gpus, *[(variant,) for variant in last])
+        if failed:
+            raise Failure("\n".join(failed))
+        return
     print(f"first    last     (limit {LIMIT:.0e})")
     each(exact, *[(variant,) for optimizer in optimizers for variant in trials.reference.of(optimizer)])
     of_formulas = [variant for variant in last if variant in trials.reference.formulas]
@@ -265,7 +288,7 @@ def test(bench, options):
     each(lambda _, variant: zeros(zeroed, variant), *[(variant,) for variant in of_formulas])
     each(average, *[(variant,) for variant in trials.reference.of("asgd") if "asgd" in optimizers])
     each(written, *[(variant,) for variant in last if variant.startswith("lion")])
-    each(emulated, *[(variant,) for variant in last if variant not in of_formulas])
+    each(emulated, *[(variant,) for variant in last])
     each(wrong, *[(variant, number) for variant in last for number in wrong_constants(
         harness.dump(bench.path(f"{variant}.ir"), "build-update").read_text(), options.all)])
     each(bits, *[(variant,) for variant in last if options.all or variant.split("-")[0] in SAMPLED])
@@ -276,6 +299,7 @@ def test(bench, options):
 def arguments(parser):
     parser.add_argument("optimizers", nargs="*", metavar="OPTIMIZER", help="default: all")
     parser.add_argument("--all", action="store_true", help="change each constant, and compare the bits of each optimizer")
+    parser.add_argument("--gpus", action="store_true", help="compare only the bits of the emulated GPU with the host's")
 
 
 if __name__ == "__main__":

@@ -37,6 +37,10 @@ unsigned kernels::sumsOf(func::FuncOp program) {
          3;
 }
 
+bool kernels::yieldsSums(func::FuncOp program) {
+  return program.getResultTypes()[0].isF64();
+}
+
 Value OptimizerEmitter::i64(int64_t value) {
   return arith::ConstantIntOp::create(builder, loc, value, 64);
 }
@@ -225,6 +229,50 @@ void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
           buffers.back(), builder.getI16Type());
 }
 
+// Adds the halves of a vector until one element is left. The order is the same
+// on all processors, and shorter than one by one.
+Value OptimizerEmitter::sumLanes(Value vector) {
+  int64_t width = cast<VectorType>(vector.getType()).getDimSize(0);
+  while (width > 1) {
+    width /= 2;
+    auto half = [&](int64_t from) {
+      auto lanesOf = llvm::to_vector(llvm::seq<int64_t>(from, from + width));
+      return make<vector::ShuffleOp>(vector, vector, lanesOf);
+    };
+    Value low = half(0), high = half(width);
+    vector = make<arith::AddFOp>(low, high);
+  }
+  return make<vector::ExtractOp>(vector, ArrayRef<int64_t>{0});
+}
+
+// The last group may reach past the member's end, where there is memory of the
+// layout but no element that counts.
+void OptimizerEmitter::emitGroup(Value index, Value begin, Value end, Value to,
+                                 int64_t lanes) {
+  auto indices = VectorType::get({sumGroup}, builder.getI64Type());
+  SmallVector<int64_t> steps = llvm::to_vector(llvm::seq<int64_t>(0, sumGroup));
+  Value lane = arith::ConstantOp::create(
+      builder, loc, DenseElementsAttr::get(indices, ArrayRef<int64_t>(steps)));
+  Value left =
+      make<vector::BroadcastOp>(indices, make<arith::SubIOp>(end, index));
+  Value counts = make<arith::CmpIOp>(arith::CmpIPredicate::slt, lane, left);
+
+  SmallVector<Value> results = emitProgram(index, sumGroup, lanes);
+  auto type = VectorType::get({sumGroup}, builder.getF64Type());
+  Value zero =
+      arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
+  Value group =
+      make<arith::DivUIOp>(make<arith::SubIOp>(index, begin), i64(sumGroup));
+  Value slot =
+      make<arith::MulIOp>(group, i64(static_cast<int64_t>(results.size())));
+  for (auto [i, result] : llvm::enumerate(results)) {
+    Value sum = sumLanes(make<arith::SelectOp>(counts, result, zero));
+    Value place = make<arith::AddIOp>(slot, i64(static_cast<int64_t>(i)));
+    LLVM::StoreOp::create(builder, loc, sum,
+                          address(to, builder.getF64Type(), place));
+  }
+}
+
 namespace {
 
 // Loops for the host: vectors, then the elements that are left.
@@ -240,7 +288,6 @@ public:
 private:
   void emitUpdate(Value begin, Value end);
   void emitSums(Value begin, Value end, Value to);
-  Value sumLanes(Value vector);
 
   int64_t lanes;
 };
@@ -260,7 +307,6 @@ void OptimizerLoops::emit(func::FuncOp function) {
   // The buffer table ends with the address of `scale`, that of lr, step and
   // decay, and that of sums: taken or, if the results are summed, written.
   scale = make<LLVM::LoadOp>(builder.getF32Type(), buffer(count));
-  bool isSum = body.getTerminator()->getOperand(0).getType().isF64();
   Value last = isSum || sums > 0 ? buffer(count + 2) : Value();
   emitUniform(buffer(count + 1), last);
   if (isSum)
@@ -283,51 +329,12 @@ void OptimizerLoops::emitUpdate(Value begin, Value end) {
   }
 }
 
-// Adds the halves of a vector until one element is left. The order is the same
-// on all processors, and shorter than one by one.
-Value OptimizerLoops::sumLanes(Value vector) {
-  int64_t width = cast<VectorType>(vector.getType()).getDimSize(0);
-  while (width > 1) {
-    width /= 2;
-    auto half = [&](int64_t from) {
-      auto lanesOf = llvm::to_vector(llvm::seq<int64_t>(from, from + width));
-      return make<vector::ShuffleOp>(vector, vector, lanesOf);
-    };
-    Value low = half(0), high = half(width);
-    vector = make<arith::AddFOp>(low, high);
-  }
-  return make<vector::ExtractOp>(vector, ArrayRef<int64_t>{0});
-}
-
-// Writes a sum per result for each group. The last group may reach past the
-// member's end, where there is memory of the layout but no element that counts.
+// Writes the sums of one group after those of the other.
 void OptimizerLoops::emitSums(Value begin, Value end, Value to) {
   auto loop = scf::ForOp::create(builder, loc, begin, end, i64(sumGroup));
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(loop.getBody());
-  Value index = loop.getInductionVar();
-  auto indices = VectorType::get({sumGroup}, builder.getI64Type());
-  SmallVector<int64_t> steps = llvm::to_vector(llvm::seq<int64_t>(0, sumGroup));
-  Value lane = arith::ConstantOp::create(
-      builder, loc, DenseElementsAttr::get(indices, ArrayRef<int64_t>(steps)));
-  Value left =
-      make<vector::BroadcastOp>(indices, make<arith::SubIOp>(end, index));
-  Value counts = make<arith::CmpIOp>(arith::CmpIPredicate::slt, lane, left);
-
-  SmallVector<Value> results = emitProgram(index, sumGroup);
-  auto type = VectorType::get({sumGroup}, builder.getF64Type());
-  Value zero =
-      arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
-  Value group =
-      make<arith::DivUIOp>(make<arith::SubIOp>(index, begin), i64(sumGroup));
-  Value slot =
-      make<arith::MulIOp>(group, i64(static_cast<int64_t>(results.size())));
-  for (auto [i, result] : llvm::enumerate(results)) {
-    Value sum = sumLanes(make<arith::SelectOp>(counts, result, zero));
-    Value place = make<arith::AddIOp>(slot, i64(static_cast<int64_t>(i)));
-    LLVM::StoreOp::create(builder, loc, sum,
-                          address(to, builder.getF64Type(), place));
-  }
+  emitGroup(loop.getInductionVar(), begin, end, to);
 }
 
 } // namespace

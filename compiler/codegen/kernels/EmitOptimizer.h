@@ -19,6 +19,9 @@ mlir::Type computeCopyOf(mlir::func::FuncOp program);
 /// step and decay.
 unsigned sumsOf(mlir::func::FuncOp program);
 
+/// Returns true if the program's results are summed (fsdp.member_sums).
+bool yieldsSums(mlir::func::FuncOp program);
+
 /// Base of the emitters for the host and for grids. The program has the
 /// signature (f32 parameter, f32 gradient, f32 states…, f64 lr, f64 step, f64
 /// decay, f64 sums…) -> (f32 parameter, f32 states…), or -> (f64 …) if its
@@ -35,7 +38,7 @@ protected:
         body(program.getBody().front()), copyType(computeCopyOf(program)),
         roundsBf16(roundsBf16),
         takesWord(program.getArgumentTypes().back().isInteger(32)),
-        sums(sumsOf(program)),
+        isSum(yieldsSums(program)), sums(sumsOf(program)),
         states(program.getNumArguments() - 5 - sums - takesWord) {}
 
   template <typename OpTy, typename... Args> mlir::Value make(Args &&...args) {
@@ -54,6 +57,11 @@ protected:
                                              int64_t lanes = 1);
   // The same for an optimizer, with the stores of its results.
   void emitStep(mlir::Value index, int64_t width, int64_t lanes = 1);
+  // Emits the sums of the program's results over the 16 elements from `index`
+  // on, without those past `end`, as fsdpc_member_sums wants them: `to` has
+  // those of the groups from `begin` on.
+  void emitGroup(mlir::Value index, mlir::Value begin, mlir::Value end,
+                 mlir::Value to, int64_t lanes = 1);
   unsigned bufferCount() const {
     return 2 + states + (copyType || takesWord ? 1 : 0);
   }
@@ -64,6 +72,7 @@ protected:
   mlir::Type copyType; // of the compute copy; null if there is none
   bool roundsBf16;
   bool takesWord; // of the generator, to round the parameter
+  bool isSum;     // the results are summed
   unsigned sums, states;
   llvm::SmallVector<mlir::Value>
       buffers;       // parameter, gradient, states, the copy or the key
@@ -73,6 +82,7 @@ private:
   mlir::Value loadParameter(mlir::Value index, int64_t width, int64_t lanes);
   mlir::Value randomWords(mlir::Value index, int64_t width);
   mlir::Value upperHalf(mlir::Value value, int64_t width);
+  mlir::Value sumLanes(mlir::Value vector);
   void cloneOp(mlir::Operation &op, mlir::IRMapping &mapping, int64_t width);
 
   mlir::IRMapping uniform; // values that are the same for all elements

@@ -81,11 +81,6 @@ struct EmitGrids : codegen::impl::EmitGridsBase<EmitGrids> {
     };
     function.setKnownBlockSize(ofThreads(shape.getThreads()));
     if (isOptimizer) {
-      if (!kernel.getResultTypes()[0].isF32() || kernels::sumsOf(kernel) > 0)
-        return kernel.emitError("kernel '")
-               << kernel.getSymName()
-               << "' sums over whole parameters, which has no grid; compile "
-                  "with '--target=host'";
       emitOptimizer(builder, kernel, function, shape.getThreads(), roundsBf16);
       return success();
     }

@@ -5,6 +5,8 @@
 
 #include "compiler/codegen/kernels/EmitOptimizer.h"
 #include "compiler/codegen/simt/GridBuilder.h"
+#include "shared/cuda_scratch.h"
+#include "shared/member_sums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -36,6 +38,8 @@ private:
   Value align(Value value) { return make<arith::AndIOp>(value, i64(-kLanes)); }
   // The threads of the block take the vectors of [begin, end) in turn.
   void emitRange(Value begin, Value end, int64_t width);
+  void emitUpdate(Value from, Value to);
+  void emitSums(Value from, Value to, Value sums);
 
   gpu::GPUFuncOp function;
   GridBuilder threads;
@@ -53,6 +57,33 @@ void OptimizerGrid::emitRange(Value begin, Value end, int64_t width) {
   // Vectors begin at multiples of their width, as emit() makes sure, hence the
   // alignment.
   emitStep(loop.getInductionVar(), width, width);
+}
+
+// Segments begin and end anywhere. If a short one lies between two multiples of
+// kLanes, head and tail are both its end.
+void OptimizerGrid::emitUpdate(Value from, Value to) {
+  Value head = align(make<arith::AddIOp>(from, i64(kLanes - 1)));
+  head = make<arith::MinSIOp>(head, to);
+  Value tail = make<arith::MaxSIOp>(align(to), head);
+  emitRange(from, head, 1);
+  emitRange(head, tail, kLanes);
+  emitRange(tail, to, 1);
+}
+
+// A thread takes whole groups. Each block has room for those of a segment.
+void OptimizerGrid::emitSums(Value from, Value to, Value sums) {
+  auto perSegment = static_cast<int64_t>(
+      optimizerSegment / sumGroup * body.getTerminator()->getNumOperands());
+  sums =
+      address(sums, builder.getF64Type(),
+              make<arith::MulIOp>(toIndex(threads.block()), i64(perSegment)));
+  Value first =
+      make<arith::AddIOp>(from, make<arith::MulIOp>(thread, i64(sumGroup)));
+  auto loop =
+      scf::ForOp::create(builder, loc, first, to, i64(sumGroup * blockThreads));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  emitGroup(loop.getInductionVar(), from, to, sums, kLanes);
 }
 
 void OptimizerGrid::emit() {
@@ -79,30 +110,33 @@ void OptimizerGrid::emit() {
   if (takesWord)
     buffers.back() = address(buffers.back(), builder.getI64Type(),
                              make<arith::MulIOp>(number, i64(4)));
+  // A member's sums lie together.
+  Value memberSums;
+  if (sums > 0)
+    memberSums =
+        address(entry->getArgument(count + 3), builder.getF64Type(),
+                make<arith::MulIOp>(number, i64(static_cast<int64_t>(sums))));
   // The rates of a member are four doubles, of which emitUniform reads three.
   emitUniform(address(entry->getArgument(count + 2), builder.getF64Type(),
                       make<arith::MulIOp>(number, i64(4))),
-              Value());
-
-  // Segments begin and end anywhere. If a short one lies between two multiples
-  // of kLanes, head and tail are both its end.
-  Value head = align(make<arith::AddIOp>(from, i64(kLanes - 1)));
-  head = make<arith::MinSIOp>(head, to);
-  Value tail = make<arith::MaxSIOp>(align(to), head);
-  emitRange(from, head, 1);
-  emitRange(head, tail, kLanes);
-  emitRange(tail, to, 1);
+              memberSums);
+  if (isSum)
+    emitSums(from, to, entry->getArgument(count + 3));
+  else
+    emitUpdate(from, to);
   gpu::ReturnOp::create(builder, loc);
 }
 
 } // namespace
 
 int64_t simt::optimizerBuffers(func::FuncOp program) {
-  // The program's arguments less lr, step and decay, the copy, and the three
-  // tables of the launch (scale, segments, rates). The random word stands for
-  // the keys from which it follows.
+  // The program's arguments less lr, step, decay and sums, the copy, the three
+  // tables of the launch (scale, segments, rates), and sums that it takes or
+  // writes. The random word stands for the keys from which it follows.
   int64_t copies = kernels::computeCopyOf(program) ? 1 : 0;
-  return program.getNumArguments() - 3 + copies + 3;
+  int64_t sums = kernels::sumsOf(program);
+  int64_t ofSums = sums > 0 || kernels::yieldsSums(program) ? 1 : 0;
+  return program.getNumArguments() - 3 - sums + copies + 3 + ofSums;
 }
 
 void simt::emitOptimizer(OpBuilder &builder, func::FuncOp program,

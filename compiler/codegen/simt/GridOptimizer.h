@@ -12,7 +12,9 @@ namespace fsdpc::codegen::simt {
 /// program come: the bf16 copy of the parameter, if there is one; `scale`
 /// (f32); the segments (int64[3] each: from, to, member); the rates (double[4]
 /// per member: lr times the member's rate, step from 1, the member's decay,
-/// unused).
+/// unused). Last, if the program takes sums, these (a double per member and
+/// sum); if its results are summed, doubles that the kernel writes: a sum for
+/// each result of each 16 elements, from 256 of these on per block.
 int64_t optimizerBuffers(mlir::func::FuncOp program);
 
 /// Builds the body of the function; block b takes segment b. A segment counts

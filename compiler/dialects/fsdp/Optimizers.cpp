@@ -107,7 +107,8 @@ constexpr OptimizerInfo table[] = {
      .hyperparameters = "beta2-decay|eps|eps1|d|weight-decay|no-decay",
      .lr = 1e-2,
      .eps = 1e-3,
-     .ofWholeParameters = true},
+     .ofWholeParameters = true,
+     .onHost = true},
     {.optimizer = Optimizer::Muon,
      .name = "muon",
      .hyperparameters = "momentum|nesterov|ns-coefficients|ns-steps|eps|"
@@ -116,7 +117,8 @@ constexpr OptimizerInfo table[] = {
      .eps = 1e-7,
      .weightDecay = 0.1,
      .momentum = 0.95,
-     .ofWholeParameters = true},
+     .ofWholeParameters = true,
+     .onHost = true},
 };
 
 // A program of the user's is given the decay; other numbers are its constants.

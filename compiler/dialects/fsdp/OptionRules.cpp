@@ -75,9 +75,9 @@ std::string checkHyperparameters(const CompileOptions &options) {
     return "'--optimizer=" + options.optimizer.name() +
            "' works on whole parameters, which '--master=none' cannot do yet; "
            "use another optimizer, or omit '--master'";
-  if (options.isCuda() && infoOf(options.optimizer).ofWholeParameters)
+  if (options.isCuda() && infoOf(options.optimizer).onHost)
     return "'--optimizer=" + options.optimizer.name() +
-           "' works on whole parameters, which '--target=" +
+           "' works on whole matrices, which '--target=" +
            findOption("target")->print(options) + "' cannot do yet";
   return "";
 }

@@ -31,7 +31,8 @@ using OwnKernels =
     KernelList<Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip,
                ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
                PoolingCells, PlainProduct, FinishProduct, SumRows,
-               PlainConvolution, StoreRows, Mark, TakeNumbers>;
+               PlainConvolution, StoreRows, Mark, TakeNumbers, KeepBuffers,
+               SumGroups, SumMembers, RoundSums>;
 
 // A kernel on the host: runs one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);

@@ -29,6 +29,20 @@ struct TakeNumbers {
   int64_t count = 0;
 };
 
+// A buffer of the model and its copy.
+struct KeptBuffer {
+  char *own = nullptr, *copy = nullptr;
+  int64_t bytes = 0;
+};
+
+// Copies buffers; or, with `failed`, puts their copies back if it is at least
+// 0.
+struct KeepBuffers {
+  const KeptBuffer *buffers = nullptr;
+  int64_t count = 0;
+  const int64_t *failed = nullptr;
+};
+
 // random[2] is j = k · ranks + rank.
 FSDPC_SHARED inline void body(const Grid &grid, const ReportLoss &r) {
   if (grid.first() != 0)
@@ -44,6 +58,18 @@ FSDPC_SHARED inline void body(const Grid &grid, const TakeNumbers &t) {
   const uint64_t *from = t.offered + (*t.skipped >= 0 ? t.count : 0);
   for (int64_t i = grid.first(); i < t.count; i += grid.stride())
     t.numbers[i] = from[i];
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const KeepBuffers &k) {
+  if (k.failed && *k.failed < 0)
+    return;
+  for (int64_t b = 0; b < k.count; ++b) {
+    const KeptBuffer &buffer = k.buffers[b];
+    const char *from = k.failed ? buffer.copy : buffer.own;
+    char *to = k.failed ? buffer.own : buffer.copy;
+    for (int64_t i = grid.first(); i < buffer.bytes; i += grid.stride())
+      to[i] = from[i];
+  }
 }
 
 FSDPC_SHARED inline void body(const Grid &grid, const UpdateStatistics &u) {

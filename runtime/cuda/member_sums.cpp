@@ -1,0 +1,102 @@
+// Sums over whole parameters, for LAMB and LARS, with the bits of the host: a
+// kernel of the program sums groups of 16 elements, and exact sums add these up
+// (runtime/core/square_sum.h). Each rank sums what it answers for in norms.
+#include "shared/member_sums.h"
+#include "runtime/comm/failure.h"
+#include "runtime/cuda/update.h"
+#include "shared/cuda_scratch.h"
+
+namespace fsdpc::runtime {
+
+static_assert(sumGroup == squareGroup);
+static_assert(optimizerSegment / sumGroup <= SquareSum::mostAdditions,
+              "a segment's groups are added without a carry in between");
+
+// Segments begin at multiples of a group from their member's begin, as shards
+// do.
+Status CudaUpdate::addSums(const fsdpc_rank &rank, size_t index,
+                           Optimizer &optimizer) {
+  const Layout &layout = rank.manifest.layouts[index];
+  const LayoutBuffers &buffers = rank.layouts[index];
+  int64_t perMember = sumsOfOptimizer(layout.optimizer);
+  if (perMember == 0)
+    return {};
+  auto memberTotal = int64_t(layout.members.size());
+  std::vector<UpdateSegment> segments;
+  std::vector<int64_t> firsts(layout.members.size() + 1, 0);
+  int64_t first = buffers.ownOf(rank.job.rank);
+  forEachMember(layout, first, first + buffers.own,
+                [&](size_t member, int64_t from, int64_t to) {
+                  int64_t part = buffers.partBegin;
+                  for (; from < to; from += optimizerSegment)
+                    segments.push_back(
+                        {from - part,
+                         std::min(from + optimizerSegment, to) - part,
+                         int64_t(member)});
+                  firsts[member + 1] = int64_t(segments.size());
+                });
+  // A member of which the rank has nothing ends where the one before does.
+  for (size_t m = 1; m < firsts.size(); ++m)
+    firsts[m] = std::max(firsts[m], firsts[m - 1]);
+  optimizer.sumCount = int64_t(segments.size());
+  segmentCount = std::max(segmentCount, optimizer.sumCount * perMember);
+  memberCount = std::max(memberCount, memberTotal * perMember);
+  groupCount = groupSumsCap / int64_t(sizeof(double));
+  FSDPC_TRY(upload(segments, optimizer.sumSegments));
+  return upload(firsts, optimizer.firsts);
+}
+
+// Takes the memory that layouts with sums share.
+Status CudaUpdate::takeSums() {
+  FSDPC_TRY(upload(std::vector<double>(size_t(groupCount)), groupSums));
+  FSDPC_TRY(upload(std::vector<SquareSum>(size_t(segmentCount)), segmentSums));
+  return upload(std::vector<double>(size_t(memberCount)), memberSums);
+}
+
+// In rounds of as many segments as there is room for.
+void CudaUpdate::sumMembers(const fsdpc_rank &rank, int32_t index,
+                            const void *scale, int32_t perMember,
+                            double *digits, const Launch &launch) {
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  const Optimizer &optimizer = optimizers[size_t(index)];
+  if (perMember != sumsOfOptimizer(layout.optimizer))
+    fail("optimizer '" + layout.optimizer + "' of layout '" + layout.name +
+         "' takes " + std::to_string(perMember) +
+         " sums per parameter, for which no memory is planned");
+  int64_t perRound = segmentsPerSum(perMember);
+  for (int64_t begin = 0; begin < optimizer.sumCount; begin += perRound) {
+    SumGroups add;
+    add.segments = optimizer.sumSegments + begin;
+    add.count = std::min(perRound, optimizer.sumCount - begin);
+    add.room = optimizerSegment / sumGroup * perMember;
+    add.perMember = perMember;
+    add.groups = groupSums;
+    add.sums = segmentSums + begin * perMember;
+    OptimizerOperands operands = memberSumOperands(rank, index, scale);
+    operands.push(optimizer.sumSegments + begin);
+    operands.push(rates(index));
+    operands.push(groupSums);
+    launch(operands, add.count);
+    context.launch(add, add.count * perMember, FSDPC_STREAM_COMPUTE);
+  }
+  SumMembers sum;
+  sum.firsts = optimizer.firsts;
+  sum.members = int64_t(layout.members.size());
+  sum.perMember = perMember;
+  sum.sums = segmentSums;
+  sum.digits = digits;
+  context.launchBlocks(sum, sum.members * perMember, FSDPC_STREAM_COMPUTE);
+}
+
+double *CudaUpdate::roundSums(const fsdpc_rank &rank, int32_t index,
+                              int32_t perMember, const void *digits) {
+  RoundSums sums;
+  sums.digits = static_cast<const double *>(digits);
+  sums.count =
+      int64_t(rank.manifest.layouts[size_t(index)].members.size()) * perMember;
+  sums.sums = memberSums;
+  context.launch(sums, sums.count, FSDPC_STREAM_COMPUTE);
+  return memberSums;
+}
+
+} // namespace fsdpc::runtime
