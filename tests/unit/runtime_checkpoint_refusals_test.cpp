@@ -61,7 +61,7 @@ TEST_F(Checkpoints, ALaterFormatIsRefused) {
     EXPECT_EQ(outcome.errors(), 1) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("error: '" + manifest +
                                        "' has format 4, but this program reads "
-                                       "formats 1 to 3; "));
+                                       "formats 1 to 4; "));
     EXPECT_THAT(outcome.err, Not(HasSubstr("damaged")));
   }
   EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000003", "step-0000006"));
