@@ -4,6 +4,7 @@
 #include "runtime/core/checkpoint_manifest.h"
 #include "runtime/core/json_fields.h"
 #include "runtime/core/spelling.h"
+#include "shared/power_sgd.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,9 +19,10 @@ namespace {
 
 // Format 2 says of a layout how many ranks share it, if they are not all.
 // Format 3 says which rank owns it, and of what type its parameters are, if not
-// f32. The oldest format that can hold a checkpoint is written, so older
-// programs read what they understand.
-constexpr int64_t plainFormat = 1, groupFormat = 2, newestFormat = 3;
+// f32. Format 4 has what reductions have not sent. The oldest format that can
+// hold a checkpoint is written, so older programs read what they understand.
+constexpr int64_t plainFormat = 1, groupFormat = 2, ownerFormat = 3,
+                  newestFormat = 4;
 // Bounds of what is read, far above any run. They keep products of two of them
 // within 64 bits.
 constexpr int64_t mostRanks = 1 << 20;
@@ -58,6 +60,26 @@ int64_t elementsOf(const Json &json, std::vector<int64_t> &shape) {
     shape.push_back(extent.get<int64_t>());
   }
   return elements;
+}
+
+// Reads the sizes of what reductions have not sent. The members and these
+// bounds keep those of factors within 64 bits.
+void parseResidual(const Json &json, StoredLayout &layout) {
+  if (!json.contains("residual"))
+    return;
+  layout.residual = numberIn(json, "residual", mostElements / 16);
+  if (json.contains("powerRank"))
+    layout.powerRank = numberIn(json, "powerRank", mostPowerRank);
+  int64_t right = 0;
+  for (const Member &member : layout.members) {
+    PowerShape shape = powerShapeOf(member.shape);
+    if (member.offset + member.elements > layout.residual)
+      refuse("residual", json.at("residual"), "as long as its layout");
+    if (layout.powerRank > 0 && shape.isCompressed(layout.powerRank))
+      right += shape.columns * layout.powerRank;
+    if (right > layout.residual)
+      refuse("powerRank", json.at("powerRank"), "a rank of factors");
+  }
 }
 
 // `ranks` bounds the shard, so that shard times ranks cannot overflow.
@@ -108,6 +130,7 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
     layout.since.push_back(
         entry.contains("since") ? numberIn(entry, "since", INT64_MAX / 2) : 0);
   }
+  parseResidual(json, layout);
   return layout;
 }
 
@@ -162,6 +185,8 @@ int64_t formatOf(const CheckpointManifest &stored) {
     if (layout.group)
       format = std::max(format, groupFormat);
     if (layout.owner != noOwner || layout.dtype != "f32")
+      format = std::max(format, ownerFormat);
+    if (layout.residual > 0)
       format = newestFormat;
   }
   return format;
@@ -201,6 +226,10 @@ Json layoutJson(const StoredLayout &layout) {
     json["owner"] = layout.owner;
   if (layout.dtype != "f32")
     json["dtype"] = layout.dtype;
+  if (layout.residual > 0)
+    json["residual"] = layout.residual;
+  if (layout.powerRank > 0)
+    json["powerRank"] = layout.powerRank;
   return json;
 }
 

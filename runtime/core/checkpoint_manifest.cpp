@@ -3,6 +3,7 @@
 // whether a program can resume from it.
 #include "runtime/core/checkpoint_manifest.h"
 #include "shared/memory_plan.h"
+#include "shared/power_sgd.h"
 
 #include <cstdio>
 
@@ -10,6 +11,13 @@ namespace fsdpc::runtime {
 
 int64_t StoredLayout::elementBytes() const {
   return dtypeBytes(dtype) + states * int64_t(sizeof(float));
+}
+
+int64_t StoredLayout::rightFactors(size_t member) const {
+  PowerSizes sizes;
+  for (size_t i = 0; powerRank > 0 && i < members.size() && i < member; ++i)
+    sizes.add(powerShapeOf(members[i].shape), powerRank);
+  return sizes.right;
 }
 
 // Names are stored as valid UTF-8, and compared in that form when a run
@@ -30,6 +38,8 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
     copy.states = layout.trainable ? layout.states : 0;
     copy.average = layout.average;
     copy.optimizer = storedName(layout.optimizer);
+    copy.residual = layout.keepsResidual() ? layout.elements : 0;
+    copy.powerRank = layout.powerRank;
     if (layout.noMaster)
       copy.dtype = manifest.computeDtypeOf(layout);
     for (const Member &member : layout.members) {
@@ -78,6 +88,11 @@ std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored,
     for (int32_t state = 0; state < layout.states; ++state)
       tensors.push_back(
           {prefix + "state" + std::to_string(state), "f32", {shard}});
+    if (layout.residual > 0)
+      tensors.push_back({prefix + "residual", "f32", {layout.residual}});
+    if (layout.powerRank > 0)
+      tensors.push_back(
+          {prefix + "right", "f32", {rank == 0 ? layout.rightFactors() : 0}});
   }
   if (rank == 0)
     for (const Buffer &buffer : stored.buffers)

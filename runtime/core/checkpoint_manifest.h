@@ -51,6 +51,10 @@ struct StoredLayout {
   std::vector<int64_t> since = {};
   // The rank that has all of it, whose shard is the whole; or noOwner.
   int owner = noOwner;
+  // Elements of what every rank has not sent of its gradients of the layout; 0
+  // if reductions send all. With power-sgd, the rank of the right factors.
+  int64_t residual = 0;
+  int64_t powerRank = 0;
 
   int64_t sinceOf(size_t member) const {
     return member < since.size() ? since[member] : 0;
@@ -59,6 +63,13 @@ struct StoredLayout {
   int64_t elementBytes() const;
   // The states of the optimizer itself, which come first.
   int32_t ownStates() const { return states - int32_t(average); }
+  // Elements of the right factors of the members before `member`; of all by
+  // default.
+  int64_t rightFactors(size_t member = SIZE_MAX) const;
+  // Tensors in each rank's file: parameters, states, residual, right factors.
+  size_t tensors() const {
+    return 1 + size_t(states) + size_t(residual > 0) + size_t(powerRank > 0);
+  }
   // Elements in the file of a rank.
   int64_t shardOf(int64_t rank) const {
     return owner == noOwner || owner == rank ? shard : 0;
@@ -89,7 +100,8 @@ int64_t rankOfShard(const CheckpointManifest &stored,
 
 // The tensors in the file of one rank, in their order: each layout's shard of
 // the masters and of every state, which is empty where another rank owns the
-// layout; the buffers on rank 0.
+// layout; the rank's residual, and the right factors, which are equal on all
+// ranks and empty but on rank 0; the buffers on rank 0.
 std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored, int rank);
 
 // Returns a name as a manifest holds it: what is not valid UTF-8 is replaced.

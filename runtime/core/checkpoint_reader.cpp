@@ -86,11 +86,12 @@ Status TrainingCheckpoint::openFiles(const std::string &folder) {
   size_t tensor = 0;
   for (size_t i = 0; i < stored.layouts.size(); ++i) {
     firstOf.push_back(tensor);
-    tensor += 1 + size_t(stored.layouts[i].states);
-    for (const Member &member : stored.layouts[i].members) {
-      places[member.name] = {i, member.offset};
+    tensor += stored.layouts[i].tensors();
+    for (size_t m = 0; m < stored.layouts[i].members.size(); ++m) {
+      const Member &member = stored.layouts[i].members[m];
+      places[member.name] = {i, m, member.offset};
       for (const std::string &alias : member.aliases)
-        places.try_emplace(alias, Place{i, member.offset});
+        places.try_emplace(alias, Place{i, m, member.offset});
     }
   }
   for (size_t rank = 0; rank < stored.files.size(); ++rank) {
@@ -138,6 +139,22 @@ Status TrainingCheckpoint::verify(int rank, int ranks) const {
   return {};
 }
 
+// Reads elements of a tensor of a file as f32. What is narrower lies at the end
+// of its place, where widening it from the front overwrites only what has been
+// read.
+Status TrainingCheckpoint::readTensor(size_t file, size_t tensor, int64_t begin,
+                                      int64_t count, float *to) const {
+  const SafeTensor *from = tensors[file][tensor];
+  uint64_t each = uint64_t(dtypeBytes(from->dtype));
+  auto *bytes =
+      reinterpret_cast<char *>(to) + uint64_t(count) * (sizeof(float) - each);
+  FSDPC_TRY(files[file].file().read(from->offset + uint64_t(begin) * each,
+                                    bytes, uint64_t(count) * each));
+  if (each < sizeof(float))
+    convert(bytes, from->dtype, to, "f32", count);
+  return {};
+}
+
 // Reads elements of a layout's part: 0 for the masters, 1 + s for state s. They
 // may lie in the shards of several ranks.
 Status TrainingCheckpoint::readLayout(const Place &place, int32_t part,
@@ -149,17 +166,8 @@ Status TrainingCheckpoint::readLayout(const Place &place, int32_t part,
   while (count > 0) {
     int64_t within = at % shard, now = std::min(count, shard - within);
     size_t file = size_t(rankOfShard(stored, layout, at / shard));
-    const SafeTensor *tensor =
-        tensors[file][firstOf[place.layout] + size_t(part)];
-    uint64_t each = uint64_t(dtypeBytes(tensor->dtype));
-    // What is narrower lies at the end of its place, where widening it from the
-    // front overwrites only what has been read.
-    auto *bytes =
-        reinterpret_cast<char *>(to) + uint64_t(now) * (sizeof(float) - each);
-    FSDPC_TRY(files[file].file().read(tensor->offset + uint64_t(within) * each,
-                                      bytes, uint64_t(now) * each));
-    if (each < sizeof(float))
-      convert(bytes, tensor->dtype, to, "f32", now);
+    FSDPC_TRY(readTensor(file, firstOf[place.layout] + size_t(part), within,
+                         now, to));
     at += now;
     to += now;
     count -= now;
@@ -199,10 +207,45 @@ std::optional<int64_t> TrainingCheckpoint::since(const Layout &layout,
   int32_t own = layout.states - int32_t(layout.average);
   if (home.ownStates() == 0 && (own > 0 || home.optimizer != layout.optimizer))
     return std::nullopt;
-  for (size_t i = 0; i < home.members.size(); ++i)
-    if (home.members[i].offset == place.offset)
-      return home.sinceOf(i);
-  return 0;
+  return home.sinceOf(place.member);
+}
+
+Status TrainingCheckpoint::readResidual(const Member &member, int64_t rank,
+                                        int64_t ranks, int64_t begin,
+                                        int64_t count, float *to) const {
+  const Place &place = placeOf(member);
+  const StoredLayout &layout = stored.layouts[place.layout];
+  if (layout.residual == 0 || rank >= stored.ranks) {
+    std::fill_n(to, count, 0.0f);
+    return {};
+  }
+  size_t tensor = firstOf[place.layout] + 1 + size_t(layout.states);
+  int64_t first = place.offset + begin;
+  FSDPC_TRY(readTensor(size_t(rank), tensor, first, count, to));
+  constexpr int64_t most = int64_t(checkpointPiece / sizeof(float));
+  std::vector<float> piece;
+  for (int64_t from = rank + ranks; from < stored.ranks; from += ranks)
+    for (int64_t at = 0; at < count; at += most) {
+      piece.resize(size_t(std::min(most, count - at)));
+      FSDPC_TRY(readTensor(size_t(from), tensor, first + at,
+                           int64_t(piece.size()), piece.data()));
+      for (size_t i = 0; i < piece.size(); ++i)
+        to[at + int64_t(i)] += piece[i];
+    }
+  return {};
+}
+
+// It follows the residual.
+Status TrainingCheckpoint::readRightFactor(const Member &member,
+                                           int64_t powerRank, int64_t begin,
+                                           int64_t count, float *to) const {
+  const Place &place = placeOf(member);
+  const StoredLayout &layout = stored.layouts[place.layout];
+  if (layout.powerRank == powerRank)
+    return readTensor(0, firstOf[place.layout] + 2 + size_t(layout.states),
+                      layout.rightFactors(place.member) + begin, count, to);
+  std::fill_n(to, count, 0.0f);
+  return {};
 }
 
 // The average is the last state. Without one it begins at the parameters.

@@ -42,6 +42,21 @@ public:
                    int64_t count, float *to) const;
   Status readAverage(const Member &member, int64_t begin, int64_t count,
                      float *to) const;
+  // Reads elements of what rank `rank` of `ranks` begins with as the part of
+  // its gradients that it has not sent: what the ranks rank, rank + ranks, … of
+  // the run that wrote it had not sent, in that order, so that the sum over all
+  // ranks is the same. Zero if there is none.
+  Status readResidual(const Member &member, int64_t rank, int64_t ranks,
+                      int64_t begin, int64_t count, float *to) const;
+  // Reads elements of a right factor; zero if the checkpoint has none of this
+  // rank of factors.
+  Status readRightFactor(const Member &member, int64_t powerRank, int64_t begin,
+                         int64_t count, float *to) const;
+  // Returns true if the checkpoint has what has not been sent of the
+  // parameter's gradients.
+  bool hasResidual(const Member &member) const {
+    return stored.layouts[placeOf(member).layout].residual > 0;
+  }
   // An optimizer's own buffer is zero if the checkpoint does not have it.
   Status readBuffer(const Buffer &buffer, void *to) const;
   // Returns the updates before the member's state began (LayoutBuffers::since),
@@ -52,12 +67,14 @@ public:
 
 private:
   struct Place {
-    size_t layout;
+    size_t layout, member;
     int64_t offset;
   };
   const Place &placeOf(const Member &member) const;
   Status readLayout(const Place &place, int32_t part, int64_t begin,
                     int64_t count, float *to) const;
+  Status readTensor(size_t file, size_t tensor, int64_t begin, int64_t count,
+                    float *to) const;
   Status openFiles(const std::string &folder);
 
   CheckpointManifest stored;

@@ -193,6 +193,7 @@ Status Trainer::openShardFile() {
 // called by a rollback, in the middle of training.
 Status Trainer::loadFrom(const TrainingCheckpoint &checkpoint) {
   FSDPC_TRY(loadStates(*rank, checkpoint));
+  FSDPC_TRY(loadResiduals(*rank, checkpoint));
   ValueSource source;
   source.parameter = [&](const Member &member, int64_t begin, int64_t count,
                          float *to) {

@@ -44,6 +44,34 @@ static std::string begunStates(const Manifest &manifest,
   return names;
 }
 
+// Says what becomes of the residuals of gradients, if it is not what the run
+// before would have done with them; "" or a line.
+static std::string residualNote(const Manifest &manifest,
+                                const TrainingCheckpoint &checkpoint,
+                                int ranks) {
+  bool lost = false, begun = false, kept = false;
+  for (const Layout &layout : manifest.layouts)
+    for (const Member &member : layout.members) {
+      bool has = checkpoint.hasResidual(member);
+      lost |= has && !layout.keepsResidual();
+      begun |= !has && layout.keepsResidual();
+      kept |= has && layout.keepsResidual();
+    }
+  int64_t before = checkpoint.manifest().ranks;
+  std::string text;
+  if (lost)
+    text += "this program's reductions send whole gradients: the checkpoint's "
+            "residuals are dropped\n";
+  if (begun)
+    text += "the checkpoint has no residuals of gradients: they begin at "
+            "zero\n";
+  if (kept && before != ranks)
+    text += "the residuals of " + std::to_string(before) +
+            " ranks are distributed over " + std::to_string(ranks) +
+            ", so that their sum stays\n";
+  return text;
+}
+
 // Compares numbers by value, since other versions wrote them in another way:
 // 3e+05 for 300000, or 17 digits. Two integers are the same only if their texts
 // are: a double does not hold every seed.
@@ -76,13 +104,8 @@ void Trainer::reportResumed() const {
   if (started.step > 0 && !begun.empty())
     std::fprintf(stderr, "%s: newly trained, from a state of zero and step 1\n",
                  begun.c_str());
-  bool keepsResiduals =
-      std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
-                  [](const Layout &layout) { return layout.keepsResidual(); });
-  if (started.step > 0 && keepsResiduals)
-    std::fprintf(stderr,
-                 "checkpoints do not have what reductions have not sent "
-                 "yet: the residuals of gradients begin at zero\n");
+  if (started.step > 0)
+    std::fputs(residualNote(manifest, *resumed, job.size).c_str(), stderr);
   auto &before = resumed->manifest().settings;
   std::string differing;
   for (auto &[name, value] : settings()) {

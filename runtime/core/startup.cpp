@@ -6,6 +6,7 @@
 #include "runtime/core/dtype.h"
 #include "runtime/core/resources.h"
 #include "runtime/core/spelling.h"
+#include "shared/power_sgd.h"
 
 #include <algorithm>
 #include <charconv>
@@ -380,6 +381,36 @@ Status loadStates(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint) {
             return fillDevice(*rank.device, part + (from - begin), to - from,
                               read);
           }));
+  }
+  return {};
+}
+
+// A rank's residual covers the whole layout. Right factors are equal on all
+// ranks.
+Status loadResiduals(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint) {
+  for (size_t i = 0; i < rank.layouts.size(); ++i) {
+    const Layout &layout = rank.manifest.layouts[i];
+    const LayoutBuffers &buffers = rank.layouts[i];
+    float *right = buffers.rightFactors;
+    for (const Member &member : layout.members) {
+      if (buffers.residual)
+        FSDPC_TRY(fillDevice(
+            *rank.device, buffers.residual + member.offset, member.elements,
+            [&](float *values, int64_t at, int64_t count) {
+              return checkpoint.readResidual(member, rank.job.rank,
+                                             rank.job.size, at, count, values);
+            }));
+      PowerShape shape = powerShapeOf(member.shape);
+      if (!right || !shape.isCompressed(layout.powerRank))
+        continue;
+      int64_t elements = shape.columns * layout.powerRank;
+      FSDPC_TRY(fillDevice(*rank.device, right, elements,
+                           [&](float *values, int64_t at, int64_t count) {
+                             return checkpoint.readRightFactor(
+                                 member, layout.powerRank, at, count, values);
+                           }));
+      right += elements;
+    }
   }
   return {};
 }

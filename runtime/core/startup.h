@@ -54,5 +54,8 @@ struct ValueSource {
 Status loadShards(fsdpc_rank &rank, const ValueSource &source);
 // Reads this rank's part of every optimizer state from a checkpoint.
 Status loadStates(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint);
+// Reads what reductions have not sent of gradients, and the factors that they
+// begin with.
+Status loadResiduals(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint);
 
 } // namespace fsdpc::runtime

@@ -62,7 +62,9 @@ int64_t checkpointBytes(const CheckpointManifest &stored) {
   int64_t bytes = 0;
   for (const StoredLayout &layout : stored.layouts)
     bytes += (layout.owner == noOwner ? stored.ranks : 1) * layout.shard *
-             layout.elementBytes();
+                 layout.elementBytes() +
+             (stored.ranks * layout.residual + layout.rightFactors()) *
+                 int64_t(sizeof(float));
   for (const Buffer &buffer : stored.buffers)
     bytes += bufferElements(buffer) * dtypeBytes(buffer.dtype);
   return bytes;
@@ -71,9 +73,11 @@ int64_t checkpointBytes(const CheckpointManifest &stored) {
 int64_t checkpointCopyBytes(const CheckpointManifest &stored) {
   int64_t bytes = 0;
   std::vector<int64_t> owned(size_t(stored.ranks), 0);
-  for (const StoredLayout &layout : stored.layouts)
+  for (const StoredLayout &layout : stored.layouts) {
     (layout.owner == noOwner ? bytes : owned[size_t(layout.owner)]) +=
         layout.shard * layout.elementBytes();
+    bytes += (layout.residual + layout.rightFactors()) * int64_t(sizeof(float));
+  }
   bytes += *std::max_element(owned.begin(), owned.end());
   for (const Buffer &buffer : stored.buffers)
     bytes += bufferElements(buffer) * dtypeBytes(buffer.dtype);
@@ -142,6 +146,12 @@ std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
       else
         pieces.push_back(
             {buffers.states + state * buffers.part + first, bytes});
+    int64_t right = self == 0 ? stored.layouts[i].rightFactors() : 0;
+    if (buffers.residual)
+      pieces.push_back({buffers.residual,
+                        uint64_t(stored.layouts[i].residual) * sizeof(float)});
+    if (buffers.rightFactors)
+      pieces.push_back({buffers.rightFactors, uint64_t(right) * sizeof(float)});
   }
   for (size_t i = 0; i < stored.buffers.size() && self == 0; ++i)
     pieces.push_back(

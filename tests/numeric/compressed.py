@@ -1,10 +1,12 @@
 """Checks that the tests of compressed reductions share (top_k.py, power_sgd.py): bits under all strategies, volumes and convergence,
-and steps that are left out."""
+steps that are left out, and checkpoints."""
 import re
+import shutil
 
 import numpy as np
 
 import harness
+from compare import read_safetensors
 from harness import Failure
 from keep_f32 import content
 from sample_gradients import SampleGradients
@@ -62,3 +64,38 @@ def check_left_out(bench, hook: str) -> None:
     if not np.array_equal(*learnt):
         raise Failure(f"{hook}: what is left of a step that is not finite changes {np.count_nonzero(learnt[0] != learnt[1])} parameters")
     print("left out: nothing stays of a step that is not finite", flush=True)
+
+
+def residuals_of(folder, ranks: int) -> list[np.ndarray]:
+    """Returns those of the only layout."""
+    files = [read_safetensors(folder / f"rank-{rank:05}.safetensors") for rank in range(ranks)]
+    return [next(value.astype(np.float32) for name, value in file.items() if name.endswith(".residual")) for file in files]
+
+
+def check_resumed(bench, hook: str) -> None:
+    """A run that resumes has the bits of one that was not stopped; on other ranks the sum of the residuals is what it was."""
+    model, half = SampleGradients(bench, {"matrix": (37, 24), "small": (3, 4)}, 24), 3
+    program = model.compile("resumed", f"--reduce-hook={hook}")
+    whole, folder = model.train(program, 4, 2 * half, 1), bench.path("resumed-checkpoints")
+    keep = ("--checkpoint", folder)
+    model.train(program, 4, half, 1, *keep)
+    begun = residuals_of(folder / f"step-{half:07}", 4)
+    if not all(np.any(residual) for residual in begun):
+        raise Failure(f"{hook}: a residual is zero, so this test shows nothing")
+    for ranks in (1, 2, 3, 8):
+        shared = bench.path(f"resumed-on-{ranks}")
+        harness.run([bench.build / "bin" / "fsdpc", "ckpt", "reshard", folder, "--ranks", ranks, "-o", shared])
+        found = residuals_of(shared / f"step-{half:07}", ranks)
+        wanted = [sum(begun[rank::ranks], np.zeros_like(begun[0])) for rank in range(ranks)]
+        if not all(np.array_equal(*pair) for pair in zip(found, wanted)):
+            raise Failure(f"{hook}: on {ranks} ranks the residuals are not those of 4, distributed")
+        # A run distributes those of 4 ranks as the tool does.
+        direct = bench.path(f"direct-on-{ranks}")
+        shutil.copytree(folder, direct)
+        learnt = [model.train(program, ranks, half + 1, 1, "--checkpoint", path, "--resume") for path in (direct, shared)]
+        if not np.array_equal(*learnt):
+            raise Failure(f"{hook}: {ranks} ranks resume otherwise than from 'fsdpc ckpt reshard'")
+    resumed = model.train(program, 4, 2 * half, 1, *keep, "--resume")
+    if not np.array_equal(whole, resumed):
+        raise Failure(f"{hook}: {np.count_nonzero(whole != resumed)} parameters have other bits after resuming")
+    print("resumed: the bits of a run that was not stopped; on other ranks the same sum of residuals", flush=True)

@@ -6,6 +6,7 @@ usage: power_sgd.py --build DIR [--steps 40]
   formula      several steps of a model whose gradients are its samples, against algorithm 1 of Vogels et al. (2019) in f64, with the
                feedback of its algorithm 2, right factors that begin with those of the last reduction, and vectors as they are
   left out     a step that is not finite, with --on-nonfinite=skip, leaves nothing in the residuals
+  resumed      a run that resumes has the bits of one that was not stopped; on other ranks the sum of residuals stays
   strategies   the GPT: the same bits under zero3, zero2, zero1 and ddp, with all schedules, as threads and as processes
   convergence  the GPT on text: with factors of rank 4 the loss falls about as with whole gradients
   volumes      what that sends, of what the exact reduction sends (volumes.py compares the formula with what is counted)
@@ -14,7 +15,7 @@ import sys
 
 import harness
 import numpy as np
-from compressed import check_convergence, check_left_out, check_strategies
+from compressed import check_convergence, check_left_out, check_resumed, check_strategies
 from harness import Failure
 from sample_gradients import SampleGradients
 
@@ -101,6 +102,7 @@ def check_formula(bench) -> None:
 def test(bench, options):
     check_formula(bench)
     check_left_out(bench, "power-sgd=2")
+    check_resumed(bench, "power-sgd=2")
     chosen = harness.fixture("gpt")
     check_strategies(bench, chosen, "--reduce-hook=power-sgd=2")
     check_convergence(bench, chosen, "--reduce-hook=power-sgd=4", options.steps, most_sent=0.4, most_off=0.1)

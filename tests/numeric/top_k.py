@@ -6,6 +6,7 @@ usage: top_k.py --build DIR [--steps 40]
   chosen       several steps of a model whose gradients are its samples, against numpy, to the bit: what is chosen, what stays in the
                residuals, ties, and shares of one element and of all
   left out     a step that is not finite, with --on-nonfinite=skip, leaves nothing in the residuals
+  resumed      a run that resumes has the bits of one that was not stopped; on other ranks the sum of residuals stays
   strategies   the GPT: the same bits under zero3, zero2, zero1 and ddp, with all schedules, as threads and as processes
   convergence  the GPT on text: with a tenth of the gradients the loss falls about as with all
   volumes      what that sends, of what the exact reduction sends (volumes.py compares the formula with what is counted)
@@ -14,7 +15,7 @@ import sys
 
 import harness
 import numpy as np
-from compressed import check_convergence, check_left_out, check_strategies
+from compressed import check_convergence, check_left_out, check_resumed, check_strategies
 from harness import Failure
 from sample_gradients import SampleGradients
 
@@ -69,6 +70,7 @@ def check_chosen(bench) -> None:
 def test(bench, options):
     check_chosen(bench)
     check_left_out(bench, "top-k=1%")
+    check_resumed(bench, "top-k=1%")
     chosen = harness.fixture("gpt")
     check_strategies(bench, chosen, "--reduce-hook=top-k=1%")
     check_convergence(bench, chosen, "--reduce-hook=top-k=10%", options.steps, most_sent=0.22, most_off=0.1)

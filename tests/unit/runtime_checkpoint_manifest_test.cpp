@@ -151,6 +151,35 @@ TEST(CheckpointManifest, GroupsReadBackInAnotherFormat) {
   EXPECT_EQ(rankOfShard(stored, stored.layouts[0], 3), 3);
 }
 
+// Every rank has a residual; right factors are equal on all ranks.
+TEST(CheckpointManifest, ResidualsReadBackInAnotherFormat) {
+  CheckpointManifest stored = small();
+  StoredLayout &layout = stored.layouts[0];
+  layout.shard = 2048;
+  layout.members[0].shape = {64, 50};
+  layout.members[0].elements = layout.residual = 3200;
+  layout.powerRank = 2;
+  std::string text = toJson(stored);
+  EXPECT_THAT(text, HasSubstr("\"format\":4"));
+  auto read = parseCheckpoint(text);
+  ASSERT_TRUE(read) << read.error().message;
+  for (int rank = 0; rank < 2; ++rank) {
+    std::vector<StoredTensor> tensors = tensorsOf(*read, rank);
+    ASSERT_EQ(tensors.size(), 4u);
+    EXPECT_EQ(tensors[2].name, "0.unit.residual");
+    EXPECT_THAT(tensors[2].shape, ElementsAre(3200));
+    EXPECT_EQ(tensors[3].name, "0.unit.right");
+    EXPECT_THAT(tensors[3].shape, ElementsAre(rank == 0 ? 100 : 0));
+  }
+  layout.residual = 3199; // shorter than its parameter
+  EXPECT_FALSE(parseCheckpoint(toJson(stored)));
+  layout.residual = INT64_MAX;
+  EXPECT_FALSE(parseCheckpoint(toJson(stored)));
+  layout.residual = 3200;
+  layout.powerRank = INT64_MAX;
+  EXPECT_FALSE(parseCheckpoint(toJson(stored)));
+}
+
 TEST(CheckpointManifest, LayoutsWithoutMastersReadBackInAnotherFormat) {
   CheckpointManifest stored = small();
   EXPECT_EQ(tensorsOf(stored, 0)[0].dtype, "f32");

@@ -22,11 +22,13 @@ namespace {
 constexpr int64_t shardAlignment = 32;
 constexpr int64_t pieceElements = int64_t(checkpointPiece / sizeof(float));
 
-// Writes one part of a layout's shard. Gaps between parameters are zero.
-Status writePart(const StoredLayout &layout, int32_t part, int64_t rank,
-                 const CheckpointValues &values, CheckpointFile &file,
-                 std::vector<float> &piece) {
-  int64_t first = rank * layout.shard, last = first + layout.shard;
+// Writes elements [first, last) of a layout as a tensor. read(member, begin,
+// count, to) has the values; gaps between parameters are zero.
+template <typename Read>
+Status writeRange(const StoredLayout &layout, int64_t first, int64_t last,
+                  const std::string &dtype, const Read &read,
+                  CheckpointFile &file) {
+  std::vector<float> piece;
   for (int64_t begin = first; begin < last; begin += pieceElements) {
     int64_t end = std::min(begin + pieceElements, last);
     piece.assign(size_t(end - begin), 0);
@@ -34,10 +36,10 @@ Status writePart(const StoredLayout &layout, int32_t part, int64_t rank,
       int64_t from = std::max(begin, member.offset),
               to = std::min(end, member.offset + member.elements);
       if (from < to)
-        FSDPC_TRY(values.parameter(member, part, from - member.offset,
-                                   to - from, &piece[size_t(from - begin)]));
+        FSDPC_TRY(read(member, from - member.offset, to - from,
+                       &piece[size_t(from - begin)]));
     }
-    if (part > 0 || layout.dtype == "f32") {
+    if (dtype == "f32") {
       FSDPC_TRY(file.write(piece.data(), piece.size() * sizeof(float)));
       continue;
     }
@@ -50,18 +52,47 @@ Status writePart(const StoredLayout &layout, int32_t part, int64_t rank,
   return {};
 }
 
-// Writes the file of one rank: for each layout the master and then its states,
-// in the order of tensorsOf(), and for rank 0 the buffers, which are
-// replicated. `sums` receives the checksums.
+// Writes a rank's part of a layout: master, states and what reductions have not
+// sent.
+Status writeLayout(const StoredLayout &layout, int64_t rank,
+                   const CheckpointValues &values, CheckpointFile &file) {
+  int64_t first = rank * layout.shard;
+  for (int32_t part = 0; part <= layout.states; ++part)
+    FSDPC_TRY(writeRange(
+        layout, first, first + layout.shard, part == 0 ? layout.dtype : "f32",
+        [&](const Member &member, int64_t begin, int64_t count, float *to) {
+          return values.parameter(member, part, begin, count, to);
+        },
+        file));
+  if (layout.residual > 0)
+    FSDPC_TRY(writeRange(
+        layout, 0, layout.residual, "f32",
+        [&](const Member &member, int64_t begin, int64_t count, float *to) {
+          return values.residual(member, rank, begin, count, to);
+        },
+        file));
+  if (layout.powerRank == 0)
+    return {};
+  std::vector<float> factor;
+  for (size_t i = 0; rank == 0 && i < layout.members.size(); ++i) {
+    factor.resize(size_t(layout.rightFactors(i + 1) - layout.rightFactors(i)));
+    FSDPC_TRY(values.rightFactor(layout.members[i], layout.powerRank,
+                                 int64_t(factor.size()), factor.data()));
+    FSDPC_TRY(file.write(factor.data(), factor.size() * sizeof(float)));
+  }
+  file.endTensor();
+  return {};
+}
+
+// Writes the file of one rank in the order of tensorsOf(): the layouts, and for
+// rank 0 the buffers, which are replicated. `sums` receives the checksums.
 Status writeRank(const CheckpointManifest &stored, int64_t rank,
                  const CheckpointValues &values, const std::string &folder,
                  StoredFile &sums) {
   CheckpointFile file;
-  std::vector<float> piece;
   FSDPC_TRY(file.open(folder, rank, tensorsOf(stored, int(rank)), sums));
   for (const StoredLayout &layout : stored.layouts)
-    for (int32_t part = 0; part <= layout.states; ++part)
-      FSDPC_TRY(writePart(layout, part, rank, values, file, piece));
+    FSDPC_TRY(writeLayout(layout, rank, values, file));
   for (size_t i = 0; rank == 0 && i < stored.buffers.size(); ++i) {
     const Buffer &buffer = stored.buffers[i];
     std::vector<char> value(

@@ -20,6 +20,14 @@ struct CheckpointValues {
                        int64_t count, float *to)>
       parameter;
   std::function<Status(const Buffer &buffer, void *to)> buffer;
+  // Write elements of a rank's residual of a parameter, and a parameter's whole
+  // right factor. Called only if the layout has residuals, and such factors.
+  std::function<Status(const Member &member, int64_t rank, int64_t begin,
+                       int64_t count, float *to)>
+      residual = {};
+  std::function<Status(const Member &member, int64_t powerRank, int64_t count,
+                       float *to)>
+      rightFactor = {};
 };
 
 // Sets the number of ranks, and the elements per rank of each layout.

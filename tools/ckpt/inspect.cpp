@@ -39,6 +39,7 @@ Json describeLayout(const CheckpointManifest &stored,
   return {{"name", layout.name},
           {"shard", layout.shard},
           {"states", stateNames(stored, layout)},
+          {"residual", layout.residual},
           {"parameters", parameters}};
 }
 
@@ -147,6 +148,8 @@ std::string table(const std::string &folder, const CheckpointManifest &stored) {
                                  : "on rank " + std::to_string(layout.owner));
     if (layout.states > 0)
       text += ", with " + joined(stateNames(stored, layout));
+    if (layout.residual > 0)
+      text += ", and every rank's residual";
     text += "\n";
     for (const Member &member : layout.members)
       text +=

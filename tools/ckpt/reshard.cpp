@@ -27,6 +27,14 @@ int reshard(const Arguments &arguments) {
   values.buffer = [&](const Buffer &buffer, void *to) {
     return from.readBuffer(buffer, to);
   };
+  values.residual = [&](const Member &member, int64_t rank, int64_t begin,
+                        int64_t count, float *to) {
+    return from.readResidual(member, rank, arguments.ranks, begin, count, to);
+  };
+  values.rightFactor = [&](const Member &member, int64_t powerRank,
+                           int64_t count, float *to) {
+    return from.readRightFactor(member, powerRank, 0, count, to);
+  };
   Status written = writeCheckpoint(stored, values, arguments.output);
   return written ? done : report(written.error(), failed);
 }
