@@ -417,12 +417,16 @@ def hypernetwork():
 
 @case(x=(6,))
 def parametrized_weights():
-    """Weight norm, spectral norm and orthogonality as parametrizations, and a tied, transposed decoder."""
+    """Weight norm and spectral norm as parametrizations, and a tied, transposed decoder."""
     def forward(m, x):
         h = torch.tanh(m.b(torch.tanh(m.a(x))))
         return F.mse_loss(F.linear(h, m.tied.weight.T), F.linear(x, m.tied.weight)[:, :1] * 0 + x) + m.tied(h.mean(0, keepdim=True).expand(1, 6)).mean()
     p = nn.utils.parametrizations
-    return MeanSquare(forward, a=p.weight_norm(nn.Linear(6, 8), dim=0), b=p.spectral_norm(nn.Linear(8, 6)), tied=nn.Linear(6, 6))
+    module = MeanSquare(forward, a=p.weight_norm(nn.Linear(6, 8), dim=0), b=p.spectral_norm(nn.Linear(8, 6)), tied=nn.Linear(6, 6))
+    # In training mode it changes its vectors with each forward, which is refused.
+    module.b.parametrizations.eval()
+    module.train = lambda mode=True: module
+    return module
 
 
 # ---- losses and rewards ----
