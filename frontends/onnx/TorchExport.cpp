@@ -64,6 +64,56 @@ TorchExport::TorchExport(const onnx::ModelProto &model)
   }
   for (const auto &block : exempt)
     blocks.erase(block.getKey());
+  findStaleBuffers(model.graph());
+}
+
+// Calls `visit` with what a node reads, also in its bodies. The running
+// statistics of a batch norm are left out: it updates them itself, and does not
+// read them in training.
+static void forEachRead(const onnx::NodeProto &node,
+                        llvm::function_ref<void(StringRef)> visit) {
+  bool isBatchNorm = node.op_type() == "BatchNormalization";
+  for (auto [i, input] : llvm::enumerate(node.input()))
+    if (!isBatchNorm || (i != 3 && i != 4))
+      visit(input);
+  for (const onnx::AttributeProto &attribute : node.attribute())
+    for (const onnx::NodeProto &inner : attribute.g().node())
+      forEachRead(inner, visit);
+}
+
+// Walks back from the outputs. Updated buffers that no output depends on, such
+// as counters of steps, do no harm.
+void TorchExport::findStaleBuffers(const onnx::GraphProto &graph) {
+  llvm::StringSet<> updates, buffers, needed;
+  for (const SignatureEntry &entry : parseSignature(
+           metadata(graph.metadata_props(),
+                    "pkg.torch.export.ExportedProgram.graph_signature")))
+    if (StringRef(entry.kind).ends_with("_MUTATION")) {
+      updates.insert(entry.name);
+      buffers.insert(entry.target);
+    }
+  if (buffers.empty())
+    return;
+  // Some exporters also return the updated values.
+  for (const onnx::ValueInfoProto &output : graph.output())
+    if (!updates.contains(output.name()))
+      needed.insert(output.name());
+  for (const onnx::NodeProto &node : llvm::reverse(graph.node())) {
+    if (llvm::none_of(node.output(), [&](const std::string &name) {
+          return needed.contains(name);
+        }))
+      continue;
+    forEachRead(node, [&](StringRef input) {
+      needed.insert(input);
+      if (buffers.contains(input))
+        staleBuffers.try_emplace(&node, input);
+    });
+  }
+}
+
+StringRef TorchExport::staleBuffer(const onnx::NodeProto &node) const {
+  auto found = staleBuffers.find(&node);
+  return found == staleBuffers.end() ? StringRef() : StringRef(found->second);
 }
 
 std::string TorchExport::unknowns() const {

@@ -6,6 +6,7 @@
 
 #include "frontends/onnx/Metadata.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace fsdpc::frontend {
@@ -28,12 +29,18 @@ public:
   // Returns true if the module normalises by its running statistics at this
   // node although it was exported in training mode.
   bool fixesStatistics(const onnx::NodeProto &node) const;
+  // Returns the name of a buffer that forward updates and that the node reads
+  // for the sake of an output, or "". The graph does not have the update.
+  llvm::StringRef staleBuffer(const onnx::NodeProto &node) const;
 
 private:
+  void findStaleBuffers(const onnx::GraphProto &graph);
+
   bool fromTorch = false, complete = false;
   bool hasTraces = false;   // stack traces, by which blocks are known
   bool hasTraining = false; // a batch norm that uses the batch's statistics
   llvm::StringSet<> blocks; // those that may lack gradients
+  llvm::DenseMap<const onnx::NodeProto *, std::string> staleBuffers;
 };
 
 // Returns true if the package says that the parameter has requires_grad=False.

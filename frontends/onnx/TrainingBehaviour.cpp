@@ -67,6 +67,12 @@ std::string GraphImporter::lostInExport(const onnx::NodeProto &proto) {
       call.argument(4, "reduce") == "mean")
     return "torch.onnx.export writes scatter_reduce with 'mean' as a scatter "
            "that replaces; divide a sum by the number of updates instead";
+  if (StringRef buffer = torch.staleBuffer(proto); !buffer.empty())
+    return ("forward updates '" + buffer +
+            "', which the loss reads, and the export has only its first "
+            "value; call eval() on the part that updates it, or make it an "
+            "input")
+        .str();
   if (!torch.mayLackGradient(proto) ||
       llvm::none_of(proto.input(), [&](const std::string &input) {
         Value value = input.empty() ? Value() : lookup(input);

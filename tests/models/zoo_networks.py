@@ -11,16 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import zoo
-from zoo import Wrapped
+from modules import MeanSquare, registry
 
-CASES = {}
-
-
-def case(**inputs):
-    def register(make):
-        CASES[make.__name__] = (make, inputs)
-        return make
-    return register
+CASES, case = registry()
 
 
 # ---- images ----
@@ -87,8 +80,8 @@ def unet_3d():
         c = m.up(b)
         d = F.interpolate(b, scale_factor=2, mode="trilinear", align_corners=False)
         return m.last(torch.cat([a, c, d], 1))
-    return Wrapped(forward, a=nn.Conv3d(1, 4, 3, padding=1), b=nn.Conv3d(4, 4, 3, padding=1), norm=nn.InstanceNorm3d(4, affine=True),
-                   up=nn.ConvTranspose3d(4, 4, 2, stride=2), last=nn.Conv3d(12, 1, 1))
+    return MeanSquare(forward, a=nn.Conv3d(1, 4, 3, padding=1), b=nn.Conv3d(4, 4, 3, padding=1), norm=nn.InstanceNorm3d(4, affine=True),
+                      up=nn.ConvTranspose3d(4, 4, 2, stride=2), last=nn.Conv3d(12, 1, 1))
 
 
 @case(x=(4, 8, 8), t=((), 5))
@@ -99,8 +92,8 @@ def mobile_blocks():
         y = y * F.hardsigmoid(m.excite(F.relu(m.squeeze(F.adaptive_avg_pool2d(y, 1)))))
         y = y.view(y.shape[0], 2, 8, 8, 8).transpose(1, 2).reshape(y.shape[0], 16, 8, 8)
         return F.cross_entropy(m.head(F.relu6(m.grouped(y)).mean((2, 3))), t)
-    return Wrapped(forward, expand=nn.Conv2d(4, 16, 1), depthwise=nn.Conv2d(16, 16, 3, padding=1, groups=16), norm=nn.BatchNorm2d(16),
-                   squeeze=nn.Conv2d(16, 4, 1), excite=nn.Conv2d(4, 16, 1), grouped=nn.Conv2d(16, 8, 3, groups=4), head=nn.Linear(8, 5))
+    return MeanSquare(forward, expand=nn.Conv2d(4, 16, 1), depthwise=nn.Conv2d(16, 16, 3, padding=1, groups=16), norm=nn.BatchNorm2d(16),
+                      squeeze=nn.Conv2d(16, 4, 1), excite=nn.Conv2d(4, 16, 1), grouped=nn.Conv2d(16, 8, 3, groups=4), head=nn.Linear(8, 5))
 
 
 @case(x=(2, 8, 8))
@@ -108,7 +101,7 @@ def spatial_transformer():
     def forward(m, x):
         theta = m.where(F.avg_pool2d(x, 4).flatten(1)).view(-1, 2, 3) * 0.1 + torch.tensor([[1.0, 0, 0], [0, 1, 0]])
         return m.conv(F.grid_sample(x, F.affine_grid(theta, [x.shape[0], 2, 8, 8], align_corners=False), align_corners=False))
-    return Wrapped(forward, where=nn.Linear(8, 6), conv=nn.Conv2d(2, 3, 3))
+    return MeanSquare(forward, where=nn.Linear(8, 6), conv=nn.Conv2d(2, 3, 3))
 
 
 @case(x=(6, 4), boxes=(6, 4))
@@ -128,7 +121,7 @@ def box_regression():
         y = (boxes[..., 0] > 0).float()
         focal = F.binary_cross_entropy(p, y, reduction="none") * (1 - torch.where(y > 0, p, 1 - p)) ** 2
         return (1 - giou).mean() + focal.mean()
-    return Wrapped(forward, body=nn.Linear(4, 16), head=nn.Linear(16, 5))
+    return MeanSquare(forward, body=nn.Linear(4, 16), head=nn.Linear(16, 5))
 
 
 @case(x=(2, 8, 8))
@@ -140,8 +133,8 @@ def vector_quantised_autoencoder():
         q = m.codes(distance.argmin(-1))
         loss = F.mse_loss(q, z.detach()) + 0.25 * F.mse_loss(z, q.detach())
         return F.mse_loss(m.decoder((z + (q - z).detach()).permute(0, 3, 1, 2)), x) + loss
-    return Wrapped(forward, encoder=nn.Conv2d(2, 4, 4, stride=2, padding=1), decoder=nn.ConvTranspose2d(4, 2, 4, stride=2, padding=1),
-                   codes=nn.Embedding(7, 4))
+    return MeanSquare(forward, encoder=nn.Conv2d(2, 4, 4, stride=2, padding=1), decoder=nn.ConvTranspose2d(4, 2, 4, stride=2, padding=1),
+                      codes=nn.Embedding(7, 4))
 
 
 @case(x=(3, 8, 8), y=(3, 8, 8))
@@ -152,7 +145,7 @@ def adversarial_features():
         made = F.pixel_shuffle(made, 2)
         real, fake = m.critic(y), m.critic(made)
         return (fake - 1).pow(2).mean() + F.l1_loss(fake.std(dim=0), real.std(dim=0).detach())
-    module = Wrapped(forward, generator=nn.Conv2d(12, 12, 3, padding=1), critic=nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.LeakyReLU(0.2), nn.Conv2d(4, 2, 3)))
+    module = MeanSquare(forward, generator=nn.Conv2d(12, 12, 3, padding=1), critic=nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.LeakyReLU(0.2), nn.Conv2d(4, 2, 3)))
     for p in module.critic.parameters():
         p.requires_grad = False
     return module
@@ -169,7 +162,7 @@ def radiance_field():
         clear = torch.exp(torch.cumsum(torch.log(torch.cat([torch.ones_like(alpha[:, :1]), 1 - alpha[:, :-1] + 1e-6], 1)), 1))
         colour = ((alpha * clear).unsqueeze(-1) * torch.sigmoid(y[..., :3])).sum(1)
         return F.mse_loss(colour, target)
-    return Wrapped(forward, a=nn.Linear(18, 24), b=nn.Linear(24, 4))
+    return MeanSquare(forward, a=nn.Linear(18, 24), b=nn.Linear(24, 4))
 
 
 @case(x=(2, 12))
@@ -183,7 +176,7 @@ def fourier_operator():
         # Nor of a padded complex spectrum: 7 frequencies of 12 places.
         f = torch.complex(F.pad(re[..., 0] - im[..., 1], (0, 3)), F.pad(re[..., 1] + im[..., 0], (0, 3)))
         return m.out((torch.fft.irfft(f, n=12) + m.skip(y)).transpose(1, 2))
-    module = Wrapped(forward, lift=nn.Linear(2, 4), skip=nn.Conv1d(4, 4, 1), out=nn.Linear(4, 1))
+    module = MeanSquare(forward, lift=nn.Linear(2, 4), skip=nn.Conv1d(4, 4, 1), out=nn.Linear(4, 1))
     module.weight = nn.Parameter(torch.randn(4, 4, 4, 2) * 0.2)
     return module
 
@@ -195,7 +188,7 @@ def recurrent_language_model():
     def forward(m, x, y):
         h, _ = m.lstm(m.words(x))
         return F.cross_entropy(F.linear(h, m.words.weight, m.bias).flatten(0, 1), y.flatten())
-    module = Wrapped(forward, words=nn.Embedding(30, 12), lstm=nn.LSTM(12, 12, num_layers=2, batch_first=True))
+    module = MeanSquare(forward, words=nn.Embedding(30, 12), lstm=nn.LSTM(12, 12, num_layers=2, batch_first=True))
     module.bias = nn.Parameter(torch.zeros(30))
     return module
 
@@ -212,8 +205,8 @@ def translation_with_attention():
             h = m.cell(torch.cat([m.words(y[:, t]), context], -1), h)
             loss = loss + F.cross_entropy(m.head(h), y[:, t + 1])
         return loss / 5
-    return Wrapped(forward, words=nn.Embedding(20, 8), encoder=nn.GRU(8, 6, batch_first=True, bidirectional=True), q=nn.Linear(12, 8),
-                   k=nn.Linear(12, 8), v=nn.Linear(8, 1), cell=nn.GRUCell(20, 12), head=nn.Linear(12, 20))
+    return MeanSquare(forward, words=nn.Embedding(20, 8), encoder=nn.GRU(8, 6, batch_first=True, bidirectional=True), q=nn.Linear(12, 8),
+                      k=nn.Linear(12, 8), v=nn.Linear(8, 1), cell=nn.GRUCell(20, 12), head=nn.Linear(12, 20))
 
 
 @case(x=(120,), t=((), 4))
@@ -225,8 +218,8 @@ def speech_commands():
         z = F.glu(m.point(m.norm(y).transpose(1, 2)), 1)
         z = m.out(F.silu(m.batch(m.depth(z)))).transpose(1, 2)
         return F.cross_entropy(m.head((y + z).mean(1)), t)
-    return Wrapped(forward, proj=nn.Linear(9, 8), norm=nn.LayerNorm(8), point=nn.Conv1d(8, 16, 1), depth=nn.Conv1d(8, 8, 5, padding=2, groups=8),
-                   batch=nn.BatchNorm1d(8), out=nn.Conv1d(8, 8, 1), head=nn.Linear(8, 4))
+    return MeanSquare(forward, proj=nn.Linear(9, 8), norm=nn.LayerNorm(8), point=nn.Conv1d(8, 16, 1), depth=nn.Conv1d(8, 8, 5, padding=2, groups=8),
+                      batch=nn.BatchNorm1d(8), out=nn.Conv1d(8, 8, 1), head=nn.Linear(8, 4))
 
 
 @case(x=(3, 16), y=(16,))
@@ -237,8 +230,8 @@ def temporal_convolutions():
             x = h + (x if x.shape == h.shape else m.skip(x))
         return F.huber_loss(m.head(x).squeeze(1), y)
     norm = nn.utils.parametrizations.weight_norm
-    return Wrapped(forward, convs=nn.ModuleList(norm(nn.Conv1d(3 if i == 0 else 6, 6, 3, dilation=2**i)) for i in range(3)),
-                   skip=nn.Conv1d(3, 6, 1), head=nn.Conv1d(6, 1, 1))
+    return MeanSquare(forward, convs=nn.ModuleList(norm(nn.Conv1d(3 if i == 0 else 6, 6, 3, dilation=2**i)) for i in range(3)),
+                      skip=nn.Conv1d(3, 6, 1), head=nn.Conv1d(6, 1, 1))
 
 
 @case(x=(8, 6))
@@ -252,7 +245,7 @@ def selective_state_space():
             h = torch.exp(d[:, t].unsqueeze(-1) * decay) * h + (d[:, t] * x[:, t]).unsqueeze(-1) * b[:, t].unsqueeze(1)
             out.append((h * c[:, t].unsqueeze(1)).sum(-1))
         return m.out(torch.stack(out, 1) * F.silu(x))
-    module = Wrapped(forward, a=nn.Linear(6, 12), out=nn.Linear(6, 6))
+    module = MeanSquare(forward, a=nn.Linear(6, 12), out=nn.Linear(6, 6))
     module.log = nn.Parameter(torch.zeros(6, 3))
     return module
 
@@ -267,7 +260,7 @@ def conditional_random_field():
         for t in range(1, 6):
             alpha = torch.logsumexp(alpha.unsqueeze(2) + m.pair, 1) + e[:, t]
         return (torch.logsumexp(alpha, 1) - hit).mean()
-    module = Wrapped(forward, a=nn.Linear(8, 4))
+    module = MeanSquare(forward, a=nn.Linear(8, 4))
     module.pair = nn.Parameter(torch.randn(4, 4) * 0.1)
     return module
 
@@ -283,7 +276,7 @@ def relative_attention():
         score = ((q + m.w) @ k.transpose(2, 3) + p) / 8**0.5
         score = score.masked_fill(torch.ones(t, t, dtype=torch.bool).triu(1), float("-inf"))
         return m.out((torch.softmax(score, -1) @ v).transpose(1, 2).reshape(b, t, 16))
-    module = Wrapped(forward, qkv=nn.Linear(16, 48), out=nn.Linear(16, 16))
+    module = MeanSquare(forward, qkv=nn.Linear(16, 48), out=nn.Linear(16, 16))
     module.u, module.w = (nn.Parameter(torch.randn(2, 1, 8) * 0.1) for _ in range(2))
     module.place = nn.Parameter(torch.randn(8, 8) * 0.3)
     return module
@@ -306,7 +299,7 @@ def graph_attention():
         weight = weight / (torch.gather(total, 1, target) + 1e-9)
         index = target.unsqueeze(-1).expand(-1, -1, h.shape[-1])
         return m.b(F.elu(torch.zeros_like(h).scatter_add(1, index, weight.unsqueeze(-1) * take(h, source))))
-    return Wrapped(forward, a=nn.Linear(5, 8), s=nn.Linear(8, 1), t=nn.Linear(8, 1), b=nn.Linear(8, 3))
+    return MeanSquare(forward, a=nn.Linear(5, 8), s=nn.Linear(8, 1), t=nn.Linear(8, 1), b=nn.Linear(8, 3))
 
 
 @case(x=(6, 5), e=((2, 12), 6))
@@ -320,7 +313,7 @@ def graph_isomorphism():
         total = torch.zeros(n * 6, 5).index_add(0, target, flat[source])
         h = F.relu(m.a(flat * (1 + m.eps) + total / count.unsqueeze(-1)))
         return m.b(torch.zeros(n, 8).index_add(0, torch.arange(n).repeat_interleave(6), h))
-    module = Wrapped(forward, a=nn.Linear(5, 8), b=nn.Linear(8, 2))
+    module = MeanSquare(forward, a=nn.Linear(5, 8), b=nn.Linear(8, 2))
     module.eps = nn.Parameter(torch.zeros(1))
     return module
 
@@ -334,7 +327,7 @@ def graph_extremes():
         rows = torch.gather(h, 1, source)
         parts = [torch.zeros_like(h).scatter_reduce(1, target, rows, how, include_self=False) for how in ("amin", "amax", "prod")]
         return m.b(torch.cat(parts, -1))
-    return Wrapped(forward, a=nn.Linear(5, 4), b=nn.Linear(12, 3))
+    return MeanSquare(forward, a=nn.Linear(5, 4), b=nn.Linear(12, 3))
 
 
 @case(dense=(6,), ids=((3,), 11), y=())
@@ -347,7 +340,7 @@ def click_prediction():
         second = 0.5 * (v.sum(1).pow(2) - v.pow(2).sum(1)).sum(-1)
         logit = m.top(torch.cat([dense, pairs], -1)).squeeze(-1) + second
         return F.binary_cross_entropy_with_logits(logit, (y > 0).float())
-    return Wrapped(forward, bottom=nn.Linear(6, 4), table=nn.Embedding(11, 4), top=nn.Linear(12, 1))
+    return MeanSquare(forward, bottom=nn.Linear(6, 4), table=nn.Embedding(11, 4), top=nn.Linear(12, 1))
 
 
 @case(x=(10, 3), y=((), 4))
@@ -357,7 +350,7 @@ def point_set():
         t = m.align(F.relu(m.lift(x)).amax(1)).view(-1, 3, 3) + torch.eye(3)
         h = m.b(F.relu(m.a(x @ t))).max(1).values
         return F.cross_entropy(m.head(h), y) + 0.01 * torch.linalg.matrix_norm(t @ t.transpose(1, 2) - torch.eye(3)).mean()
-    return Wrapped(forward, lift=nn.Linear(3, 8), align=nn.Linear(8, 9), a=nn.Linear(3, 8), b=nn.Linear(8, 8), head=nn.Linear(8, 4))
+    return MeanSquare(forward, lift=nn.Linear(3, 8), align=nn.Linear(8, 9), a=nn.Linear(3, 8), b=nn.Linear(8, 8), head=nn.Linear(8, 4))
 
 
 @case(x=(8,))
@@ -371,7 +364,7 @@ def normalising_flow():
             x = torch.flip(torch.stack([a, b * torch.exp(scale) + shift], -1).flatten(1), (1,))
             total = total + scale.sum(-1)
         return (0.5 * x.pow(2).sum(-1) - total).mean()
-    return Wrapped(forward, nets=nn.ModuleList(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8)) for _ in range(3)))
+    return MeanSquare(forward, nets=nn.ModuleList(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8)) for _ in range(3)))
 
 
 @case(x=(4,), y=(2,))
@@ -381,7 +374,7 @@ def mixture_density():
         mean, log = mean.view(-1, 3, 2), log.view(-1, 3, 2)
         each = -0.5 * (((y.unsqueeze(1) - mean) / log.exp()) ** 2 + 2 * log + 1.8378770664093453).sum(-1)
         return -torch.logsumexp(F.log_softmax(logits, -1) + each, -1).mean()
-    return Wrapped(forward, a=nn.Linear(4, 12), b=nn.Linear(12, 15))
+    return MeanSquare(forward, a=nn.Linear(4, 12), b=nn.Linear(12, 15))
 
 
 # ---- experts and rewards ----
@@ -402,7 +395,7 @@ def switch_experts():
         y = torch.einsum("ech,ehd->ecd", F.relu(torch.einsum("ecd,edh->ech", inside, m.up)), m.down)
         out = torch.einsum("tec,ecd->td", send * best[:, None, None], y)
         return (flat + out).pow(2).mean() + 0.01 * 4 * (chosen.mean(0) * p.mean(0)).sum()
-    module = Wrapped(forward, gate=nn.Linear(6, 4))
+    module = MeanSquare(forward, gate=nn.Linear(6, 4))
     module.up, module.down = nn.Parameter(torch.randn(4, 6, 8) * 0.4), nn.Parameter(torch.randn(4, 8, 6) * 0.4)
     return module
 
@@ -420,7 +413,7 @@ def proximal_policy():
         near = old + (value - old).clamp(-0.2, 0.2)
         loss = 0.5 * torch.max((value - back) ** 2, (near - back) ** 2).mean()
         return -gain + loss - 0.01 * policy.entropy().mean()
-    return Wrapped(forward, body=nn.Linear(6, 16), actor=nn.Linear(16, 4), critic=nn.Linear(16, 1))
+    return MeanSquare(forward, body=nn.Linear(6, 16), actor=nn.Linear(16, 4), critic=nn.Linear(16, 1))
 
 
 @case(x=(6,), action=((), 4), reward=(), after=(6,))
@@ -433,7 +426,7 @@ def double_q_learning():
         return F.smooth_l1_loss(q, goal)
     def net():
         return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 4))
-    module = Wrapped(forward, online=net(), target=net())
+    module = MeanSquare(forward, online=net(), target=net())
     for p in module.target.parameters():
         p.requires_grad = False
     return module
@@ -452,7 +445,7 @@ def supervised_contrast():
         s = (z @ z.T / 0.5).masked_fill(torch.eye(z.shape[0], dtype=torch.bool), -1e9)
         log = s - torch.logsumexp(s, 1, keepdim=True)
         return pair - ((same * log).sum(1) / same.sum(1).clamp(min=1)).mean()
-    module = Wrapped(forward, net=nn.Sequential(nn.Linear(6, 12), nn.GELU(), nn.Linear(12, 5)))
+    module = MeanSquare(forward, net=nn.Sequential(nn.Linear(6, 12), nn.GELU(), nn.Linear(12, 5)))
     module.log = nn.Parameter(torch.tensor(1.0))
     return module
 
@@ -467,7 +460,7 @@ def preference_optimisation():
         with torch.no_grad():
             rx, ry = score(m.table0, m.head0, x), score(m.table0, m.head0, y)
         return -F.logsigmoid(0.1 * (score(m.table, m.head, x) - rx - score(m.table, m.head, y) + ry)).mean()
-    module = Wrapped(forward, table=nn.Embedding(20, 6), head=nn.Linear(6, 20), table0=nn.Embedding(20, 6), head0=nn.Linear(6, 20))
+    module = MeanSquare(forward, table=nn.Embedding(20, 6), head=nn.Linear(6, 20), table0=nn.Embedding(20, 6), head0=nn.Linear(6, 20))
     for p in [*module.table0.parameters(), *module.head0.parameters()]:
         p.requires_grad = False
     return module

@@ -17,29 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "models"))
+from modules import MeanSquare, is_integer, registry
+
 RATE, MICROBATCHES = 1e-3, 4
-CASES = {}
-
-
-def case(**inputs):
-    """Registers a module; inputs are shapes of one microbatch: floats, or (shape, most) for integers below `most`."""
-    def register(make):
-        CASES[make.__name__] = (make, inputs)
-        return make
-    return register
-
-
-class MeanSquare(nn.Module):
-    """The mean square of what a function of a module and the inputs gives."""
-
-    def __init__(self, function, **parts):
-        super().__init__()
-        self.function = function
-        for name, part in parts.items():
-            setattr(self, name, part)
-
-    def forward(self, **inputs):
-        return self.function(self, **inputs).square().mean()
+CASES, case = registry()
 
 
 @case(x=(8, 64, 16, 16))
@@ -129,7 +111,7 @@ def scatter():
 
 
 def draw(shape, random):
-    if isinstance(shape[0], tuple):
+    if is_integer(shape):
         return random.integers(0, shape[1], (MICROBATCHES * shape[0][0], *shape[0][1:]))
     return random.standard_normal((MICROBATCHES * shape[0], *shape[1:]), dtype=np.float32)
 
@@ -144,7 +126,7 @@ def export(module, inputs: dict, folder: Path) -> None:
 
 
 def rows(shape) -> int:
-    return shape[0][0] if isinstance(shape[0], tuple) else shape[0]
+    return shape[0][0] if is_integer(shape) else shape[0]
 
 
 def train(module, inputs: dict, folder: Path) -> None:
