@@ -4,6 +4,7 @@
 // swapped or truncated is detected.
 #include "compiler/pipeline/Dump.h"
 
+#include "compiler/dialects/nn/DiscardableAttributes.h"
 #include "compiler/dialects/nn/NNDialect.h"
 #include "shared/output_file.h"
 
@@ -267,6 +268,12 @@ static OwningOpRef<ModuleOp> parse(StringRef text, StringRef path,
   return module;
 }
 
+// Attributes that dumps of earlier versions have.
+static constexpr nn::FormerAttribute formerAttributes[] = {
+    {"fsdp.unit", "recompute",
+     "compile the model with '--recompute=units' and '--recompute-scope', or "
+     "mark ops of the forward with 'fsdp.recompute'"}};
+
 OwningOpRef<ModuleOp> fsdpc::pipeline::readDump(StringRef path,
                                                 MLIRContext *context,
                                                 std::set<FileIdentity> *files) {
@@ -281,7 +288,8 @@ OwningOpRef<ModuleOp> fsdpc::pipeline::readDump(StringRef path,
   if (StringRef why = whyUnparsable(*text); !why.empty())
     return emitError(start) << why, nullptr;
   OwningOpRef<ModuleOp> module = parse(*text, path, context);
-  if (!module || failed(moveConstantsIn(*module, path, read)))
+  if (!module || failed(nn::verifyKnownAttributes(*module, formerAttributes)) ||
+      failed(moveConstantsIn(*module, path, read)))
     return nullptr;
   return module;
 }

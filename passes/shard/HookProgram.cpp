@@ -4,6 +4,7 @@
 #include "passes/shard/HookOps.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/DiscardableAttributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 
@@ -78,7 +79,8 @@ OwningOpRef<ModuleOp> parseHookProgram(const fsdp::ReduceHook &hook,
         << "' in the file of --reduce-hook";
     return nullptr;
   }
-  if (failed(checkSignature(function)) || failed(checkBody(function)))
+  if (failed(nn::verifyKnownAttributes(*module)) ||
+      failed(checkSignature(function)) || failed(checkBody(function)))
     return nullptr;
   return module;
 }

@@ -7,6 +7,7 @@
 #include "runtime/core/new_file.h"
 #include "runtime/core/output_paths.h"
 #include "runtime/core/resources.h"
+#include "runtime/core/spelling.h"
 #include "runtime/core/startup.h"
 
 #include <algorithm>
@@ -56,18 +57,29 @@ Status Trainer::checkPaths() const {
   return checkDistinct(outputs, inputs);
 }
 
-// A step that began within a step of the run before could have samples of two
-// buckets.
-Status Trainer::checkBoundary() const {
-  if (manifest.buckets.empty() || options.steps == 0 ||
-      started.sample % (microbatches * samples.batch()) == 0)
+// Buckets take turns by steps. Steps of another size would begin within steps
+// of the run before, or give its buckets other turns, and so read some samples
+// again and others never.
+Status Trainer::checkStepSize() const {
+  if (manifest.buckets.empty() || options.steps == 0 || !resumed)
     return {};
-  return Error{
-      "the run that is resumed has had " + std::to_string(started.sample) +
-      " samples, which are not whole steps of " + std::to_string(microbatches) +
-      " microbatches of " + std::to_string(samples.batch()) +
-      "; a program of several buckets goes on with as many "
-      "microbatches per step as before"};
+  int64_t size = microbatches * samples.batch();
+  const auto &before = resumed->manifest().settings;
+  auto found = std::find_if(before.begin(), before.end(), [](auto &setting) {
+    return setting.first == samplesPerStep;
+  });
+  // The first checkpoints had only the sample.
+  if (found == before.end() ? started.sample % size == 0
+                            : found->second == std::to_string(size))
+    return {};
+  std::string had = found == before.end()
+                        ? std::to_string(started.sample) + " samples"
+                        : printable(found->second) + " samples per step";
+  return Error{"the run that is resumed has had " + had + ", and this one " +
+               std::to_string(microbatches) + " microbatches of " +
+               std::to_string(samples.batch()) +
+               "; a program of several buckets goes on with as many samples "
+               "per step as before"};
 }
 
 // Checks everything that needs no device, cheapest first. Opens the files that
@@ -77,7 +89,7 @@ Status Trainer::check() {
   FSDPC_TRY(checkAccumulate(manifest, options.accumulate));
   FSDPC_TRY(
       samples.open(manifest, options, options.steps > 0 ? microbatches : 0));
-  FSDPC_TRY(checkBoundary());
+  FSDPC_TRY(checkStepSize());
   FSDPC_TRY(openEvaluation());
   // A run that resumes needs no initial values.
   if (!resumed)

@@ -142,7 +142,8 @@ std::vector<std::pair<std::string, std::string>> Trainer::settings() const {
       {"the strategy", manifest.strategy},
       {"the optimizer", manifest.optimizer},
       {"the device", backendName()},
-      {"the number of ranks", std::to_string(job.size)}};
+      {"the number of ranks", std::to_string(job.size)},
+      {samplesPerStep, std::to_string(microbatches * samples.batch())}};
   // A run that resumes reads no initial values.
   for (const Fact &fact : facts)
     if (fact.name.rfind("--save", 0) != 0 &&

@@ -67,7 +67,7 @@ private:
   // these returned before the next is called.
   Status check();
   Status checkPaths() const;
-  Status checkBoundary() const;
+  Status checkStepSize() const;
   Status makeGroups();
   Status load();
   Status openShardFile();
@@ -132,6 +132,7 @@ private:
   bool chooseCheckpoint();
   bool findCheckpoint(const std::string &wanted);
   Status loadFrom(const TrainingCheckpoint &checkpoint);
+  static constexpr char samplesPerStep[] = "the number of samples per step";
   std::vector<std::pair<std::string, std::string>> settings() const;
   void reportResumed() const;
   Status beginReports(Progress &progress);

@@ -201,8 +201,9 @@ public:
                                std::vector<std::string> &codes) = 0;
   // Makes a plan use a listed algorithm for such operands. Returns cudaRefused
   // and leaves the plan as it was if the code is none, of another version of
-  // the library, or does not fit the product.
-  virtual CudaStatus chooseGemm(CudaGemm gemm, size_t cap,
+  // the library, does not fit the product, or rounds partial sums without
+  // `roundsParts`.
+  virtual CudaStatus chooseGemm(CudaGemm gemm, size_t cap, bool roundsParts,
                                 const std::string &code,
                                 CudaChoice &choice) = 0;
   virtual CudaStatus planConvolution(const ConvolutionPlan &plan, size_t cap,

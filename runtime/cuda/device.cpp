@@ -56,7 +56,7 @@ Status CudaDevice::tune() {
   auto tuned = tuneProducts(context, shapes, options.tuneProducts,
                             options.deterministic);
   FSDPC_TRY(tuned);
-  products.tune(std::move(tuned->codes));
+  products.tune(std::move(tuned->codes), !options.deterministic);
   chosen.insert(chosen.end(), tuned->notes.begin(), tuned->notes.end());
   return {};
 }

@@ -157,7 +157,8 @@ CudaStatus tuneOne(CudaContext &context, const CudaGemmShape &shape,
   std::vector<double> seconds;
   for (const std::string &code : codes) {
     seconds.push_back(std::numeric_limits<double>::infinity());
-    status = context.api.chooseGemm(operands.gemm, cap, code, choice);
+    status =
+        context.api.chooseGemm(operands.gemm, cap, roundsParts, code, choice);
     if (status == cudaRefused)
       continue;
     if (!status)
@@ -220,14 +221,15 @@ std::string prefixOf(const CudaDeviceInfo &info, bool roundsParts) {
 }
 
 // Returns true if the library takes a choice of the file. It takes none of
-// another version of it.
-bool isTaken(CudaContext &context, const CudaGemmShape &shape,
+// another version of it, and none that adds parts in a way that is not allowed.
+bool isTaken(CudaContext &context, const CudaGemmShape &shape, bool roundsParts,
              const std::string &code) {
   constexpr auto cap = size_t(libraryWorkspaceBytes);
   Operands operands(context);
   CudaChoice choice;
   return context.api.planGemm(shape, cap, operands.gemm, choice) == cudaOk &&
-         context.api.chooseGemm(operands.gemm, cap, code, choice) == cudaOk;
+         context.api.chooseGemm(operands.gemm, cap, roundsParts, code,
+                                choice) == cudaOk;
 }
 
 // The first rank's part: completes the table and the file, and counts in
@@ -240,7 +242,8 @@ Status complete(CudaContext &context, const std::vector<CudaGemmShape> &shapes,
   for (const CudaGemmShape &shape : shapes) {
     std::string key = prefix + keyOf(shape);
     auto kept = table.find(key);
-    if (kept != table.end() && isTaken(context, shape, kept->second.code)) {
+    if (kept != table.end() &&
+        isTaken(context, shape, !deterministic, kept->second.code)) {
       ++known;
       continue;
     }
@@ -325,6 +328,9 @@ Result<TunedTable> parseTable(const std::string &text) {
         fields[3], strtod(fields[4].c_str(), nullptr),
         strtod(fields[5].c_str(), nullptr)};
   }
+  // Refuses other spellings of numbers, other orders and what stands twice.
+  if (tableText(table) != text)
+    return Error{"is not as it was written"};
   return table;
 }
 

@@ -132,7 +132,7 @@ Result<CudaGemm> Products::planned(const CudaGemmShape &s) {
   if (gemm && code != codes.end()) {
     CudaChoice tuned;
     status = context.api.chooseGemm(gemm, size_t(libraryWorkspaceBytes),
-                                    code->second, tuned);
+                                    roundsParts, code->second, tuned);
     // As its own kind of device refuses none, such a choice is not this GPU's.
     choice.algorithm =
         status == cudaOk

@@ -54,8 +54,10 @@ public:
   // for the start of a program, never for a step. Fails if it cannot be run.
   Result<Product> plan(const MatmulPlan &plan);
   // Takes these algorithms for the shapes that have one; before any plan().
-  void tune(std::map<std::string, std::string> codesByShape) {
+  // With `mayRound` they may round partial sums.
+  void tune(std::map<std::string, std::string> codesByShape, bool mayRound) {
     codes = std::move(codesByShape);
+    roundsParts = mayRound;
   }
   // One line per shape: what the library chose.
   const std::vector<std::string> &choices() const { return lines; }
@@ -69,6 +71,7 @@ private:
   // By keyOf (product_tuning.h).
   std::map<std::string, CudaGemm> gemms;
   std::map<std::string, std::string> codes;
+  bool roundsParts = false;
   std::vector<std::string> lines;
 };
 

@@ -73,6 +73,10 @@ constexpr uint32_t exactParts = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
                    anyParts =
                        exactParts | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
 
+uint32_t schemesOf(bool roundsParts) {
+  return roundsParts ? anyParts : exactParts;
+}
+
 // A planned product.
 struct Gemm {
   cublasLtHandle_t handle = nullptr;
@@ -283,6 +287,16 @@ bool parseCode(const std::string &code, cublasLtMatmulAlgo_t &algorithm) {
   return true;
 }
 
+// Returns true if an algorithm has no partial sums, or adds them by one of
+// these schemes.
+bool addsPartsBy(const cublasLtMatmulAlgo_t &algorithm, uint32_t schemes) {
+  uint32_t scheme = 0;
+  return cublasLtMatmulAlgoConfigGetAttribute(
+             &algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+             sizeof scheme, nullptr) == CUBLAS_STATUS_SUCCESS &&
+         (scheme & ~schemes) == 0;
+}
+
 // Describes an algorithm: "algorithm 66, tile 20, split 1".
 std::string algorithmText(const cublasLtMatmulAlgo_t &algorithm) {
   int32_t numbers[3] = {};
@@ -385,7 +399,7 @@ CudaStatus RealCudaApi::listGemms(CudaGemm gemm, size_t cap, int most,
   std::vector<cublasLtMatmulHeuristicResult_t> results(
       static_cast<size_t>(most));
   int found = 0;
-  Bounds bounds = {cap, wideAlignments, roundsParts ? anyParts : exactParts};
+  Bounds bounds = {cap, wideAlignments, schemesOf(roundsParts)};
   cublasStatus_t status =
       static_cast<Gemm *>(gemm)->list(bounds, most, results.data(), found);
   codes.clear();
@@ -395,7 +409,7 @@ CudaStatus RealCudaApi::listGemms(CudaGemm gemm, size_t cap, int most,
   return checked(status);
 }
 
-CudaStatus RealCudaApi::chooseGemm(CudaGemm gemm, size_t cap,
+CudaStatus RealCudaApi::chooseGemm(CudaGemm gemm, size_t cap, bool roundsParts,
                                    const std::string &code,
                                    CudaChoice &choice) {
   Gemm &plan = *static_cast<Gemm *>(gemm);
@@ -410,6 +424,10 @@ CudaStatus RealCudaApi::chooseGemm(CudaGemm gemm, size_t cap,
       plan.result, &algorithm, &fit);
   if (status || fit.state || fit.workspaceSize > cap) {
     choice.algorithm = "an algorithm that does not fit this product";
+    return cudaRefused;
+  }
+  if (!addsPartsBy(algorithm, schemesOf(roundsParts))) {
+    choice.algorithm = "an algorithm that rounds partial sums";
     return cudaRefused;
   }
   plan.wide = algorithm;

@@ -231,11 +231,13 @@ CudaStatus Emulation::listGemms(CudaGemm gemm, size_t, int most,
   return currentDevice().state();
 }
 
-CudaStatus Emulation::chooseGemm(CudaGemm gemm, size_t, const std::string &code,
-                                 CudaChoice &choice) {
+CudaStatus Emulation::chooseGemm(CudaGemm gemm, size_t, bool roundsParts,
+                                 const std::string &code, CudaChoice &choice) {
   auto found = std::find(std::begin(algorithms), std::end(algorithms), code);
   if (found == std::end(algorithms))
     return refusePlan(choice, "no algorithm of the emulation");
+  if (code == algorithms[1] && !roundsParts)
+    return refusePlan(choice, "an algorithm that rounds partial sums");
   std::lock_guard<std::mutex> lock(mutex);
   auto plan = gemms.find(gemm);
   if (!plan)

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import harness
@@ -16,8 +17,11 @@ from harness import Failure
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tools" / "gpu-check"))
 
+import nccl  # noqa: E402
 import timeline  # noqa: E402
+from correctness import Place  # noqa: E402
 from environment import NEEDED, Missing, find_libraries  # noqa: E402
+from results import Expired, Results  # noqa: E402
 
 
 def expect(condition: bool, what: str) -> None:
@@ -74,6 +78,24 @@ def rehearse_on_emulation(bench) -> None:
     expect(len(products) > 5 and all(row["best_us"] > 0 for row in products), f"the products are not listed: {products}")
 
 
+def hangs(bench) -> None:
+    """Checks that processes over NCCL which do not end are killed when the time is up, and what they printed is kept."""
+    work = bench.path("hang")
+    (work / "programs").mkdir(parents=True)
+    program = work / "programs" / "stuck"
+    program.write_text("#!/bin/sh\necho rank $RANK waits\nexec sleep 600\n")
+    program.chmod(0o755)
+    results = Results(work / "results.json", {}, minutes=2 / 60)
+    place = Place(work, {"target": "cuda"}, dict(os.environ), sys.executable, work)
+    began = time.monotonic()
+    try:
+        nccl.processes(place, results, {"file": "stuck", "data": [], "seed": 1, "steps": 1, "microbatches": 2}, 2)
+        raise Failure("two processes that hang have passed")
+    except Expired as expired:
+        expect("rank 0 waits" in expired.output and "rank 1 waits" in expired.output, f"the outputs are lost: {expired.output}")
+    expect(time.monotonic() - began < 20, f"killed after {time.monotonic() - began:.0f} s, where 2 s were left")
+
+
 def streams(bench) -> None:
     """Checks the reading of a timeline: two streams, 10 ns of a collective that nothing covers, and 20 ns in which nothing runs."""
     file = bench.path("timeline")
@@ -86,6 +108,7 @@ def streams(bench) -> None:
 
 def test(bench, options):
     streams(bench)
+    hangs(bench)
     libraries(bench)
     rehearse_on_emulation(bench)
     packed, out = bench.path("packed"), bench.path("out")

@@ -9,10 +9,12 @@ tests/models/runtime.py has made the artifacts, and the losses and parameters of
   given     --lr and --optimizer take the place of the optimizer's model, and its decay and clipping of gradients are heeded
   settings  other optimizers train the same bits as with flags; others are refused
   without   without a checkpoint, --init gives the values, and frozen parameters are data
+  moments   those of a checkpoint are not read, and a line says so
   damaged   each byte of the checkpoint's tables changed, and each length cut: one error, or a compile
   refused   files that are no checkpoint, or another model's
 """
 import shutil
+import struct
 import sys
 
 import harness
@@ -103,6 +105,26 @@ def without(models: Models) -> None:
     print("without a checkpoint, parameters come from --init, and frozen ones are data")
 
 
+def moments(models: Models) -> None:
+    """A checkpoint with the state of an optimizer: the field 2 of its root table is a vector of a group, behind the file's end."""
+    model, checkpoint = folder(models, "moments", MODEL, CHECKPOINT), models.bench.path("moments") / f"small_{CHECKPOINT}"
+    whole = bytearray(checkpoint.read_bytes())
+    root, = struct.unpack_from("<I", whole)
+    before = root - struct.unpack_from("<i", whole, root)[0]
+    size, _, *fields = struct.unpack_from("<4H", whole, before)
+    demand(size == 8, "the checkpoint has another form")
+    table = len(whole)
+    place = table + 12 - root  # of the field, behind its vtable
+    whole += struct.pack("<6H", 10, place + 4, *fields, place, 0) + struct.pack("<4I", 4, 1, 4, 0)
+    struct.pack_into("<i", whole, root, root - table)
+    compiler = [models.bench.build / "bin" / "fsdpc", model, "-q", "--compile-to=import", "-o", models.bench.path("moments.mlir")]
+    demand("the moments in" not in harness.run(compiler).stderr, "moments where there are none")
+    checkpoint.write_bytes(whole)
+    told = harness.run(compiler).stderr
+    demand(f"warning: the moments in 'small_{CHECKPOINT}' are not read; the optimizer begins anew" in told, f"nothing is said of the moments:\n{told}")
+    print("moments: a line says that they are not read")
+
+
 def damaged(models: Models) -> None:
     model, checkpoint = folder(models, "damaged", MODEL, CHECKPOINT), models.bench.path("damaged") / f"small_{CHECKPOINT}"
     whole = checkpoint.read_bytes()
@@ -138,7 +160,7 @@ def refused(models: Models) -> None:
 
 def test(bench, options) -> None:
     models = Models(bench, {name: reference[name] for name in ("x", "labels")})
-    for check in (exact, given, settings, without, damaged, refused):
+    for check in (exact, given, settings, without, moments, damaged, refused):
         check(models)
 
 

@@ -24,10 +24,10 @@ constexpr char splits[] = "split-loops";
 class Timed : public emulation::Emulation {
 public:
   Timed() : Emulation(emulation::Settings()) {}
-  CudaStatus chooseGemm(CudaGemm gemm, size_t cap, const std::string &code,
-                        CudaChoice &choice) override {
+  CudaStatus chooseGemm(CudaGemm gemm, size_t cap, bool roundsParts,
+                        const std::string &code, CudaChoice &choice) override {
     isSplit = code == splits;
-    return Emulation::chooseGemm(gemm, cap, code, choice);
+    return Emulation::chooseGemm(gemm, cap, roundsParts, code, choice);
   }
   CudaStatus gemm(CudaGemm gemm, const CudaGemmOperands &of, void *workspace,
                   CudaStream stream) override {
@@ -138,6 +138,18 @@ TEST_F(ProductTuning, keepsSumsExactWhenDeterministic) {
   EXPECT_EQ(api.calls, 0);
 }
 
+// A file may be edited: a sum that rounds its parts is not taken under
+// --deterministic, and its product is timed anew.
+TEST_F(ProductTuning, refusesRoundedSumsOfAFileWhenDeterministic) {
+  tune();
+  std::string text = read();
+  for (size_t at; (at = text.find("\tany\t")) != text.npos;)
+    text.replace(at, 5, "\tf32\t");
+  write(text);
+  EXPECT_EQ(tune(true), (std::vector<std::string>{allPlain, allPlain}));
+  EXPECT_THAT(read(), testing::Not(testing::HasSubstr(splits)));
+}
+
 // Choices of other devices stay in the file, and do not count here.
 TEST_F(ProductTuning, keepsWhatOtherDevicesChose) {
   std::string other =
@@ -155,7 +167,8 @@ TEST_F(ProductTuning, ignoresACorruptFile) {
   renamed[0] = 'F';
   for (const std::string &bad :
        {std::string("\n"), renamed, cut, good + "a\tb\n",
-        good + "GPU\tany\t1 2 3\tcode\tnan\t1\n", std::string(1000, '\0')}) {
+        good + "GPU\tany\t1 2 3\tcode\tnan\t1\n", good + good.substr(17),
+        good.substr(0, 17) + "\n" + good.substr(17), std::string(1000, '\0')}) {
     write(bad);
     testing::internal::CaptureStderr();
     EXPECT_EQ(tune()[0], allSplit);
@@ -196,6 +209,18 @@ TEST(Fastest, needsAGain) {
   EXPECT_EQ(fastest({1, 0.97, 0.9, 0.9}), 2u);
   EXPECT_EQ(fastest({1, 1e9, HUGE_VAL}), 0u);
   EXPECT_EQ(fastest({HUGE_VAL, 2}), 1u);
+}
+
+// Every text that is parsed is the text of its table.
+TEST(TunedTable, takesNothingThatItDoesNotWrite) {
+  std::string first = "fsdpc products 1\n", a = "A\tany\t1 2 3 nn\tcode\t",
+              b = "B\tany\t1 2 3 nn\tcode\t1\t1\n";
+  EXPECT_TRUE(parseTable(first + a + "1.5\t3\n" + b));
+  for (const std::string &bad :
+       {b + a + "1\t1\n", a + "1\t1\n" + a + "2\t2\n", a + "1\t1\t\n",
+        a + " 1\t1\n", a + "1\t0x2\n", a + "1.50\t1\n", a + "1\t1\r\n",
+        a + "1e0\t1\n", a + "-1\t1\n", a + "1\tinf\n"})
+    EXPECT_FALSE(parseTable(first + bad)) << bad;
 }
 
 // A table comes back from its text as it was.

@@ -57,6 +57,7 @@ struct Device {
 struct Algorithm {
   uint64_t workspace;
   uint32_t alignments[4];
+  uint32_t scheme; // that adds partial sums
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -318,10 +319,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   uint32_t scheme = preference->scheme;
   int allowed = 2 + ((scheme & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0) +
                 ((scheme & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0);
+  constexpr uint32_t schemes[] = {
+      CUBLASLT_REDUCTION_SCHEME_NONE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+      CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, CUBLASLT_REDUCTION_SCHEME_INPLACE};
   *found = std::min(requested, allowed);
   for (int i = 0; i < *found; ++i) {
-    Algorithm chosen = {std::min<uint64_t>(preference->workspace, 4096u << i),
-                        {}};
+    Algorithm chosen = {
+        std::min<uint64_t>(preference->workspace, 4096u << i), {}, schemes[i]};
     memcpy(chosen.alignments, preference->alignments, sizeof chosen.alignments);
     results[i] = {};
     memcpy(&results[i].algo, &chosen, sizeof chosen);
@@ -363,15 +367,19 @@ cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t productOf,
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t
-cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *,
-                                     cublasLtMatmulAlgoConfigAttributes_t,
-                                     void *value, size_t bytes, size_t *) {
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
+    const cublasLtMatmulAlgo_t *algo,
+    cublasLtMatmulAlgoConfigAttributes_t attribute, void *value, size_t bytes,
+    size_t *) {
   if (fails(__func__))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!require(bytes == sizeof(int32_t), __func__, "the size of an int32_t"))
     return CUBLAS_STATUS_INVALID_VALUE;
   memset(value, 0, bytes);
+  Algorithm chosen;
+  memcpy(&chosen, algo, sizeof chosen);
+  if (attribute == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME)
+    memcpy(value, &chosen.scheme, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 

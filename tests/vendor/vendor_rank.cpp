@@ -175,7 +175,7 @@ CudaStatus Rank::multiply(const CudaGemmShape &shape, size_t offset) {
     if (codes.size() != (shape.bias ? 2 : 3))
       return cudaRefused;
     for (const std::string &code : codes) {
-      TRY(api.chooseGemm(gemm, cap, code, choice));
+      TRY(api.chooseGemm(gemm, cap, !shape.bias, code, choice));
       TRY(call());
     }
     return cudaOk;
@@ -412,16 +412,18 @@ std::string wronglyAccepted() {
                 "a convolution in f64");
   std::vector<std::string> codes;
   if (!api.planGemm(shapeOf("f32", "f32"), cap, handle, choice) &&
-      !api.listGemms(handle, cap, 1, false, codes) && codes.size() == 1) {
+      !api.listGemms(handle, cap, 3, true, codes) && codes.size() == 3) {
+    expectRefused(api.chooseGemm(handle, cap, false, codes[2], choice),
+                  "sums of rounded parts where none may be");
     std::string other = codes[0], spoilt = codes[0];
     other[0] ^= 1; // of another version
     spoilt.back() = 'x';
     std::string zeros = codes[0];
     std::fill(zeros.begin() + ptrdiff_t(zeros.find(':') + 1), zeros.end(), '0');
     for (const std::string &code : {other, spoilt, zeros, std::string()})
-      expectRefused(api.chooseGemm(handle, cap, code, choice),
+      expectRefused(api.chooseGemm(handle, cap, true, code, choice),
                     "the code of no algorithm");
-    expectRefused(api.chooseGemm(handle, 1024, codes[0], choice),
+    expectRefused(api.chooseGemm(handle, 1024, true, codes[0], choice),
                   "an algorithm with too large a workspace");
     api.destroyGemm(handle);
   } else {

@@ -25,7 +25,7 @@ UNREPORTED = {
     "cublasLtMatrixLayoutDestroy": "in a destructor",
     "cublasLtMatmulDescDestroy": "in a destructor",
     "cublasLtMatmulPreferenceDestroy": "the algorithm is chosen already",
-    "cublasLtMatmulAlgoConfigGetAttribute": "only text for the log",
+    "cublasLtMatmulAlgoConfigGetAttribute": "text for the log, or the algorithm is refused",
     "cudaGraphDestroy": "the executable graph no longer needs it",
     "cudnnBackendCreateDescriptor": "cudnn_frontend takes another engine",
     "cudnnBackendSetAttribute": "cudnn_frontend takes another engine",

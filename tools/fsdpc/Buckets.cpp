@@ -36,6 +36,19 @@ std::string driver::nameOfBucket(const CommandLine &line, size_t bucket) {
   return text;
 }
 
+// The handlers before this one print the diagnostic.
+driver::BucketErrors::BucketErrors(mlir::MLIRContext *context,
+                                   const CommandLine &line, size_t bucket)
+    : ScopedDiagnosticHandler(context) {
+  if (bucketCount(line) == 1)
+    return;
+  setHandler([name = nameOfBucket(line, bucket)](mlir::Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error)
+      diagnostic << " (bucket '" << name << "')";
+    return mlir::failure();
+  });
+}
+
 std::string driver::dumpFolderOf(const CommandLine &line, size_t bucket) {
   if (line.dumpFolder.empty() || bucketCount(line) == 1)
     return line.dumpFolder;

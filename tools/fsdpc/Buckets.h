@@ -4,6 +4,8 @@
 
 #include "tools/fsdpc/CommandLine.h"
 
+#include "mlir/IR/Diagnostics.h"
+
 namespace fsdpc::driver {
 
 // Returns the number of buckets; 1 without lists.
@@ -16,6 +18,14 @@ fsdp::CompileOptions optionsOf(const CommandLine &line, size_t bucket);
 // Returns the dimensions in which the buckets differ, as this one has them:
 // "B=8,T=128".
 std::string nameOfBucket(const CommandLine &line, size_t bucket);
+
+// Names the bucket in the errors of its import and its passes, as long as it
+// lives. Does nothing if there is one bucket.
+class BucketErrors : public mlir::ScopedDiagnosticHandler {
+public:
+  BucketErrors(mlir::MLIRContext *context, const CommandLine &line,
+               size_t bucket);
+};
 
 // Returns the folder of --dump-ir for a bucket, or "". Where there are several,
 // each has a folder of its name within it.

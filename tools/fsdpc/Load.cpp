@@ -188,6 +188,7 @@ importBuckets(const CommandLine &line, MLIRContext *context, int &code) {
       return success(bucket > 0 &&
                      diagnostic.getSeverity() != DiagnosticSeverity::Error);
     });
+    BucketErrors named(context, line, bucket);
     ImportSummary summary;
     auto module =
         importModel(line.model, optionsOf(line, bucket), context, &summary);

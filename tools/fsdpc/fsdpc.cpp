@@ -114,6 +114,7 @@ LogicalResult runBuckets(const CommandLine &line, PipelineOptions options,
   std::vector<std::string> names;
   for (auto [bucket, module] : llvm::enumerate(modules)) {
     options.dumpFolder = dumpFolderOf(line, bucket);
+    BucketErrors named(module->getContext(), line, bucket);
     if (failed(runPipeline(*module, options)))
       return failure();
     names.push_back(nameOfBucket(line, bucket));

@@ -82,7 +82,7 @@ int main(int count, char **words) {
   check(api.listGemms(gemm, workspaceBytes, mostAlgorithms, true, codes),
         "a list of algorithms");
   for (const std::string &code : codes)
-    if (api.chooseGemm(gemm, workspaceBytes, code, choice) == cudaOk)
+    if (api.chooseGemm(gemm, workspaceBytes, true, code, choice) == cudaOk)
       best = std::min(best, timeOf(stream, product));
   double operations = 2.0 * double(n) * double(n) * double(n);
   // A copy reads and writes each byte.

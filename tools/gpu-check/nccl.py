@@ -1,11 +1,10 @@
 """Checks NCCL on one card: a rank alone that uses it, and two processes on one GPU where NCCL can do that."""
 import socket
-import subprocess
 import tempfile
 from pathlib import Path
 
 from correctness import WATCHDOG, Place, Training, train
-from results import Expired, Failed, Results, Skipped
+from results import Failed, Results, Skipped, run_together
 
 SHARES_GPU = 23000                            # NCCL 2.30, the first with NCCL_MULTI_RANK_GPU_ENABLE
 SECONDS = 120
@@ -30,36 +29,26 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def processes(place: Place, program: dict, ranks: int) -> list[float]:
+def processes(place: Place, results: Results, program: dict, ranks: int) -> list[float]:
     """Trains as torchrun starts ranks, all on the first GPU. Returns the losses."""
     folder = Path(tempfile.mkdtemp(dir=place.work))
     data = [argument.replace("=data/", f"={place.folder}/models/data/") for argument in program["data"]]
     command = [place.work / "programs" / program["file"], *data, "--seed", program["seed"], "--steps", program["steps"],
                "--accumulate", program["microbatches"] // ranks, "--log", folder / "log", "--deterministic",
                "--watchdog", WATCHDOG, "--first-step-timeout", 2 * WATCHDOG, "--join-timeout", 2 * WATCHDOG]
-    port, started = free_port(), []
+    port, environments = free_port(), []
     for rank in range(ranks):
-        place_of_rank = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1",
-                         "MASTER_PORT": port, "NCCL_MULTI_RANK_GPU_ENABLE": 1}
-        started.append(subprocess.Popen(list(map(str, command)), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                        env={**place.environment, **{name: str(value) for name, value in place_of_rank.items()}}))
-    outputs = []
-    try:
-        outputs = [process.communicate(timeout=SECONDS)[0] for process in started]
-    except subprocess.TimeoutExpired:
-        raise Expired(f"{ranks} processes were still running after {SECONDS} s", "\n".join(outputs)) from None
-    finally:
-        for process in started:
-            process.kill()
-    if any(process.returncode for process in started):
-        raise Failed(f"exit codes {[process.returncode for process in started]}", "\n".join(outputs))
+        of_rank = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1",
+                   "MASTER_PORT": port, "NCCL_MULTI_RANK_GPU_ENABLE": 1}
+        environments.append({**place.environment, **{name: str(value) for name, value in of_rank.items()}})
+    run_together(results, [command] * ranks, environments, SECONDS)
     return Training(folder / "log", folder / "none", folder / "none").losses()
 
 
 def shared(place: Place, results: Results, program: dict, ranks: int):
     """Processes that share the GPU over NCCL have the losses of one rank, bit for bit."""
     expected = train(place, results, program, 1, "--deterministic").losses()
-    losses = processes(place, program, ranks)
+    losses = processes(place, results, program, ranks)
     if losses != expected:
         raise Failed("the losses are not those of one rank", f"{ranks} ranks: {losses}\none rank: {expected}")
     return f"{len(losses)} losses", {}

@@ -93,20 +93,38 @@ class Expired(Failed):
     """Raised if a command was still running when its time was up."""
 
 
+def run_together(results: Results, commands: list[list], environments: list[dict], seconds: float, passes=(0,)) -> list[str]:
+    """Returns the outputs of commands that run at the same time. They are killed after `seconds` or when no time is left."""
+    limit = max(1.0, min(seconds, results.left()))
+    end, started, name = time.monotonic() + limit, [], Path(str(commands[0][0])).name
+    files = [tempfile.TemporaryFile("w+") for _ in commands]
+
+    def outputs() -> list[str]:
+        for file in files:
+            file.seek(0)
+        return [file.read() for file in files]
+    try:
+        for command, environment, file in zip(commands, environments, files):
+            started.append(subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                                            env=environment))
+        codes = [process.wait(max(0, end - time.monotonic())) for process in started]
+        texts = outputs()
+    except subprocess.TimeoutExpired:
+        raise Expired(f"'{name}' was still running after {limit:.0f} s", "\n".join(outputs())) from None
+    except OSError as error:
+        raise Failed(f"'{name}' cannot be started: {error}") from None
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+        for file in files:
+            file.close()
+    failed = next((i for i, code in enumerate(codes) if code not in passes), None)
+    if failed is not None:
+        raise Failed(f"exit code {codes[failed]}: {last_line(texts[failed])}", "\n".join(texts))
+    return texts
+
+
 def run(results: Results, command: list, environment: dict, seconds: float, passes=(0,)) -> str:
     """Returns the output of a command, which is killed after `seconds` or when no time is left."""
-    command = [str(word) for word in command]
-    limit = max(1.0, min(seconds, results.left()))
-    with tempfile.TemporaryFile("w+") as out:
-        try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment, timeout=limit)
-        except subprocess.TimeoutExpired:
-            out.seek(0)
-            raise Expired(f"'{Path(command[0]).name}' was still running after {limit:.0f} s", out.read()) from None
-        except OSError as error:
-            raise Failed(f"'{command[0]}' cannot be started: {error}") from None
-        out.seek(0)
-        text = out.read()
-    if done.returncode not in passes:
-        raise Failed(f"exit code {done.returncode}: {last_line(text)}", text)
-    return text
+    return run_together(results, [command], [environment], seconds, passes)[0]

@@ -8,6 +8,7 @@
 #include "compiler/dialects/fsdp/Recomputed.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 
 #include <cmath>
 
@@ -22,6 +23,10 @@ namespace {
 bool isSymbol(Attribute value) { return isa<FlatSymbolRefAttr>(value); }
 
 bool isDictionary(Attribute value) { return isa<DictionaryAttr>(value); }
+
+bool isInFunction(Operation *op) {
+  return bool(op->getParentOfType<FunctionOpInterface>());
+}
 
 // Returns true for the wait of a split collective.
 bool isWait(Operation *op) {
@@ -162,7 +167,9 @@ constexpr DiscardableAttribute opTable[] = {
     {"fsdp.buckets", modules, {"an array of strings", areStrings}},
     {"fsdp.unit", ops, {"a symbol", isSymbol}},
     {"fsdp.backward", ops, {"a unit attribute", isUnit}},
-    {"fsdp.recompute", ops, {"a unit attribute", isUnit}},
+    {"fsdp.recompute",
+     {"an op of a function", isInFunction},
+     {"a unit attribute", isUnit}},
     {"fsdp.recomputed",
      {"an fsdp.unit", [](Operation *op) { return isa<UnitOp>(op); }},
      {"a dictionary of i64 'of', 'ops' and 'us'", isRecomputed}},

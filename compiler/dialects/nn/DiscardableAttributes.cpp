@@ -76,6 +76,28 @@ LogicalResult verifyArgumentAttribute(Operation *function,
   return checkForm(function, attribute, *row);
 }
 
+// Refuses an attribute whose name begins with no dialect, or with one that this
+// program does not have. The dialects check those of their own prefixes.
+LogicalResult verifyKnownAttributes(Operation *root,
+                                    ArrayRef<FormerAttribute> former) {
+  auto result = root->walk([&](Operation *op) {
+    for (NamedAttribute attribute : op->getDiscardableAttrs()) {
+      if (attribute.getNameDialect())
+        continue;
+      auto error = op->emitOpError("has no attribute '")
+                   << attribute.getName().getValue() << "'; ";
+      for (const FormerAttribute &row : former)
+        if (op->getName().getStringRef() == row.op &&
+            attribute.getName() == row.name)
+          return error << row.instead, WalkResult::interrupt();
+      error << "remove it, or correct its name";
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 bool isModule(Operation *op) { return isa<ModuleOp>(op); }
 bool isAnyOp(Operation *) { return true; }
 bool isUnit(Attribute value) { return isa<UnitAttr>(value); }

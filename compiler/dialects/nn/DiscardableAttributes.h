@@ -47,6 +47,18 @@ verifyArgumentAttribute(mlir::Operation *function,
                         mlir::NamedAttribute attribute,
                         llvm::ArrayRef<DiscardableAttribute> table);
 
+/// An attribute that an op had once, and what takes its place.
+struct FormerAttribute {
+  llvm::StringLiteral op, name, instead;
+};
+
+/// Emits an error at the first op of a text from outside with an attribute that
+/// neither its definition nor a dialect has: MLIR keeps such an attribute, and
+/// every pass ignores it.
+mlir::LogicalResult
+verifyKnownAttributes(mlir::Operation *root,
+                      llvm::ArrayRef<FormerAttribute> former = {});
+
 // Places and forms that several attributes share.
 bool isModule(mlir::Operation *op);
 bool isAnyOp(mlir::Operation *op);

@@ -4,6 +4,7 @@
 // about vectors of a kernel would mean nothing to its author.
 #include "passes/shard/optimizers/UserProgram.h"
 
+#include "compiler/dialects/nn/DiscardableAttributes.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
@@ -116,6 +117,8 @@ UserProgram parseUserProgram(const fsdp::OptimizerChoice &choice,
       parseSourceString<ModuleOp>(choice.text, config, choice.file));
   if (!*module)
     return nullptr; // the parser has said why
+  if (failed(nn::verifyKnownAttributes(**module)))
+    return nullptr;
   Block *body = (*module)->getBody();
   // Exactly one, so that nobody has to name it, and so that calls have nothing
   // to call.
