@@ -104,8 +104,9 @@ def PlanGrids : Pass<"plan-grids", "::mlir::ModuleOp"> {
     balances enough blocks to occupy the GPU against enough work for each thread. What decides
     the order of a reduction (which threads share it, and the vectors that they add up) follows
     from the reduction alone. A block has 256 threads, or 1024 for rows of 16,384 elements
-    or more; an emulated one has 1. The maximum of a row of more than 1024 elements and the
-    sum of the exponentials below it, as in a softmax, take one loop.
+    or more, or 512 for the gradient of an embedding with wide rows; an emulated one has 1. The
+    maximum of a row of more than 1024 elements and the sum of the exponentials below it, as in
+    a softmax, take one loop.
 
     Before:
     ```mlir

@@ -8,7 +8,8 @@ estimate is longer by what can be read off its code and its grid:
 - instructions that take longer to issue than the memory takes to move their words;
 - too few bytes in flight: those that the resident threads have loaded and not used cover LATENCY at less than the bandwidth;
 - multiprocessors without a block in the last wave;
-- ids that one block takes in turn (embedding gradients), under a distribution of ids.
+- ids that every block of an embedding's gradient scans before it adds, and the places of an id that are added in turn, under a
+  distribution of ids.
 
 Real kernels take longer still: slower instructions, conflicts and the power limit are left out.
 """
@@ -32,7 +33,11 @@ SHARED_RESERVED = 1024                        # bytes that the driver takes of e
 # Seconds of a load from memory under load, and from the second cache. Assumptions: published measurements of these GPUs lie between
 # 270 and 800 ns for the one, and around 150 to 270 ns for the other.
 LATENCY, CACHE_LATENCY = 500e-9, 200e-9
-IDS_AT_ONCE = 8                               # loads that a thread has in flight when it searches ids (GridEmbeddingGrad.cpp)
+# An embedding's gradient (GridPlaces.cpp, GridEmbeddingGrad.cpp): ids and places of a row that a thread loads at once, and the places of
+# the last groups of a row. Instructions of an id that is looked at and of two keys that the sort compares are counted in the machine
+# code, which sorts with two waits for shared memory and a barrier a step.
+IDS_AT_ONCE, MANY_PLACES, FEW_PLACES = 8, 32, 4
+ID_INSTRUCTIONS, PAIR_INSTRUCTIONS, STEP_CYCLES = 40, 20, 100
 
 
 @dataclass
@@ -47,7 +52,8 @@ class Gpu:
     def __post_init__(self):
         rates = json.loads((MACHINES / f"{self.machine}.json").read_text())["rates"]["default"]["bf16"]
         self.bandwidth, self.product_rate = rates["memory_gbs"] * 1e9, rates["gflops"] * 1e9
-        self.issued = SCHEDULERS * WARP * self.product_rate / self.flops  # instructions of threads per second
+        self.clock = self.product_rate / self.flops / self.processors
+        self.issued = SCHEDULERS * WARP * self.clock * self.processors  # instructions of threads per second
 
     def paid(self) -> float:
         """Returns the instructions that the GPU issues in the time in which its memory moves a word."""
@@ -82,8 +88,8 @@ class Launch:
     calls: int = 0
     passes: int = 1                           # of a row's stages over its elements, as planned
     row_bytes: int = 0                        # of one row of the largest operand
-    ids: int = 0                              # that each block of an embedding's gradient searches, for its rows of the table
-    table: tuple[int, int] = (0, 0)           # rows of the table, rows of a block
+    ids: int = 0                              # that each block of an embedding's gradient scans, for its rows of the table
+    table: tuple[int, int] = (0, 0)           # rows of the table, vectors of a row
 
     def occupancy(self, gpu: Gpu, registers: int, shared: int) -> float:
         """Returns the share of a multiprocessor's warps that are there. A grid may have fewer blocks than there is room for."""
@@ -105,19 +111,32 @@ class Launch:
             return 0
         return (passes - 1) * self.blocks * self.rows_per_block * self.row_bytes
 
-    def longest_search(self, shares) -> float:
-        """Returns the seconds of the block whose rows occur most, which takes them in turn and searches all ids for each.
-        `shares` are those of each row of the table."""
-        if not self.ids:
-            return 0.0
-        rows, of_block = self.table
-        sums = [sum(shares[first:first + of_block]) for first in range(0, rows, of_block)]
-        turns = max(sums) * self.ids
-        return turns * math.ceil(self.ids / self.threads / IDS_AT_ONCE) * CACHE_LATENCY
+    def scan(self, gpu: Gpu, kernel) -> float:
+        """Returns the seconds in which all blocks of an embedding's gradient look at all ids."""
+        waves = math.ceil(self.blocks / gpu.processors / resident(gpu, self.threads, kernel.registers, kernel.shared))
+        loads = waves * math.ceil(self.ids / self.threads / IDS_AT_ONCE) * CACHE_LATENCY
+        return max(loads, self.blocks * self.ids * ID_INSTRUCTIONS / gpu.issued)
+
+    def longest_sum(self, gpu: Gpu, shares) -> float:
+        """Returns the seconds in which the block whose rows occur most sorts and adds their places. `shares` are those of each row of
+        the table. A list that does not hold all places is left out."""
+        rows, vectors = self.table
+        longest = 0.0
+        for block in range(min(self.blocks, rows)):
+            places = [self.ids * share for share in shares[block::self.blocks]]
+            groups = [place // MANY_PLACES + (math.ceil(place % MANY_PLACES / FEW_PLACES) if place > FEW_PLACES else 1 - math.exp(-place))
+                      for place in places]
+            # A thread takes every n-th vector of the block's rows.
+            turns = max(sum(groups[vector // vectors] for vector in range(thread, len(places) * vectors, self.threads))
+                        for thread in range(0, self.threads, WARP))
+            depth = math.ceil(math.log2(max(sum(places), 2)))
+            step = max(STEP_CYCLES, 2 ** (depth - 1) * PAIR_INSTRUCTIONS / SCHEDULERS / WARP)
+            longest = max(longest, depth * (depth + 1) / 2 * step / gpu.clock + turns * LATENCY)
+        return longest
 
     def seconds(self, gpu: Gpu, kernel, shares=None) -> tuple[float, str]:
         """Estimates one launch, and says what bounds it. `kernel` has the registers, bytes of shared memory, instructions per word,
-        bytes in flight and passes of its machine code. `shares` as in longest_search; without them ids are not taken into account."""
+        bytes in flight and passes of its machine code. `shares` as in longest_sum; without them ids are not taken into account."""
         balance = self.blocks / (math.ceil(self.blocks / gpu.processors) * gpu.processors)
         moved = self.bytes + self.reread(gpu, kernel)
         flying = self.occupancy(gpu, kernel.registers, kernel.shared) * WARPS * WARP * kernel.in_flight * gpu.processors
@@ -126,7 +145,9 @@ class Launch:
         if flying:
             times["bytes in flight"] = moved * LATENCY / flying
         if shares is not None:
-            times["ids in turn"] = self.longest_search(shares)
+            scan = self.scan(gpu, kernel)
+            times["ids, then memory"] = scan + times["memory"]
+            times["ids, then places in turn"] = scan + self.longest_sum(gpu, shares)
         bound = max(times, key=times.get)
         return times[bound], "memory" if times[bound] <= 1.001 * times["memory"] else bound
 
@@ -162,7 +183,7 @@ WIDTHS = {"i1": 1, "bf16": 2, "f16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
 
 
 def read_plan(launch: Launch, attributes: str, arguments: str) -> None:
-    """Reads how often a row is read, and what an embedding's gradient searches."""
+    """Reads how often a row is read, and what an embedding's gradient scans."""
     tensors = [([int(extent) for extent in shape.split("x") if extent], WIDTHS.get(element, 4))
                for shape, element in re.findall(r"%arg\d+: tensor<((?:\d+x)*)(\w+)>", arguments)]
     if plan := re.search(r"#nn\.kernel_plan<row rows (\d+) stages\[([\d, ]+)\]", attributes):
@@ -170,9 +191,9 @@ def read_plan(launch: Launch, attributes: str, arguments: str) -> None:
         launch.passes = lanes.count(max(lanes))
         launch.row_bytes = max(width * max(lanes) for shape, width in tensors if math.prod(shape) == int(plan[1]) * max(lanes)) \
             if any(math.prod(shape) == int(plan[1]) * max(lanes) for shape, _ in tensors) else 0
-    if rows := re.search(r"table_rows (\d+)", attributes):
-        table = int(re.search(r"-> tensor<(\d+)x", arguments)[1])
-        launch.ids, launch.table = math.prod(tensors[1][0]), (table, int(rows[1]))
+    if re.search(r"#nn\.kernel_plan<embedding_grad", attributes):
+        rows, columns = (int(extent) for extent in re.search(r"-> tensor<(\d+)x(\d+)x", arguments).groups())
+        launch.ids, launch.table = math.prod(tensors[1][0]), (rows, columns // int(re.search(r"widths\[(\d+)\]", attributes)[1]))
 
 
 def read_program(dump: str) -> Program:

@@ -65,7 +65,7 @@ LogicalResult GridPlanner::checkGiven() {
     return emitError() << "needs " << columnBytes(grid.widths.front())
                        << " bytes of shared memory for its grid, more than "
                        << kSharedBytes;
-  if (grid.threads > 1 && grid.tableRows > kTableRows)
+  if (grid.tableRows > kTableRows)
     return emitError() << "has " << grid.tableRows
                        << " rows of the table per block in its grid; at most "
                        << kTableRows << " fit";

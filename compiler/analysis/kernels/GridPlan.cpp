@@ -188,26 +188,32 @@ void GridPlanner::planColumns() {
   grid.blocks = llvm::divideCeil(vectors, grid.across);
 }
 
+// The places of a frequent id are added in turn, so a row has many threads,
+// each with a word of it, and all of them in one block if it may have 512
+// threads.
 void GridPlanner::planEmbeddingGrad() {
+  constexpr int64_t word = 4, mostThreads = 512;
   Stage &stage = plan.stages.front();
   Value result = kernel.getBody().front().getTerminator()->getOperand(0);
   int64_t rows = nn::shapeOf(result)[0];
-  grid.tableRows = std::min(rows, grid.threads == 1 ? rows : kTableRows);
+  int64_t bytes = bytesOf(nn::tensorType(result).getElementType());
+  setWidth(stage, [&]() -> int64_t {
+    int64_t width =
+        grid.threads == 1 ? kMostLanes : std::max(word / bytes, int64_t(1));
+    while (width > 1 && (stage.lanes % width != 0 || !allows(stage, width)))
+      width /= 2;
+    return width;
+  });
+  int64_t vectors = stage.lanes / grid.widths.front();
+  while (!given && grid.threads > 1 &&
+         grid.threads < std::min(vectors, mostThreads))
+    grid.threads *= 2;
+  int64_t blocks = grid.threads == 1 ? 1 : kTableThreads / grid.threads;
+  grid.tableRows =
+      std::clamp<int64_t>(llvm::divideCeil(rows, blocks), 1, kTableRows);
   if (given)
     grid.tableRows = given.getTableRows();
-  setWidth(stage, [&]() -> int64_t {
-    // At least half of a block's threads have columns, or each column has a
-    // thread.
-    for (int64_t width = kMostLanes; width > 1; width /= 2)
-      if (stage.lanes % width == 0 &&
-          stage.lanes / width >= std::min(stage.lanes, grid.threads / 2) &&
-          allows(stage, width))
-        return width;
-    return 1;
-  });
-  grid.blocks =
-      llvm::divideCeil(rows, grid.tableRows) *
-      llvm::divideCeil(stage.lanes / grid.widths.front(), grid.threads);
+  grid.blocks = llvm::divideCeil(rows, grid.tableRows);
 }
 
 FailureOr<GridPlan> GridPlanner::run() {

@@ -15,8 +15,10 @@ inline constexpr int64_t kSharedBytes =
 // Running sums of rows that a thread of a whole block keeps in registers, at
 // most.
 inline constexpr int64_t kMostSums = 64;
-// Every block searches all ids, so blocks own several rows of a table.
-inline constexpr int64_t kTableRows = 16;
+// Every block searches all ids, so there are as many threads as large GPUs hold
+// at a time, and blocks own rows of a table up to the limit of shared memory.
+inline constexpr int64_t kTableThreads = 1 << 17;
+inline constexpr int64_t kTableRows = 1024;
 
 // An access to memory at adjacent lanes. At lane 0 of a vector; the others
 // follow it.

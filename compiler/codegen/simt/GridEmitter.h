@@ -39,16 +39,42 @@ private:
   void emitMap();
   void emitColumns(); // GridColumns.cpp
   // GridEmbeddingGrad.cpp
-  struct Lookup;
   void emitEmbeddingGrad();
-  void takeColumns(Lookup &lookup);
-  mlir::Value toKey(const Lookup &lookup, mlir::Value index);
-  mlir::Value keyAt(const Lookup &lookup, mlir::Value place);
-  mlir::Value search(const Lookup &lookup, mlir::Value least);
-  mlir::Value beginSum(const Lookup &lookup, const kernels::IndexExpr &address);
-  Values addPlaces(const Lookup &lookup, mlir::Value firstKey,
-                   mlir::Value ownKey, mlir::Value begun);
-  void agreeOnNext(const Lookup &lookup, mlir::Block *test, mlir::Value endKey);
+  struct Places;
+  struct PlacesOfRow;
+  void sumTableRows(const Places &places, mlir::Value first, mlir::Value rows,
+                    mlir::Value fits);
+  mlir::Value beginSum(nn::EmbeddingGradOp op,
+                       const kernels::IndexExpr &address);
+  mlir::Value addPlaces(const Places &places, mlir::Value number,
+                        mlir::Value sum);
+  mlir::Value addGroup(const Places &places, mlir::Value at, int64_t length,
+                       const PlacesOfRow &row, bool isCut, mlir::Value sum);
+  // Build code inside a block, under a condition, and in a loop that carries
+  // values, whose depth is 1.
+  using InTurn = llvm::function_ref<Values(mlir::Value, mlir::ValueRange)>;
+  void within(mlir::Block *block, llvm::function_ref<void()> body);
+  void when(mlir::Value condition, llvm::function_ref<void()> body);
+  Values inTurn(mlir::Value low, mlir::Value high, int64_t step,
+                mlir::ValueRange carried, InTurn body);
+  // GridPlaces.cpp
+  Places beginPlaces();
+  // Lists those of the places [from, to) whose ids are of the block's rows
+  // [first, first + rows), in any order. Returns how many there are, which may
+  // be more than the list holds.
+  mlir::Value collectPlaces(const Places &places, mlir::Value first,
+                            mlir::Value rows, mlir::Value from, mlir::Value to);
+  // Sorts the `found` keys of the list and finds those of each row.
+  void orderPlaces(const Places &places, mlir::Value found, mlir::Value rows);
+  mlir::Value keyOf(const Places &places, mlir::Value number);
+  PlacesOfRow placesOf(const Places &places, mlir::Value number);
+  mlir::Value keyAt(const Places &places, mlir::Value place, mlir::Value first,
+                    mlir::Value rows);
+  void append(const Places &places, mlir::Value key);
+  void exchangeKeys(const Places &places, mlir::Value number, mlir::Value run,
+                    mlir::Value apart);
+  void sortKeys(const Places &places, mlir::Value size);
+  void markRows(const Places &places, mlir::Value found);
   // GridRows.cpp
   void emitRows();
   // Emits the stages of one row for its team.

@@ -36,6 +36,7 @@ private:
   }
   Value call(StringRef name, ValueRange operands, Type result = {});
   Value shuffle(gpu::ShuffleOp op);
+  Value onStack(LLVM::GlobalOp shared, Type bytes);
   Value replacement(Operation *op, Value block);
 
   ModuleOp module;
@@ -43,6 +44,9 @@ private:
   OpBuilder builder;
   Location loc;
   Type pointer;
+  // Of the kernel that is being lowered.
+  Block *entry = nullptr;
+  bool isLone = false; // its blocks have one thread
 };
 
 // Calls a C function and declares it at its first use.
@@ -73,6 +77,15 @@ Value Lowering::shuffle(gpu::ShuffleOp op) {
   return type == i32 ? word : make<arith::BitcastOp>(type, word);
 }
 
+// All blocks of a call take the same memory, in front of their loop.
+Value Lowering::onStack(LLVM::GlobalOp shared, Type bytes) {
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(entry);
+  Value one = arith::ConstantIntOp::create(builder, loc, 1, 64);
+  return make<LLVM::AllocaOp>(pointer, bytes, one,
+                              shared.getAlignment().value_or(1));
+}
+
 // Returns the replacement of the op's first result, or null if the op does not
 // belong to a grid.
 Value Lowering::replacement(Operation *op, Value block) {
@@ -88,13 +101,15 @@ Value Lowering::replacement(Operation *op, Value block) {
       .Case([&](gpu::ShuffleOp shuffled) { return shuffle(shuffled); })
       .Case([&](LLVM::AddrSpaceCastOp space) -> Value {
         // Shared memory is a global of the GPU module. On the host each block
-        // asks for its bytes.
+        // asks for its bytes; one of a single thread has them on its stack.
         auto shared = space.getArg().getDefiningOp<LLVM::AddressOfOp>();
         auto global =
             kernels.lookupSymbol<LLVM::GlobalOp>(shared.getGlobalName());
         auto bytes = cast<LLVM::LLVMArrayType>(global.getGlobalType());
         Value count = arith::ConstantIntOp::create(builder, loc,
                                                    bytes.getNumElements(), 64);
+        if (isLone)
+          return onStack(global, bytes);
         return call("fsdpc_simt_shared", {count}, pointer);
       })
       .Default([](Operation *) { return Value(); });
@@ -108,7 +123,9 @@ void Lowering::lower(gpu::GPUFuncOp source) {
   auto function =
       func::FuncOp::create(builder, loc, source.getName(),
                            builder.getFunctionType({i64, i64, pointer}, {}));
-  Block *entry = function.addEntryBlock();
+  entry = function.addEntryBlock();
+  std::optional<ArrayRef<int32_t>> size = source.getKnownBlockSize();
+  isLone = size && size->front() == 1;
   builder.setInsertionPointToStart(entry);
   IRMapping mapping;
   for (BlockArgument argument : source.getArguments()) {

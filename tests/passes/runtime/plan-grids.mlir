@@ -55,9 +55,10 @@ func.func private @columns(%x: tensor<1000x256xf32>) -> tensor<1x256xf32> attrib
   return %y : tensor<1x256xf32>
 }
 
-// A block owns 16 rows of the table.
+// A row of the table has a thread for each word, up to 512, and blocks own rows
+// until there are as many threads as a GPU holds.
 // CHECK: func.func private @embedding
-// CHECK-SAME: #nn.grid<blocks 63 threads 128 widths[8] table_rows 16>
+// CHECK-SAME: #nn.grid<blocks 500 threads 256 widths[2] table_rows 2>
 func.func private @embedding(%g: tensor<50x512xbf16>, %i: tensor<50xi64>) -> tensor<1000x512xbf16> attributes {nn.kernel} {
   %y = nn.embedding_grad %g, %i : tensor<50x512xbf16>, tensor<50xi64> -> tensor<1000x512xbf16>
   return %y : tensor<1000x512xbf16>

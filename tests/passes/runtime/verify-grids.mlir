@@ -118,10 +118,10 @@ func.func private @many(%x: tensor<2x16x16384xf32>) -> (tensor<2x16x16384xf32>, 
 // -----
 
 // The rows of a table that a block owns are few.
-// expected-error@+1 {{kernel 'table' has 32 rows of the table per block in its grid; at most 16 fit}}
-func.func private @table(%g: tensor<50x512xbf16>, %i: tensor<50xi64>) -> tensor<1000x512xbf16> attributes {nn.kernel, nn.grid = #nn.grid<blocks 32 threads 128 widths[8] table_rows 32>, nn.plan = #nn.kernel_plan<embedding_grad rows 1 stages[50 * 512] extent 8 grain 1 blocks 8 block_lanes 64 stack 7000>} {
-  %y = nn.embedding_grad %g, %i : tensor<50x512xbf16>, tensor<50xi64> -> tensor<1000x512xbf16>
-  return %y : tensor<1000x512xbf16>
+// expected-error@+1 {{kernel 'table' has 2000 rows of the table per block in its grid; at most 1024 fit}}
+func.func private @table(%g: tensor<50x512xbf16>, %i: tensor<50xi64>) -> tensor<4000x512xbf16> attributes {nn.kernel, nn.grid = #nn.grid<blocks 2 threads 128 widths[8] table_rows 2000>, nn.plan = #nn.kernel_plan<embedding_grad rows 1 stages[50 * 512] extent 8 grain 1 blocks 8 block_lanes 64 stack 19000>} {
+  %y = nn.embedding_grad %g, %i : tensor<50x512xbf16>, tensor<50xi64> -> tensor<4000x512xbf16>
+  return %y : tensor<4000x512xbf16>
 }
 
 // -----
