@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks what --recompute=auto computes again for a memory limit.
 
-Between the least and the default peak every limit is kept, by the plan, and a larger one is never slower by the prediction. Just
+Between the least and the default peak every limit is kept, by the plan, and a larger one is never slower by the prediction. The same holds of plans for eight GPUs, which communicate. Just
 below the default peak fewer ops than one unit has are computed again. The bits stay those without a limit. A dump with the marks compiles
 to the same program. Below the least peak, which the error names, nothing is compiled.
 
@@ -17,6 +17,11 @@ from harness import Failure
 
 LIMITS = 8                                    # between the least and the default peak
 SLOWER = 1.005                                # sets are ordered by estimates before fusion
+
+TRADES = 20                                   # limits of the plan for GPUs
+RANKS = 8
+CLUSTER = ["--target=cuda", "--gpu-arch=sm_90", "--machine=h100", f"--plan-ranks={RANKS}", "--unit-class=*Block",
+           "--init-rule=*=normal(0,0.02)"]
 
 
 def peak_of_error(bench, model, limit: str, *flags: str) -> int:
@@ -54,8 +59,33 @@ def compiled(bench, model, name: str, *flags: str) -> Compiled:
     return Compiled(program, units, row(summary, "peak"), row(summary, "step"))
 
 
+def column(summary: str, table: str, name: str, ranks: int) -> float:
+    """Returns the figure of a table's row for a number of ranks."""
+    lines = summary[summary.index(table):].splitlines()[1:]
+    return float(next(line for line in lines if line.split()[0] == name).split()[lines[0].split().index(str(ranks))])
+
+
 def losses(bench, program, fixture) -> tuple:
     return bench.train(program, fixture, 1, local=True, steps=2, accumulate=1).bits()
+
+
+def check_trade(bench) -> None:
+    """The plan for GPUs between which much is sent: what is computed again, and when gathers start, compete for the memory."""
+    model = harness.MODELS / "demo_gpt.onnx"
+    plan = [bench.build / "bin" / "fsdpc", model, *CLUSTER, "--compile-to=memory", "-o", bench.path("trade.mlir")]
+    default = peak_of_error(bench, model, "1KiB", *CLUSTER, "--recompute=cheap")
+    least = peak_of_error(bench, model, "1KiB", *CLUSTER)
+    steps = []
+    for part in range(TRADES + 1):
+        # Beyond the default plan without prefetching, more memory hides more communication.
+        limit = least + (default - least) * part * 5 // (TRADES * 4)
+        summary = harness.run([*plan, f"--memory-limit={limit}"]).stdout
+        steps.append(column(summary, "predicted step", "step", RANKS))
+        if steps[-1] > min(steps) * SLOWER:
+            raise Failure(f"at {limit} bytes a step of {steps[-1]} ms; less memory gives {min(steps)} ms")
+    print(f"{RANKS} GPUs, {least} to {limit} bytes: steps of {steps} ms")
+    if steps[-1] >= steps[0]:
+        raise Failure("the memory makes no difference to the step")
 
 
 def check_parts(bench, fixture, default: int, expected: tuple, *flags: str) -> None:
@@ -96,6 +126,7 @@ def test(bench, options):
     if before.units:
         raise Failure(f"the default peak of {default} bytes is allowed, but {before.units} are computed again")
     check_parts(bench, fixture, default, expected, *flags)
+    check_trade(bench)
     # Other choices than those that the error is about may need slightly less.
     if peak_of_error(bench, fixture.model, str(least * 97 // 100), "--plan-ranks=1", *flags) != least:
         raise Failure("the least peak depends on the limit")

@@ -270,6 +270,29 @@ TEST(Auto, OverlapsAwayFromThePeakUnderTheTightestCap) {
             solution(none)->timeline.totalExposedUs / 2);
 }
 
+// Over a ladder of caps, a step is never longer than under a smaller cap by
+// more than what a packing gains by chance.
+TEST(Auto, MoreMemoryIsNotSlower) {
+  constexpr int caps = 30;
+  constexpr double chance = 0.01;
+  for (double gatherUs : {75, 150}) {
+    Problem problem = training(24, 6, 10, gatherUs);
+    int64_t least = solution(solveAs(problem, Prefetch::None))->peakBytes;
+    int64_t most = solution(solveAs(problem, Prefetch::Pre))->peakBytes;
+    double best = std::numeric_limits<double>::infinity(), first = 0;
+    for (int i = 0; i <= caps; ++i) {
+      problem.options.memoryLimit = least + (most - least) * i * 3 / (2 * caps);
+      Solved solved = solveAs(problem, Prefetch::Auto);
+      ASSERT_TRUE(solution(solved)) << gatherUs << ", cap " << i;
+      double us = solution(solved)->timeline.stepUs;
+      EXPECT_LE(us, (1 + chance) * best) << gatherUs << ", cap " << i;
+      best = std::min(best, us);
+      first = i == 0 ? us : first;
+    }
+    EXPECT_LT(best, first) << "the caps make no difference";
+  }
+}
+
 class RandomProblems : public testing::TestWithParam<int> {};
 
 // Solves in every mode under one cap. Checks verify, the cap, determinism, and
