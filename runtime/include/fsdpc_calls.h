@@ -242,10 +242,13 @@ void fsdpc_orthogonalize(fsdpc_rank *, int32_t layout, const void *updates,
  * state n-1. Then follow `scale` (one f32), the double[4] of
  * `fsdpc_optimizer`, and double[per_member] for each 16 elements of the range,
  * of which the kernel writes the sums. It runs once per member and range; a
- * range begins at a multiple of 16. Only the host computes it.
+ * range begins at a multiple of 16. On a GPU the tables of `fsdpc_optimizer`'s
+ * launch stand in the place of the double[4], a segment has 4096 elements at
+ * most, and each has room for 256 times `per_member` sums.
  *
  * With `factors`, which hold an f64 per row and column of each member, the
- * average of squares that follows from them stands behind the gradient. */
+ * average of squares that follows from them stands behind the gradient. GPUs
+ * have no code for that. */
 void fsdpc_member_sums(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t count,
                        const int32_t *layouts, const void *scale,
                        int32_t per_member, void *sums, const void *factors);
@@ -256,7 +259,9 @@ void fsdpc_member_sums(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t count,
  * decay. It reads the gradient and `scale` (one f32), and updates the master
  * weights, the states and, where the layout has one, the copy in the compute
  * type. `sums` is null, or has the digits of `per_member` sums for each
- * member, 16 f64 per sum.
+ * member, 16 f64 per sum. In a step that is left out it changes nothing: on a
+ * GPU, which decides that itself, `scale` is NaN then (`fsdpc_clip`), on the
+ * host the kernel does not run.
  *
  * The kernel's buffers are indexed by element of that part: master, gradient,
  * state 0 … state n-1, and the copy in the compute type if there is one.
@@ -268,14 +273,16 @@ void fsdpc_member_sums(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t count,
  * - on the host double[4]: lr · the member's rate; step, from 1; the member's
  *   weight decay; unused. The kernel runs once per member and range.
  * - on a GPU int64[3] per segment: from, to (elements of the part), member;
- *   and double[4] per member. One launch, with one block per segment.
+ *   and double[4] per member. One launch, with one block per segment. The
+ *   int64[4] of a layout without a master are there per member, too.
  *
- * With `sums` the last buffer is the address of the member's, one f64 per sum.
- * With `factors`, which hold an f64 per row and column of each member, the
- * average of squares that follows from them stands behind the gradient. With
- * `updates`, an f32 per element of the members, the element's stands there.
- * GPUs have no code for any of them. With `gradient`, an f32 per element of
- * the layout, that is read in place of the gradient in the layout's memory. */
+ * With `sums` the last buffer is the address of the member's, one f64 per sum;
+ * on a GPU that of all members', one after the other. With `factors`, which
+ * hold an f64 per row and column of each member, the average of squares that
+ * follows from them stands behind the gradient. With `updates`, an f32 per
+ * element of the members, the element's stands there. GPUs have no code for
+ * either. With `gradient`, an f32 per element of the layout, that is read in
+ * place of the gradient in the layout's memory. */
 void fsdpc_optimizer(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t layout,
                      const void *scale, int32_t per_member, const void *sums,
                      const void *factors, const void *updates,

@@ -18,7 +18,8 @@ as f32 does, so there the measure is the tensor's own. Then
 
 With --gpus only
 
-  on_gpus     on the emulated GPU, on one to four ranks, under zero3, ddp, hybrid and oss: the bits of the host
+  on_gpus     on the emulated GPU, on one to four ranks that share one and on two that use NCCL, under zero3, ddp, hybrid and oss: the
+              bits of the host
 """
 import json
 import re
@@ -120,8 +121,10 @@ class Trials:
         return self.bench.compile(self.model, name, "-q", *self.reference.variants[variant], *flags)
 
     def train(self, program, steps: int, ranks: int = 1, *flags: str):
+        """Ranks are threads; with --deterministic, processes."""
         saved = program.with_name(f"{program.name}-{steps}-{ranks}.safetensors")
-        self.told = harness.run([program, "--ranks", ranks, *self.data, "--steps", steps, "--threads", 1, "--save", saved, *flags]).stderr
+        launch = [*harness.mpirun(ranks), program] if "--deterministic" in flags else [program, "--ranks", ranks]
+        self.told = harness.run([*launch, *self.data, "--steps", steps, "--threads", 1, "--save", saved, *flags]).stderr
         return saved
 
     def errors(self, program, variant: str) -> list[float]:
@@ -153,6 +156,8 @@ def on_gpus(trials: Trials, variant: str) -> tuple[str, str]:
             groups = ["--shard-group", ranks // 2 if ranks % 2 == 0 else ranks] if strategy == "hybrid" else []
             if trials.train(program, 2, ranks, *groups).read_bytes() != expected[ranks]:
                 differ.append(f"{strategy} on {ranks} ranks")
+        if trials.train(program, 2, 2, "--deterministic").read_bytes() != expected[2]:
+            differ.append(f"{strategy} on 2 ranks over NCCL")
     return (f"{variant} on the emulated GPU gives {'other' if differ else 'the same'} bits",
             f"{variant} on the emulated GPU: other bits: {', '.join(differ)}" if differ else "")
 
