@@ -9,7 +9,7 @@ In README.md, docs/ and the README files of folders, each of these is checked:
 - a file or folder in `code`: `passes/units/FormUnits.cpp`, a tail of a path such as `ops/Erf.cpp`, or a pattern. A word
   in capitals stands for any name (`passes/PHASE/Passes.td`);
 - a test, in a table's column `test` or after "test" or "CTest": a CTest (`cuda_parity_*` is a pattern), a CTest and one of its
-  cases (`options groups`), or a file of lit;
+  cases (`options groups`), or a file of lit. In a table with a column `works` each row has one;
 - a flag, in `code` or in a command line of fsdpc, of a program (`./train`), of fsdpc-opt or of a script in tools/;
 - a block of code under `<!-- quote: FILE -->`: its lines occur in that file in that order; `…` stands for omitted lines;
 - the table of folders in docs/architecture.md: it is complete;
@@ -165,6 +165,8 @@ def check_tests(text: str, repository: Repository):
         head = [cell.strip() for cell in rows[0]]
         if "test" in head:
             column = head.index("test")
+            if "works" in head:
+                yield from (f"names no test in the row '{row[0].strip()}'" for row in rows[2:] if "`" not in row[column])
             named += [name for row in rows[2:] for name in re.findall(r"`([^`]+)`", row[column])]
     named += [span for span in re.findall(r"`(\w+_test)`", text)]
     for name in dict.fromkeys(named):

@@ -22,6 +22,7 @@ import quantized
 import shapes
 import start_up
 import step_time
+import strategies
 import trade
 from report import Report
 from workbench import Workbench
@@ -31,6 +32,7 @@ PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FS
          "before": (before.against_before, "steps against those of another build (--before), in turn; only with --before"),
          "startup": (start_up.start_up, "the start and end of a job against those of another build (--before), in turn; only with --before"),
          "ddp": (shapes.against_ddp, "fsdpc's zero3 against its ddp"),
+         "strategies": (strategies.beside_ddp, "zero1, zero2 and oss against ddp, in turn"),
          "plan": (plans.against_bound, "planned arena against its lower bound, for these shapes and tests/models"),
          "compile": (compile_times.compiles, "compile times, up to a 96-layer GPT of 175 B parameters"),
          "published": (published_plans.published, "plans of published sizes: ZeRO's table, and GPTs of 13 B to 1 T parameters"),
