@@ -148,6 +148,7 @@ model("Wav2Vec2ForSequenceClassification", "Wav2Vec2Config", dict(input_values=(
       classifier_proj_size=16)
 model("TimeSeriesTransformerForPrediction", "TimeSeriesTransformerConfig",
       dict(past_values=(15,), past_time_features=(15, 2), past_observed_mask=(15,), future_values=(4,), future_time_features=(4, 2)),
+      distribution_output="normal",  # the exporter has no form of the lgamma of Student's
       prediction_length=4, context_length=8, lags_sequence=[1, 7], num_time_features=2, d_model=32, encoder_layers=1, decoder_layers=1,
       encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32)
 

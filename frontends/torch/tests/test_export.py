@@ -114,6 +114,17 @@ def test_an_own_backward_is_refused(inputs, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_buffer_that_forward_updates_is_refused(inputs, tmp_path):
+    def loss(m, x, y):
+        m.mean.mul_(0.9).add_(m.a(x).detach().mean(0), alpha=0.1)
+        return F.mse_loss(m.a(x) - m.mean, y)
+
+    model = Function(loss, a=linear(), mean=nn.Buffer(torch.zeros(3)))
+    path = fsdpc.export(model, inputs, tmp_path / "model.onnx")
+    with pytest.raises(fsdpc.InputError, match="forward updates 'mean'"):
+        fsdpc.compile(path, tmp_path / "train", optimizer="sgd")
+
+
 def test_a_module_without_a_loss_is_refused(inputs, tmp_path):
     with pytest.raises(fsdpc.ExportError, match="returns 0 float scalars"):
         fsdpc.export(Function(lambda m, x, y: m.a(x) - y, a=linear()), inputs, tmp_path / "model.onnx")
