@@ -49,6 +49,14 @@ TEST(OrthonormaliseFactor, KeepsTinyVectorsAndShowsNan) {
   EXPECT_TRUE(std::isnan(vectors[3]));
 }
 
+// A product of finite values may be infinite in f32; as a vector of zeros it
+// would count as no gradient.
+TEST(OrthonormaliseFactor, ShowsInfinity) {
+  std::vector<float> vectors = {INFINITY, 1, 1, 2};
+  orthonormaliseFactor(vectors.data(), 2, 2);
+  EXPECT_TRUE(std::isnan(vectors[0]));
+}
+
 // A matrix, a vector that is not compressed, and a gap before it that holds
 // garbage.
 constexpr int64_t rows = 20, columns = 30, vectorAt = 608, elements = 640;
