@@ -53,7 +53,7 @@ private:
   std::vector<passes::UnitOptions> units;
   std::vector<schedule::RecomputeSet> sets;
   std::vector<int64_t> freed; // by set, as its trades say
-  // What has been tried: nothing for a set that does not compile. Errors of
+  // The sets that were tried: nothing for one that does not compile. Errors of
   // copies are not shown: a fault that does not depend on the choice appears
   // again when the module itself is compiled.
   std::map<size_t, std::optional<ScheduleEstimate>> tried;

@@ -152,8 +152,8 @@ Status TrainingCheckpoint::readLayout(const Place &place, int32_t part,
     const SafeTensor *tensor =
         tensors[file][firstOf[place.layout] + size_t(part)];
     uint64_t each = uint64_t(dtypeBytes(tensor->dtype));
-    // What is narrower lies at the end of its place, where widening it from the
-    // front overwrites only what has been read.
+    // Narrower values lie at the end of their place, where widening them from
+    // the front overwrites only what has been read.
     auto *bytes =
         reinterpret_cast<char *>(to) + uint64_t(now) * (sizeof(float) - each);
     FSDPC_TRY(files[file].file().read(tensor->offset + uint64_t(within) * each,

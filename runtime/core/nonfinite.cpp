@@ -31,8 +31,8 @@ size_t changingBytes(const Buffer &buffer) {
              : size_t(bufferElements(buffer) * dtypeBytes(buffer.dtype));
 }
 
-// What reductions keep of the gradients of such a step would make all later
-// steps non-finite, too. All ranks begin anew together, since the factors that
+// Residuals of the gradients of such a step would make all later steps
+// non-finite, too. All ranks begin anew together, since the factors that
 // reductions begin with must be equal on all.
 void forgetResiduals(fsdpc_rank &rank) {
   for (size_t i = 0; i < rank.layouts.size(); ++i) {

@@ -56,7 +56,7 @@ VARIANTS = {
     "written": (["FILE:@halved"], ["halved"]),
     "all": (["zero-nonfinite", "predivide=8", "FILE:@halved", "cast=bf16"], ["predivide", "halved", "bf16"]),
 }
-# What a hook has divided gradients by, which the update takes back.
+# The divisor of a hook, by which the update multiplies again.
 FACTORS = {"predivided": lambda count: 8.0, "all": lambda count: 8.0, "averaged-before": float}
 REFUSED = [
     ("clip-valu=1", "did you mean 'clip-value'?"),

@@ -32,8 +32,8 @@ TEST(OrthonormaliseFactor, MakesVectorsOfLengthOne) {
                   i == j, 1e-6);
 }
 
-// What is left of a vector that depends on others is rounding, and would count
-// as much as the others.
+// The rest of a vector that depends on others is rounding, and would count as
+// much as the others.
 TEST(OrthonormaliseFactor, DropsVectorsThatDependOnOthers) {
   std::vector<float> vectors = {1, 2, 3, 4, 0.1f, 0.2f, 0.3f, 0.4f, 0, 0, 0, 0};
   orthonormaliseFactor(vectors.data(), 3, 4);
@@ -110,7 +110,7 @@ std::vector<Rank> reduceAll(int ranks, int64_t rank, int rounds) {
                        {gradient.data(), WireType::f32, all, rank,
                         own.residual.data(), own.right.data(), own.left.data(),
                         own.sum.data(), 0, elements, round > 0});
-      // What is summed is sent twice: to be added, and to be shared.
+      // Each sum is sent twice: to be added, and to be shared.
       EXPECT_EQ(channel.sentBytes(), uint64_t(rounds * 2 * (ranks - 1) *
                                               (powerBytes(sizes.left, ranks) +
                                                powerBytes(sizes.right, ranks)) /

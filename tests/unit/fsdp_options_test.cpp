@@ -318,7 +318,7 @@ TEST_F(OptionsTest, SizesHaveUnits) {
   EXPECT_EQ(options.memoryLimit.bytes, 4096);
 }
 
-// What is said about CUDA holds for programs that only pretend to run there.
+// The rules of CUDA hold for programs that only pretend to run there.
 TEST_F(OptionsTest, TheEmulationCountsAsCuda) {
   EXPECT_FALSE(options.isCuda());
   EXPECT_EQ(set("target", "cuda-emulation"), "");

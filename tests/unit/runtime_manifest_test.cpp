@@ -380,7 +380,7 @@ TEST(Manifest, RefusesPlansThatOverflow) {
               HasSubstr("attention whose 'queries' has the entry"));
 }
 
-// What is planned of a large shape takes no memory per row.
+// The plan of a large shape takes no memory per row.
 TEST(MemoryPlan, CutsOfTallConvolutionsAreFew) {
   Manifest manifest = sample();
   ConvolutionPlan &p = manifest.convolutions[0];
