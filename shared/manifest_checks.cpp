@@ -143,7 +143,7 @@ Status checkBlocks(const Manifest &manifest) {
   return {};
 }
 
-// What travels is f32, and all ranks send together. An optimizer with
+// Values travel in f32, and all ranks send together. An optimizer with
 // replicated state reads the whole sum where the reduction leaves it.
 Status checkResiduals(const Manifest &manifest) {
   for (const Layout &layout : manifest.layouts) {

@@ -23,8 +23,8 @@ struct MemoryPlan {
   int64_t gradients = 0;  // f32 accumulators and the arena's gradient slots at
                           // the peak
   int64_t optimizer = 0;
-  // What reductions have not sent of gradients, and the factors that they begin
-  // with.
+  // The parts of gradients that reductions have not sent, and the factors that
+  // they begin with.
   int64_t residuals = 0;
   // Memory through which passes what is offloaded.
   int64_t offloadPieces = 0;

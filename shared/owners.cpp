@@ -25,7 +25,7 @@ std::vector<int> ownersOf(const Manifest &manifest, int64_t ranks) {
     return layouts[a].elements > layouts[b].elements;
   });
   std::vector<int> owners(layouts.size(), noOwner);
-  // What ranks own so far, in pairs with their numbers: the least on top, of
+  // The bytes that each rank owns so far, with its number: the least on top, of
   // equals the lowest rank. Ranks past the number of layouts own nothing.
   using Load = std::pair<int64_t, int>;
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;

@@ -82,7 +82,7 @@ class Repository:
         flags = lambda text: set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))
         self.help = run(build / "bin/fsdpc", "--help")
         self.compiler = flags(self.help)
-        # Those of `fsdpc ckpt` are taken together; its test tries each with its own.
+        # The subcommands of `fsdpc ckpt` are taken together; its test tries each with its own.
         commands = re.findall(r"^  ([a-z]+) ", run(build / "bin/fsdpc", "ckpt", "--help").split("SUBCOMMANDS:")[-1]
                               .split("Subcommands:")[-1], re.MULTILINE)
         self.ckpt = set().union(*(flags(run(build / "bin/fsdpc", "ckpt", name, "--help")) for name in commands))

@@ -158,7 +158,7 @@ private:
 };
 
 // Adds the numbers that a microbatch sums over ranks, S, if there are any.
-// Those of @update are not counted: they are a few per layout.
+// The sums of @update are not counted: they are a few per layout.
 void addSums(ModuleOp module, CommunicationVolume &volume) {
   auto microbatch =
       module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);

@@ -61,9 +61,9 @@ private:
   std::vector<schedule::RecomputeSet> sets;
   std::vector<schedule::RecomputeTrade> sums; // by set
   size_t stride;                              // of the sets that are tried
-  // What has been tried: null for a set that does not compile. Errors of copies
-  // are not shown: a fault that does not depend on the choice appears again
-  // when the module itself is compiled.
+  // The sets that were tried: null for one that does not compile. Errors of
+  // copies are not shown: a fault that does not depend on the choice appears
+  // again when the module itself is compiled.
   std::map<size_t, Estimate> tried;
   size_t best = 0;
   double bestUs = std::numeric_limits<double>::infinity();

@@ -41,7 +41,7 @@ struct Clock {
   }
 
   /// Stalls until `us` in the time of collectives, and returns for how long.
-  /// What is already done costs nothing.
+  /// Waiting for a finished transfer costs nothing.
   double waitFor(double us) {
     double stall = std::max(0.0, us - linkUs);
     linkUs += stall;

@@ -17,7 +17,7 @@ struct RecomputeTrade {
 /// The ways to compute ops of one unit again, of which at most one is taken.
 using UnitTrades = std::vector<RecomputeTrade>;
 
-/// What is taken, by unit: 0 for nothing, or 1 + the index of a trade.
+/// The choice in each unit: 0 for nothing, or 1 + the index of a trade.
 using RecomputeSet = std::vector<int>;
 
 /// Returns the sets from none to all, each of which frees more bytes than the

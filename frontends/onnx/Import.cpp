@@ -36,7 +36,8 @@ static void warnOptimized(const ModelFile &model, Location loc) {
            "export with optimize=False to keep the model's names and shapes";
 }
 
-// What the exporter has dropped without a trace may train another model.
+// The exporter drops some settings without a trace, and without them another
+// model may be trained.
 static void warnUnknown(const TorchExport &torch, const ModelFile &model,
                         Location loc) {
   if (std::string unknowns = torch.unknowns(); !unknowns.empty())

@@ -97,8 +97,8 @@ struct Recompute : impl::RecomputeBase<Recompute> {
   // Adds to the chooser what the options name.
   LogicalResult choose(RecomputeChooser &chooser, Block &body,
                        const fsdp::CompileOptions &options) {
-    // What is named comes first: what it keeps and frees changes which cheap
-    // ops pay.
+    // Named ops come first: the values that they keep and free change which
+    // cheap ops pay.
     SmallVector<Operation *> named;
     if (options.recompute == fsdp::RecomputeLevel::Units) {
       FailureOr<DenseSet<Attribute>> units = unitsInScope(getOperation());

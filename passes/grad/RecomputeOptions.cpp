@@ -70,7 +70,7 @@ void UnitGraph::readOperands(Operation *op) {
   for (Value operand : op->getOperands()) {
     Value storage = storageOf(operand);
     Operation *source = storage.getDefiningOp();
-    // What is fixed for a microbatch is in memory in any case.
+    // A value that is fixed for a microbatch is in memory in any case.
     if (cheap.isKeepable(storage) &&
         !source->hasTrait<fsdp::FixedPerMicrobatch>())
       valueOf(storage).readers.push_back(numbers[op]);

@@ -18,7 +18,7 @@ using OpIndices = std::vector<int>;
 
 /// The ways to compute more of a unit again.
 struct UnitOptions {
-  /// What each way is worth beside the cheap ops, and its ops. Bytes are those
+  /// The gain of each way beside the cheap ops, and its ops. Bytes are those
   /// of the values that the backward reads from the forward, in their types
   /// before mixed precision.
   schedule::UnitTrades trades;

@@ -38,11 +38,12 @@ nn::LibraryCallOpInterface callOf(Value value) {
 }
 
 // Returns the product of bf16 that computes `value`, if its sums go nowhere
-// else until the end and its rows are those of one matrix; else null.
+// else until the end and it is not batched; else null.
 nn::MatmulOp productOf(Value value) {
   auto product = value.getDefiningOp<nn::MatmulOp>();
   bool fits = product && nn::tensorType(value).getElementType().isBF16() &&
-              nn::shapeOf(product.getRhs()).size() == 2 &&
+              nn::isOneProduct(product.getLhs(), product.getRhs(),
+                               product.getTransposeA()) &&
               !nn::overwrittenBy(product);
   return fits ? product : nn::MatmulOp();
 }

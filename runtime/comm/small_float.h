@@ -1,4 +1,4 @@
-// What the small IEEE formats have in common, by their bits of exponent and
+// Conversions of the small IEEE formats, by their bits of exponent and
 // mantissa: widening to f32, which is exact, and rounding to nearest, ties to
 // even, of the numbers that both can hold. Infinity and NaN are left to the
 // formats, which differ in these.

@@ -62,7 +62,7 @@ void WindowCommunicator::trade(size_t segment, const void **sources) {
   half ^= 1;
 }
 
-// What a segment lacks is not read.
+// Bytes past the end of a segment are not read.
 void WindowCommunicator::trade(size_t segment, std::span<const size_t>,
                                const void **sources) {
   trade(segment, sources);

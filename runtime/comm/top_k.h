@@ -18,8 +18,8 @@ struct TopKReduction {
   int64_t elements;     // of the layout, without padding
   std::span<const Member> members;
   int64_t chosen; // elements that each rank sends, from 1 to `elements`
-  // What this rank has not sent yet, `elements` long; zero at first, and always
-  // zero between members.
+  // The part that this rank has not sent yet, `elements` long; zero at first,
+  // and always zero between members.
   float *residual;
   // The result: elements [sumBegin, sumBegin + sumElements) of the sum. It may
   // be `gradient`, or lie in it, if that is f32 and `add` is not set.

@@ -22,8 +22,8 @@
 namespace fsdpc::runtime {
 namespace {
 
-// What reductions keep of the gradients of such a step would make all later
-// steps non-finite, too. All ranks begin anew together, since the factors that
+// Residuals of the gradients of such a step would make all later steps
+// non-finite, too. All ranks begin anew together, since the factors that
 // reductions begin with must be equal on all.
 void forgetResiduals(fsdpc_rank &rank) {
   for (size_t i = 0; i < rank.layouts.size(); ++i) {

@@ -74,8 +74,8 @@ struct LayoutBuffers : LayoutCut {
   // This rank's part of the parameters over its shard group, in the compute
   // type; null if the layout has none.
   char *secondary = nullptr;
-  // What reductions have not sent of this rank's gradients, `elements` of the
-  // layout; null if they send all.
+  // The part of this rank's gradients that reductions have not sent,
+  // `elements` of the layout; null if they send all.
   float *residual = nullptr;
   // The right factors of the last reduction; null if it sends none.
   float *rightFactors = nullptr;
@@ -116,8 +116,8 @@ struct fsdpc_rank {
   const fsdpc_program &program;
   fsdpc::runtime::Job &job;
   int groupRanks; // of a shard group; set before `allocate`
-  // Those of the gather and of the reduce channel, which the loop owns. Null if
-  // no layout is gathered or reduced in groups, and on GPUs.
+  // The groups of the gather and of the reduce channel, which the loop owns.
+  // Null if no layout is gathered or reduced in groups, and on GPUs.
   std::array<fsdpc::runtime::HybridGroups *, 2> groups{};
   std::unique_ptr<fsdpc::runtime::Device> device;
 
@@ -142,8 +142,8 @@ struct fsdpc_rank {
   // The buffer for what a gather in blocks receives, and for the pieces of a
   // reduction in blocks; null if there are none. Each is of one stream.
   char *gatheredBlocks = nullptr, *reducedBlocks = nullptr;
-  // What reductions send that keep residuals, one after the other; null if none
-  // does.
+  // A buffer for what reductions with residuals send, one after the other; null
+  // if there are none.
   char *compressed = nullptr;
 
   // The loop's position. Calls of the C ABI read it while they enqueue; work on

@@ -1,5 +1,5 @@
-// What --offload keeps of a rank's layouts outside of memory: a file of the
-// rank's parameters, gradients and optimizer states, and memory for two pieces
+// The parts of a rank's layouts that --offload keeps outside of memory: a file
+// of its parameters, gradients and optimizer states, and memory for two pieces
 // of an update.
 //
 // An update takes the pieces one after the other, in the order of the layouts.

@@ -31,8 +31,8 @@ struct Product {
   const void *addend = nullptr, *bias = nullptr;
   Epilogue epilogue = Epilogue::none;
   const void *input = nullptr; // where GELU's slope is taken
-  // What GELU is applied to; or the sums over k of A or B. May be null for
-  // GELU.
+  // The values that GELU is applied to, or the sums over k of A or B. May be
+  // null for GELU.
   void *extra = nullptr;
 };
 

@@ -161,8 +161,8 @@ void orthonormaliseFactor(float *vectors, int64_t count, int64_t length) {
         addScaled(other, -float(wideDot(own, other, length)), length, own);
       }
     double after = std::sqrt(wideDot(own, own, length));
-    // NaN is no reason to hide a gradient that is not finite.
-    bool depends = after <= dependent * before;
+    // NaN and infinity are no reason to hide a gradient that is not finite.
+    bool depends = after <= dependent * before && std::isfinite(before);
     for (int64_t k = 0; k < length; ++k)
       own[k] = depends ? 0 : float(own[k] / after);
   }

@@ -19,8 +19,8 @@ struct PowerReduction {
   WireType type; // of `gradient`
   std::span<const Member> members;
   int64_t rank; // of the factors
-  // What has not been sent of this rank's gradients, as long as the layout;
-  // zero at first.
+  // The part of this rank's gradients that has not been sent, as long as the
+  // layout; zero at first.
   float *residual;
   // The right factors of the last reduction, with which this one begins; zero
   // at first. powerBytes() of PowerSizes::right, equal on all ranks.

@@ -29,7 +29,7 @@ BLOCKS = {("--gather-dtype=i8",): (1, 2, 4), ("--gather-dtype=f8e4m3",): (2,), (
           ("--reduce-dtype=i4", "--strategy=zero1"): (2,),
           ("--gather-dtype=i8", "--strategy=hybrid"): (2,), ("--gather-dtype=i8", "--frozen=vector", "--strategy=zero2"): (2,),
           ("--gather-dtype=i8", "--frozen=vector"): (2,)}
-# What travels in blocks, and the strategies and other flags that then give the same bits -> the ranks.
+# The flags of values that travel in blocks -> the strategies and other flags that then give the same bits -> the ranks.
 STRATEGIES = {("--gather-dtype=i8",): {("zero3",): (1, 2), ("zero3", "--prefetch=none"): (2,), ("zero3", "--reshard-to=2"): (4,),
                                        ("zero3", "--persist=1000"): (2,), ("zero2",): (2,), ("hybrid",): (4,)},
               ("--gather-dtype=f8e4m3", "--reduce-dtype=i8"): {("zero3",): (1, 4), ("zero1",): (2,)}}

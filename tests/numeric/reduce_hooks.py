@@ -22,6 +22,7 @@ import numpy as np
 import onnx_wire as onnx
 from compare import read_safetensors
 from harness import Failure
+from sample_gradients import SampleGradients
 
 SHAPES = {"matrix": (37, 24), "vector": (19,), "scalar": ()}
 SAMPLES = 4
@@ -56,7 +57,7 @@ VARIANTS = {
     "written": (["FILE:@halved"], ["halved"]),
     "all": (["zero-nonfinite", "predivide=8", "FILE:@halved", "cast=bf16"], ["predivide", "halved", "bf16"]),
 }
-# What a hook has divided gradients by, which the update takes back.
+# The divisor of a hook, by which the update multiplies again.
 FACTORS = {"predivided": lambda count: 8.0, "all": lambda count: 8.0, "averaged-before": float}
 REFUSED = [
     ("clip-valu=1", "did you mean 'clip-value'?"),
@@ -117,25 +118,11 @@ HOOKS = {
 }
 
 
-class Trials:
+class Trials(SampleGradients):
     def __init__(self, bench):
-        self.bench, self.model = bench, bench.path("model.onnx")
+        super().__init__(bench, SHAPES, SAMPLES)
         self.functions = bench.path("functions.mlir")
         self.functions.write_text(FUNCTIONS)
-        random = np.random.default_rng(7)
-        self.start = {name: random.integers(-4096, 4096, shape).astype(np.float32) / 64 for name, shape in SHAPES.items()}
-        self.samples = {name: random.integers(-4096, 4096, (SAMPLES, *shape)).astype(np.float32) / 512
-                        for name, shape in SHAPES.items()}
-        nodes, inputs, total = [], [], ""
-        for name, shape in SHAPES.items():
-            inputs.append(onnx.value(f"x_{name}", (1, *shape)))
-            nodes += [onnx.node("Mul", [name, f"x_{name}"], [f"product_{name}"]),
-                      onnx.node("ReduceSum", [f"product_{name}"], [f"sum_{name}"], onnx.integer("keepdims", 0))]
-            if total:
-                nodes.append(onnx.node("Add", [total, f"sum_{name}"], [f"total_{name}"]))
-            total = f"total_{name}" if total else f"sum_{name}"
-        weights = [onnx.tensor(name, shape, np.asarray(self.start[name], "<f4").tobytes()) for name, shape in SHAPES.items()]
-        self.model.write_bytes(onnx.model(nodes, inputs, [onnx.value(total, ())], weights))
 
     def hook(self, text: str) -> str:
         return "--reduce-hook=" + text.replace("FILE", str(harness.MODELS / "hooks.mlir")).replace("OTHER", str(self.functions))
@@ -144,7 +131,8 @@ class Trials:
         hooks = [self.hook(hook) for hook in VARIANTS[variant][0]]
         return self.bench.compile(self.model, name, "-q", "--optimizer=sgd", "--lr=1", *hooks, *flags)
 
-    def data(self, count: int) -> list:
+    def first(self, count: int) -> list:
+        """Returns the flags of the first samples."""
         words = []
         for name, values in self.samples.items():
             path = self.bench.path(f"{name}-{count}.npy")
@@ -154,7 +142,7 @@ class Trials:
 
     def check(self, program, variant: str, ranks: int, accumulate: int = 1) -> None:
         saved, count = program.with_name(f"{program.name}.safetensors"), ranks * accumulate
-        harness.run([program, "--ranks", ranks, "--accumulate", accumulate, *self.data(count), "--steps", 1, "--threads", 1,
+        harness.run([program, "--ranks", ranks, "--accumulate", accumulate, *self.first(count), "--steps", 1, "--threads", 1,
                      "--save", saved])
         for name, found in read_safetensors(saved).items():
             gradient = self.samples[name][:count]

@@ -121,7 +121,7 @@ TEST_P(Collectives, ownersSumInRankOrderAndShare) {
     EXPECT_TRUE(results[size_t(rank)] == expected) << "rank " << rank;
 }
 
-// What is reduced to owners crosses once, and what they share once per rank.
+// Values that are reduced to owners cross once, and shared ones once per rank.
 TEST(Owned, countsWhatIsSent) {
   auto jobs = makeLocalJobs(3, 0);
   runJobs(jobs, [](Job &job) {

@@ -32,8 +32,8 @@ TEST(OrthonormaliseFactor, MakesVectorsOfLengthOne) {
                   i == j, 1e-6);
 }
 
-// What is left of a vector that depends on others is rounding, and would count
-// as much as the others.
+// The rest of a vector that depends on others is rounding, and would count as
+// much as the others.
 TEST(OrthonormaliseFactor, DropsVectorsThatDependOnOthers) {
   std::vector<float> vectors = {1, 2, 3, 4, 0.1f, 0.2f, 0.3f, 0.4f, 0, 0, 0, 0};
   orthonormaliseFactor(vectors.data(), 3, 4);
@@ -47,6 +47,14 @@ TEST(OrthonormaliseFactor, KeepsTinyVectorsAndShowsNan) {
   EXPECT_NEAR(vectors[0], 0.6f, 1e-5);
   EXPECT_NEAR(vectors[1], 0.8f, 1e-5);
   EXPECT_TRUE(std::isnan(vectors[3]));
+}
+
+// A product of finite values may be infinite in f32; as a vector of zeros it
+// would count as no gradient.
+TEST(OrthonormaliseFactor, ShowsInfinity) {
+  std::vector<float> vectors = {INFINITY, 1, 1, 2};
+  orthonormaliseFactor(vectors.data(), 2, 2);
+  EXPECT_TRUE(std::isnan(vectors[0]));
 }
 
 // A matrix, a vector that is not compressed, and a gap before it that holds
@@ -102,7 +110,7 @@ std::vector<Rank> reduceAll(int ranks, int64_t rank, int rounds) {
                        {gradient.data(), WireType::f32, all, rank,
                         own.residual.data(), own.right.data(), own.left.data(),
                         own.sum.data(), 0, elements, round > 0});
-      // What is summed is sent twice: to be added, and to be shared.
+      // Each sum is sent twice: to be added, and to be shared.
       EXPECT_EQ(channel.sentBytes(), uint64_t(rounds * 2 * (ranks - 1) *
                                               (powerBytes(sizes.left, ranks) +
                                                powerBytes(sizes.right, ranks)) /

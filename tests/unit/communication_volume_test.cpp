@@ -185,7 +185,7 @@ func.func @update() {
             (2 * (8800 + 4040) + 40) * 3 / 4.);
 }
 
-// What a microbatch sums over ranks goes to each other rank.
+// Sums of a microbatch over ranks go to each other rank.
 TEST_F(CommunicationVolumeTest, SumsOfAMicrobatch) {
   module = parseSourceString<ModuleOp>(R"(
 func.func @microbatch(%a: tensor<7xf64>, %b: tensor<5xf64>) {

@@ -120,7 +120,7 @@ TEST_F(LinkBuckets, TakesWhatRunsAgainFromTheLargest) {
   EXPECT_EQ(again->ops, 2);
 }
 
-// What outlives a microbatch must be the same.
+// Parts that outlive a microbatch must be the same in all buckets.
 TEST_F(LinkBuckets, RefusesWhatCannotBeShared) {
   auto parameter = [](const char *type) {
     return std::string("  fsdp.parameter @w : tensor<") + type + "xf32>\n";

@@ -76,7 +76,7 @@ TEST_P(CheckpointFileIn, HoldsWhatWasWritten) {
   EXPECT_EQ(sums.header, sum.value());
 }
 
-// What a disk cannot write directly goes through its cache.
+// Writes that a disk cannot do directly go through its cache.
 TEST_P(CheckpointFileIn, UnalignedWritesSucceedToo) {
   NewFile file;
   std::string data = pattern(10001, 0);

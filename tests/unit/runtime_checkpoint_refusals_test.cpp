@@ -89,7 +89,7 @@ TEST_F(Checkpoints, ACheckpointIsNoFolderOfThem) {
   }
 }
 
-// What this user may not read is not damaged either.
+// A file that this user may not read does not count as damaged.
 TEST_F(Checkpoints, AnUnreadableOneIsRefused) {
   if (sanitized)
     GTEST_SKIP() << "sanitizers must be loaded first";

@@ -160,7 +160,8 @@ TEST_F(CudaProgram, saysWhatIsMissing) {
   }
 }
 
-// What graphs, kernels and NCCL take later must be free at the start.
+// The memory that graphs, kernels and NCCL take later must be free at the
+// start.
 TEST_F(CudaProgram, keepsAReserveOfMemory) {
   EXPECT_EQ(run(EMULATED_PROGRAM, "--steps 2", "FSDPC_EMULATION_MEMORY=9"), 3);
   long long program = 0, reserve = 0;

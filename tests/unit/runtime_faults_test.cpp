@@ -64,7 +64,7 @@ TEST_F(Faults, ReadsOfDataAreTriedAgain) {
   EXPECT_THAT(stays.err, HasSubstr("error: cannot read 'ids.npy' at byte "));
   EXPECT_THAT(stays.err, HasSubstr("(tried 4 times)"));
   EXPECT_EQ(stays.err.find("trying again"), stays.err.rfind("trying again"));
-  // What cannot pass is not tried again.
+  // A failure that cannot pass is not tried again.
   Outcome refused = runWith(onIds + "FAULT_FROM=7 FAULT_ERRNO=1", "--steps 2");
   EXPECT_EQ(refused.code, 3);
   EXPECT_THAT(refused.err, Not(HasSubstr("tried")));

@@ -1,4 +1,4 @@
-// What is offloaded: the file (runtime/core/shard_file.h) against plain memory,
+// Offloading: the file (runtime/core/shard_file.h) against plain memory,
 // and whole runs against those that keep all in memory, with reads and writes
 // of the file that fail.
 #include "runtime/core/shard_file.h"
@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 namespace {
 
-// What a file of layouts holds, in memory.
+// The contents of a file of layouts, in memory.
 struct Kept {
   std::vector<float> states, gradient, parameters;
   bool operator==(const Kept &) const = default;
@@ -124,7 +124,7 @@ TEST_F(Shards, BeginAsZeroesAndHoldWhatUpdatesWrite) {
   }
 }
 
-// What is set between two updates replaces pieces that are in memory already.
+// A value set between two updates replaces pieces that are in memory already.
 TEST_F(Shards, MayBeSetBetweenUpdates) {
   update();
   const float values[] = {-1, -2, -3, -4, -5};

@@ -244,7 +244,7 @@ TEST_F(Program, GroupsAreChosenAtStart) {
   check("--ranks 4 --shard-group 0", 2, "--shard-group");
   check("--ranks 3 --ranks-per-node 2", 3,
         "the nodes have from 1 to 2 of the 3 ranks");
-  // Those of --reshard-to, unless the program is given others.
+  // The groups of --reshard-to, unless the program is given others.
   Outcome resharded =
       run("--steps 1 --ranks 4", "TOY_STRATEGY=resharded TOY_RESHARD_TO=2");
   EXPECT_THAT(resharded.err, HasSubstr("resharded to groups of 2 ranks"));

@@ -118,7 +118,7 @@ TEST(RecomputeCut, RunsAgainWhatAnOpReads) {
               ElementsAre(IsEmpty(), ElementsAre(0, 1)));
 }
 
-// What comes from elsewhere must be kept for what reads it, which pays here
+// A value from elsewhere must be kept for its readers, which pays here
 // only without op 1: 80 bytes for the 100 of op 0.
 TEST(RecomputeCut, CountsWhatItKeepsInstead) {
   RepeatableUnit unit;

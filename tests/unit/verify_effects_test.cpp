@@ -208,7 +208,7 @@ TEST_F(VerifyEffectsTest, RefusesALayoutWithoutEffect) {
   EXPECT_ERROR(verifySchedule(op), message);
 }
 
-// What an op touches counts, not which op it is.
+// The memory that an op touches counts, not which op it is.
 TEST_F(VerifyEffectsTest, OrdersForeignOpsLikeTheRuntimes) {
   EXPECT_ERROR(
       verifyRT(pointers + std::string(R"(

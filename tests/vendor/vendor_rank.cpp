@@ -392,7 +392,8 @@ CudaStatus Rank::run(int device, bool watched) {
   return attend(true);
 }
 
-// What the table refuses before it asks a library. Returns what it accepted.
+// Tries calls that the table must refuse before it asks a library. Returns
+// those that it accepted.
 std::string wronglyAccepted() {
   CudaApi &api = cudaApi();
   void *handle = nullptr;

@@ -53,7 +53,7 @@ def table(report: Report, name: str, trade: Trade, rows: list[dict], columns: li
     least, most = rows[0], trade.default
     cells, rise = [], 0.0
     for number, row in enumerate(rows):
-        # What a straight line between the least and the default plan would take.
+        # The step on a straight line between the least and the default plan.
         part = (row["cap"] - trade.least) / max(most["peak"] - trade.least, 1)
         line = least["step_ms"] + min(part, 1) * (most["step_ms"] - least["step_ms"])
         if number:

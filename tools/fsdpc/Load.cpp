@@ -183,7 +183,7 @@ std::vector<OwningOpRef<ModuleOp>>
 importBuckets(const CommandLine &line, MLIRContext *context, int &code) {
   std::vector<OwningOpRef<ModuleOp>> modules;
   for (size_t bucket = 0; bucket < bucketCount(line); ++bucket) {
-    // What the first import has warned of holds for all of them.
+    // Warnings of the first import hold for all of them.
     ScopedDiagnosticHandler quiet(context, [&](Diagnostic &diagnostic) {
       return success(bucket > 0 &&
                      diagnostic.getSeverity() != DiagnosticSeverity::Error);

@@ -159,7 +159,7 @@ def check(place: Place, results: Results, workers: int) -> None:
     with ThreadPoolExecutor(workers) as pool:
         for done in [pool.submit(results.check, *job) for job in jobs]:
             done.result()
-    # What failed is narrowed down in the same visit, the smallest program first.
+    # Failures are narrowed down in the same visit, the smallest program first.
     failed = {(r.part, r.name) for r in results.list if r.status == "fail"}
     for p in sorted(place.pack["parity"], key=lambda p: p["bytes"]):
         for ranks in RANKS:

@@ -1,4 +1,4 @@
-// What the hooks top-k and power-sgd make of layouts (Compression.h), and the
+// How the hooks top-k and power-sgd change layouts (Compression.h), and the
 // rule that all phases check: every rank adds what all ranks send, so all must
 // send as much.
 #include "compiler/dialects/fsdp/Compression.h"

@@ -188,8 +188,8 @@ static std::string checkRanks(const CompileOptions &options) {
   return "";
 }
 
-// What a hook keeps of gradients is added to the next ones, so these must have
-// the same scale. All ranks exchange what it sends, in f32.
+// A hook adds the part of gradients that it keeps to the next ones, so these
+// must have the same scale. All ranks exchange what it sends, in f32.
 static std::string checkResiduals(const CompileOptions &options) {
   const ReduceHook *hook = residualHook(options);
   if (!hook)

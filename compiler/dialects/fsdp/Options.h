@@ -55,8 +55,8 @@ inline bool isOwned(Strategy strategy) { return strategy == Strategy::Oss; }
 /// Says how modules become units: repeated siblings each become one, or the
 /// whole model is one unit.
 enum class UnitRule { Auto, Whole };
-/// What a layout joins in one buffer: the parameters of a unit, as PyTorch's
-/// FSDP1, or one parameter, as FSDP2.
+/// The parameters that a layout joins in one buffer: those of a unit, as
+/// PyTorch's FSDP1, or one parameter, as FSDP2.
 enum class LayoutKind { Flat, Parameter };
 /// When gradients are summed over ranks. Step communicates once per step, and
 /// keeps whole gradients on every rank in between.
@@ -85,8 +85,8 @@ enum class Optimizer {
 /// The type in which gradients travel between ranks: a float, or the blocks
 /// (shared/blocks.h) of ZeRO++'s qgZ.
 enum class ReduceType { F32, BF16, F16, I8, F8E4M3, I4 };
-/// What of a rank's shards lies in a file and not in memory: the optimizer's
-/// states, parameters, gradients.
+/// The parts of a rank's shards that lie in a file and not in memory: the
+/// optimizer's states, parameters, gradients.
 struct OffloadSet {
   bool optimizer = false, parameters = false, gradients = false;
   bool empty() const { return !optimizer && !parameters && !gradients; }
@@ -333,8 +333,8 @@ struct CompileOptions {
   /// Returns the options of a module. The dialect has verified the attribute.
   static CompileOptions of(mlir::ModuleOp module);
   /// Returns the options with which the members of one of `groups` are updated.
-  /// What the group does not give is as in these options if its optimizer is
-  /// the same, else that optimizer's default.
+  /// Returns the group's options. A value that it does not give is that of
+  /// these options if its optimizer is the same, else the optimizer's default.
   CompileOptions ofGroup(const ParameterGroup &group) const;
 
   /// Returns true if the program calls CUDA's libraries, or their emulation.

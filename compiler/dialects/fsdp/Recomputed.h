@@ -1,5 +1,5 @@
-// What the backward computes again for a memory limit, as attributes of ops and
-// units. FSDPBase.td describes both.
+// The ops that the backward computes again for a memory limit, as attributes of
+// ops and units. FSDPBase.td describes both.
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"

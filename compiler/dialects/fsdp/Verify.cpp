@@ -36,7 +36,7 @@ bool isOffloaded(LayoutOp layout, StringRef what) {
          llvm::is_contained(kinds->getAsValueRange<StringAttr>(), what);
 }
 
-// What all ranks have is no rank's part.
+// Values that all ranks have in full are no rank's part.
 static LogicalResult verifyOffloaded(LayoutOp layout) {
   if (!layout.getOffloaded())
     return success();

@@ -64,7 +64,8 @@ def NN_FusedMatmulOp : NN_Op<"fused_matmul", [Pure, AttrSizedOperandSegments,
     | `sum_rhs` | X | the sum of each column of B |
 
     **Constraints**
-    - Result, A and B are as in `nn.matmul`, all of one element type, and B is one matrix.
+    - Result, A and B are as in `nn.matmul`, all of one element type. B is one matrix, and so is
+      a transposed A.
     - `addend`, `input` and `extra` of `gelu` have the result's type. `bias` is a row of it.
     - `input` is there with `gelu_grad`, and only there. That has neither bias nor addend.
     - With `sum_lhs` and `sum_rhs`, A is one transposed matrix, and there is neither bias nor

@@ -33,7 +33,8 @@ MatmulOp endedProduct(GeluOp gelu) {
                                  : sums;
   auto product = sums.getDefiningOp<MatmulOp>();
   bool ends = product && hasEpilogue(gelu) && !overwrittenBy(product) &&
-              shapeOf(product.getRhs()).size() == 2 &&
+              isOneProduct(product.getLhs(), product.getRhs(),
+                           product.getTransposeA()) &&
               (sums == gelu.getInput() || sums.hasOneUse());
   return ends ? product : MatmulOp();
 }

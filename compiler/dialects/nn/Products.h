@@ -19,6 +19,16 @@ inline bool isProduct(mlir::Operation *op) {
   return llvm::isa<MatmulOp, FusedMatmulOp>(op);
 }
 
+/// Returns true if B is one matrix and the rows of A follow each other in
+/// memory, so that the library computes all batches as one product. A
+/// transposed A is K×M in each batch.
+inline bool isOneProduct(mlir::Value lhs, mlir::Value rhs, bool transposeA) {
+  auto rankOf = [](mlir::Value value) {
+    return llvm::cast<mlir::RankedTensorType>(value.getType()).getRank();
+  };
+  return rankOf(rhs) == 2 && (!transposeA || rankOf(lhs) == 2);
+}
+
 /// Returns the row that is added to each row of the result, or null.
 inline mlir::Value biasOf(MatmulOp product) {
   mlir::Value start = product.getAccumulator();

@@ -129,11 +129,11 @@ LogicalResult FusedMatmulOp::verify() {
     return emitOpError("operands and result differ in element type: ")
            << getLhs().getType() << " and " << result;
   Epilogue epilogue = getEpilogue();
-  if (shapeOf(getRhs()).size() != 2 ||
-      (addsRows(epilogue) &&
-       (shapeOf(getLhs()).size() != 2 || !getTransposeA())))
-    return emitOpError("needs one matrix as the right operand, and to sum one "
-                       "transposed matrix as the left");
+  if (!isOneProduct(getLhs(), getRhs(), getTransposeA()))
+    return emitOpError("needs one matrix as the right operand, and as the left "
+                       "if it is transposed");
+  if (addsRows(epilogue) && !getTransposeA())
+    return emitOpError("sums the rows of a transposed left operand only");
   bool isGelu = epilogue == Epilogue::gelu || epilogue == Epilogue::gelu_grad;
   if (isGelu && result.getShape().back() % kGeluRowMultiple)
     return emitOpError("has rows of ")

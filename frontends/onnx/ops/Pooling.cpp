@@ -189,8 +189,8 @@ static LogicalResult averagePool(Node &node) {
   Emitter &b = node.b;
   Value x = pool->input;
   const Window &w = pool->window;
-  // What ceil_mode adds never counts, so without pads of the node's own nothing
-  // does.
+  // Padding that ceil_mode adds never counts, so none counts unless the node
+  // has pads of its own.
   bool hasPads = false;
   for (size_t i = 0, dims = w.kernel.size(); i < dims; ++i)
     hasPads |= w.pads[i] != 0 || w.pads[i + dims] != w.extra[i];

@@ -94,7 +94,7 @@ fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 average {members =
 
 // -----
 
-// What every rank has whole is not gathered, from no shards at all.
+// A layout that every rank has whole is not gathered, from no shards at all.
 fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
 // expected-error@+1 {{has a secondary shard, but keeps 'compute' replicated}}

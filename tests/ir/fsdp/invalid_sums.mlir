@@ -65,7 +65,7 @@ func.func @update(%c: tensor<f32>, %n: tensor<2x16xf64>) {
 
 // -----
 
-// What is summed is f64.
+// Sums over ranks are f64.
 fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [

@@ -24,6 +24,14 @@ func.func @elements(%a: tensor<2x3xbf16>, %b: tensor<3x8xbf16>) {
 
 // -----
 
+func.func @transposed_batch(%a: tensor<2x4x3xbf16>, %b: tensor<4x8xbf16>) {
+  // expected-error @+1 {{needs one matrix as the right operand, and as the left if it is transposed}}
+  %0 = nn.fused_matmul gelu %a, %b {transpose_a} : (tensor<2x4x3xbf16>, tensor<4x8xbf16>) -> tensor<2x3x8xbf16>
+  return
+}
+
+// -----
+
 func.func @batch(%a: tensor<2x3x4xbf16>, %b: tensor<2x4x8xbf16>) {
   // expected-error @+1 {{needs one matrix as the right operand}}
   %0 = nn.fused_matmul gelu %a, %b : (tensor<2x3x4xbf16>, tensor<2x4x8xbf16>) -> tensor<2x3x8xbf16>

@@ -1,7 +1,7 @@
 // The text of kernel plans, and the numbers that none can have.
 // RUN: fsdpc-opt %s --verify-diagnostics --split-input-file | fsdpc-opt --split-input-file | FileCheck %s
 
-// What has its usual value is not printed.
+// Fields with their usual values are not printed.
 // CHECK: @all
 // CHECK-SAME: a = #nn.kernel_plan<row rows 40 stages[2 * 24, 48, 1] extent 2 grain 1 rows_per_block 20 stack 256>
 // CHECK-SAME: b = #nn.kernel_plan<map rows 8 stages[2048] extent 256 grain 4 blocks 32 block_lanes 64 rows_inside true>

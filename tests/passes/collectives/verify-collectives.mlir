@@ -138,7 +138,7 @@ module attributes {fsdp.options = {reduce = "step"}} {
 
 // -----
 
-// What a layout keeps on every rank follows from the strategy.
+// The strategy decides which parts of a layout every rank keeps.
 module attributes {fsdp.options = {strategy = "zero2"}} {
   fsdp.unit @a
   fsdp.parameter @w : tensor<16xf32> trainable unit @a
@@ -386,7 +386,7 @@ module {
 
 // -----
 
-// What is gathered is read.
+// A gathered layout is read.
 module {
   fsdp.unit @a
   fsdp.parameter @w : tensor<16xf32> trainable unit @a
@@ -425,7 +425,7 @@ module {
 
 // -----
 
-// What is gathered is freed.
+// A gathered layout is freed.
 module {
   fsdp.unit @a
   fsdp.parameter @w : tensor<16xf32> trainable unit @a
@@ -677,7 +677,7 @@ module attributes {fsdp.options = {strategy = "zero1"}} {
 
 // -----
 
-// What is reduced is the layout's packed gradient.
+// A reduction takes the layout's packed gradient.
 module {
   fsdp.unit @a
   fsdp.parameter @w : tensor<16xf32> trainable unit @a

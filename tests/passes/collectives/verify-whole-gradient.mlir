@@ -92,7 +92,7 @@ module attributes {fsdp.options = {strategy = "ddp", "max-ranks" = 2 : i64}} {
 
 // -----
 
-// What a step of one microbatch gathers has no memory in the layout.
+// A gradient that a step of one microbatch gathers has no memory in the layout.
 module attributes {fsdp.options = {strategy = "ddp", "max-accumulate" = 1 : i64, "max-ranks" = 2 : i64}} {
   fsdp.unit @a
   fsdp.parameter @wa : tensor<16xf32> trainable unit @a

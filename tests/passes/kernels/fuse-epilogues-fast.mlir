@@ -46,6 +46,22 @@ module attributes {fsdp.options = {"target" = "cuda", "math" = "@MATH@", "param-
     return %y, %z, %k, %again : tensor<4x16xbf16>, tensor<4x12xbf16>, tensor<8x16xf32>, tensor<4x16xbf16>
   }
 
+  // The rows of a transposed left operand do not follow each other over batches,
+  // as in the token mixing of an MLP-Mixer: the library has no such epilogue.
+  // CHECK-LABEL: func.func @mixed
+  // CHECK: nn.matmul
+  // CHECK: nn.add
+  // CHECK: nn.gelu
+  // CHECK-NOT: nn.fused_matmul
+  func.func @mixed(%x: tensor<2x8x4xbf16>, %w: tensor<8x16xbf16>, %r: tensor<2x4x16xbf16>) -> tensor<2x4x16xbf16> {
+    %y = nn.matmul %x, %w {transpose_a} : tensor<2x8x4xbf16>, tensor<8x16xbf16> -> tensor<2x4x16xbf16>
+    %sum = nn.add %y, %r : tensor<2x4x16xbf16>
+    %z = nn.matmul %x, %w {transpose_a} : tensor<2x8x4xbf16>, tensor<8x16xbf16> -> tensor<2x4x16xbf16>
+    %g = nn.gelu tanh %z : tensor<2x4x16xbf16>
+    %all = nn.mul %sum, %g : tensor<2x4x16xbf16>
+    return %all : tensor<2x4x16xbf16>
+  }
+
   // The residual stays as it is, since others read it.
   // CHECK-LABEL: func.func @residual
   // CHECK: %[[BIAS:.*]] = nn.copy %arg2

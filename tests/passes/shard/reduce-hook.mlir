@@ -72,7 +72,7 @@ module @zeroed attributes {fsdp.options = {"reduce-hook" = ["zero-nonfinite", "p
 
 // -----
 
-// What the update takes back is not rounded to 16 bits.
+// A factor that the update takes back is not rounded to 16 bits.
 // CHECK-LABEL: @divided
 // CHECK: %[[G:.*]] = nn.neg %{{.*}} : tensor<16xbf16>
 // CHECK: %[[THIRD:.*]] = nn.constant {{.*}} dense<0.333333343> : tensor<16xf32>

@@ -1,4 +1,4 @@
-// What holds of layouts without masters.
+// The rules of layouts without masters.
 // RUN: fsdpc-opt %s --verify-shard --verify-diagnostics --split-input-file
 
 // The option gives every layout in bf16 the mark.

@@ -1,4 +1,4 @@
-// What may be offloaded of a layout, and where it may be used.
+// The parts of a layout that may be offloaded, and where they may be used.
 // RUN: fsdpc-opt %s --verify-shard --verify-diagnostics --split-input-file
 
 // The optimizer goes through all of it piece by piece.
@@ -93,7 +93,7 @@ module {
 
 // -----
 
-// What all ranks have whole is in memory.
+// Parts that all ranks have whole are in memory.
 module {
   fsdp.unit @a
   fsdp.parameter @w : tensor<16xf32> trainable unit @a

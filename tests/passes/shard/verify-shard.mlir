@@ -241,7 +241,7 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
 
 // -----
 
-// What a layout keeps on every rank follows from the strategy.
+// The strategy decides which parts of a layout every rank keeps.
 module attributes {fsdp.options = {strategy = "zero1"}} {
   fsdp.unit @a
   fsdp.parameter @w : tensor<16xf32> trainable unit @a

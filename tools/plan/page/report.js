@@ -8,7 +8,7 @@ const kinds = {
   stall: {title: 'compute waits', pattern: 'falling'},
 };
 
-// What stands in each lane: {begin, us, kind, title, details}.
+// Returns the bars of each lane: {begin, us, kind, title, details}.
 function lanesOf() {
   const describe = op => [op.class + ' ' + op.name, 'unit ' + op.unit + (op.backward ? ', backward' : ', forward'),
     op.node && 'node ' + op.node, op.module && 'module ' + op.module, ms(op.us),
