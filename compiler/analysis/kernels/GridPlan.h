@@ -8,8 +8,8 @@
 //           rows
 //   column  the threads of a line own columns, and the lines of a block
 //           share the rows
-//   embedding_grad  a block owns every n-th row of the table, and its threads take
-//           vectors of these rows in turn
+//   embedding_grad  a block owns every n-th row of the table, and its threads
+//           take vectors of these rows in turn
 #pragma once
 
 #include "compiler/analysis/kernels/KernelPlan.h"

@@ -1,4 +1,6 @@
-// Finds the maximum and the sum of a softmax; see OnlineRows.h.
+// Finds the maximum and the sum of each softmax in a kernel of rows, which may
+// share their stages with other reductions, and moves them to stages of their
+// own; see OnlineRows.h.
 #include "compiler/analysis/kernels/OnlineRows.h"
 
 #include "compiler/dialects/nn/Build.h"
