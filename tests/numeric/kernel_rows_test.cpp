@@ -293,6 +293,24 @@ TEST_P(KernelTest, LongSoftmaxes) {
     %s = nn.select %c, %m, %x : tensor<3x3000xi1>, tensor<3x3000xf32>
     %y = nn.softmax %s : tensor<3x3000xf32>
     return %y : tensor<3x3000xf32> })");
+  // A row of -inf alone has no softmax, however long it is.
+  for (const char *n : {"1000", "3000"})
+    add(expand(
+        R"((%x: tensor<3x$Nxf32>) -> (tensor<3x$Nxf32>, tensor<3x1xf32>) attributes {nn.kernel} {
+    %i = nn.iota {axis = 0 : i64} : tensor<3x$Nxi32>
+    %o = nn.constant dense<1> : tensor<3x$Nxi32>
+    %c = nn.cmp eq %i, %o : tensor<3x$Nxi32> -> tensor<3x$Nxi1>
+    %f = nn.constant dense<0xFF800000> : tensor<3x$Nxf32>
+    %x1 = nn.select %c, %f, %x : tensor<3x$Nxi1>, tensor<3x$Nxf32>
+    %m = nn.reduce max %x1 [1] : tensor<3x$Nxf32> -> tensor<3x1xf32>
+    %0 = nn.broadcast %m : tensor<3x1xf32> -> tensor<3x$Nxf32>
+    %1 = nn.sub %x1, %0 : tensor<3x$Nxf32>
+    %e = nn.exp %1 : tensor<3x$Nxf32>
+    %s = nn.reduce sum %e [1] : tensor<3x$Nxf32> -> tensor<3x1xf32>
+    %2 = nn.broadcast %s : tensor<3x1xf32> -> tensor<3x$Nxf32>
+    %y = nn.div %e, %2 : tensor<3x$Nxf32>
+    return %y, %s : tensor<3x$Nxf32>, tensor<3x1xf32> })",
+        {{"N", n}}));
   add(R"((%x: tensor<3x17000xbf16>, %t: tensor<3xi64> {test.bound = 17000}, %w: tensor<3xf32>, %f: tensor<3xf32>)
     -> (tensor<3xf32>, tensor<3x17000xbf16>) attributes {nn.kernel} {
     %l, %y = nn.cross_entropy_rows %x, %t, %w, %f : tensor<3x17000xbf16>, tensor<3xi64>, tensor<3xf32>

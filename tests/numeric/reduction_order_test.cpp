@@ -261,4 +261,39 @@ TEST_P(OrderTest, Columns) {
   runAll();
 }
 
+// The maximum and the sum of a long row's softmax take one loop of a grid, also
+// beside other reductions of both of their stages and beside another softmax.
+TEST_P(OrderTest, LongSoftmax) {
+  auto kernel = [&](const std::string &results, const std::string &body) {
+    std::string all = "(%x: $R, %z: $R) -> (tensor<3x1xf32>" + results +
+                      R"() attributes {nn.kernel} {
+      %m = nn.reduce max %x [1] : $R -> tensor<3x1xf32>
+      %0 = nn.broadcast %m : tensor<3x1xf32> -> $R
+      %1 = nn.sub %x, %0 : $R
+      %e = nn.exp %1 : $R
+      %s = nn.reduce sum %e [1] : $R -> tensor<3x1xf32>
+)" + body + "}";
+    for (size_t at; (at = all.find("$R")) != std::string::npos;)
+      all.replace(at, 2, "tensor<3x1500xf32>");
+    add(all);
+  };
+  kernel("", "return %s : tensor<3x1xf32>");
+  kernel(", $R, tensor<3x1xf32>", R"(
+      %y = nn.mul %x, %z : $R
+      %t = nn.reduce sum %y [1] : $R -> tensor<3x1xf32>
+      return %s, %y, %t : tensor<3x1xf32>, $R, tensor<3x1xf32>)");
+  kernel(", tensor<3x1xf32>", R"(
+      %y = nn.mul %e, %z : $R
+      %t = nn.reduce sum %y [1] : $R -> tensor<3x1xf32>
+      return %s, %t : tensor<3x1xf32>, tensor<3x1xf32>)");
+  kernel(", tensor<3x1xf32>", R"(
+      %n = nn.reduce max %z [1] : $R -> tensor<3x1xf32>
+      %2 = nn.broadcast %n : tensor<3x1xf32> -> $R
+      %3 = nn.sub %z, %2 : $R
+      %f = nn.exp %3 : $R
+      %t = nn.reduce sum %f [1] : $R -> tensor<3x1xf32>
+      return %s, %t : tensor<3x1xf32>, tensor<3x1xf32>)");
+  runAll();
+}
+
 } // namespace

@@ -127,12 +127,13 @@ void GridPlanner::planRows() {
   if (!given && plan.rowsPerBlock == 1)
     grid.threads = threadsOnGrid(longest, grid.threads);
   grid.team = teamOnGrid(longest, grid.threads);
-  grid.online = onlineStage(plan);
   for (Stage &stage : plan.stages)
     setWidth(stage, [&] { return widthInTeam(stage); });
-  if (grid.online)
-    grid.widths[*grid.online] = grid.widths[*grid.online + 1] =
-        onlineWidthOnGrid(longest, plan.stages[*grid.online].run, grid.team);
+  for (size_t number : grid.online) {
+    const Stage &stage = plan.stages[number];
+    grid.widths[number] = grid.widths[number + 1] =
+        onlineWidthOnGrid(stage.outer * stage.lanes, stage.run, grid.team);
+  }
   grid.blocks = llvm::divideCeil(plan.rows, grid.threads / grid.team);
 }
 
@@ -225,6 +226,8 @@ FailureOr<GridPlan> GridPlanner::run() {
   if (alignments.size() != buffers)
     return emitError() << "has " << alignments.size() << " numbers in '"
                        << kAlignmentsAttr << "' for " << buffers << " buffers";
+  if (plan.kind == nn::KernelTemplate::row)
+    grid.online = separateOnlineStages(plan);
   if (given && failed(checkWidths()))
     return failure();
   switch (plan.kind) {

@@ -8,8 +8,8 @@
 //           rows
 //   column  the threads of a line own columns, and the lines of a block
 //           share the rows
-//   embedding_grad  a block owns every n-th row of the table, and its threads take
-//           vectors of these rows in turn
+//   embedding_grad  a block owns every n-th row of the table, and its threads
+//           take vectors of these rows in turn
 #pragma once
 
 #include "compiler/analysis/kernels/KernelPlan.h"
@@ -29,9 +29,9 @@ struct GridPlan {
   int64_t vectors = 1;                  // map: per thread
   int64_t team = 1;                     // row: threads that share a row
   bool sumsInRegisters = false;         // row: sums of rows added up in blocks
-  // Row: the stage whose loop computes a maximum and the sum of the next stage
+  // Row: stages whose loop computes a maximum and the sum of the next stage
   // (OnlineRows.h).
-  std::optional<size_t> online;
+  llvm::SmallVector<size_t, 1> online;
   int64_t across = 1;    // column: threads per line
   int64_t tableRows = 1; // embedding_grad: per block
 };
@@ -49,7 +49,9 @@ llvm::SmallVector<int64_t> alignmentsOf(mlir::func::FuncOp kernel);
 /// 0 blocks: the runtime launches one per segment of a shard.
 mlir::LogicalResult planGrid(mlir::func::FuncOp kernel, int64_t threads);
 
-/// Builds the grid that the attribute describes. `plan` is the kernel's plan.
+/// Builds the grid that the attribute describes. `plan` is the kernel's plan,
+/// whose stages become the grid's: a maximum and its sum of exponentials may
+/// leave those of other reductions.
 /// Emits an error that names the kernel and the number if the grid cannot
 /// compute the kernel.
 mlir::FailureOr<GridPlan> buildGrid(mlir::func::FuncOp kernel,

@@ -1,4 +1,6 @@
-// Finds the maximum and the sum of a softmax; see OnlineRows.h.
+// Finds the maximum and the sum of each softmax in a kernel of rows, which may
+// share their stages with other reductions, and moves them to stages of their
+// own; see OnlineRows.h.
 #include "compiler/analysis/kernels/OnlineRows.h"
 
 #include "compiler/dialects/nn/Build.h"
@@ -13,15 +15,12 @@ namespace {
 // next loop, which costs less than to scale sums.
 constexpr int64_t kLongRow = 1024;
 
-// Returns the only root of a stage if it is a reduction of this kind over a
-// row.
-const Root *onlyReduction(const Stage &stage, nn::ReduceKind kind) {
-  if (stage.roots.size() != 1)
-    return nullptr;
-  const Root &root = stage.roots.front();
+bool reducesRow(const Root &root, nn::ReduceKind kind) {
   nn::ReduceOp op = root.reduce;
-  return op && !root.addsRows() && op.getKind() == kind ? &root : nullptr;
+  return op && !root.addsRows() && op.getKind() == kind;
 }
+
+int64_t lengthOf(const Stage &stage) { return stage.outer * stage.lanes; }
 
 // Returns true for exp(x - max), with the maximum broadcast over its row.
 bool isExpBelow(Value value, Value x, Value max) {
@@ -33,23 +32,78 @@ bool isExpBelow(Value value, Value x, Value max) {
   return broadcast && difference.getLhs() == x && broadcast.getInput() == max;
 }
 
-} // namespace
+// A root by its stage and its number in it.
+struct Place {
+  size_t stage, root;
+};
 
-std::optional<size_t> analysis::onlineStage(const KernelPlan &plan) {
-  for (size_t i = 0; i + 1 < plan.stages.size(); ++i) {
-    const Stage &first = plan.stages[i], &second = plan.stages[i + 1];
-    const Root *max = onlyReduction(first, nn::ReduceKind::max);
-    const Root *sum = onlyReduction(second, nn::ReduceKind::sum);
-    if (!max || !sum || first.outer * first.lanes <= kLongRow)
+// Returns the sum of exp(x - max) whose maximum is at `max`.
+std::optional<Place> findSum(const KernelPlan &plan, Place max) {
+  const Stage &first = plan.stages[max.stage];
+  const Root &root = first.roots[max.root];
+  nn::ReduceOp maximum = root.reduce;
+  for (size_t i = max.stage + 1; i < plan.stages.size(); ++i) {
+    const Stage &stage = plan.stages[i];
+    if (lengthOf(stage) != lengthOf(first) || stage.run != first.run)
       continue;
-    Type element = nn::tensorType(max->value).getElementType();
-    nn::ReduceOp maximum = max->reduce;
-    bool sameLoop = first.lanes == second.lanes &&
-                    first.outer == second.outer && first.run == second.run &&
-                    first.cuts == second.cuts;
-    if (sameLoop && (element.isF32() || element.isF64()) &&
-        isExpBelow(sum->value, max->value, maximum.getResult()))
-      return i;
+    for (auto [number, sum] : llvm::enumerate(stage.roots))
+      if (reducesRow(sum, nn::ReduceKind::sum) &&
+          isExpBelow(sum.value, root.value, maximum.getResult()))
+        return Place{i, number};
   }
   return std::nullopt;
+}
+
+// Returns a copy of the stage with this root alone.
+Stage withRoot(const Stage &stage, size_t root) {
+  Stage result = stage;
+  result.roots = {stage.roots[root]};
+  return result;
+}
+
+void removeRoot(KernelPlan &plan, Place at) {
+  Stage &stage = plan.stages[at.stage];
+  stage.roots.erase(stage.roots.begin() + at.root);
+  if (stage.roots.empty())
+    plan.stages.erase(plan.stages.begin() + at.stage);
+}
+
+// Puts both stages where the maximum was: the sum reads no more than the
+// maximum and the elements below it.
+void separate(KernelPlan &plan, Place max, Place sum) {
+  Stage pair[] = {withRoot(plan.stages[max.stage], max.root),
+                  withRoot(plan.stages[sum.stage], sum.root)};
+  removeRoot(plan, sum);
+  removeRoot(plan, max);
+  plan.stages.insert(plan.stages.begin() + max.stage, std::begin(pair),
+                     std::end(pair));
+}
+
+// Returns the first maximum of a stage that such a sum follows, and the sum.
+std::optional<std::pair<Place, Place>> findPair(const KernelPlan &plan,
+                                                size_t number) {
+  const Stage &stage = plan.stages[number];
+  if (lengthOf(stage) <= kLongRow)
+    return std::nullopt;
+  for (auto [i, root] : llvm::enumerate(stage.roots)) {
+    Type element = nn::tensorType(root.value).getElementType();
+    if (!reducesRow(root, nn::ReduceKind::max) ||
+        !(element.isF32() || element.isF64()))
+      continue;
+    if (std::optional<Place> sum = findSum(plan, {number, i}))
+      return std::pair(Place{number, i}, *sum);
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+SmallVector<size_t, 1> analysis::separateOnlineStages(KernelPlan &plan) {
+  SmallVector<size_t, 1> result;
+  for (size_t i = 0; i < plan.stages.size(); ++i)
+    if (auto pair = findPair(plan, i)) {
+      separate(plan, pair->first, pair->second);
+      result.push_back(i++);
+    }
+  return result;
 }

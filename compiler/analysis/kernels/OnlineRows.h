@@ -6,10 +6,10 @@
 
 namespace fsdpc::analysis {
 
-/// Returns the number of the first stage of a row kernel that only takes the
-/// maximum of a long row and is followed by one that only sums
-/// exp(x - maximum); nullopt if there is none. Whether it is one follows from
-/// the two ops, so that they have the same bits in every kernel.
-std::optional<size_t> onlineStage(const KernelPlan &plan);
+/// Gives each maximum of a long row and the sum of exp(x - maximum) a stage of
+/// their own, one after the other, and returns the number of each first one.
+/// Whether a sum is one follows from the two ops, so that it has the same bits
+/// beside whatever else the kernel computes.
+llvm::SmallVector<size_t, 1> separateOnlineStages(KernelPlan &plan);
 
 } // namespace fsdpc::analysis

@@ -13,7 +13,8 @@ using namespace fsdpc::codegen;
 using namespace fsdpc::codegen::simt;
 
 // The difference of two maxima of -inf would be NaN, and one of them begins as
-// -inf. Exponentials are therefore of differences to a finite number.
+// -inf. Exponentials are therefore of differences to a finite number, until the
+// row's maximum is known.
 Value GridEmitter::aboveInfinity(Value maximum) {
   auto type = cast<FloatType>(maximum.getType());
   APFloat least = APFloat::getLargest(type.getFloatSemantics(),
@@ -68,6 +69,8 @@ void GridEmitter::emitOnline(size_t number) {
   Value total = foldLanes(sum.reduce, results[1]);
   total = agree(sum.reduce,
                 make<arith::MulFOp>(total, rescaling(results[0], maximum)));
+  // A row of -inf alone has a sum of NaN, as in two loops.
+  total = make<arith::AddFOp>(total, make<arith::SubFOp>(maximum, maximum));
   reduced[most.reduce.getResult()] = {roundResult(most.reduce, maximum), 0};
   reduced[sum.reduce.getResult()] = {roundResult(sum.reduce, total), 0};
   if (grid.team <= kWarp)

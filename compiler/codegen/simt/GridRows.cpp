@@ -139,7 +139,7 @@ bool GridEmitter::sharesMemory() const {
 
 void GridEmitter::emitRow() {
   for (size_t i = 0; i < plan.stages.size(); ++i)
-    if (i == grid.online)
+    if (llvm::is_contained(grid.online, i))
       emitOnline(i++);
     else
       emitStage(i);
