@@ -263,7 +263,7 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"master", "none"},
         {"param-dtype", "bf16"},
         {"group", "a: optimizer=lars"}},
-       "'--group=a: ...': '--optimizer=lars' works on whole matrices, which "
+       "'--group=a: ...': '--optimizer=lars' works on whole parameters, which "
        "'--master=none' cannot do yet; use another optimizer, or omit "
        "'--master'"},
       {{{"master", "none"}, {"param-dtype", "bf16"}}, ""},
