@@ -55,7 +55,7 @@ void PrefetchCandidates::makeLadder(int64_t most) {
   for (int64_t below : {64, 32, 16, 8, 4, 2, 1})
     ladder.push_back(least - least / 256 * below);
   for (int64_t step = 0; step <= steps; ++step)
-    ladder.push_back(least + (most - least) / steps * step);
+    ladder.push_back(least + (most - least) * step / steps);
 }
 
 std::vector<SharedPolicy>
