@@ -78,9 +78,11 @@ bool AutoSearch::offerWalks(double mostUs) {
   return true;
 }
 
+// The winner's budget has been lowered from a step of the ladder, whose walk is
+// the same, so what may be faster lies up to the step above that.
 void AutoSearch::raiseBudget() {
   constexpr int rounds = 5;
-  int64_t fits = winner->budget, fails = candidates.above(fits);
+  int64_t fits = winner->budget, fails = candidates.above(candidates.above(fits));
   for (int round = 0; round < rounds; ++round) {
     int64_t middle = fits + (fails - fits) / 2;
     Candidate walk = candidates.make(winner->policy, middle);
@@ -96,17 +98,28 @@ void AutoSearch::followWinner() {
   for (int round = 0; round < 2 && best->timeline.lostUs() < before - epsilonUs;
        ++round) {
     before = best->timeline.lostUs();
-    for (const SharedPolicy &policy : candidates.policiesOf(best->timeline)) {
-      Candidate walk =
-          candidates.make(policy, std::min(limit, candidates.mostBytes()));
-      double loss = walk.lostUs - best->timeline.lostUs();
-      if (loss > epsilonUs)
-        continue;
-      walk = candidates.tightened(walk, candidates.leastBytes());
-      if (loss < -epsilonUs ||
-          problem.baseBytes + walk.liveBytes < best->peakBytes)
-        offer(walk);
-    }
+    for (const SharedPolicy &policy : candidates.policiesOf(best->timeline))
+      follow(policy);
+  }
+}
+
+// Offers the policy's walks under ever smaller budgets until one packs, or none
+// is better than the winner.
+void AutoSearch::follow(const SharedPolicy &policy) {
+  constexpr int attempts = 8;
+  int64_t budget = std::min(limit, candidates.mostBytes());
+  for (int i = 0; i < attempts; ++i) {
+    Candidate walk = candidates.make(policy, budget);
+    double loss = walk.lostUs - best->timeline.lostUs();
+    if (loss > epsilonUs)
+      return;
+    walk = candidates.tightened(walk, candidates.leastBytes());
+    if (loss >= -epsilonUs &&
+        problem.baseBytes + walk.liveBytes >= best->peakBytes)
+      return;
+    if (offer(walk))
+      return;
+    budget = candidates.below(std::min(budget, walk.filledBytes()));
   }
 }
 

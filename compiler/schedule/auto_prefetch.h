@@ -32,6 +32,7 @@ private:
   void raiseBudget();
   /// Offers walks of the policies that follow from the winner's timeline.
   void followWinner();
+  void follow(const SharedPolicy &policy);
   /// Offers the schedules of the other solvers.
   void offerRules();
   /// Packs the schedule and keeps it if it is feasible and better.

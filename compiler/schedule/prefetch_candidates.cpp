@@ -39,7 +39,10 @@ PrefetchCandidates::PrefetchCandidates(const Problem &problem)
   policies = policiesOf(compute);
   for (SharedPolicy &policy : policiesOf(simulate(problem, free.schedule)))
     policies.push_back(std::move(policy));
-  makeLadder(free.liveBytes);
+  int64_t most = free.liveBytes;
+  for (const SharedPolicy &policy : policies)
+    most = std::max(most, make(policy, all).liveBytes);
+  makeLadder(most);
   add(ladder.back(), unlimited);
   sortByTime(unlimited);
 }
@@ -52,7 +55,7 @@ void PrefetchCandidates::makeLadder(int64_t most) {
   for (int64_t below : {64, 32, 16, 8, 4, 2, 1})
     ladder.push_back(least - least / 256 * below);
   for (int64_t step = 0; step <= steps; ++step)
-    ladder.push_back(least + (most - least) / steps * step);
+    ladder.push_back(least + (most - least) * step / steps);
 }
 
 std::vector<SharedPolicy>
@@ -111,8 +114,9 @@ Candidate PrefetchCandidates::tightened(const Candidate &walk,
 // Fewer budgets are tried far below the limit, where a walk is an answer only
 // if many cannot be packed. The first one above it may turn out to need less.
 std::vector<Candidate> PrefetchCandidates::within(int64_t limit) const {
-  constexpr int near = 12, stride = 4;
-  return under(limit, near, stride);
+  // All budgets where walks are short.
+  int near = std::max(12, 4096 / std::max(1, problem.numOps()));
+  return under(limit, near, /*stride=*/4);
 }
 
 // Walks under larger budgets are faster, but for rare exceptions.
