@@ -80,7 +80,7 @@ int64_t layoutTables(const Layout &layout, int64_t part, int64_t own) {
 int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
   // Reports, and the step's numbers as the host offers them and as they are
   // taken.
-  int64_t bytes = 4096 + 3 * stepNumberBytes(manifest) + 2 * 256;
+  int64_t bytes = 4096 + 3 * 8 * stepNumberCount(manifest) + 2 * 256;
   std::vector<int> owners = ownersOf(manifest, ranks);
   std::vector<int64_t> owned(static_cast<size_t>(ranks));
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
@@ -167,12 +167,12 @@ int64_t attentionWorkspaceBytes(const AttentionPlan &p) {
 
 // Two words, and per member four rates and, where it has no master, four of the
 // key with which it is rounded.
-int64_t stepNumberBytes(const Manifest &manifest) {
+int64_t stepNumberCount(const Manifest &manifest) {
   int64_t words = 2;
   for (const Layout &layout : manifest.layouts)
     if (layout.trainable)
       words += int64_t(layout.members.size()) * (layout.noMaster ? 8 : 4);
-  return words * 8;
+  return words;
 }
 
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {

@@ -80,7 +80,6 @@ private:
   // scale (f32), four per member (rates), and four per member that is rounded
   // (keys).
   static constexpr int64_t stepWords = 2;
-  int64_t numberCount() const { return stepWords + 4 * (members + keyed); }
   uint64_t *writeNumbers(const fsdpc_rank &rank, const StepNumbers &from,
                          uint64_t *to) const;
 
@@ -97,6 +96,7 @@ private:
   NormLayout *norms = nullptr; // in device memory
   int64_t mostSegments = 0;    // of a layout
   std::vector<Optimizer> optimizers;
+  int64_t numberCount = 0; // of a step
   int64_t members = 0, keyed = 0;
   // In device memory. If steps may be skipped, `offered` has the numbers for
   // both ends of the step before, of which a kernel takes one.
