@@ -99,7 +99,7 @@ SumBytes sumBytes(const Layout &layout, int64_t own) {
 int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
   // Reports, and the step's numbers as the host offers them and as they are
   // taken.
-  int64_t bytes = 4096 + 3 * stepNumberBytes(manifest) + 2 * 256;
+  int64_t bytes = 4096 + 3 * 8 * stepNumberCount(manifest) + 2 * 256;
   std::vector<int> owners = ownersOf(manifest, ranks);
   std::vector<int64_t> owned(static_cast<size_t>(ranks));
   int64_t sharedSums = 0;
@@ -196,12 +196,12 @@ int64_t attentionWorkspaceBytes(const AttentionPlan &p) {
 
 // Two words, and per member four rates and, where it has no master, four of the
 // key with which it is rounded.
-int64_t stepNumberBytes(const Manifest &manifest) {
+int64_t stepNumberCount(const Manifest &manifest) {
   int64_t words = 2;
   for (const Layout &layout : manifest.layouts)
     if (layout.trainable)
       words += int64_t(layout.members.size()) * (layout.noMaster ? 8 : 4);
-  return words * 8;
+  return words;
 }
 
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {

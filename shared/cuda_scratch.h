@@ -69,9 +69,9 @@ constexpr int64_t ownedTogether = int64_t(32) << 20;
 // Returns what one of them takes then.
 size_t ownedBytes(int64_t elements, size_t width);
 
-// Bytes of the numbers that a step computes with: of the step, and of each
-// member of trainable layouts.
-int64_t stepNumberBytes(const Manifest &manifest);
+// The numbers that a step computes with, in words of eight bytes: of the step,
+// and of each member of trainable layouts.
+int64_t stepNumberCount(const Manifest &manifest);
 
 // Scratch that the collectives of both channels need together: gradients with
 // all ranks' shards as they travel, one shard, and the sums of every rank.

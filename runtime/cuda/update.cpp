@@ -31,7 +31,7 @@ int64_t CudaUpdate::reportBytes(const Manifest &manifest, int64_t accumulate) {
 int64_t CudaUpdate::pinnedBytes(const Manifest &manifest, int64_t accumulate) {
   // Four blocks are taken: numbers and a report for each parity.
   constexpr int64_t alignment = 4 * 4096;
-  return 2 * (2 * stepNumberBytes(manifest) +
+  return 2 * (2 * 8 * stepNumberCount(manifest) +
               reportBytes(manifest, accumulate)) +
          alignment;
 }
@@ -114,7 +114,8 @@ Status CudaUpdate::prepare(fsdpc_rank &rank) {
   }
   FSDPC_TRY(upload(layouts, norms));
   FSDPC_TRY(takeSums());
-  size_t count = size_t(numberCount()), ends = rank.skipsNonFinite ? 2 : 1;
+  numberCount = stepNumberCount(rank.manifest);
+  size_t count = size_t(numberCount), ends = rank.skipsNonFinite ? 2 : 1;
   FSDPC_TRY(upload(std::vector<uint64_t>(count), numbers));
   if (rank.skipsNonFinite)
     FSDPC_TRY(upload(std::vector<uint64_t>(ends * count), offered));
@@ -210,7 +211,7 @@ void CudaUpdate::sendNumbers(const fsdpc_rank &rank, int64_t step) {
   TakeNumbers take;
   take.skipped = &report->failed;
   take.offered = offered, take.numbers = numbers;
-  take.count = numberCount();
+  take.count = numberCount;
   context.launch(take, take.count, FSDPC_STREAM_COMPUTE);
 }
 

@@ -105,7 +105,6 @@ private:
   // scale (f32), four per member (rates), and four per member that is rounded
   // (keys).
   static constexpr int64_t stepWords = 2;
-  int64_t numberCount() const { return stepWords + 4 * (members + keyed); }
   uint64_t *writeNumbers(const fsdpc_rank &rank, const StepNumbers &from,
                          uint64_t *to) const;
 
@@ -133,6 +132,7 @@ private:
   double *groupSums = nullptr, *memberSums = nullptr;
   SquareSum *segmentSums = nullptr;
   int64_t groupCount = 0, segmentCount = 0, memberCount = 0;
+  int64_t numberCount = 0; // of a step
   int64_t members = 0, keyed = 0;
   // In device memory. If steps may be skipped, `offered` has the numbers for
   // both ends of the step before, of which a kernel takes one.
