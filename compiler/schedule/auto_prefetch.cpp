@@ -82,7 +82,8 @@ bool AutoSearch::offerWalks(double mostUs) {
 // the same, so what may be faster lies up to the step above that.
 void AutoSearch::raiseBudget() {
   constexpr int rounds = 5;
-  int64_t fits = winner->budget, fails = candidates.above(candidates.above(fits));
+  int64_t fits = winner->budget,
+          fails = candidates.above(candidates.above(fits));
   for (int round = 0; round < rounds; ++round) {
     int64_t middle = fits + (fails - fits) / 2;
     Candidate walk = candidates.make(winner->policy, middle);
