@@ -136,6 +136,11 @@ bool frontend::isDetach(const TracedCall &call) {
          call.target.starts_with("aten.detach_copy.");
 }
 
+bool frontend::isHardtanh(const TracedCall &call) {
+  return call.target.starts_with("aten.hardtanh.") ||
+         call.target.starts_with("aten.relu6.");
+}
+
 StringRef frontend::inputKind(const onnx::ValueInfoProto &value) {
   StringRef kind = metadata(value.metadata_props(),
                             "pkg.torch.export.graph_signature.InputSpec.kind");

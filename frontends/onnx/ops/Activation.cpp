@@ -165,12 +165,14 @@ static Value mish(Node &node, Value x) {
   return node.b.binary<nn::MulOp>(x, gate);
 }
 
-// alpha · x + beta, clamped to [0, 1]. A maximum and a minimum, so the gradient
-// is 0 outside of the ramp.
+// alpha · x + beta, clamped to [0, 1]. The gradient is 0 outside of the ramp
+// and at its ends, as in torch.
 static Value ramp(Node &node, Value x, double alpha, double beta) {
   Emitter &b = node.b;
   Value line = b.binary<nn::AddOp>(b.binary<nn::MulOp>(x, alpha), beta);
-  return b.binary<nn::MinimumOp>(b.binary<nn::MaximumOp>(line, 0.0), 1.0);
+  Value zero = b.like(x, 0), one = b.like(x, 1);
+  line = b.select(b.compare(Predicate::le, line, zero), zero, line);
+  return b.select(b.compare(Predicate::ge, line, one), one, line);
 }
 
 static Value hardSigmoid(Node &node, Value x) {

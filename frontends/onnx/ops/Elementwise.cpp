@@ -1,6 +1,7 @@
 // Arithmetic, comparisons and logic. ONNX broadcasts implicitly; here
 // broadcasts become explicit ops. What nn lacks is composed of its ops, and the
 // adjoints follow from these.
+#include "frontends/onnx/TorchExport.h"
 #include "frontends/onnx/ops/Unary.h"
 
 #include <cmath>
@@ -187,8 +188,17 @@ static LogicalResult where(Node &node) {
   return node.result(node.b.select(x[0], x[1], x[2]));
 }
 
-// Both bounds are optional inputs. Minimum and maximum, in this order: if min >
-// max the result is max, as ONNX says.
+// Values beyond the bound become it, and the gradient of x ends there. A
+// maximum would share it between x and the bound where they are equal.
+static Value bounded(Node &node, Value x, Value bound, bool isLower) {
+  bool ends = isHardtanh(tracedCall(node.proto));
+  Predicate beyond = isLower ? (ends ? Predicate::le : Predicate::lt)
+                             : (ends ? Predicate::ge : Predicate::gt);
+  return node.b.select(node.b.compare(beyond, x, bound), bound, x);
+}
+
+// Both bounds are optional inputs. The lower one first: if min > max the result
+// is max, as ONNX says.
 static LogicalResult clip(Node &node) {
   if (failed(node.expectInputs(1, 3)))
     return failure();
@@ -200,9 +210,7 @@ static LogicalResult clip(Node &node) {
     if (!node.broadcastsTo(bound, shapeOf(x)) ||
         elementOf(bound) != elementOf(x))
       return node.refuse("'min' and 'max' must be scalars of the input's type");
-    bound = node.b.broadcast(bound, shapeOf(x));
-    x = i == 1 ? node.b.binary<nn::MaximumOp>(x, bound)
-               : node.b.binary<nn::MinimumOp>(x, bound);
+    x = bounded(node, x, node.b.broadcast(bound, shapeOf(x)), i == 1);
   }
   return node.result(x);
 }
@@ -212,10 +220,10 @@ static LogicalResult clipToAttributes(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
   Value x = node.input(0);
-  if (node.attribute("min"))
-    x = node.b.binary<nn::MaximumOp>(x, node.getFloat("min", 0));
-  if (node.attribute("max"))
-    x = node.b.binary<nn::MinimumOp>(x, node.getFloat("max", 0));
+  for (StringRef name : {"min", "max"})
+    if (node.attribute(name))
+      x = bounded(node, x, node.b.like(x, node.getFloat(name, 0)),
+                  name == "min");
   return node.result(x);
 }
 
