@@ -124,7 +124,11 @@ static SmallVector<std::string> adviseLess(ModuleOp module,
   Manifest manifest = describeOutsideArena(module);
   addStacks(module, manifest);
   int64_t held = memory.total();
+  const auto options = fsdp::CompileOptions::of(module);
   auto adviseRanks = [&](int64_t ranks, StringRef change) {
+    for (int64_t group : {options.planRanksPerNode, options.reshardTo})
+      if (group > 0 && ranks % group != 0)
+        return false;
     int64_t less = held - planRank(manifest, int(ranks)).total();
     if (less > 0)
       advice.push_back((change + " --plan-ranks (" + Twine(ranks) + " takes " +
@@ -135,7 +139,7 @@ static SmallVector<std::string> adviseLess(ModuleOp module,
   int64_t more = 2 * memory.ranks, fewer = memory.ranks / 2;
   if ((more > manifest.maxRanks || !adviseRanks(more, "increase")) && fewer > 0)
     adviseRanks(fewer, "decrease");
-  fsdp::RecomputeLevel recompute = fsdp::CompileOptions::of(module).recompute;
+  fsdp::RecomputeLevel recompute = options.recompute;
   if (recompute == fsdp::RecomputeLevel::None ||
       recompute == fsdp::RecomputeLevel::Cheap)
     advice.push_back("keep fewer activations with --recompute=auto");

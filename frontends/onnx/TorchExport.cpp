@@ -90,7 +90,9 @@ void TorchExport::findStaleBuffers(const onnx::GraphProto &graph) {
                     "pkg.torch.export.ExportedProgram.graph_signature")))
     if (StringRef(entry.kind).ends_with("_MUTATION")) {
       updates.insert(entry.name);
-      buffers.insert(entry.target);
+      // An input has its own value in every step.
+      if (entry.kind != "USER_INPUT_MUTATION")
+        buffers.insert(entry.target);
     }
   if (buffers.empty())
     return;

@@ -17,8 +17,11 @@ int CommandCounts::channelOf(int stream) {
 void CommandCounts::start(const CollectiveChannels &opened) {
   std::lock_guard<std::mutex> lock(mutex);
   channels = &opened;
-  for (size_t channel : {gatherChannel, reduceChannel})
-    before[channel] = counted[channel] = opened[channel]->enqueued();
+  for (size_t channel : {gatherChannel, reduceChannel}) {
+    uint64_t now = opened[channel]->enqueued();
+    before[channel] += now - counted[channel];
+    counted[channel] = now;
+  }
 }
 
 void CommandCounts::begin(const Section &section) {
