@@ -136,9 +136,12 @@ bool frontend::isDetach(const TracedCall &call) {
          call.target.starts_with("aten.detach_copy.");
 }
 
-bool frontend::isHardtanh(const TracedCall &call) {
-  return call.target.starts_with("aten.hardtanh.") ||
-         call.target.starts_with("aten.relu6.");
+bool frontend::isClamp(const TracedCall &call) {
+  return call.target.starts_with("aten.clamp");
+}
+
+bool frontend::picksExtreme(const TracedCall &call) {
+  return call.target == "aten.max.dim" || call.target == "aten.min.dim";
 }
 
 StringRef frontend::inputKind(const onnx::ValueInfoProto &value) {

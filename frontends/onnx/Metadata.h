@@ -52,9 +52,11 @@ std::optional<int64_t> paddingIndexOf(const TracedCall &call);
 double labelSmoothingOf(const TracedCall &call);
 // Returns true for torch's detach: no gradient passes its result.
 bool isDetach(const TracedCall &call);
-// Returns true for torch's hardtanh and relu6: no gradient passes at a bound,
-// as it does through a clamp.
-bool isHardtanh(const TracedCall &call);
+// Returns true for torch's clamp, clamp_min and clamp_max.
+bool isClamp(const TracedCall &call);
+// Returns true for torch's max and min along a dimension: of equal extremes the
+// first has the gradient.
+bool picksExtreme(const TracedCall &call);
 
 // Returns the kind of a value (PARAMETER, BUFFER, CONSTANT_TENSOR …), or "" if
 // it is unknown.

@@ -303,6 +303,18 @@ def activations():
     return MeanSquare(forward, a=nn.Linear(8, 6))
 
 
+@case(x=(8,))
+def kinks():
+    def forward(m, x):
+        # Whole numbers with the gradient of a.
+        a = 3 * m.a(x)
+        y = torch.round(a).detach() + (a - a.detach())
+        rows = y.max(1).values + 2 * y.min(1).values + y.amax(1) + torch.maximum(y, y.detach()).sum(1)
+        return sum(f(y) for f in (lambda v: v.clamp(-1, 1), lambda v: v.clamp(min=0), lambda v: v.clamp_max(2), F.relu, F.relu6, F.hardtanh,
+                                  F.hardswish, F.hardsigmoid, torch.abs)) + rows[:, None]
+    return MeanSquare(forward, a=nn.Linear(8, 6))
+
+
 def draw(shape, steps, random):
     count = BATCH * RANKS * MICROBATCHES * steps
     if is_integer(shape):

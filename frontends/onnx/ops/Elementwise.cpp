@@ -188,13 +188,30 @@ static LogicalResult where(Node &node) {
   return node.result(node.b.select(x[0], x[1], x[2]));
 }
 
-// Values beyond the bound become it, and the gradient of x ends there. A
-// maximum would share it between x and the bound where they are equal.
-static Value bounded(Node &node, Value x, Value bound, bool isLower) {
-  bool ends = isHardtanh(tracedCall(node.proto));
-  Predicate beyond = isLower ? (ends ? Predicate::le : Predicate::lt)
-                             : (ends ? Predicate::ge : Predicate::gt);
-  return node.b.select(node.b.compare(beyond, x, bound), bound, x);
+// Raises elements to a bound of x's shape, or lowers them to it. No gradient
+// passes at a bound that is a number, as in torch 2.14; where two tensors are
+// equal a maximum shares it.
+template <bool isLower>
+static Value bounded(Node &node, Value x, Value bound, bool isNumber) {
+  if (!isNumber)
+    return node.b
+        .binary<std::conditional_t<isLower, nn::MaximumOp, nn::MinimumOp>>(
+            x, bound);
+  Value beyond =
+      node.b.compare(isLower ? Predicate::le : Predicate::ge, x, bound);
+  return node.b.select(beyond, bound, x);
+}
+
+// torch exports a clamp as a maximum and a minimum with scalars.
+template <bool isLower> static LogicalResult extreme(Node &node) {
+  if (node.numInputs() != 2 || !isClamp(tracedCall(node.proto)))
+    return variadic<std::conditional_t<isLower, nn::MaximumOp, nn::MinimumOp>>(
+        node);
+  SmallVector<Value> x;
+  if (failed(operands(node, x, 2, 2)))
+    return failure();
+  return node.result(
+      bounded<isLower>(node, x[0], x[1], bool(constantOf(node.input(1)))));
 }
 
 // Both bounds are optional inputs. The lower one first: if min > max the result
@@ -210,7 +227,10 @@ static LogicalResult clip(Node &node) {
     if (!node.broadcastsTo(bound, shapeOf(x)) ||
         elementOf(bound) != elementOf(x))
       return node.refuse("'min' and 'max' must be scalars of the input's type");
-    x = bounded(node, x, node.b.broadcast(bound, shapeOf(x)), i == 1);
+    bool isNumber = bool(constantOf(bound));
+    bound = node.b.broadcast(bound, shapeOf(x));
+    x = i == 1 ? bounded<true>(node, x, bound, isNumber)
+               : bounded<false>(node, x, bound, isNumber);
   }
   return node.result(x);
 }
@@ -220,10 +240,10 @@ static LogicalResult clipToAttributes(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
   Value x = node.input(0);
-  for (StringRef name : {"min", "max"})
-    if (node.attribute(name))
-      x = bounded(node, x, node.b.like(x, node.getFloat(name, 0)),
-                  name == "min");
+  if (node.attribute("min"))
+    x = bounded<true>(node, x, node.b.like(x, node.getFloat("min", 0)), true);
+  if (node.attribute("max"))
+    x = bounded<false>(node, x, node.b.like(x, node.getFloat("max", 0)), true);
   return node.result(x);
 }
 
@@ -312,8 +332,8 @@ void frontend::registerElementwise(HandlerTable &table) {
   table.add("Div", 7, div);
   table.add("Mod", 10, mod);
   table.add("Pow", 7, pow);
-  table.add("Max", 6, variadic<nn::MaximumOp>);
-  table.add("Min", 6, variadic<nn::MinimumOp>);
+  table.add("Max", 6, extreme<true>);
+  table.add("Min", 6, extreme<false>);
   table.add("Sum", 6, variadic<nn::AddOp>);
   table.add("Mean", 6, mean);
   table.add("And", 7, logical<nn::AndOp>);

@@ -20,6 +20,11 @@ mlir::Value gatherAlong(Emitter &b, mlir::Value data, mlir::Value ids,
 mlir::Value takeElements(Emitter &b, mlir::Value data, mlir::Value indices,
                          int64_t axis);
 
+// Takes the first of the largest or smallest elements along `axis`, which stays
+// with extent 1; that one alone has a gradient. NaN is the largest and the
+// smallest.
+mlir::Value takeExtreme(Emitter &b, mlir::Value x, int64_t axis, bool largest);
+
 // Returns Σ over k of indices[k] · strides[k], the position in a row-major
 // tensor with dimensions `sizes`. Negative indices count from the end. Where an
 // index is outside its dimension the sum is outside the tensor, although

@@ -1,7 +1,8 @@
 // Reductions, running sums and running products. nn reduces by sum, max, min
 // and prod; all other reductions are elementwise ops around these. Over no
 // elements a reduction gives its neutral element, as ONNX says.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/TorchExport.h"
+#include "frontends/onnx/ops/Gather.h"
 
 #include <limits>
 
@@ -123,7 +124,14 @@ static LogicalResult reduction(Node &node) {
       shape.push_back(size);
   }
   if (tensorType(x).getNumElements() > 0) {
-    Value kept = node.b.reshape(build(node, x, *axes), shape);
+    // torch's metadata says whether extremes that are equal share the gradient.
+    bool picks = isExtreme && axes->size() == 1 &&
+                 isa<FloatType>(elementOf(x)) &&
+                 picksExtreme(tracedCall(node.proto));
+    Value kept =
+        picks ? takeExtreme(node.b, x, axes->front(), none == OfNone::least)
+              : build(node, x, *axes);
+    kept = node.b.reshape(kept, shape);
     return node.result(isBool ? node.b.cast(kept, node.b.builder.getI1Type())
                               : kept);
   }

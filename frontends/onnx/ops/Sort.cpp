@@ -56,6 +56,15 @@ static Value squeezed(Emitter &b, Value x, int64_t axis) {
   return b.reshape(x, shape);
 }
 
+Value frontend::takeExtreme(Emitter &b, Value x, int64_t axis, bool largest) {
+  Value place = position(b, attains(b, x, Value(), axis, largest), axis,
+                         /*last=*/false);
+  if (axis == rankOf(x) - 1)
+    return b.make<nn::TakeAlongAxisOp>(tensorType(x).clone(shapeOf(place)), x,
+                                       place);
+  return takeElements(b, x, place, axis);
+}
+
 static LogicalResult expectOrdered(Node &node, Value x) {
   if (elementOf(x).isInteger(1) || tensorType(x).getNumElements() == 0)
     return node.refuse("the input must not be bool or empty");
