@@ -206,7 +206,7 @@ int64_t stepNumberCount(const Manifest &manifest) {
 
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {
   int64_t whole = largestWhole(manifest, ranks);
-  // Of layouts for the norm, or of members.
+  // The norm has sums of layouts; LAMB and LARS have sums of members.
   int64_t layouts = int64_t(manifest.layouts.size()), members = 0;
   for (const Layout &layout : manifest.layouts)
     members +=

@@ -64,7 +64,7 @@ bool AutoSearch::offerWalks(double mostUs) {
   for (const Candidate &walk : candidates.within(limit)) {
     if (walk.filledBytes() >= tooMuch)
       continue;
-    // What raising a budget between two steps may gain.
+    // Raising a budget between two steps may gain this part.
     constexpr double gain = 0.1;
     if ((1 - gain) * walk.lostUs >= mostUs)
       return false;

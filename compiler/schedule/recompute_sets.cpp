@@ -28,7 +28,7 @@ public:
 private:
   std::vector<std::vector<int64_t>> freed; // in parts, by unit and trade
   std::vector<double> cost;                // of the best set, by parts
-  // Of the best set of the units i …: the choice in unit i, by i and parts.
+  // The choice in unit i of the best set of the units i …, by i and parts.
   std::vector<std::vector<int>> takes;
 };
 

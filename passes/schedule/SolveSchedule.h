@@ -33,17 +33,18 @@ schedule::Solved solveProblem(schedule::Problem &problem);
 // is packed when that is asked for.
 class ScheduleEstimate {
 public:
-  // Of a module whose collectives are in one piece. Fails if the problem has a
-  // fault.
+  // Reads a module whose collectives are in one piece. Fails if the problem has
+  // a fault.
   static llvm::FailureOr<std::unique_ptr<ScheduleEstimate>>
   of(mlir::ModuleOp module);
 
-  // What a microbatch takes without a memory limit, and what it takes if all
-  // that is live within the limit can be packed (infinity if that is nothing).
+  // Return the time of a microbatch without a memory limit, and the time that
+  // it has if all that is live within the limit can be packed (infinity if that
+  // is nothing).
   double freeUs();
   double hopedUs();
 
-  // What solveProblem finds.
+  // The result of solveProblem.
   struct Found {
     bool fits = false;
     double microbatchUs = 0; // if it fits

@@ -92,8 +92,8 @@ private:
   struct Optimizer {
     int64_t segments = 0;
     void *table = nullptr;
-    // Those in which the rank sums its own elements, and where each member's
-    // begin; null unless the optimizer takes sums.
+    // The segments in which the rank sums its own elements, and the index of
+    // each member's first one; null unless the optimizer takes sums.
     UpdateSegment *sumSegments = nullptr;
     int64_t *firsts = nullptr;
     int64_t sumCount = 0;
@@ -127,8 +127,8 @@ private:
   NormLayout *norms = nullptr; // in device memory
   int64_t mostSegments = 0;    // of a layout
   std::vector<Optimizer> optimizers;
-  // What layouts with sums use one after the other: sums of groups, of segments
-  // and of members. In device memory; with how many there are.
+  // Sums of groups, of segments and of members, which layouts use one after the
+  // other. In device memory; with their numbers.
   double *groupSums = nullptr, *memberSums = nullptr;
   SquareSum *segmentSums = nullptr;
   int64_t groupCount = 0, segmentCount = 0, memberCount = 0;

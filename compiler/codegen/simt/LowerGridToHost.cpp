@@ -44,7 +44,7 @@ private:
   OpBuilder builder;
   Location loc;
   Type pointer;
-  // Of the kernel that is being lowered.
+  // These belong to the kernel that is being lowered.
   Block *entry = nullptr;
   bool isLone = false; // its blocks have one thread
 };

@@ -87,8 +87,8 @@ struct RoundSums {
 // Takes normDigits numbers per layout. Computes norm = sqrt(Σ sums) · toMean
 // and scale = the factor of clipping · toMean. `failed` is the index of the
 // first sum that is not finite, `count` if only a loss is not, or -1. With
-// `skips` the scale is then NaN, at
-// which optimizers change nothing. All pointers are to device memory.
+// `skips` the scale is then NaN, at which optimizers change nothing. All
+// pointers are to device memory.
 struct Clip {
   const double *sums = nullptr;
   int count = 0;
