@@ -1,5 +1,6 @@
-// Keeps texts from MLIR's parser that would end the process there, and reduces
-// what it says to one error.
+// Keeps texts from MLIR's parser that would end the process there: it calls
+// itself for each bracket, and allocates results by their number. What it says
+// of others is reduced to one error.
 #include "compiler/dialects/nn/ParseModule.h"
 
 #include "mlir/Parser/Parser.h"
