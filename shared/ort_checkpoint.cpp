@@ -1,25 +1,22 @@
-// Reads just those fields of the FlatBuffer that an import needs, each by its
+// Reads just those fields of the FlatBuffer that are needed, each by its
 // position in the file, so that no value is read. The schema is onnxruntime's
 // ort_training_checkpoint.fbs with the table Tensor of ort.fbs, of version 1.
 //
 // In a FlatBuffer, a table begins with the distance back to its vtable, which
 // has the place of each field in the table, or 0. Strings, vectors and tables
 // are referred to by the distance forward to them.
-#include "frontends/onnx/RuntimeCheckpoint.h"
-
-#include "frontends/onnx/Budgets.h"
+#include "shared/ort_checkpoint.h"
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
-using namespace fsdpc;
-using namespace fsdpc::frontend;
-
+namespace fsdpc {
 namespace {
 
 // Numbers of fields in their tables.
 enum CheckpointField { version, moduleState, optimizerGroups };
-enum ModuleField { trainedTensors, frozenTensors, isNominal, hasExternal };
+enum ModuleField { trainedTensors, frozenTensors, isNominal };
 enum TensorField {
   tensorName,
   docString,
@@ -29,12 +26,15 @@ enum TensorField {
   strings,
   externalOffset
 };
+enum GroupField { groupName, groupStep, learningRate, groupStates };
+enum StateField { parameterName, moments };
 
-constexpr uint32_t mostTensors = 1 << 20, longestName = 1 << 16;
+constexpr uint32_t mostTensors = 1 << 20, longestName = 1 << 16,
+                   highestRank = 64;
 
-// The bytes that each tensor takes beside the name's characters: the reference
-// to it, those to its vtable and name, and the name's length.
-constexpr uint64_t leastTensor = 16;
+// The bytes that a table with a name takes beside the name's characters: the
+// reference to it, those to its vtable and name, and the name's length.
+constexpr uint64_t leastTable = 16;
 
 // A position outside of the file reads as zeros, and is remembered.
 class FlatBuffer {
@@ -83,79 +83,104 @@ private:
   const InputFile &file;
 };
 
-} // namespace
+// Reads a checkpoint's tables. Tensors share no bytes: else a small file could
+// refer to one long name a million times.
+class Reader {
+public:
+  explicit Reader(const InputFile &file) : buffer(file), rest(file.size()) {}
 
-static onnx::TensorProto readTensor(FlatBuffer &buffer, uint64_t table,
-                                    const std::string &file, bool isExternal) {
-  onnx::TensorProto tensor;
-  auto [name, length] = buffer.vector(table, tensorName, longestName);
-  tensor.mutable_name()->resize(length);
-  buffer.read(name, tensor.mutable_name()->data(), length);
-  auto [sizes, rank] = buffer.vector(table, dims, kHighestRank);
-  for (uint32_t i = 0; i < rank; ++i)
-    tensor.add_dims(buffer.number<int64_t>(sizes + 8 * i));
-  tensor.set_data_type(buffer.value<int32_t>(table, dataType, 0));
-  tensor.set_data_location(onnx::TensorProto::EXTERNAL);
-  auto add = [&](const char *key, const std::string &value) {
-    onnx::StringStringEntryProto &entry = *tensor.add_external_data();
-    entry.set_key(key);
-    entry.set_value(value);
-  };
-  if (isExternal) {
-    int64_t offset = buffer.value<int64_t>(table, externalOffset, -1);
-    buffer.isDamaged |= offset < 0;
-    add("location", file + ".data");
-    add("offset", std::to_string(offset));
-  } else {
-    auto [bytes, count] = buffer.vector(table, rawData, UINT32_MAX);
-    add("location", file);
-    add("offset", std::to_string(bytes));
-    add("length", std::to_string(count));
+  Result<OrtCheckpoint> read(const std::string &name);
+
+private:
+  std::string string(uint64_t table, int index);
+  OrtTensor tensor(uint64_t table);
+  std::vector<OrtTensor> tensors(uint64_t table, int index);
+  void readStates(uint64_t group, OrtCheckpoint &to);
+  // Calls `visit` with the place of each table of a vector.
+  template <typename Visit>
+  void forEach(uint64_t table, int index, Visit visit) {
+    auto [places, count] = buffer.vector(table, index, mostTensors);
+    for (uint32_t i = 0; i < count && !buffer.isDamaged; ++i)
+      visit(buffer.follow(places + 4 * uint64_t(i)));
   }
-  return tensor;
+
+  FlatBuffer buffer;
+  uint64_t rest; // bytes of the file that no table has used
+};
+
+std::string Reader::string(uint64_t table, int index) {
+  auto [at, length] = buffer.vector(table, index, longestName);
+  uint64_t bytes = leastTable + length;
+  buffer.isDamaged |= bytes > rest;
+  rest -= std::min(bytes, rest);
+  std::string text(buffer.isDamaged ? 0 : length, '\0');
+  buffer.read(at, text.data(), text.size());
+  return text;
 }
 
-Result<RuntimeCheckpoint>
-frontend::readRuntimeCheckpoint(const std::string &folder,
-                                const std::string &name) {
-  Result<InputFile> file = InputFile::openBelow(folder, name);
-  if (!file)
-    return file.error();
-  FlatBuffer buffer(*file);
+// Values lie in the table, or the table says where in the file beside it.
+OrtTensor Reader::tensor(uint64_t table) {
+  OrtTensor result;
+  result.name = string(table, tensorName);
+  auto [sizes, rank] = buffer.vector(table, dims, highestRank);
+  for (uint32_t i = 0; i < rank; ++i)
+    result.shape.push_back(buffer.number<int64_t>(sizes + 8 * uint64_t(i)));
+  result.type = buffer.value<int32_t>(table, dataType, 0);
+  int64_t offset = buffer.value<int64_t>(table, externalOffset, -1);
+  result.isExternal = offset >= 0;
+  auto [bytes, count] = buffer.vector(table, rawData, UINT32_MAX);
+  result.offset = result.isExternal ? uint64_t(offset) : bytes;
+  result.bytes = result.isExternal ? 0 : count;
+  return result;
+}
+
+std::vector<OrtTensor> Reader::tensors(uint64_t table, int index) {
+  std::vector<OrtTensor> list;
+  forEach(table, index, [&](uint64_t place) { list.push_back(tensor(place)); });
+  return list;
+}
+
+// All parameters are in one group today.
+void Reader::readStates(uint64_t group, OrtCheckpoint &to) {
+  to.step = std::max(to.step, buffer.value<int64_t>(group, groupStep, 0));
+  forEach(group, groupStates, [&](uint64_t state) {
+    to.states.push_back(
+        {string(state, parameterName), tensors(state, moments)});
+  });
+}
+
+Result<OrtCheckpoint> Reader::read(const std::string &name) {
   char identifier[4] = {};
   buffer.read(4, identifier, 4);
   if (std::memcmp(identifier, "ODTC", 4) != 0)
-    return Error{"'" + name +
-                 "' is no checkpoint of "
-                 "onnxruntime-training"};
+    return Error{"'" + name + "' is no checkpoint of onnxruntime-training"};
   uint64_t root = buffer.follow(0);
   uint64_t state = buffer.field(root, moduleState);
   state = state ? buffer.follow(state) : 0;
   if (state && buffer.value<uint8_t>(state, isNominal, 0))
     return Error{"'" + name +
-                 "' is a nominal checkpoint, which has "
-                 "no values; give the complete one"};
-  bool isExternal = state && buffer.value<uint8_t>(state, hasExternal, 0);
-  RuntimeCheckpoint result;
-  // Tensors share no bytes. Else a small file could refer to one long name a
-  // million times.
-  uint64_t rest = file->size();
-  for (auto [index, tensors] : {std::pair(trainedTensors, &result.trained),
-                                std::pair(frozenTensors, &result.frozen)}) {
-    if (!state)
-      break;
-    auto [places, count] = buffer.vector(state, index, mostTensors);
-    for (uint32_t i = 0; i < count && !buffer.isDamaged; ++i) {
-      tensors->push_back(readTensor(
-          buffer, buffer.follow(places + 4 * uint64_t(i)), name, isExternal));
-      uint64_t bytes = leastTensor + tensors->back().name().size();
-      buffer.isDamaged |= bytes > rest;
-      rest -= std::min(bytes, rest);
-    }
+                 "' is a nominal checkpoint, which has no values; give the "
+                 "complete one"};
+  OrtCheckpoint result;
+  if (state) {
+    result.trained = tensors(state, trainedTensors);
+    result.frozen = tensors(state, frozenTensors);
+    forEach(root, optimizerGroups,
+            [&](uint64_t group) { readStates(group, result); });
   }
-  result.hasOptimizerState =
-      buffer.vector(root, optimizerGroups, mostTensors).second > 0;
   if (buffer.isDamaged || !state)
     return Error{"'" + name + "' is damaged"};
   return result;
 }
+
+} // namespace
+
+Result<OrtCheckpoint> readOrtCheckpoint(const std::string &folder,
+                                        const std::string &name) {
+  Result<InputFile> file = InputFile::openBelow(folder, name);
+  if (!file)
+    return file.error();
+  return Reader(*file).read(name);
+}
+
+} // namespace fsdpc
