@@ -77,7 +77,9 @@ OwningOpRef<ModuleOp> parseHookProgram(const fsdp::ReduceHook &hook,
         << "' in the file of --reduce-hook";
     return nullptr;
   }
-  if (failed(checkSignature(function)) || failed(checkBody(function)))
+  if (failed(checkSignature(function)) || failed(checkBody(function)) ||
+      failed(nn::verifyUserFunction(function,
+                                    [](unsigned, StringRef) { return false; })))
     return nullptr;
   return module;
 }

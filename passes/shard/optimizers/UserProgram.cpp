@@ -128,7 +128,12 @@ UserProgram parseUserProgram(const fsdp::OptimizerChoice &choice,
     return nullptr;
   }
   func::FuncOp function = functionOf(**module);
-  if (failed(checkSignature(function)) || failed(checkBody(function)))
+  unsigned end = function.getNumArguments() - kNumbers;
+  auto isState = [&](unsigned argument, StringRef name) {
+    return argument >= kElements && argument < end && name == kStateAttr;
+  };
+  if (failed(checkSignature(function)) || failed(checkBody(function)) ||
+      failed(nn::verifyUserFunction(function, isState)))
     return nullptr;
   return module;
 }
