@@ -1,7 +1,7 @@
 // Fuzzes the checkpoint of onnxruntime-training beside a model: a file is
 // refused, or what is taken of it is no longer than the file.
-#include "frontends/onnx/RuntimeCheckpoint.h"
 #include "fuzz/input.h"
+#include "shared/ort_checkpoint.h"
 
 #include <fstream>
 
@@ -27,17 +27,24 @@ static const std::string &folder() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::ofstream(folder() + "/checkpoint", std::ios::binary)
       .write(reinterpret_cast<const char *>(data), size);
-  auto read = frontend::readRuntimeCheckpoint(folder(), "checkpoint");
+  auto read = readOrtCheckpoint(folder(), "checkpoint");
   if (!read) {
     fuzz::demandOneLine(read.error().message);
     return 0;
   }
   size_t names = 0;
-  for (const auto *tensors : {&read->trained, &read->frozen})
-    for (const onnx::TensorProto &tensor : *tensors) {
-      names += tensor.name().size();
-      fuzz::demand(tensor.dims_size() <= 64, "a rank is bounded");
+  auto check = [&](const std::vector<OrtTensor> &tensors) {
+    for (const OrtTensor &tensor : tensors) {
+      names += tensor.name.size();
+      fuzz::demand(tensor.shape.size() <= 64, "a rank is bounded");
     }
+  };
+  check(read->trained);
+  check(read->frozen);
+  for (const OrtState &state : read->states) {
+    names += state.parameter.size();
+    check(state.moments);
+  }
   fuzz::demand(names <= size, "names share no bytes");
   return 0;
 }

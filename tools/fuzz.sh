@@ -17,7 +17,7 @@ cd "$root"
 # Targets that a preset other than `fuzz` builds, and their limits of memory in
 # MiB and seconds per input. `dump` keeps a context over its inputs, which looks
 # like a leak of each: its leaks are looked for once, at the end.
-declare -A preset=([importer]=fuzz-importer [artifacts]=fuzz-importer [dump]=fuzz-dump) memory=([importer]=3072 [dump]=3072) slowest=([importer]=20 [dump]=20)
+declare -A preset=([importer]=fuzz-importer [dump]=fuzz-dump) memory=([importer]=3072 [dump]=3072) slowest=([importer]=20 [dump]=20)
 declare -A leaks=([dump]=0)
 
 preset_of() { echo "${preset[$1]:-fuzz}"; }

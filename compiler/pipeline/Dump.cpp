@@ -4,23 +4,18 @@
 // swapped or truncated is detected.
 #include "compiler/pipeline/Dump.h"
 
-#include "compiler/dialects/nn/DiscardableAttributes.h"
 #include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/ParseModule.h"
 #include "shared/output_file.h"
 
 #include "mlir/IR/BuiltinDialect.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
-#include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SHA256.h"
-#include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/raw_ostream.h"
-
-#include <optional>
 
 using namespace mlir;
 using namespace fsdpc;
@@ -180,94 +175,6 @@ std::string fsdpc::pipeline::dumpPath(StringRef folder, unsigned number,
   return path.str().str();
 }
 
-// Returns the position after a result number that follows the name of a value
-// at `at`, as in %x#1 or %x:2, or nullopt if the number has over five digits.
-static std::optional<size_t> afterResultNumber(StringRef text, size_t at) {
-  auto skip = [&](auto matches) {
-    size_t begin = at;
-    while (at < text.size() && matches(text[at]))
-      ++at;
-    return at - begin;
-  };
-  // Characters that a value's name may have, in MLIR's lexer.
-  skip([](char c) {
-    return llvm::isAlnum(c) || StringRef("_$.-%").contains(c);
-  });
-  size_t end = at;
-  // White space may separate the name from the number.
-  skip(llvm::isSpace);
-  if (at >= text.size() || (text[at] != '#' && text[at] != ':'))
-    return end;
-  ++at;
-  skip(llvm::isSpace);
-  size_t digits = skip(llvm::isDigit);
-  return digits > 5 ? std::nullopt : std::optional(digits ? at : end);
-}
-
-// Returns true if a '>' closes a '<'. That of an arrow `->` and that of `>=` in
-// an integer set close nothing; counted as brackets, they would make room for
-// deeper nesting.
-static bool isClosingAngle(StringRef text, size_t at) {
-  return text[at] == '>' && (at == 0 || text[at - 1] != '-') &&
-         !text.substr(at + 1).starts_with("=");
-}
-
-// Returns why MLIR's parser must not see a text, or "". The parser calls itself
-// for each bracket, and its stack ends at some ten thousand; and it allocates
-// as many results as the number of one says.
-static StringRef whyUnparsable(StringRef text) {
-  constexpr int deepest = 256;
-  int depth = 0;
-  // The scan is not a parser: it skips strings and comments and counts
-  // brackets, so that it takes linear time and no stack.
-  for (size_t i = 0; i < text.size(); ++i) {
-    char c = text[i];
-    if (c == '"') {
-      for (++i; i < text.size() && text[i] != '"' && text[i] != '\n'; ++i)
-        i += text[i] == '\\';
-    } else if (c == '/' && text.substr(i, 2) == "//") {
-      i = std::min(text.find('\n', i), text.size());
-    } else if (c == '%') {
-      std::optional<size_t> after = afterResultNumber(text, i);
-      if (!after)
-        return "the number of a result has more than five digits";
-      // Continues behind the name and the number.
-      i = *after - 1;
-    } else if (StringRef("([{<").contains(c)) {
-      if (++depth > deepest)
-        return "brackets are nested more than 256 deep, which no dump needs";
-    } else if (StringRef(")]}").contains(c) || isClosingAngle(text, i)) {
-      // The parser stops at a bracket too many, if it comes that far.
-      depth = std::max(depth - 1, 0);
-    }
-  }
-  return "";
-}
-
-// Parses a dump, and emits the first of the parser's errors alone: those that
-// follow come of it.
-static OwningOpRef<ModuleOp> parse(StringRef text, StringRef path,
-                                   MLIRContext *context) {
-  std::optional<Diagnostic> first;
-  OwningOpRef<ModuleOp> module;
-  // The handler swallows all other diagnostics, so the first is emitted when
-  // the handler is gone.
-  {
-    ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
-      if (diagnostic.getSeverity() == DiagnosticSeverity::Error && !first)
-        first = std::move(diagnostic);
-      return success();
-    });
-    llvm::SourceMgr sources;
-    sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBuffer(text, path),
-                               llvm::SMLoc());
-    module = parseSourceFile<ModuleOp>(sources, context);
-  }
-  if (first)
-    context->getDiagEngine().emit(std::move(*first));
-  return module;
-}
-
 // Attributes that dumps of earlier versions have.
 static constexpr nn::FormerAttribute formerAttributes[] = {
     {"fsdp.unit", "recompute",
@@ -280,16 +187,11 @@ OwningOpRef<ModuleOp> fsdpc::pipeline::readDump(StringRef path,
   std::set<FileIdentity> unasked;
   std::set<FileIdentity> &read = files ? *files : unasked;
   Result<std::string> text = readFile(path, read);
-  Location start = FileLineColLoc::get(context, path, 1, 1);
   if (!text)
     return emitError(UnknownLoc::get(context)) << text.error().message, nullptr;
-  // Checked before the parser sees the text: a crafted dump would otherwise end
-  // the process.
-  if (StringRef why = whyUnparsable(*text); !why.empty())
-    return emitError(start) << why, nullptr;
-  OwningOpRef<ModuleOp> module = parse(*text, path, context);
-  if (!module || failed(nn::verifyKnownAttributes(*module, formerAttributes)) ||
-      failed(moveConstantsIn(*module, path, read)))
+  OwningOpRef<ModuleOp> module =
+      nn::parseModule(*text, path, context, formerAttributes);
+  if (!module || failed(moveConstantsIn(*module, path, read)))
     return nullptr;
   return module;
 }

@@ -85,11 +85,17 @@ private:
   void moveParts(ModuleOp module);
   LogicalResult moveEntry(ModuleOp module, StringRef entry, size_t bucket);
   LogicalResult checkShared(Operation &op, size_t bucket);
+  LogicalResult checkMissing(ModuleOp module, size_t bucket);
   LogicalResult checkOutputs(ModuleOp module, size_t bucket);
   void takeArena(ModuleOp module);
   InFlightDiagnostic differ(Operation &op, size_t bucket) {
     return op.emitError("bucket '")
            << names[bucket] << "' and bucket '" << names[0] << "' differ in ";
+  }
+  LogicalResult refuseLasting(Operation &op, size_t bucket) {
+    return differ(op, bucket)
+           << "'" << SymbolTable::getSymbolName(&op).getValue()
+           << "', which outlives a microbatch; compile a program for each";
   }
 
   ModuleOp linked;
@@ -159,11 +165,18 @@ LogicalResult Linker::checkShared(Operation &op, size_t bucket) {
     types[name].push_back(input.getTypeAttr());
     return success();
   }
-  if (areEqual(op, *first))
-    return success();
-  return differ(op, bucket) << "'" << name.getValue()
-                            << "', which outlives a microbatch; compile a "
-                               "program for each";
+  return areEqual(op, *first) ? success() : refuseLasting(op, bucket);
+}
+
+// A parameter that one bucket does not use would be updated with the gradient
+// of another one's microbatch. Inputs have a message of their own (finish).
+LogicalResult Linker::checkMissing(ModuleOp module, size_t bucket) {
+  SymbolTable own(module);
+  for (Operation &op : *linked.getBody())
+    if (!isPart(op) && !isa<func::FuncOp, rt::InputOp>(op) &&
+        !own.lookup(SymbolTable::getSymbolName(&op)))
+      return refuseLasting(op, bucket);
+  return success();
 }
 
 // The program keeps one tensor per output.
@@ -209,6 +222,8 @@ LogicalResult Linker::add(ModuleOp module, size_t bucket) {
   for (Operation &op : *module.getBody())
     if (failed(checkShared(op, bucket)))
       return failure();
+  if (failed(checkMissing(module, bucket)))
+    return failure();
   takeArena(module);
   return success();
 }

@@ -4,9 +4,11 @@
 // before anything is packed. They are packed in the order of their times, and
 // the first that keeps the limit is the best of them. Which walks there are
 // does not depend on the limit, and what packs under a limit packs under a
-// larger one, so more memory makes the answer no slower. Then the budget of the
-// winner is refined between two steps of the ladder. The schedules of the other
-// solvers are candidates too, so the result is never worse than theirs.
+// larger one, so more memory makes their best no slower. Then the winner is
+// refined: its budget between two steps of the ladder, and its policy by its
+// own timeline. What that gains depends on the winner (the tests allow 1 % of a
+// step). The schedules of the other solvers are candidates too, so the result
+// is never worse than theirs.
 //
 // At last, gathers start earlier and reductions are waited for later where that
 // costs no memory, since durations are estimates.

@@ -1,7 +1,9 @@
 // The schedules that the auto solver chooses from: walks (budget_walk.h) under
 // a ladder of budgets that does not depend on the memory limit. So a schedule
 // that fits a limit is a candidate under larger ones too, and more memory does
-// not make the best of them worse.
+// not make the best of them worse. (Of budgets far below the limit only one in
+// four is tried, since a walk there wins only if all above it cannot be
+// packed.)
 #ifndef FSDPC_COMPILER_SCHEDULE_PREFETCH_CANDIDATES_H
 #define FSDPC_COMPILER_SCHEDULE_PREFETCH_CANDIDATES_H
 

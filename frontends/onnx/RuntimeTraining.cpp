@@ -3,7 +3,7 @@
 // of the gradients, whose names say the parameters.
 #include "frontends/onnx/RuntimeTraining.h"
 
-#include "frontends/onnx/RuntimeCheckpoint.h"
+#include "shared/ort_checkpoint.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringMap.h"
@@ -163,6 +163,27 @@ void RuntimeSplit::keepForward() {
       result.constants.insert(tensor.name());
 }
 
+// Describes a value of the checkpoint as external data of ONNX.
+static onnx::TensorProto protoOf(const OrtTensor &tensor,
+                                 const std::string &checkpoint) {
+  onnx::TensorProto proto;
+  proto.set_name(tensor.name);
+  for (int64_t size : tensor.shape)
+    proto.add_dims(size);
+  proto.set_data_type(tensor.type);
+  proto.set_data_location(onnx::TensorProto::EXTERNAL);
+  auto add = [&](const char *key, const std::string &value) {
+    onnx::StringStringEntryProto &entry = *proto.add_external_data();
+    entry.set_key(key);
+    entry.set_value(value);
+  };
+  add("location", checkpoint + (tensor.isExternal ? ".data" : ""));
+  add("offset", std::to_string(tensor.offset));
+  if (!tensor.isExternal)
+    add("length", std::to_string(tensor.bytes));
+  return proto;
+}
+
 // Makes an input that the checkpoint has a value of an initializer. Other
 // values of the checkpoint belong to parameters that the loss does not need.
 LogicalResult RuntimeSplit::addValue(const onnx::TensorProto &tensor) {
@@ -199,18 +220,20 @@ LogicalResult RuntimeSplit::readFiles() {
     result.optimizerFile = optimizer;
   if (!llvm::sys::fs::exists(folder + "/" + checkpoint))
     return success();
-  auto values = readRuntimeCheckpoint(folder, checkpoint);
+  Result<OrtCheckpoint> values = readOrtCheckpoint(folder, checkpoint);
   if (!values)
     return refuse() << "has a checkpoint that cannot be read: "
                     << values.error().message;
-  if (values->hasOptimizerState)
-    emitWarning(loc) << "the moments in '" << checkpoint
-                     << "' are not read; the optimizer begins anew";
+  if (!values->states.empty())
+    emitWarning(loc) << "the program does not begin with the moments in '"
+                     << checkpoint
+                     << "'; to go on with them, give --resume what 'fsdpc ckpt "
+                        "convert --from onnxruntime' makes of the file";
   for (const onnx::ValueInfoProto &input : graph.input())
     inputs.try_emplace(input.name(), &input.type());
   for (const auto *tensors : {&values->trained, &values->frozen})
-    for (const onnx::TensorProto &tensor : *tensors)
-      if (failed(addValue(tensor)))
+    for (const OrtTensor &tensor : *tensors)
+      if (failed(addValue(protoOf(tensor, checkpoint))))
         return failure();
   llvm::StringSet<> names;
   for (const auto &tensor : graph.initializer())

@@ -4,9 +4,8 @@
 #include "passes/shard/HookOps.h"
 
 #include "compiler/dialects/nn/Build.h"
-#include "compiler/dialects/nn/DiscardableAttributes.h"
+#include "compiler/dialects/nn/ParseModule.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Parser/Parser.h"
 
 using namespace mlir;
 
@@ -68,10 +67,9 @@ OwningOpRef<ModuleOp> parseHookProgram(const fsdp::ReduceHook &hook,
                                        MLIRContext *context) {
   // The text was read when options were parsed, so a module is compiled from
   // the same file that its options name.
-  ParserConfig config(context);
-  auto module = parseSourceString<ModuleOp>(hook.text, config, hook.file);
+  OwningOpRef<ModuleOp> module = nn::parseModule(hook.text, hook.file, context);
   if (!module)
-    return nullptr; // the parser has said why
+    return nullptr;
   func::FuncOp function = functionOf(hook, *module);
   if (!function) {
     emitError(FileLineColLoc::get(context, hook.file, 1, 1))
@@ -79,8 +77,9 @@ OwningOpRef<ModuleOp> parseHookProgram(const fsdp::ReduceHook &hook,
         << "' in the file of --reduce-hook";
     return nullptr;
   }
-  if (failed(nn::verifyKnownAttributes(*module)) ||
-      failed(checkSignature(function)) || failed(checkBody(function)))
+  if (failed(checkSignature(function)) || failed(checkBody(function)) ||
+      failed(nn::verifyUserFunction(function,
+                                    [](unsigned, StringRef) { return false; })))
     return nullptr;
   return module;
 }

@@ -9,17 +9,18 @@ tests/models/runtime.py has made the artifacts, and the losses and parameters of
   given     --lr and --optimizer take the place of the optimizer's model, and its decay and clipping of gradients are heeded
   settings  other optimizers train the same bits as with flags; others are refused
   without   without a checkpoint, --init gives the values, and frozen parameters are data
-  moments   those of a checkpoint are not read, and a line says so
+  moments   a checkpoint with moments becomes one of fsdpc's, from which a run goes on with the same bits
   damaged   each byte of the checkpoint's tables changed, and each length cut: one error, or a compile
   refused   files that are no checkpoint, or another model's
 """
+import json
 import shutil
-import struct
 import sys
 
 import harness
 import numpy as np
 import onnx_wire as onnx
+import ort_checkpoint
 from compare import read_safetensors
 from small_models import Models, demand
 
@@ -28,7 +29,7 @@ LIMIT = 2e-6  # of a parameter's norm, and of a loss
 MODEL, CHECKPOINT, OPTIMIZER = "training_model.onnx", "checkpoint", "optimizer_model.onnx"
 reference = np.load(FOLDER / "reference.npz")
 PARAMETERS = {key.removeprefix("parameter/"): reference[key] for key in reference if key.startswith("parameter/")}
-STEPS = len(reference["losses"])
+STEPS, BATCH = len(reference["losses"]), len(reference["x"]) // len(reference["losses"])
 
 
 def folder(models: Models, name: str, *files: str):
@@ -105,24 +106,56 @@ def without(models: Models) -> None:
     print("without a checkpoint, parameters come from --init, and frozen ones are data")
 
 
+def parts_of(checkpoint) -> tuple[dict, dict, dict]:
+    """Returns what a checkpoint of one rank has of each parameter, its frozen ones, and its buffers."""
+    stored = json.loads((checkpoint / "checkpoint.json").read_text())["checkpoint"]
+    tensors = read_safetensors(checkpoint / "rank-00000.safetensors")
+    trained, frozen = {}, {}
+    for i, layout in enumerate(stored["layouts"]):
+        flats = [tensors[f"{i}.{layout['name']}.{part}"] for part in ("master", "state0", "state1")[:1 + layout["states"]]]
+        for member in layout["members"]:
+            size, begin = int(np.prod(member["shape"])), member["offset"]
+            parts = [flat[begin:begin + size].reshape(member["shape"]) for flat in flats]
+            (trained if layout["states"] else frozen)[member["name"]] = parts
+    return trained, frozen, {b["name"]: tensors[f"buffer.{b['name']}"] for b in stored["buffers"]}
+
+
 def moments(models: Models) -> None:
-    """A checkpoint with the state of an optimizer: the field 2 of its root table is a vector of a group, behind the file's end."""
-    model, checkpoint = folder(models, "moments", MODEL, CHECKPOINT), models.bench.path("moments") / f"small_{CHECKPOINT}"
-    whole = bytearray(checkpoint.read_bytes())
-    root, = struct.unpack_from("<I", whole)
-    before = root - struct.unpack_from("<i", whole, root)[0]
-    size, _, *fields = struct.unpack_from("<4H", whole, before)
-    demand(size == 8, "the checkpoint has another form")
-    table = len(whole)
-    place = table + 12 - root  # of the field, behind its vtable
-    whole += struct.pack("<6H", 10, place + 4, *fields, place, 0) + struct.pack("<4I", 4, 1, 4, 0)
-    struct.pack_into("<i", whole, root, root - table)
-    compiler = [models.bench.build / "bin" / "fsdpc", model, "-q", "--compile-to=import", "-o", models.bench.path("moments.mlir")]
+    """A run of fsdpc's is stopped; what onnxruntime would have written then is converted, and goes on."""
+    bench, program = models.bench, models.bench.path("exact")
+    whole = models.saved(program, STEPS, 1, "--checkpoint", bench.path("run"), "--checkpoint-every", 2).read_bytes()
+    trained, frozen, buffers = parts_of(bench.path("run") / "step-0000002")
+    others = {name: parts[0] for name, parts in frozen.items()} | buffers
+    values, states = ({name: take(parts) for name, parts in trained.items()} for take in (lambda p: p[0], lambda p: p[1:]))
+    convert = [bench.build / "bin" / "fsdpc", "ckpt", "convert"]
+    for external in (False, True):
+        file, out = bench.path(f"theirs{external}"), bench.path(f"ours{external}")
+        ort_checkpoint.write(file, values, others, states, 2, external=external)
+        harness.run([*convert, file, "--from", "onnxruntime", "--samples", 2 * BATCH, "-o", out])
+        rest = models.saved(program, STEPS, 1, "--checkpoint", out, "--resume").read_bytes()
+        demand(rest == whole, f"other bits after a checkpoint of onnxruntime's, external data: {external}")
+    print("moments: a run goes on with the same bits")
+
+    def refused(name: str, mentions: str, *flags) -> None:
+        told = harness.run([*convert, bench.path(name), "--from", "onnxruntime", "-o", bench.path("none"), *flags], 1).stderr
+        demand(told.count("error:") == 1 and mentions in told, f"{mentions}: {told}")
+    ort_checkpoint.write(bench.path("third"), values, others, {name: [*of, of[0]] for name, of in states.items()}, 2)
+    refused("third", "has the optimizer state 'momentum2'; known are momentum0 and momentum1")
+    short = bench.path("theirsTrue.data")
+    short.write_bytes(short.read_bytes()[:-4])
+    refused("theirsTrue", "does not have the bytes of its shape")
+    short.unlink()
+    refused("theirsTrue", "theirsTrue.data")
+    refused("run/step-0000002/checkpoint.json", "is no checkpoint of onnxruntime-training")
+
+    # The import takes the values, and says where the moments are.
+    model, checkpoint = folder(models, "moments", MODEL, CHECKPOINT), bench.path("moments") / f"small_{CHECKPOINT}"
+    compiler = [bench.build / "bin" / "fsdpc", model, "-q", "--compile-to=import", "-o", bench.path("moments.mlir")]
     demand("the moments in" not in harness.run(compiler).stderr, "moments where there are none")
-    checkpoint.write_bytes(whole)
+    shutil.copy(bench.path("theirsFalse"), checkpoint)
     told = harness.run(compiler).stderr
-    demand(f"warning: the moments in 'small_{CHECKPOINT}' are not read; the optimizer begins anew" in told, f"nothing is said of the moments:\n{told}")
-    print("moments: a line says that they are not read")
+    demand(f"the program does not begin with the moments in 'small_{CHECKPOINT}'; to go on with them, give --resume" in told, told)
+    print("moments: a line says that the import does not read them")
 
 
 def damaged(models: Models) -> None:

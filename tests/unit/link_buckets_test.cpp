@@ -129,6 +129,11 @@ TEST_F(LinkBuckets, RefusesWhatCannotBeShared) {
                     moduleOf("2x6", "2.0", parameter("5"), 0)}),
               HasSubstr("bucket 'T=2' and bucket 'T=1' differ in 'w', which "
                         "outlives a microbatch"));
+  // On either side: @update would use gradients that no microbatch computes.
+  EXPECT_THAT(link({moduleOf("2x3", "2.0", parameter("4"), 0),
+                    moduleOf("2x6", "2.0", "", 0)}),
+              HasSubstr("bucket 'T=2' and bucket 'T=1' differ in 'w', which "
+                        "outlives a microbatch"));
   EXPECT_THAT(
       link({moduleOf("2x3", "2.0", "", 0),
             moduleOf("2x6", "2.0", "  rt.input @y : tensor<2xf32>\n", 0)}),

@@ -12,17 +12,32 @@ using namespace fsdpc;
 
 namespace {
 
-// 1000 elements on 3 ranks: 334 each, rounded up to 352.
-TEST(MemoryPlan, ShardsAreAlignedAndEqual) {
+// The plan of one layout of 1000 elements, and of what a test makes of it.
+class PlannedMemory : public testing::Test {
+protected:
+  LayoutMemory memoryOf(int64_t ranks = 3, int64_t group = 3) {
+    return layoutMemory(manifest, layout, ranks, group);
+  }
+  // Of ranks with one thread, without windows and scratchpads.
+  MemoryPlan planOf(int ranks = 3, int group = 3, int rank = fullestRank) {
+    return planMemory(manifest, ranks, group, 1, 0, 0, rank);
+  }
+  // Of each of four ranks.
+  CudaScratch scratch() { return cudaScratch(manifest, 4, true); }
+
   Manifest manifest = sample();
-  EXPECT_EQ(shardElements(manifest.layouts[0], 3, 32), 352);
-  EXPECT_EQ(shardElements(manifest.layouts[0], 1, 32), 1024);
+  Layout &layout = manifest.layouts[0]; // until there are further ones
+};
+
+// 1000 elements on 3 ranks: 334 each, rounded up to 352.
+TEST_F(PlannedMemory, ShardsAreAlignedAndEqual) {
+  EXPECT_EQ(shardElements(layout, 3, 32), 352);
+  EXPECT_EQ(shardElements(layout, 1, 32), 1024);
 }
 
 // Each row of the table is the sum of what layouts, buffers, inputs and the
 // arena's shares contribute.
-TEST(MemoryPlan, ShardedF32) {
-  Manifest manifest = sample();
+TEST_F(PlannedMemory, ShardedF32) {
   manifest.arenaBytes = 4096;
   manifest.arenaGathered = 1024;
   manifest.arenaGradients = 512;
@@ -45,19 +60,18 @@ TEST(MemoryPlan, ShardedF32) {
 }
 
 // zero1 in f32: the master is the rank's shard of the persistent copy.
-TEST(MemoryPlan, KeptWholeHoldsTheMaster) {
-  Manifest manifest = sample();
-  manifest.layouts[0].computeWhole = true;
-  LayoutMemory memory = layoutMemory(manifest, manifest.layouts[0], 3, 3);
+TEST_F(PlannedMemory, KeptWholeHoldsTheMaster) {
+  layout.computeWhole = true;
+  LayoutMemory memory = memoryOf();
   EXPECT_EQ(memory.master, 0);
   EXPECT_EQ(memory.compute, 3 * 352 * 4);
   manifest.computeDtype = "bf16";
-  memory = layoutMemory(manifest, manifest.layouts[0], 3, 3);
+  memory = memoryOf();
   EXPECT_EQ(memory.master, 352 * 4);
   EXPECT_EQ(memory.compute, 3 * 352 * 2);
   // A layout that stays f32 is one of f32 in a program of bf16.
-  manifest.layouts[0].keptF32 = true;
-  memory = layoutMemory(manifest, manifest.layouts[0], 3, 3);
+  layout.keptF32 = true;
+  memory = memoryOf();
   EXPECT_EQ(memory.master, 0);
   EXPECT_EQ(memory.compute, 3 * 352 * 4);
 }
@@ -65,68 +79,60 @@ TEST(MemoryPlan, KeptWholeHoldsTheMaster) {
 // Gradients travel in bf16 only if the layout and the reduction have it, so the
 // layouts that stay f32 decide the size, even if another one has more elements.
 // 1000 elements on 4 ranks are 4 x 256 with padding, 1200 are 4 x 320.
-TEST(MemoryPlan, LayoutsThatStayF32TravelInF32) {
-  Manifest manifest = sample();
+TEST_F(PlannedMemory, LayoutsThatStayF32TravelInF32) {
   manifest.computeDtype = manifest.reduceDtype = "bf16";
-  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 4 * 256 * 2);
-  manifest.layouts[0].keptF32 = true;
-  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 4 * 256 * 4);
-  Layout larger = manifest.layouts[0];
+  EXPECT_EQ(scratch().wire, 4 * 256 * 2);
+  layout.keptF32 = true;
+  EXPECT_EQ(scratch().wire, 4 * 256 * 4);
+  Layout larger = layout;
   larger.keptF32 = false;
   larger.elements = 1200;
   manifest.layouts.push_back(larger);
-  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 4 * 256 * 4);
+  EXPECT_EQ(scratch().wire, 4 * 256 * 4);
 }
 
 // Several owned gradients travel together, a large one alone. Their owner has
 // tables for all of it.
-TEST(MemoryPlan, OwnedGradientsTravelTogether) {
-  Manifest manifest = sample();
-  Layout &layout = manifest.layouts[0];
+TEST_F(PlannedMemory, OwnedGradientsTravelTogether) {
   layout.owned = true;
-  int64_t alone = cudaScratch(manifest, 4, true).tables;
-  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 16 * 256);
+  int64_t alone = scratch().tables;
+  EXPECT_EQ(scratch().wire, 16 * 256);
   manifest.layouts.push_back(layout);
-  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 2 * 16 * 256);
+  EXPECT_EQ(scratch().wire, 2 * 16 * 256);
   // Each of two ranks owns one.
-  int64_t both = cudaScratch(manifest, 4, true).tables;
+  int64_t both = scratch().tables;
   EXPECT_LT(both, 2 * alone);
   EXPECT_GT(cudaScratch(manifest, 1, true).tables, both);
   manifest.layouts[1].elements = ownedTogether;
-  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 4 * ownedTogether);
+  EXPECT_EQ(scratch().wire, 4 * ownedTogether);
 }
 
 // 1000 elements are four blocks. A copy that persists holds rounded values, so
 // the master has memory of its own; what a gather receives, and the pieces of a
 // reduction, belong to communication.
-TEST(MemoryPlan, BlocksHaveMemory) {
-  Manifest manifest = sample();
+TEST_F(PlannedMemory, BlocksHaveMemory) {
   manifest.shardAlignment = blockElements;
-  MemoryPlan before = planMemory(manifest, 3, 3, 1, 0, 0);
-  Layout &layout = manifest.layouts[0];
+  MemoryPlan before = planOf();
   layout.wire = "i8";
-  MemoryPlan plan = planMemory(manifest, 3, 3, 1, 0, 0);
+  MemoryPlan plan = planOf();
   // Three shards of two blocks of 260 bytes, in whole cache lines.
   EXPECT_EQ(plan.communication - before.communication, 1600);
   EXPECT_EQ(plan.allocated - before.allocated, 1600);
   manifest.reduceDtype = "i8";
-  EXPECT_EQ(planMemory(manifest, 3, 3, 1, 0, 0).communication -
-                plan.communication,
+  EXPECT_EQ(planOf().communication - plan.communication,
             (2 * 3 * (262144 / 260 / 3) * 260 + 63) / 64 * 64);
   layout.computeWhole = true;
-  LayoutMemory memory = layoutMemory(manifest, layout, 3, 3);
+  LayoutMemory memory = memoryOf();
   EXPECT_EQ(memory.master, 512 * 4);
   EXPECT_EQ(memory.compute, 3 * 512 * 4);
 }
 
 // Six ranks in groups of three: a rank owns two of zero3's shards at that
 // number of ranks, answers for one of them, and its counterpart for the other.
-TEST(MemoryPlan, GroupsOwnSeveralShards) {
-  Manifest manifest = sample();
-  Layout &layout = manifest.layouts[0];
-  LayoutMemory zero3 = layoutMemory(manifest, layout, 6, 3);
+TEST_F(PlannedMemory, GroupsOwnSeveralShards) {
+  LayoutMemory zero3 = memoryOf(6, 3);
   layout.hybrid = true;
-  LayoutMemory memory = layoutMemory(manifest, layout, 6, 3);
+  LayoutMemory memory = memoryOf(6, 3);
   EXPECT_EQ(memory.shard, 2 * zero3.shard);
   EXPECT_EQ(memory.own, zero3.shard);
   EXPECT_EQ(memory.whole, zero3.whole);
@@ -134,15 +140,14 @@ TEST(MemoryPlan, GroupsOwnSeveralShards) {
   EXPECT_EQ(memory.shardOf(4), memory.shard);
   EXPECT_EQ(memory.ownOf(4), memory.shard + memory.own);
   EXPECT_EQ(memory.ownOf(1), memory.shard);
-  memory = layoutMemory(manifest, layout, 6, 6);
+  memory = memoryOf(6, 6);
   EXPECT_EQ(memory.shard, zero3.shard);
   EXPECT_EQ(memory.ownOf(4), zero3.shardOf(4));
 }
 
 // The largest goes first, to the rank with the fewest elements, and of equals
 // the first to the lowest; what is cut has no owner.
-TEST(Owners, AreGreedyBySize) {
-  Manifest manifest = sample();
+TEST_F(PlannedMemory, OwnersAreGreedyBySize) {
   manifest.layouts.clear();
   for (int64_t elements : {100, 400, 100, 300, 500}) {
     manifest.layouts.emplace_back();
@@ -166,10 +171,8 @@ TEST(Owners, AreGreedyBySize) {
 
 // The owner has the gradient, the states and in bf16 the master, whole and
 // without the padding of shards; the others have none of them.
-TEST(MemoryPlan, OwnersHaveAll) {
-  Manifest manifest = sample();
+TEST_F(PlannedMemory, OwnersHaveAll) {
   manifest.computeDtype = "bf16";
-  Layout &layout = manifest.layouts[0];
   layout.owned = layout.computeWhole = true;
   LayoutMemory own = layoutMemory(manifest, layout, 3, 3, 0, 0);
   LayoutMemory other = layoutMemory(manifest, layout, 3, 3, 0, 2);
@@ -181,32 +184,29 @@ TEST(MemoryPlan, OwnersHaveAll) {
   EXPECT_EQ(other.compute, 1024 * 2);
   EXPECT_EQ(own.ownOf(0), 0);
   EXPECT_EQ(other.own, 0);
-  MemoryPlan owner = planMemory(manifest, 3, 3, 1, 0, 0, 0);
-  EXPECT_EQ(owner.total() - planMemory(manifest, 3, 3, 1, 0, 0, 2).total(),
-            4 * 1024 * 4);
+  MemoryPlan owner = planOf(3, 3, 0);
+  EXPECT_EQ(owner.total() - planOf(3, 3, 2).total(), 4 * 1024 * 4);
   // Without a rank it is the plan of the one that has the most.
-  EXPECT_EQ(planMemory(manifest, 3, 3, 1, 0, 0).total(), owner.total());
+  EXPECT_EQ(planOf().total(), owner.total());
 }
 
 // A secondary shard is the rank's part over its group, in the compute type. All
 // else is zero3's.
-TEST(MemoryPlan, SecondaryShardsAreOfAGroup) {
-  Manifest manifest = sample();
+TEST_F(PlannedMemory, SecondaryShardsAreOfAGroup) {
   manifest.computeDtype = "bf16";
   manifest.reshardTo = 2;
-  Layout &layout = manifest.layouts[0];
-  LayoutMemory zero3 = layoutMemory(manifest, layout, 6, 6);
+  LayoutMemory zero3 = memoryOf(6, 6);
   EXPECT_EQ(zero3.secondary, 0);
   EXPECT_FALSE(usesGroups(manifest));
-  MemoryPlan before = planMemory(manifest, 6, 6, 1, 0, 0);
+  MemoryPlan before = planOf(6, 6);
   layout.secondary = true;
-  LayoutMemory memory = layoutMemory(manifest, layout, 6, 2);
+  LayoutMemory memory = memoryOf(6, 2);
   EXPECT_EQ(memory.secondary, memory.whole / 2 * 2);
   EXPECT_EQ(memory.shard, zero3.shard);
   EXPECT_EQ(memory.master, zero3.master);
   EXPECT_TRUE(usesGroups(manifest));
   EXPECT_FALSE(reducesInGroups(manifest));
-  MemoryPlan plan = planMemory(manifest, 6, 2, 1, 0, 0);
+  MemoryPlan plan = planOf(6, 2);
   EXPECT_EQ(plan.parameters - before.parameters, memory.secondary);
   EXPECT_EQ(plan.allocated - before.allocated, memory.secondary);
   // Where the group does not divide the ranks, a plan takes them all.
@@ -216,64 +216,57 @@ TEST(MemoryPlan, SecondaryShardsAreOfAGroup) {
 }
 
 // Frozen layouts keep only their parameters.
-TEST(MemoryPlan, FrozenLayoutsHaveNoGradientAndNoState) {
-  Manifest manifest = sample();
-  manifest.layouts[0].trainable = false;
-  LayoutMemory memory = layoutMemory(manifest, manifest.layouts[0], 3, 3);
+TEST_F(PlannedMemory, FrozenLayoutsHaveNoGradientAndNoState) {
+  layout.trainable = false;
+  LayoutMemory memory = memoryOf();
   EXPECT_EQ(memory.gradient, 0);
   EXPECT_EQ(memory.states, 0);
 }
 
 // Frozen values that the file has in the compute type have no master. Under
 // zero3 their shard takes two bytes per element, where it persists all of it.
-TEST(MemoryPlan, FrozenValuesInTheComputeTypeHaveNoMaster) {
-  Manifest manifest = sample();
-  Layout &layout = manifest.layouts[0];
+TEST_F(PlannedMemory, FrozenValuesInTheComputeTypeHaveNoMaster) {
   layout.trainable = layout.computeWhole = false;
   manifest.computeDtype = "bf16";
   for (Member &member : layout.members)
     member.source.dtype = "bf16";
-  LayoutMemory memory = layoutMemory(manifest, layout, 3, 3);
+  LayoutMemory memory = memoryOf();
   EXPECT_EQ(memory.master, 0);
   EXPECT_EQ(memory.compute, memory.shard * 2);
   layout.masterWhole = layout.computeWhole = true;
-  memory = layoutMemory(manifest, layout, 3, 3);
+  memory = memoryOf();
   EXPECT_EQ(memory.master, 0);
   EXPECT_EQ(memory.compute, memory.whole * 2);
 }
 
 // With --master=none the shard is bf16 under zero3, and the copy that every
 // rank has under ddp is all there is.
-TEST(MemoryPlan, NoMasterIsPlannedWithoutMasters) {
-  Manifest manifest = sample();
-  Layout &layout = manifest.layouts[0];
+TEST_F(PlannedMemory, NoMasterIsPlannedWithoutMasters) {
   manifest.computeDtype = "bf16";
   layout.noMaster = true;
   layout.computeWhole = false;
-  LayoutMemory memory = layoutMemory(manifest, layout, 3, 3);
+  LayoutMemory memory = memoryOf();
   EXPECT_EQ(memory.master, 0);
   EXPECT_EQ(memory.compute, memory.shard * 2);
   EXPECT_GT(memory.gradient, 0);
   layout.masterWhole = layout.computeWhole = true;
-  memory = layoutMemory(manifest, layout, 3, 3);
+  memory = memoryOf();
   EXPECT_EQ(memory.master, 0);
   EXPECT_EQ(memory.compute, memory.whole * 2);
 }
 
 // An update needs f32, and --save what the file held.
-TEST(MemoryPlan, OtherLayoutsHaveAMaster) {
-  Manifest manifest = sample();
-  Layout &layout = manifest.layouts[0];
+TEST_F(PlannedMemory, OtherLayoutsHaveAMaster) {
   layout.computeWhole = false;
   manifest.computeDtype = "bf16";
   for (Member &member : layout.members)
     member.source.dtype = "bf16";
-  LayoutMemory memory = layoutMemory(manifest, layout, 3, 3);
+  LayoutMemory memory = memoryOf();
   EXPECT_EQ(memory.master, memory.shard * 4);
   EXPECT_EQ(memory.compute, 0);
   layout.trainable = false;
   layout.members.back().source.dtype = "f32";
-  memory = layoutMemory(manifest, layout, 3, 3);
+  memory = memoryOf();
   EXPECT_EQ(memory.master, memory.shard * 4);
   EXPECT_EQ(memory.compute, 0);
 }

@@ -143,7 +143,8 @@ void addWriters(CLI::App &app, Arguments &arguments) {
   addOutput(command, arguments, "DIR",
             "a folder of checkpoints, for --checkpoint and --resume");
   command = addCommand(
-      app, arguments, "convert", "Converts to and from PyTorch",
+      app, arguments, "convert",
+      "Converts to and from PyTorch, and from onnxruntime-training",
       "--to dcp: a folder that torch.distributed.checkpoint loads; --to "
       "state-dict: a file\nfor torch.load. Both hold {\"model\": …, "
       "\"optimizer\": {\"state\": …}, \"step\": N, \"sample\": N},\nby the "
@@ -151,7 +152,9 @@ void addWriters(CLI::App &app, Arguments &arguments) {
       "state_dict. --from reads the same, or a plain state_dict, or a "
       "safetensors\nfile, and writes a checkpoint to resume from, or with --to "
       "safetensors the weights alone, for\n--init of a program. dcp and "
-      "state-dict need a Python with torch.\n\n  fsdpc ckpt convert runs/ckpt "
+      "state-dict need a Python with torch. --from onnxruntime reads the "
+      "checkpoint of its artifacts,\nwith the moments of AdamW.\n\n  fsdpc "
+      "ckpt convert runs/ckpt "
       "--to dcp -o dcp\n  fsdpc ckpt convert model.pt --from state-dict -o "
       "runs/ckpt\n  fsdpc ckpt convert model.pt --from state-dict --to "
       "safetensors -o model.safetensors");
@@ -160,8 +163,10 @@ void addWriters(CLI::App &app, Arguments &arguments) {
                    "dcp or state-dict; with --from safetensors, weights alone")
       ->check(CLI::IsMember({"dcp", "state-dict", "safetensors"}));
   command
-      ->add_option("--from", arguments.from, "dcp, state-dict or safetensors")
-      ->check(CLI::IsMember({"dcp", "state-dict", "safetensors"}));
+      ->add_option("--from", arguments.from,
+                   "dcp, state-dict, safetensors or onnxruntime")
+      ->check(
+          CLI::IsMember({"dcp", "state-dict", "safetensors", "onnxruntime"}));
   addStep(command, arguments);
   addRanks(command, arguments);
   command

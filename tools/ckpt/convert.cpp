@@ -1,9 +1,10 @@
-// `fsdpc ckpt convert`: to and from PyTorch. Formats of torch are read and
-// written by torch itself, in torch_convert.py, which a Python with torch runs.
-// Between it and this program lies one safetensors file, in which a name says
-// what a tensor is: "value/NAME", "buffer/NAME", "exp_avg/NAME"; the updates of
-// a parameter's state are the number "step/NAME", and the run's own numbers are
-// "step", "sample", "skipped", "scale" and "in_a_row".
+// `fsdpc ckpt convert`: to and from PyTorch, and from onnxruntime-training.
+// Formats of torch are read and written by torch itself, in torch_convert.py,
+// which a Python with torch runs. Between it and this program lies one
+// safetensors file, in which a name says what a tensor is: "value/NAME",
+// "buffer/NAME", "exp_avg/NAME"; the updates of a parameter's state are the
+// number "step/NAME", and the run's own numbers are "step", "sample",
+// "skipped", "scale" and "in_a_row".
 #include "runtime/core/file.h"
 #include "runtime/core/new_file.h"
 #include "runtime/core/safetensors.h"
@@ -11,6 +12,7 @@
 #include "tools/ckpt/commands.h"
 #include "tools/ckpt/imported.h"
 #include "tools/ckpt/new_folder.h"
+#include "tools/ckpt/ort_source.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -171,31 +173,31 @@ int toTorch(const Arguments &arguments) {
   return done;
 }
 
-// ---- from torch ----
+// ---- from others ----
 
-// Lets torch write the exchange file, or takes a safetensors file as it is, and
-// makes a checkpoint of its tensors.
-int fromTorch(const Arguments &arguments) {
-  bool isExchange = arguments.from != "safetensors";
-  std::string path = arguments.input, scratch;
-  if (isExchange) {
-    // Beside the output, where there is room for the checkpoint too.
-    scratch = folderOf(arguments.output) + ".fsdpc-convert-" +
-              std::to_string(getpid()) + ".safetensors";
-    path = scratch;
-    Status ran =
-        runTorch(arguments, {"from-" + arguments.from, arguments.input, path});
-    if (!ran) {
-      unlink(scratch.c_str());
-      return report(ran.error());
-    }
-  }
-  auto opened = openTensors(path, Content::values);
-  if (!scratch.empty())
-    unlink(scratch.c_str()); // it stays readable as long as it is open
+// Lets torch write the exchange file, and opens it.
+Result<std::unique_ptr<TensorSource>> openOfTorch(const Arguments &arguments) {
+  // Beside the output, where there is room for the checkpoint too.
+  std::string scratch = folderOf(arguments.output) + ".fsdpc-convert-" +
+                        std::to_string(getpid()) + ".safetensors";
+  Status ran =
+      runTorch(arguments, {"from-" + arguments.from, arguments.input, scratch});
+  auto opened = ran ? openTensors(scratch, Content::values)
+                    : Result<std::unique_ptr<TensorSource>>(ran.error());
+  unlink(scratch.c_str()); // it stays readable as long as it is open
+  return opened;
+}
+
+// Makes a checkpoint of the tensors of another program.
+int fromOther(const Arguments &arguments) {
+  bool isPlain = arguments.from == "safetensors";
+  auto opened = isPlain ? openTensors(arguments.input, Content::values)
+                : arguments.from == "onnxruntime"
+                    ? openOrtCheckpoint(arguments.input)
+                    : openOfTorch(arguments);
   if (!opened)
     return report(opened.error());
-  Status written = writeImported(**opened, isExchange, arguments);
+  Status written = writeImported(**opened, !isPlain, arguments);
   if (!written)
     return report({"cannot convert '" + arguments.input +
                    "': " + written.error().message});
@@ -223,7 +225,7 @@ int toSafetensors(const Arguments &arguments) {
 int convert(const Arguments &arguments) {
   if (arguments.to == "safetensors")
     return toSafetensors(arguments);
-  return arguments.to.empty() ? fromTorch(arguments) : toTorch(arguments);
+  return arguments.to.empty() ? fromOther(arguments) : toTorch(arguments);
 }
 
 } // namespace fsdpc::ckpt

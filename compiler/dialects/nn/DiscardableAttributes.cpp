@@ -98,6 +98,30 @@ LogicalResult verifyKnownAttributes(Operation *root,
   return failure(result.wasInterrupted());
 }
 
+LogicalResult
+verifyUserFunction(FunctionOpInterface function,
+                   llvm::function_ref<bool(unsigned, StringRef)> isRead) {
+  auto refuse = [](Location loc, NamedAttribute attribute) {
+    return emitError(loc) << "attribute '" << attribute.getName().getValue()
+                          << "' means nothing on ";
+  };
+  constexpr StringRef ending = " of a user's function; remove it";
+  for (BlockArgument argument : function.getArguments())
+    for (NamedAttribute attribute :
+         function.getArgAttrs(argument.getArgNumber()))
+      if (!isRead(argument.getArgNumber(), attribute.getName()))
+        return refuse(argument.getLoc(), attribute)
+               << "argument " << argument.getArgNumber() << ending;
+  WalkResult result = function->walk([&](Operation *op) {
+    for (NamedAttribute attribute : op->getDiscardableAttrs())
+      return refuse(op->getLoc(), attribute)
+                 << "'" << op->getName() << "'" << ending,
+             WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 bool isModule(Operation *op) { return isa<ModuleOp>(op); }
 bool isAnyOp(Operation *) { return true; }
 bool isUnit(Attribute value) { return isa<UnitAttr>(value); }

@@ -7,6 +7,7 @@
 
 #include "mlir/IR/Attributes.h"
 #include "mlir/IR/Operation.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
@@ -58,6 +59,14 @@ struct FormerAttribute {
 mlir::LogicalResult
 verifyKnownAttributes(mlir::Operation *root,
                       llvm::ArrayRef<FormerAttribute> former = {});
+
+/// Emits an error at the first discardable attribute of a function that a user
+/// has written, of its ops, or of an argument unless `isRead` is true of the
+/// argument's number and the name: those of the dialects say something about a
+/// model, and of the function itself nothing is compiled.
+mlir::LogicalResult
+verifyUserFunction(mlir::FunctionOpInterface function,
+                   llvm::function_ref<bool(unsigned, llvm::StringRef)> isRead);
 
 // Places and forms that several attributes share.
 bool isModule(mlir::Operation *op);

@@ -104,11 +104,12 @@ bool AvgPool2dGradOp::lendsResults() { return false; }
 // ---- attention ----
 
 // Returns the pairs of a query and a key that it sees, over batches and heads.
+// Under a causal mask the last query sees all keys, and each query before it
+// one key less.
 static int64_t pairsSeen(Value query, Value key, bool causal) {
   ArrayRef<int64_t> q = shapeOf(query);
-  int64_t keys = shapeOf(key)[2], pairs = 0;
-  for (int64_t t = 0; t < q[2]; ++t)
-    pairs += causal ? std::clamp<int64_t>(t + 1 + keys - q[2], 0, keys) : keys;
+  int64_t keys = shapeOf(key)[2], seeing = std::min(q[2], keys);
+  int64_t pairs = causal ? seeing * (2 * keys - seeing + 1) / 2 : q[2] * keys;
   return q[0] * q[1] * pairs;
 }
 

@@ -6,6 +6,8 @@
 
 #include "mlir/IR/Matchers.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
@@ -184,14 +186,15 @@ Value Masks::build(recognise::Builder &b) const {
   if (additive.empty())
     return mask;
   // Booleans become additive where they meet an additive mask: 0 keeps a key,
-  // the lowest f32 hides it.
+  // minus infinity hides it. With a finite number the weights of a row without
+  // keys could not be computed again from their log-sum-exp.
   if (mask) {
     auto type = RankedTensorType::get(
         nn::shapeOf(mask), nn::tensorType(additive[0]).getElementType());
     Value zero = nn::splat(b.rewriter, b.root->getLoc(), type, 0);
-    Value lowest =
-        nn::splat(b.rewriter, b.root->getLoc(), type, -3.4028234663852886e38);
-    mask = b.create<nn::SelectOp>(type, mask, zero, lowest);
+    Value none = nn::splat(b.rewriter, b.root->getLoc(), type,
+                           -std::numeric_limits<double>::infinity());
+    mask = b.create<nn::SelectOp>(type, mask, zero, none);
   }
   for (Value next : additive) {
     next = toRank4(b, next);

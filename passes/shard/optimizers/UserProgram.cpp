@@ -4,9 +4,8 @@
 // about vectors of a kernel would mean nothing to its author.
 #include "passes/shard/optimizers/UserProgram.h"
 
-#include "compiler/dialects/nn/DiscardableAttributes.h"
+#include "compiler/dialects/nn/ParseModule.h"
 #include "mlir/IR/IRMapping.h"
-#include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
 
 #include <set>
@@ -112,12 +111,9 @@ LogicalResult checkBody(func::FuncOp function) {
 
 UserProgram parseUserProgram(const fsdp::OptimizerChoice &choice,
                              MLIRContext *context) {
-  ParserConfig config(context);
   auto module = std::make_shared<OwningOpRef<ModuleOp>>(
-      parseSourceString<ModuleOp>(choice.text, config, choice.file));
+      nn::parseModule(choice.text, choice.file, context));
   if (!*module)
-    return nullptr; // the parser has said why
-  if (failed(nn::verifyKnownAttributes(**module)))
     return nullptr;
   Block *body = (*module)->getBody();
   // Exactly one, so that nobody has to name it, and so that calls have nothing
@@ -132,7 +128,12 @@ UserProgram parseUserProgram(const fsdp::OptimizerChoice &choice,
     return nullptr;
   }
   func::FuncOp function = functionOf(**module);
-  if (failed(checkSignature(function)) || failed(checkBody(function)))
+  unsigned end = function.getNumArguments() - kNumbers;
+  auto isState = [&](unsigned argument, StringRef name) {
+    return argument >= kElements && argument < end && name == kStateAttr;
+  };
+  if (failed(checkSignature(function)) || failed(checkBody(function)) ||
+      failed(nn::verifyUserFunction(function, isState)))
     return nullptr;
   return module;
 }

@@ -80,3 +80,23 @@ func.func @additive(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x3x4xf32>, %v: tensor
   %y = nn.matmul %p, %v : tensor<1x2x3x3xf32>, tensor<1x2x3x4xf32> -> tensor<1x2x3x4xf32>
   return %y : tensor<1x2x3x4xf32>
 }
+
+// Beside an additive mask, a boolean one becomes additive: minus infinity hides a key, so a row without keys gives zeroes here too.
+// CHECK-LABEL: func.func @both
+// CHECK-SAME: %[[KEEP:[a-z0-9]+]]: tensor<1x1x3x3xi1>
+func.func @both(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x3x4xf32>, %v: tensor<1x2x3x4xf32>, %bias: tensor<1x1x3x3xf32>, %keep: tensor<1x1x3x3xi1>) -> tensor<1x2x3x4xf32> {
+  // CHECK-DAG: %[[ZERO:.*]] = nn.constant dense<0.000000e+00> : tensor<1x1x3x3xf32>
+  // CHECK-DAG: %[[NONE:.*]] = nn.constant dense<0xFF800000> : tensor<1x1x3x3xf32>
+  // CHECK: %[[ADDED:.*]] = nn.select %[[KEEP]], %[[ZERO]], %[[NONE]]
+  // CHECK: %[[M:.*]] = nn.add %[[ADDED]], %{{.*}} : tensor<1x1x3x3xf32>
+  // CHECK: nn.attention %{{.*}} mask %[[M]]
+  %low = nn.constant dense<-3.4028235e38> : tensor<1x2x3x3xf32>
+  %kb = nn.broadcast %keep : tensor<1x1x3x3xi1> -> tensor<1x2x3x3xi1>
+  %bb = nn.broadcast %bias : tensor<1x1x3x3xf32> -> tensor<1x2x3x3xf32>
+  %s = nn.matmul %q, %k {transpose_b} : tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32> -> tensor<1x2x3x3xf32>
+  %a = nn.add %s, %bb : tensor<1x2x3x3xf32>
+  %w = nn.select %kb, %a, %low : tensor<1x2x3x3xi1>, tensor<1x2x3x3xf32>
+  %p = nn.softmax %w : tensor<1x2x3x3xf32>
+  %y = nn.matmul %p, %v : tensor<1x2x3x3xf32>, tensor<1x2x3x4xf32> -> tensor<1x2x3x4xf32>
+  return %y : tensor<1x2x3x4xf32>
+}

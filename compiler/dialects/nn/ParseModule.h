@@ -1,0 +1,20 @@
+// Reads modules of files from outside: dumps, and the optimizers and hooks of
+// users.
+#pragma once
+
+#include "compiler/dialects/nn/DiscardableAttributes.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace fsdpc::nn {
+
+/// Parses and verifies the text of a module, which may be hostile. `path` names
+/// it in locations. Returns null after one error if the text is no valid module
+/// or has attributes that nothing reads (verifyKnownAttributes).
+mlir::OwningOpRef<mlir::ModuleOp>
+parseModule(const std::string &text, llvm::StringRef path,
+            mlir::MLIRContext *context,
+            llvm::ArrayRef<FormerAttribute> former = {});
+
+} // namespace fsdpc::nn
