@@ -25,6 +25,7 @@ import start_up
 import step_time
 import strategies
 import trade
+import virtual_nodes
 from report import Report
 from workbench import Workbench
 
@@ -39,6 +40,7 @@ PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FS
          "published": (published_plans.published, "plans of published sizes: ZeRO's table, and GPTs of 13 B to 1 T parameters"),
          "rules": (rules.rules, "planned schedules beside the other rules and the lower bound, and at limits where other rules fit"),
          "trade": (trade.trade, "memory against the step, planned and measured, at ten limits of the memory"),
+         "nodes": (virtual_nodes.nodes, "schedules where communication takes the core of compute, measured and predicted"),
          "checkpoint": (checkpoint_cost.checkpoint, "what checkpoints cost a step, and how fast they reach the disk"),
          "offload": (offload.offload, "what states, parameters and gradients on disk cost a step, and the memory that they save"),
          "lora": (lora.lora, "memory and steps of adapters on a frozen base, beside PyTorch FSDP2"),
