@@ -47,7 +47,7 @@ public:
   }
 
   double number(const char *key, Range range) {
-    const Json &value = at(key);
+    const Json &value = at(key, range.text);
     double number = value.is_number() ? value.get<double>() : NAN;
     bool inside = range.open ? number > range.low : number >= range.low;
     if (!inside || number > range.high ||
@@ -57,20 +57,22 @@ public:
     return number;
   }
   bool flag(const char *key) {
-    const Json &value = at(key);
+    const Json &value = at(key, "true or false");
     if (!value.is_boolean())
       fail("'" + pathOf(key) + "' is " + value.dump().substr(0, 40) +
            "; it must be true or false");
     return value.get<bool>();
   }
   std::string text(const char *key) {
-    const Json &value = at(key);
+    const Json &value = at(key, "a text");
     if (!value.is_string() || value.get_ref<const std::string &>().empty())
       fail("'" + pathOf(key) + "' is " + value.dump().substr(0, 40) +
            "; it must be a text");
     return value.get<std::string>();
   }
-  Fields object(const char *key) { return Fields(at(key), pathOf(key)); }
+  Fields object(const char *key) {
+    return Fields(at(key, "an object"), pathOf(key));
+  }
   const Json &all() const { return json; }
   std::string pathOf(const std::string &key) const {
     return path.empty() ? key : path + "." + key;
@@ -85,11 +87,11 @@ public:
   }
 
 private:
-  const Json &at(const char *key) {
+  const Json &at(const char *key, const char *wanted) {
     known.insert(key);
     auto found = json.find(key);
     if (found == json.end())
-      fail("'" + pathOf(key) + "' is missing");
+      fail("'" + pathOf(key) + "' is missing; it must be " + wanted);
     return *found;
   }
 

@@ -12,14 +12,74 @@
 #include "compiler/schedule/linear_scan.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <limits>
-#include <numeric>
+#include <span>
 
 namespace fsdpc::schedule {
 
 namespace {
 
 using Order = std::vector<size_t>;
+
+// Placed buffers, sorted by offset. Their live ranges stand apart from their
+// bytes, since most of the packer's time goes into finding those few that are
+// live with a new buffer.
+class Placement {
+public:
+  struct Bytes {
+    int64_t offset, top; // [offset, top)
+  };
+
+  void insert(int64_t offset, const Interval &interval) {
+    auto at = std::upper_bound(bytes.begin(), bytes.end(), offset,
+                               [](int64_t offset, const Bytes &other) {
+                                 return offset < other.offset;
+                               }) -
+              bytes.begin();
+    bytes.insert(bytes.begin() + at, {offset, offset + interval.bytes});
+    begins.insert(begins.begin() + at, interval.begin);
+    ends.insert(ends.begin() + at, interval.end);
+  }
+
+  /// Returns the numbers of the buffers that are live with `interval`, in the
+  /// order of their offsets. They are valid until the next call.
+  std::span<const size_t> liveWith(const Interval &interval);
+
+  size_t size() const { return bytes.size(); }
+  const Bytes &operator[](size_t i) const { return bytes[i]; }
+
+private:
+  std::vector<Bytes> bytes;
+  std::vector<int> begins, ends;
+  std::vector<uint8_t> marks;
+  std::vector<size_t> live;
+};
+
+// Marks them all first, many at a time, since a branch per buffer could not be
+// predicted. Eight marks are then looked at together.
+std::span<const size_t> Placement::liveWith(const Interval &interval) {
+  size_t count = 0, placed = bytes.size();
+  marks.assign((placed + 7) / 8 * 8, 0);
+  live.resize(placed);
+  // Locals, since a store of bytes may change any member.
+  const int *begin = begins.data(), *end = ends.data();
+  const int first = interval.begin, last = interval.end;
+  uint8_t *mark = marks.data();
+  size_t *number = live.data();
+  for (size_t i = 0; i < placed; ++i) {
+    uint8_t begun = begin[i] <= last, lasts = end[i] >= first;
+    mark[i] = begun & lasts;
+  }
+  for (size_t i = 0; i < placed; i += 8) {
+    uint64_t eight;
+    std::memcpy(&eight, mark + i, 8);
+    for (; eight != 0; eight &= eight - 1)
+      number[count++] = i + std::countr_zero(eight) / 8;
+  }
+  return {live.data(), count};
+}
 
 class Packer {
 public:
@@ -29,12 +89,6 @@ public:
   Packing run();
 
 private:
-  // A buffer of the current placement: bytes [offset, top), live at the
-  // positions begin to end.
-  struct Placed {
-    int64_t offset, top;
-    int begin, end;
-  };
   enum class Fit { Best, Lowest };
 
   /// Sets up `fixed` and `movable`. Returns false if two fixed offsets collide.
@@ -67,8 +121,9 @@ private:
   const PackerOptions &options;
   int64_t work = 0;
   Packing best;
-  /// The current placement: buffers by offset, and the offset of each interval.
-  std::vector<Placed> placed, fixed;
+  /// The current placement, what is in all of them, and the offset of each
+  /// interval.
+  Placement placed, fixed;
   std::vector<int64_t> offsets;
   Order movable;
 };
@@ -80,7 +135,7 @@ Packing Packer::run() {
   if (!placeFixed())
     return std::move(best);
 
-  if (fixed.empty())
+  if (fixed.size() == 0)
     for (bool backwards : {false, true}) {
       offsets = linearScan(intervals, backwards);
       keepIfBetter();
@@ -97,7 +152,7 @@ Packing Packer::run() {
       bestOrder = std::move(order);
   }
   promote(bestOrder);
-  if (options.exact && fixed.empty())
+  if (options.exact && fixed.size() == 0)
     searchExactly();
   return std::move(best);
 }
@@ -114,8 +169,7 @@ bool Packer::placeFixed() {
       pinned.push_back(interval);
       pinnedOffsets.push_back(offsets[i]);
       if (interval.bytes > 0)
-        fixed.push_back({offsets[i], offsets[i] + interval.bytes,
-                         interval.begin, interval.end});
+        fixed.insert(offsets[i], interval);
     } else if (interval.bytes > 0) {
       movable.push_back(i);
     }
@@ -123,37 +177,35 @@ bool Packer::placeFixed() {
   // Fixed buffers are checked among themselves here; movable ones avoid them by
   // construction.
   best.error = verify(pinned, pinnedOffsets);
-  std::sort(fixed.begin(), fixed.end(), [](const Placed &a, const Placed &b) {
-    return a.offset < b.offset;
-  });
   return best.error.empty();
 }
 
 // Returns the offset of the smallest (or the lowest) hole between the placed
 // buffers that are live together with `interval`, or the end of the last of
-// them. `placed` is sorted by offset, so one pass suffices.
+// them. These come by offset, so one pass suffices.
 int64_t Packer::findHole(const Interval &interval, Fit fit) {
   int64_t bestOffset = -1, smallest = std::numeric_limits<int64_t>::max();
   int64_t cursor = 0, alignment = interval.alignment;
   auto aligned = [&] {
     return (cursor + alignment - 1) / alignment * alignment;
   };
-  for (const Placed &other : placed) {
-    ++work;
-    if (other.begin > interval.end || other.end < interval.begin)
-      continue;
+  for (size_t i : placed.liveWith(interval)) {
+    const Placement::Bytes &other = placed[i];
     if (other.offset > cursor) {
       // The hole begins at the cursor, moved up to the alignment.
       int64_t hole = other.offset - aligned();
       if (hole >= interval.bytes && hole < smallest) {
         smallest = hole;
         bestOffset = aligned();
-        if (fit == Fit::Lowest)
+        if (fit == Fit::Lowest) {
+          work += static_cast<int64_t>(i) + 1;
           return bestOffset;
+        }
       }
     }
     cursor = std::max(cursor, other.top);
   }
+  work += static_cast<int64_t>(placed.size());
   return bestOffset >= 0 ? bestOffset : aligned();
 }
 
@@ -161,7 +213,6 @@ int64_t Packer::findHole(const Interval &interval, Fit fit) {
 // best.
 bool Packer::place(const Order &order, Fit fit, int64_t bound) {
   placed = fixed;
-  placed.reserve(intervals.size());
   for (size_t i : order) {
     const Interval &interval = intervals[i];
     int64_t offset = findHole(interval, fit);
@@ -170,12 +221,7 @@ bool Packer::place(const Order &order, Fit fit, int64_t bound) {
     if (offset + interval.bytes >= bound || (exhausted() && found()))
       return false;
     offsets[i] = offset;
-    Placed entry{offset, offset + interval.bytes, interval.begin, interval.end};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
-                                   [](const Placed &a, const Placed &b) {
-                                     return a.offset < b.offset;
-                                   }),
-                  entry);
+    placed.insert(offset, interval);
   }
   return true;
 }

@@ -138,7 +138,8 @@ TEST(Machines, WrongFiguresAreNamed) {
             "not a machine: 'rates.default.f32.memory_gbs' is -3; it must be a "
             "number above 0 and up to 1e9");
   EXPECT_EQ(fault("\"gflops\": 80", "\"gflop\": 80"),
-            "not a machine: 'rates.default.f32.gflops' is missing");
+            "not a machine: 'rates.default.f32.gflops' is missing; it must be "
+            "a number from 0 to 1e9");
   EXPECT_EQ(fault("\"gflops\": 80", "\"gflops\": \"80\""),
             "not a machine: 'rates.default.f32.gflops' is \"80\"; it must be a "
             "number from 0 to 1e9");

@@ -274,7 +274,7 @@ TEST(Auto, OverlapsAwayFromThePeakUnderTheTightestCap) {
 // more than what a packing gains by chance.
 TEST(Auto, MoreMemoryIsNotSlower) {
   constexpr int caps = 30;
-  constexpr double chance = 0.01;
+  constexpr double chance = 0.005;
   for (double gatherUs : {75, 150}) {
     Problem problem = training(24, 6, 10, gatherUs);
     int64_t least = solution(solveAs(problem, Prefetch::None))->peakBytes;

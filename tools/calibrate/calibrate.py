@@ -56,7 +56,8 @@ class Program:
         """Returns the commands of rank 0, without those of the first traced step."""
         trace = self.path.with_suffix(f".{ranks}.json")
         launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", ranks] if ranks > 1 else []
-        demand(*launch, self.path, *(f"--tokens={name}={self.tokens}:u8" for name in ("ids", "labels")),
+        nodes = ["--ranks-per-node", 1] if self.arguments.virtual_nodes and ranks > 1 else []
+        demand(*launch, self.path, *nodes, *(f"--tokens={name}={self.tokens}:u8" for name in ("ids", "labels")),
                "--threads", self.arguments.threads, "--steps", STEPS, "--trace", trace)
         if ranks > 1:
             trace = trace.with_suffix(".0.json")
@@ -202,10 +203,10 @@ def machine(arguments, classes: dict, updates: list[Sample], links: dict, slower
         gather, latency = link(links["all_gather"])
         reduce, reduce_latency = link(links["reduce_scatter"])
         node = {"all_gather_gbs": gather, "reduce_scatter_gbs": reduce, "latency_us": rounded((latency + reduce_latency) / 2),
-                "source": f"fsdpc calibrate: {ranks} ranks under mpirun, by the clock"}
+                "source": f"fsdpc calibrate: {ranks} ranks under mpirun{', each a virtual node' if arguments.virtual_nodes else ''}, by the clock"}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2 ** 30
     return {"name": arguments.name, "rates": rates, "links": {"node": node, "nodes": {**node, "source": "as within a node"}},
-            "ranks_per_node": 0, "sharing": {"one_link": False, "compute_slowdown": rounded(slower), "communication_slowdown": rounded(lacking),
+            "ranks_per_node": 1 if arguments.virtual_nodes else 0, "sharing": {"one_link": False, "compute_slowdown": rounded(slower), "communication_slowdown": rounded(lacking),
                                                "source": f"{source}; with {len(os.sched_getaffinity(0))} cores for {ranks} ranks"},
             "memory": {"gib": rounded(memory / ranks), "source": f"this machine's, for one of {ranks} ranks"}}
 
@@ -217,6 +218,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the machine, a .json file")
     parser.add_argument("--threads", type=int, default=1, metavar="T", help="threads per rank (default 1)")
     parser.add_argument("--ranks", type=int, default=2, metavar="N", help="ranks whose collectives are measured (default 2)")
+    parser.add_argument("--virtual-nodes", action="store_true", help="every rank is a node of its own, so that all goes over MPI (--ranks-per-node 1 of the program)")
     parser.add_argument("--name", default=os.uname().nodename, help="what the compile calls the machine (default: the host's name)")
     arguments = parser.parse_args()
     if arguments.threads < 1 or arguments.ranks < 1 or not arguments.output.endswith(".json") or not arguments.name:
