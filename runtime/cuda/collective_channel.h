@@ -20,7 +20,8 @@ public:
       : api(api), job(job), channel(channel),
         stream(channel == gatherChannel ? resources.gather : resources.reduce),
         scratch(static_cast<char *>(resources.scratch)),
-        sentBytes(resources.sentBytes), watchdog(std::move(watchdog)) {}
+        scratchBytes(resources.scratchBytes), sentBytes(resources.sentBytes),
+        watchdog(std::move(watchdog)) {}
 
   // The calls of the loop's thread. `announce` comes before each collective,
   // and names the op and the unit that the watchdog prints.
@@ -34,11 +35,25 @@ public:
       watchdog->beginStep(step);
   }
 
+  // In pieces of which the scratch memory holds the values of all ranks. Sums
+  // of norms are one piece; synchronized statistics have a number of channels
+  // that the memory is not sized by.
+  void allReduce(double *values, int count) override {
+    Scope scope(*this);
+    size_t piece = scratchBytes / (sizeof(double) * size_t(size()));
+    int most = int(std::min(std::max<size_t>(piece, 1), size_t(count)));
+    for (int begin = 0; begin < count; begin += most)
+      sumPiece(values + begin, std::min(most, count - begin));
+  }
+
   SentBytes sent() const override { return sentSoFar; }
   uint64_t enqueued() const override { return watchdog->enqueued(channel); }
   uint32_t marks() const override { return watchdog->marks(channel); }
 
 protected:
+  // Sums a piece of allReduce.
+  virtual void sumPiece(double *values, int count) = 0;
+
   // Marks the begin and end of one collective, on the host and on the stream.
   class Scope {
   public:
@@ -87,8 +102,9 @@ protected:
   // collectiveScratchBytes, shared by both channels; only the reduce channel
   // uses it.
   char *const scratch;
-  SentBytes sentSoFar{};
+  const size_t scratchBytes;
   const size_t sentBytes; // of the scratch, for values of gradients
+  SentBytes sentSoFar{};
   std::shared_ptr<Watchdog> watchdog;
   uint32_t name = 0; // of the announced collective
 };

@@ -99,10 +99,10 @@ struct CollectiveResources {
   CudaStream compute = nullptr, gather = nullptr, reduce = nullptr;
   void *memory = nullptr; // the device's only allocation, for NCCL to register
   size_t bytes = 0;
-  // collectiveScratchBytes within it (cuda_scratch.h), of which the values of
-  // gradients take `sentBytes`.
+  // Memory within it of collectiveScratchBytes (cuda_scratch.h), of which the
+  // values of gradients take `sentBytes`.
   void *scratch = nullptr;
-  size_t sentBytes = 0;
+  size_t scratchBytes = 0, sentBytes = 0;
   ShardGroups groups;
 };
 

@@ -21,6 +21,7 @@ Status CudaDevice::makeCollectives(const fsdpc_rank &rank) {
   resources.memory = memory.base();
   resources.bytes = memory.bytes();
   resources.scratch = collectiveScratch;
+  resources.scratchBytes = size_t(scratchSizes().collectives);
   resources.sentBytes = wireCapacity;
   if (usesGroups(rank.manifest))
     resources.groups = {rank.groupRanks, reducesInGroups(rank.manifest)};

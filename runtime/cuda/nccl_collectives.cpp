@@ -113,10 +113,10 @@ public:
     check(api.groupEnd());
   }
 
+private:
   // Gathers and sums in rank order, so that norms are the same bits on all
   // ranks. The values are few.
-  void allReduce(double *values, int count) override {
-    Scope scope(*this);
+  void sumPiece(double *values, int count) override {
     check(api.allGather(over.ranks, values, scratch,
                         size_t(count) * sizeof(double), stream));
     SumDoubles sum;
@@ -127,7 +127,6 @@ public:
     launch(sum, count);
   }
 
-private:
   int groupOf(int rank) const { return rank / groupRanks; }
 
   // NCCL writes straight into the shard only if that overwrites f32. Otherwise

@@ -102,8 +102,8 @@ public:
     });
   }
 
-  void allReduce(double *values, int count) override {
-    Scope scope(*this);
+private:
+  void sumPiece(double *values, int count) override {
     // Not in place, since other ranks may still be reading `values`.
     auto *sums = reinterpret_cast<double *>(scratch);
     share(values, [&] {
@@ -118,7 +118,6 @@ public:
     check(api.copy(values, sums, size_t(count) * sizeof(double), stream));
   }
 
-private:
   // The ranks of all groups meet, but each copies from its own group only.
   void gather(const void *shard, void *whole, size_t bytes, int ranks) {
     Scope scope(*this);

@@ -3,10 +3,10 @@
 
 usage: cuda_compile.py --build DIR [--nvdisasm FILE] [MODEL…]
 
-Each is compiled in f32 and bf16, a transformer and a convolution net in f16 too, for sm_80, sm_90 and sm_100. nvdisasm must read
-every cubin, and ptxas must report no spills except those listed below with a reason. The program must link CUDA's libraries and
-none of the host's. On a machine without a driver it must say so in one line and exit with code 3. Without a toolkit the test exits
-with code 77 (skipped).
+Each is compiled in f32 and bf16, a transformer and a convolution net in f16 too, the latter also with statistics over all ranks,
+whose sums are f64, for sm_80, sm_90 and sm_100. nvdisasm must read every cubin, and ptxas must report no spills except those listed
+below with a reason. The program must link CUDA's libraries and none of the host's. On a machine without a driver it must say so in
+one line and exit with code 3. Without a toolkit the test exits with code 77 (skipped).
 """
 import csv
 import ctypes
@@ -87,12 +87,12 @@ def check_without_driver(program: Path, fixture: harness.Fixture) -> None:
         raise Failure(f"without a driver the program must print one line of error, but printed:\n{done.stderr}")
 
 
-def compile_one(bench, chosen: harness.Fixture, dtype: str, nvdisasm: str | None, driver: bool) -> None:
-    name = f"{chosen.name}-{dtype}"
+def compile_one(bench, chosen: harness.Fixture, dtype: str, nvdisasm: str | None, driver: bool, *flags: str) -> None:
+    name = "".join((f"{chosen.name}-{dtype}", *flags))
     folder, report = bench.path(name), bench.path(f"{name}.tsv")
     began = time.monotonic()
     program = bench.compile_fixture(chosen, f"{name}.program", "--target=cuda", f"--gpu-arch={','.join(ARCHS)}",
-                                    f"--param-dtype={dtype}", f"--dump-ir={folder}", f"--kernel-report={report}")
+                                    f"--param-dtype={dtype}", *flags, f"--dump-ir={folder}", f"--kernel-report={report}")
     seconds = time.monotonic() - began
     kernels, registers, shared = check_report(report)
     sound = f"{check_cubins(folder, nvdisasm, kernels)} instructions" if nvdisasm else "not disassembled"
@@ -126,6 +126,8 @@ def test(bench, options):
     for name in options.models or harness.fixtures():
         for dtype in ("f32", "bf16", *(["f16"] if name in IN_F16 else [])):
             compile_one(bench, harness.fixture(name), dtype, nvdisasm, driver)
+        if name == "conv_net":
+            compile_one(bench, harness.fixture(name), "bf16", nvdisasm, driver, "--sync-batchnorm")
 
 
 def add_arguments(parser):

@@ -97,6 +97,7 @@ public:
     whole = memory;
     shard = reinterpret_cast<float *>(memory + resources.bytes / 2);
     resources.scratch = memory + resources.bytes / 4 * 3;
+    resources.scratchBytes = resources.bytes / 4;
     resources.sentBytes = size_t(4096) * size_t(job.size);
     resources.groups = {groupRanks ? groupRanks : job.size, true};
     DeviceOptions options;

@@ -228,19 +228,23 @@ TEST_P(DeviceCollectives, reduceInPlace) {
   });
 }
 
-// Norms have the same bits on every rank, and those of the host.
+// Sums have the same bits on every rank, and those of the host: of a norm, and
+// of statistics of more channels than the scratch memory has room for at once.
 TEST_P(DeviceCollectives, sumDoublesInRankOrder) {
   onRanks(ranks, kind, [&](Rank &own) {
     auto *values = reinterpret_cast<double *>(own.whole);
-    int count = 1000;
-    std::vector<double> expected(static_cast<size_t>(count));
-    for (int i = 0; i < count; ++i)
-      values[i] = expected[size_t(i)] = double(valueOf(own.job.rank, i)) / 3;
-    own.channels[reduceChannel]->allReduce(values, count);
-    own.synchronize(reduceChannel);
-    own.job.channel[controlChannel]->allReduce(expected.data(), count);
-    for (int i = 0; i < count; ++i)
-      EXPECT_EQ(values[i], expected[size_t(i)]) << i;
+    for (int count : {1000, 200000}) {
+      std::vector<double> expected(static_cast<size_t>(count));
+      for (int i = 0; i < count; ++i)
+        values[i] = expected[size_t(i)] = double(valueOf(own.job.rank, i)) / 3;
+      own.channels[reduceChannel]->allReduce(values, count);
+      own.synchronize(reduceChannel);
+      own.job.channel[controlChannel]->allReduce(expected.data(), count);
+      int64_t wrong = 0;
+      for (int i = 0; i < count; ++i)
+        wrong += values[i] != expected[size_t(i)];
+      EXPECT_EQ(wrong, 0) << count;
+    }
   });
 }
 

@@ -121,8 +121,7 @@ static std::string checkTarget(const CompileOptions &options) {
     bool isUsed;
     const char *what, *instead;
   } unsupported[] = {{llvm::any_of(options.reduceHooks, countsZeroed),
-                      "'--reduce-hook=zero-nonfinite' is", ""},
-                     {options.syncBatchnorm, "'--sync-batchnorm' is", ""}};
+                      "'--reduce-hook=zero-nonfinite' is", ""}};
   for (const auto &row : unsupported)
     if (row.isUsed)
       return std::string(row.what) + " not supported with '--target=" +
