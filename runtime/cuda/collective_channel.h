@@ -6,6 +6,7 @@
 #include "runtime/cuda/collectives.h"
 #include "runtime/cuda/kernels/own.h"
 #include "runtime/cuda/watchdog.h"
+#include "shared/cuda_scratch.h"
 
 namespace fsdpc::runtime {
 
@@ -67,6 +68,13 @@ protected:
         std::clamp<int64_t>((threads + ownThreads - 1) / ownThreads, 1, 4096);
     check(api.launchOwn(OwnKernels::numberOf<Arguments>(), blocks, &arguments,
                         sizeof arguments, stream));
+  }
+  // Calls body(begin, count) for as many numbers of an all-reduce as the
+  // scratch memory has room for at one time.
+  template <typename Body>
+  static void forEachPiece(int64_t count, const Body &body) {
+    for (int64_t begin = 0; begin < count; begin += addedTogether)
+      body(begin, int(std::min(addedTogether, count - begin)));
   }
   // Overwrites the shard of `reduction` with the sum over the ranks that `sum`
   // describes, or adds to it.

@@ -114,17 +114,19 @@ public:
   }
 
   // Gathers and sums in rank order, so that norms are the same bits on all
-  // ranks. The values are few.
+  // ranks. The values are few, but for sums of rows and columns.
   void allReduce(double *values, int count) override {
     Scope scope(*this);
-    check(api.allGather(over.ranks, values, scratch,
-                        size_t(count) * sizeof(double), stream));
-    SumDoubles sum;
-    sum.first = reinterpret_cast<const double *>(scratch);
-    sum.ranks = size();
-    sum.count = count;
-    sum.values = values;
-    launch(sum, count);
+    forEachPiece(count, [&](int64_t begin, int length) {
+      check(api.allGather(over.ranks, values + begin, scratch,
+                          size_t(length) * sizeof(double), stream));
+      SumDoubles sum;
+      sum.first = reinterpret_cast<const double *>(scratch);
+      sum.ranks = size();
+      sum.count = length;
+      sum.values = values + begin;
+      launch(sum, length);
+    });
   }
 
 private:

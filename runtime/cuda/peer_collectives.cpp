@@ -106,16 +106,19 @@ public:
     Scope scope(*this);
     // Not in place, since other ranks may still be reading `values`.
     auto *sums = reinterpret_cast<double *>(scratch);
-    share(values, [&] {
-      SumDoubles sum;
-      sum.ranks = size();
-      sum.count = count;
-      sum.values = sums;
-      for (int peer = 0; peer < size(); ++peer)
-        sum.parts[peer] = static_cast<const double *>(source(peer));
-      launch(sum, count);
+    forEachPiece(count, [&](int64_t begin, int length) {
+      share(values + begin, [&] {
+        SumDoubles sum;
+        sum.ranks = size();
+        sum.count = length;
+        sum.values = sums;
+        for (int peer = 0; peer < size(); ++peer)
+          sum.parts[peer] = static_cast<const double *>(source(peer));
+        launch(sum, length);
+      });
+      check(api.copy(values + begin, sums, size_t(length) * sizeof(double),
+                     stream));
     });
-    check(api.copy(values, sums, size_t(count) * sizeof(double), stream));
   }
 
 private:
