@@ -2,6 +2,7 @@
 // for communication. Where an exact size depends on the rank or on a library's
 // choice, it is an upper bound: the program must fit what the compiler printed.
 #include "shared/cuda_scratch.h"
+#include "shared/factors.h"
 #include "shared/member_sums.h"
 #include "shared/memory_plan.h"
 #include "shared/norm_digits.h"
@@ -76,22 +77,29 @@ int64_t layoutTables(const Layout &layout, int64_t part, int64_t own) {
   return (updates * 3 + sums * (2 + normDigits + 1)) * 8 + 8 * 256;
 }
 
-// Bytes of what sums of whole parameters take on a rank that sums `own`
-// elements: the layout's segments and where its members begin; and what
+// Bytes of what sums of whole parameters and factors take on a rank that
+// updates `part` elements and sums `own`: the layout's tables, which are
+// segments, where each member's begin, and the members' factors; and what
 // layouts use one after the other, which are sums of segments and of groups,
-// and the members' sums. All have 4096 bytes for their alignment.
+// the members' sums, and averages of elements. All have 4096 bytes for their
+// alignment.
 struct SumBytes {
   int64_t table = 0, shared = 0;
 };
-SumBytes sumBytes(const Layout &layout, int64_t own) {
+SumBytes sumBytes(const Layout &layout, int64_t part, int64_t own) {
   int64_t perMember = sumsOfOptimizer(layout.optimizer);
   if (perMember == 0)
     return {};
   int64_t members = int64_t(layout.members.size());
   int64_t segments = own / optimizerSegment + 2 * members + 2;
-  return {(segments * 3 + members + 1) * 8 + 2 * 4096,
-          (segments * (normDigits + 1) + members) * perMember * 8 +
-              groupSumsCap + 3 * 4096};
+  SumBytes bytes = {(segments * 3 + members + 1) * 8 + 2 * 4096,
+                    (segments * (normDigits + 1) + members) * perMember * 8 +
+                        groupSumsCap + 3 * 4096};
+  if (isFactored(layout.optimizer)) {
+    bytes.table += members * factorMemberBytes + 4096;
+    bytes.shared += std::min(part * 4, variancesCap) + 4096;
+  }
+  return bytes;
 }
 
 // An upper bound, since the exact cuts depend on the rank, and in groups on
@@ -108,8 +116,11 @@ int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
     if (!layout.trainable)
       continue;
     int64_t whole = wholeElements(manifest, layout, ranks);
+    bool updatesAll = layout.stateWhole || layout.hybrid;
     // A rank may hold all of a member that it sums only a part of.
-    SumBytes sums = sumBytes(layout, layout.owned ? whole : whole / ranks);
+    SumBytes sums =
+        sumBytes(layout, layout.owned || updatesAll ? whole : whole / ranks,
+                 layout.owned ? whole : whole / ranks);
     bytes += sums.table;
     sharedSums = std::max(sharedSums, sums.shared);
     if (layout.owned) {
@@ -117,7 +128,6 @@ int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
       owned[size_t(owners[i])] += layoutTables(layout, whole, whole);
       continue;
     }
-    bool updatesAll = layout.stateWhole || layout.hybrid;
     bytes +=
         layoutTables(layout, updatesAll ? whole : whole / ranks, whole / ranks);
   }
@@ -206,12 +216,18 @@ int64_t stepNumberCount(const Manifest &manifest) {
 
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {
   int64_t whole = largestWhole(manifest, ranks);
-  // The norm has sums of layouts; LAMB and LARS have sums of members.
-  int64_t layouts = int64_t(manifest.layouts.size()), members = 0;
-  for (const Layout &layout : manifest.layouts)
+  // The norm has sums of layouts; some optimizers have sums of members, or of
+  // rows and columns.
+  int64_t layouts = int64_t(manifest.layouts.size()), members = 0, factors = 0;
+  for (const Layout &layout : manifest.layouts) {
     members +=
         int64_t(layout.members.size()) * sumsOfOptimizer(layout.optimizer);
-  int64_t sums = ranks * std::max(layouts, members) * normDigits * 8;
+    for (const Member &member : layout.members)
+      if (isFactored(layout.optimizer))
+        factors += factorShapeOf(member.shape).sumCount();
+  }
+  int64_t added = std::max(std::max(layouts, members) * normDigits, factors);
+  int64_t sums = ranks * std::min(added, addedTogether) * 8;
   return roundUp(largestSent(manifest, ranks), 256) +
          roundUp(whole / ranks * 4, 256) + roundUp(sums, 256);
 }

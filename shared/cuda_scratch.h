@@ -23,7 +23,14 @@ constexpr int64_t optimizerSegment = 4096;
 
 // Bound of the sums of groups of 16 elements that exist at one time.
 constexpr int64_t groupSumsCap = int64_t(4) << 20;
-// Segments whose sums of groups fit that bound.
+// Bound of the averages of squares, one per element, that follow from factors
+// and exist at one time: they stay in the cache between two kernels.
+constexpr int64_t variancesCap = int64_t(16) << 20;
+// Bytes of a member's entry in the table of factors.
+constexpr int64_t factorMemberBytes = 128;
+// Numbers that an all-reduce adds up at one time.
+constexpr int64_t addedTogether = int64_t(1) << 17;
+// Segments whose sums of groups fit groupSumsCap.
 int64_t segmentsPerSum(int32_t sumsPerMember);
 
 // Returns the offset of a block of `bytes` behind `used` bytes: aligned to 256,

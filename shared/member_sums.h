@@ -15,10 +15,15 @@ constexpr int64_t sumGroup = 16;
 // Sums per member that a program may yield at most.
 constexpr int32_t mostSums = 8;
 
+// Returns true if an optimizer of this name keeps averages of rows and columns
+// (shared/factors.h).
+constexpr bool isFactored(std::string_view name) { return name == "adafactor"; }
+
 // Sums per member that an optimizer of this name takes: LAMB and LARS those of
-// two norms. Memory is planned by it.
+// two norms, Adafactor those of two root mean squares and of elements. Memory
+// is planned by it.
 constexpr int32_t sumsOfOptimizer(std::string_view name) {
-  return name == "lamb" || name == "lars" ? 2 : 0;
+  return name == "lamb" || name == "lars" ? 2 : isFactored(name) ? 3 : 0;
 }
 
 } // namespace fsdpc

@@ -36,8 +36,8 @@ public:
   }
 
   // In pieces of which the scratch memory holds the values of all ranks. Sums
-  // of norms are one piece; synchronized statistics have a number of channels
-  // that the memory is not sized by.
+  // of norms are one piece; sums of rows, of columns and of the channels of
+  // synchronized statistics may be several.
   void allReduce(double *values, int count) override {
     Scope scope(*this);
     size_t piece = scratchBytes / (sizeof(double) * size_t(size()));

@@ -228,6 +228,12 @@ void CudaDevice::launchKernel(const fsdpc_kernel &kernel, int64_t blocks,
                                    context.streams[FSDPC_STREAM_COMPUTE]));
 }
 
+CudaUpdate::Launch CudaDevice::launcher(const fsdpc_kernel &kernel) {
+  return [this, &kernel](OptimizerOperands &operands, int64_t blocks) {
+    launchKernel(kernel, blocks, operands.list.data(), int(operands.count));
+  };
+}
+
 // Launches a kernel of the program with the grid that was planned for it
 // (plan-grids). The optimizer below is the only kernel whose grid depends on
 // the rank.
@@ -330,34 +336,37 @@ void CudaDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
   update->clip(rank, count, layouts, sums, maxNorm, scale);
 }
 
-// The compiler refuses optimizers with factors for GPUs (checkOptions).
 void CudaDevice::memberSums(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                             int32_t count, const int32_t *layouts,
                             const void *scale, int32_t perMember, void *sums,
                             const void *factors) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
-  if (factors)
-    fail("a CUDA device does not factor an optimizer's state");
   auto *to = static_cast<double *>(sums);
+  auto *ofLayout = static_cast<const double *>(factors);
   for (int32_t i = 0; i < count; ++i) {
-    update->sumMembers(rank, layouts[i], scale, perMember, to,
-                       [&](OptimizerOperands &operands, int64_t blocks) {
-                         launchKernel(*kernel, blocks, operands.list.data(),
-                                      int(operands.count));
-                       });
+    update->sumMembers(rank, layouts[i], scale, perMember, ofLayout, to,
+                       launcher(*kernel));
+    if (factors)
+      ofLayout += update->factorCount(layouts[i]);
     to += rank.manifest.layouts[size_t(layouts[i])].members.size() *
           size_t(perMember) * normDigits;
   }
 }
 
-void CudaDevice::factorSums(fsdpc_rank &, int32_t, const int32_t *,
-                            const void *, double, void *) {
-  fail("a CUDA device does not compute sums of rows and columns");
+void CudaDevice::factorSums(fsdpc_rank &rank, int32_t count,
+                            const int32_t *layouts, const void *scale,
+                            double clipValue, void *sums) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  update->sumFactors(rank, count, layouts, scale, clipValue,
+                     static_cast<double *>(sums));
 }
 
-void CudaDevice::updateFactors(fsdpc_rank &, int32_t, const int32_t *,
-                               const void *, double, double, void *) {
-  fail("a CUDA device does not factor an optimizer's state");
+void CudaDevice::updateFactors(fsdpc_rank &rank, int32_t count,
+                               const int32_t *layouts, const void *sums,
+                               double eps, double power, void *factors) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  update->updateFactors(rank, count, layouts, static_cast<const double *>(sums),
+                        eps, power, static_cast<double *>(factors));
 }
 
 void CudaDevice::momentumUpdates(fsdpc_rank &, int32_t, const void *, double,
@@ -377,22 +386,12 @@ void CudaDevice::orthogonalize(fsdpc_rank &, int32_t, const void *, double,
 
 void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                            int32_t index, const void *scale, int32_t perMember,
-                           const void *sums, const void *, const void *,
+                           const void *sums, const void *factors, const void *,
                            const void *gradient) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
-  // A rank may own only padding of a layout. The scope above has still advanced
-  // the program's position, so later calls keep their names.
-  if (update->segments(index) == 0)
-    return;
-  OptimizerOperands operands = optimizerOperands(rank, index, scale, gradient);
-  if (rank.manifest.layouts[size_t(index)].noMaster)
-    operands.list[operands.count - 2] = update->keys(index);
-  operands.push(update->segmentTable(index));
-  operands.push(update->rates(index));
-  if (sums)
-    operands.push(update->roundSums(rank, index, perMember, sums));
-  launchKernel(*kernel, update->segments(index), operands.list.data(),
-               int(operands.count));
+  update->optimize(rank, index, scale, perMember, sums,
+                   static_cast<const double *>(factors), gradient,
+                   launcher(*kernel));
 }
 
 } // namespace fsdpc::runtime

@@ -101,6 +101,8 @@ private:
   // Enqueues a kernel of the program, which is looked up at its first launch.
   void launchKernel(const fsdpc_kernel &kernel, int64_t blocks,
                     void *const *buffers, int count);
+  // Enqueues a kernel of an optimizer, with operands that the update adds.
+  CudaUpdate::Launch launcher(const fsdpc_kernel &kernel);
   // Returns what the collectives of both channels have sent so far.
   SentBytes sentSoFar() const;
   // Sums one layout's gradient, of type `type`, over the ranks into this rank's

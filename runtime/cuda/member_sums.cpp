@@ -1,5 +1,6 @@
-// Sums over whole parameters, for LAMB and LARS, with the bits of the host: a
-// kernel of the program sums groups of 16 elements, and exact sums add these up
+// The kernels of optimizers in rounds of segments, and sums over whole
+// parameters, for LAMB, LARS and Adafactor, with the bits of the host: a kernel
+// of the program sums groups of 16 elements, and exact sums add these up
 // (runtime/core/square_sum.h). Each rank sums what it answers for in norms.
 #include "shared/member_sums.h"
 #include "runtime/comm/failure.h"
@@ -38,11 +39,11 @@ Status CudaUpdate::addSums(const fsdpc_rank &rank, size_t index,
   // A member of which the rank has nothing ends where the one before does.
   for (size_t m = 1; m < firsts.size(); ++m)
     firsts[m] = std::max(firsts[m], firsts[m - 1]);
-  optimizer.sumCount = int64_t(segments.size());
-  segmentCount = std::max(segmentCount, optimizer.sumCount * perMember);
+  segmentCount = std::max(segmentCount, int64_t(segments.size()) * perMember);
   memberCount = std::max(memberCount, memberTotal * perMember);
   groupCount = groupSumsCap / int64_t(sizeof(double));
-  FSDPC_TRY(upload(segments, optimizer.sumSegments));
+  FSDPC_TRY(setSegments(segments, segmentsPerSum(int32_t(perMember)),
+                        optimizer.factors, optimizer.sums));
   return upload(firsts, optimizer.firsts);
 }
 
@@ -50,31 +51,52 @@ Status CudaUpdate::addSums(const fsdpc_rank &rank, size_t index,
 Status CudaUpdate::takeSums() {
   FSDPC_TRY(upload(std::vector<double>(size_t(groupCount)), groupSums));
   FSDPC_TRY(upload(std::vector<SquareSum>(size_t(segmentCount)), segmentSums));
+  FSDPC_TRY(upload(std::vector<float>(size_t(varianceCount)), variances));
   return upload(std::vector<double>(size_t(memberCount)), memberSums);
 }
 
-// In rounds of as many segments as there is room for.
+Status CudaUpdate::setSegments(const std::vector<UpdateSegment> &segments,
+                               int64_t most, bool hasFactors, Segments &to) {
+  constexpr int64_t mostElements = variancesCap / int64_t(sizeof(float));
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const UpdateSegment &segment = segments[i];
+    bool fits = !to.rounds.empty() && to.rounds.back().segments < most &&
+                (!hasFactors ||
+                 segment.to - to.rounds.back().firstElement <= mostElements);
+    if (!fits)
+      to.rounds.push_back({int64_t(i), 0, segment.from});
+    Round &round = to.rounds.back();
+    ++round.segments;
+    if (hasFactors)
+      varianceCount = std::max(varianceCount, segment.to - round.firstElement);
+  }
+  return upload(segments, to.table);
+}
+
 void CudaUpdate::sumMembers(const fsdpc_rank &rank, int32_t index,
                             const void *scale, int32_t perMember,
-                            double *digits, const Launch &launch) {
+                            const double *factors, double *digits,
+                            const Launch &launch) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const Optimizer &optimizer = optimizers[size_t(index)];
   if (perMember != sumsOfOptimizer(layout.optimizer))
     fail("optimizer '" + layout.optimizer + "' of layout '" + layout.name +
          "' takes " + std::to_string(perMember) +
          " sums per parameter, for which no memory is planned");
-  int64_t perRound = segmentsPerSum(perMember);
-  for (int64_t begin = 0; begin < optimizer.sumCount; begin += perRound) {
+  for (const Round &round : optimizer.sums.rounds) {
     SumGroups add;
-    add.segments = optimizer.sumSegments + begin;
-    add.count = std::min(perRound, optimizer.sumCount - begin);
+    add.segments = optimizer.sums.table + round.firstSegment;
+    add.count = round.segments;
     add.room = optimizerSegment / sumGroup * perMember;
     add.perMember = perMember;
     add.groups = groupSums;
-    add.sums = segmentSums + begin * perMember;
-    OptimizerOperands operands = memberSumOperands(rank, index, scale);
-    operands.push(optimizer.sumSegments + begin);
-    operands.push(rates(index));
+    add.sums = segmentSums + round.firstSegment * perMember;
+    OptimizerOperands operands =
+        memberSumOperands(rank, index, scale, factors != nullptr);
+    if (factors)
+      multiplyFactors(optimizer, optimizer.sums, round, factors, operands);
+    operands.push(optimizer.sums.table + round.firstSegment);
+    operands.push(rates(optimizer));
     operands.push(groupSums);
     launch(operands, add.count);
     context.launch(add, add.count * perMember, FSDPC_STREAM_COMPUTE);
@@ -97,6 +119,30 @@ double *CudaUpdate::roundSums(const fsdpc_rank &rank, int32_t index,
   sums.sums = memberSums;
   context.launch(sums, sums.count, FSDPC_STREAM_COMPUTE);
   return memberSums;
+}
+
+// A rank may own only padding of a layout, and then has no rounds.
+void CudaUpdate::optimize(const fsdpc_rank &rank, int32_t index,
+                          const void *scale, int32_t perMember,
+                          const void *sums, const double *factors,
+                          const void *gradient, const Launch &launch) {
+  const Optimizer &optimizer = optimizers[size_t(index)];
+  double *rounded = nullptr;
+  if (sums && !optimizer.updates.rounds.empty())
+    rounded = roundSums(rank, index, perMember, sums);
+  for (const Round &round : optimizer.updates.rounds) {
+    OptimizerOperands operands =
+        optimizerOperands(rank, index, scale, gradient, factors != nullptr);
+    if (rank.manifest.layouts[size_t(index)].noMaster)
+      operands.list[operands.count - 2] = keys(optimizer);
+    if (factors)
+      multiplyFactors(optimizer, optimizer.updates, round, factors, operands);
+    operands.push(optimizer.updates.table + round.firstSegment);
+    operands.push(rates(optimizer));
+    if (rounded)
+      operands.push(rounded);
+    launch(operands, round.segments);
+  }
 }
 
 } // namespace fsdpc::runtime

@@ -115,7 +115,7 @@ public:
 
 private:
   // Gathers and sums in rank order, so that norms are the same bits on all
-  // ranks. The values are few.
+  // ranks.
   void sumPiece(double *values, int count) override {
     check(api.allGather(over.ranks, values, scratch,
                         size_t(count) * sizeof(double), stream));

@@ -90,8 +90,9 @@ Result<CudaUpdate::Optimizer> CudaUpdate::optimizerOf(const fsdpc_rank &rank,
                                             buffers.partBegin,
                                         int64_t(member)});
                 });
-  optimizer.segments = int64_t(segments.size());
-  FSDPC_TRY(upload(segments, optimizer.table));
+  FSDPC_TRY(addFactors(rank, index, optimizer));
+  FSDPC_TRY(
+      setSegments(segments, INT64_MAX, optimizer.factors, optimizer.updates));
   optimizer.firstMember = members;
   optimizer.firstKey = keyed;
   members += int64_t(layout.members.size());

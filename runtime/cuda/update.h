@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/core/rank.h"
+#include "runtime/cuda/kernels/factors.h"
 #include "runtime/cuda/memory.h"
 
 #include <functional>
@@ -64,42 +65,53 @@ public:
   // Sums of each member of a layout: `launch(operands, blocks)` enqueues the
   // kernel on segments of which the operands have the table, the rates, and
   // room for what it writes. Writes the digits of perMember sums per member.
+  // `factors` are the layout's, or null.
   using Launch = std::function<void(OptimizerOperands &, int64_t blocks)>;
   void sumMembers(const fsdpc_rank &rank, int32_t layout, const void *scale,
-                  int32_t perMember, double *digits, const Launch &launch);
-  // Enqueues the rounding of those sums over all ranks, and returns where the
-  // next optimizer finds them.
-  double *roundSums(const fsdpc_rank &rank, int32_t layout, int32_t perMember,
-                    const void *digits);
+                  int32_t perMember, const double *factors, double *digits,
+                  const Launch &launch);
+  // Runs a layout's optimizer in the same way, on all of this rank's part.
+  // `sums` are those of all ranks, or null.
+  void optimize(const fsdpc_rank &rank, int32_t layout, const void *scale,
+                int32_t perMember, const void *sums, const double *factors,
+                const void *gradient, const Launch &launch);
 
-  // The optimizer kernel's number of blocks, its last two operands, and the
-  // keys of a layout without a master (fsdpc.h).
-  int64_t segments(int32_t layout) const {
-    return optimizers[size_t(layout)].segments;
-  }
-  void *segmentTable(int32_t layout) const {
-    return optimizers[size_t(layout)].table;
-  }
-  void *rates(int32_t layout) const {
-    return numbers + stepWords + 4 * optimizers[size_t(layout)].firstMember;
-  }
-  void *keys(int32_t layout) const {
-    return numbers + stepWords +
-           4 * (members + optimizers[size_t(layout)].firstKey);
+  // The averages of squares along rows and columns (factors.cpp).
+  void sumFactors(const fsdpc_rank &rank, int count, const int32_t *layouts,
+                  const void *scale, double clipValue, double *sums);
+  void updateFactors(const fsdpc_rank &rank, int count, const int32_t *layouts,
+                     const double *sums, double eps, double power,
+                     double *factors);
+  // The rows and columns of a layout's members.
+  int64_t factorCount(int32_t layout) const {
+    return optimizers[size_t(layout)].factorCount;
   }
 
 private:
+  // Segments that one launch covers, and the element of the part at which the
+  // first one begins.
+  struct Round {
+    int64_t firstSegment = 0, segments = 0, firstElement = 0;
+  };
+  // Segments in device memory, and the launches in which they are covered.
+  struct Segments {
+    UpdateSegment *table = nullptr;
+    std::vector<Round> rounds;
+  };
   struct Optimizer {
-    int64_t segments = 0;
-    void *table = nullptr;
+    Segments updates;
     // The segments in which the rank sums its own elements, and the index of
     // each member's first one; null unless the optimizer takes sums.
-    UpdateSegment *sumSegments = nullptr;
+    Segments sums;
     int64_t *firsts = nullptr;
-    int64_t sumCount = 0;
     // Indices among the members of all trainable layouts, and of those without
     // a master.
     int64_t firstMember = 0, firstKey = 0;
+    // The members' factors in device memory, null without any; how many blocks
+    // sum them, their rows and columns, the numbers that ranks add up, and
+    // matrices with rows.
+    FactorMember *factors = nullptr;
+    int64_t factorTasks = 0, factorCount = 0, factorSums = 0, matrices = 0;
   };
   // Numbers are words of eight bytes: the factor of gradients (f64), the loss's
   // scale (f32), four per member (rates), and four per member that is rounded
@@ -111,7 +123,29 @@ private:
   Result<NormLayout> normOf(const fsdpc_rank &rank, size_t layout);
   Result<Optimizer> optimizerOf(const fsdpc_rank &rank, size_t layout);
   Status addSums(const fsdpc_rank &rank, size_t layout, Optimizer &optimizer);
+  Status addFactors(const fsdpc_rank &rank, size_t layout,
+                    Optimizer &optimizer);
   Status takeSums();
+  // Cuts segments into rounds of at most `most` segments; with factors, of as
+  // many elements as there is room for.
+  Status setSegments(const std::vector<UpdateSegment> &segments, int64_t most,
+                     bool hasFactors, Segments &to);
+  // Rounds sums over all ranks, and returns where the next optimizer finds
+  // them.
+  double *roundSums(const fsdpc_rank &rank, int32_t layout, int32_t perMember,
+                    const void *digits);
+  // Sets the operand of averages of squares to those of a round.
+  void multiplyFactors(const Optimizer &optimizer, const Segments &segments,
+                       const Round &round, const double *factors,
+                       OptimizerOperands &operands);
+  // The double[4] of a layout's members, and the int64[4] of those without a
+  // master (fsdpc.h).
+  uint64_t *rates(const Optimizer &optimizer) const {
+    return numbers + stepWords + 4 * optimizer.firstMember;
+  }
+  uint64_t *keys(const Optimizer &optimizer) const {
+    return numbers + stepWords + 4 * (members + optimizer.firstKey);
+  }
   // Returns the kernel's arguments for a row of the report.
   ReportLoss rowOf(const fsdpc_rank &rank, const void *value, size_t row) const;
   Status keep(const fsdpc_rank &rank);
@@ -131,7 +165,8 @@ private:
   // other. In device memory; with their numbers.
   double *groupSums = nullptr, *memberSums = nullptr;
   SquareSum *segmentSums = nullptr;
-  int64_t groupCount = 0, segmentCount = 0, memberCount = 0;
+  float *variances = nullptr; // averages of squares of a round's elements
+  int64_t groupCount = 0, segmentCount = 0, memberCount = 0, varianceCount = 0;
   int64_t numberCount = 0; // of a step
   int64_t members = 0, keyed = 0;
   // In device memory. If steps may be skipped, `offered` has the numbers for

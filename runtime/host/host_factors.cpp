@@ -9,6 +9,7 @@
 // (shared/factors.h), and every rank sums them alike.
 #include "runtime/host/host_factors.h"
 
+#include "runtime/core/factor_averages.h"
 #include "runtime/host/column_squares.h"
 #include "runtime/host/host_device.h"
 #include "runtime/host/host_squares.h"
@@ -76,67 +77,20 @@ void sumColumns(const Part &part, const FactorShape &shape, int64_t base,
   sums.write(last - first, digits);
 }
 
-// A member's sums over all ranks, as they travelled.
-struct Sums {
-  const FactorShape &shape;
-  const double *values;
-
-  double digits(int64_t at) const {
-    int64_t failed; // of a gradient that is not finite nothing is updated
-    return sumOfSquares(values + at * normDigits, 1, failed);
-  }
-  double ofRow(int64_t row) const {
-    if (!shape.sumsElements())
-      return digits(row);
-    double sum = 0;
-    for (int64_t i = 0; i < shape.columns; ++i)
-      sum += values[row * shape.columns + i];
-    return sum;
-  }
-  // Columns of one matrix follow those of the one before.
-  double ofColumn(int64_t column) const {
-    if (!shape.sumsElements())
-      return digits(shape.rowCount() + column);
-    const double *first = values +
-                          column / shape.columns * shape.rows * shape.columns +
-                          column % shape.columns;
-    double sum = 0;
-    for (int64_t row = 0; row < shape.rows; ++row)
-      sum += first[row * shape.columns];
-    return sum;
-  }
-};
-
-// Tensor.lerp_ in f64, rounded once.
-float blend(float old, double value, double weight) {
-  return float(double(old) + weight * (value - double(old)));
-}
-
-// Updates the averages of a member's matrices and writes the factors.
-void updateMatrices(const MemberFactors &member, Sums sums, double weight,
-                    double eps, double *factors) {
-  const FactorShape &shape = member.shape;
-  double *columns = factors + shape.rowCount();
-  for (int64_t matrix = 0; matrix < shape.matrices; ++matrix) {
-    double total = 0;
-    for (int64_t i = 0; i < shape.rows; ++i) {
-      int64_t at = matrix * shape.rows + i;
-      member.rows[at] = blend(member.rows[at],
-                              sums.ofRow(at) / double(shape.columns), weight);
-      total += member.rows[at];
-    }
-    // eps keeps the quotient finite for a matrix without gradients.
-    double mean = std::max(total / double(shape.rows), eps);
-    for (int64_t i = 0; i < shape.rows; ++i) {
-      int64_t at = matrix * shape.rows + i;
-      factors[at] = member.rows[at] / mean;
-    }
-    for (int64_t i = 0; i < shape.columns; ++i) {
-      int64_t at = matrix * shape.columns + i;
-      member.columns[at] = blend(
-          member.columns[at], sums.ofColumn(at) / double(shape.rows), weight);
-      columns[at] = member.columns[at];
-    }
+// Updates the averages of a member and writes its factors.
+void updateMember(const FactorAverages &member, const double *sums,
+                  double weight, double eps, double *factors) {
+  for (int64_t i = 0; i < member.rowCount(); ++i)
+    updateRow(member, sums, weight, i);
+  for (int64_t i = 0; i < member.columnCount(); ++i)
+    updateColumn(member, sums, weight, i, factors);
+  for (int64_t matrix = 0; member.factored && matrix < member.matrices;
+       ++matrix) {
+    double digits[normDigits];
+    sumOfRows(member, matrix, 0, 1).write(digits);
+    double mean = meanOfRows(member, digits, eps);
+    for (int64_t i = matrix * member.rows; i < (matrix + 1) * member.rows; ++i)
+      factors[member.first + i] = member.ofRows[i] / mean;
   }
 }
 
@@ -265,18 +219,7 @@ void HostDevice::updateFactors(fsdpc_rank &rank, int32_t count,
         const MemberFactors &member = buffers.factors[m];
         // Steps count from the one that the member was first trained in.
         double weight = std::pow(double(updates + 1 - buffers.since[m]), power);
-        double *own = ofLayout + member.first;
-        Sums ofAll{member.shape, summed + member.firstSum};
-        if (member.shape.factored) {
-          updateMatrices(member, ofAll, weight, eps, own);
-          continue;
-        }
-        // A vector keeps plain averages of squares, one per element.
-        for (int64_t k = 0; k < member.shape.columns; ++k) {
-          member.columns[k] =
-              blend(member.columns[k], ofAll.ofColumn(k), weight);
-          own[k] = member.columns[k];
-        }
+        updateMember(averagesOf(member), summed, weight, eps, ofLayout);
       }
       ofLayout += countOf(buffers.factors);
       summed += sumCountOf(buffers.factors);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that sums over whole parameters, rows and columns have the same bits on any number of ranks: LAMB, LARS and Adafactor.
 
-usage: exact_sums.py --build DIR
+usage: exact_sums.py --build DIR [--gpus]
 
 The loss is the sum of parameters times samples, so the gradients are the samples (see optimizers.py). Each step has V microbatches
 on one to four ranks, whose shards end within rows, so every sum is cut elsewhere.
@@ -11,6 +11,9 @@ on one to four ranks, whose shards end within rows, so every sum is cut elsewher
               2^29 sums if the last bit of one does
   cut         Adafactor with a column and a row whose averages lie half-way between two f32. What decides is smaller than the last bit
               of the sum before it, and lies on another rank
+
+With --gpus Adafactor and the mixture on the emulated GPU instead, under zero3, ddp, hybrid and oss and over NCCL: the host's hash. So
+for the cut.
 """
 import re
 import sys
@@ -23,6 +26,7 @@ from harness import Failure
 SHAPES = {"tall": (64, 41), "wide": (41, 64), "kernel": (3, 2, 5, 7), "vector": (333,), "scalar": (1,)}
 RANKS, V, STEPS = (1, 2, 3, 4), 12, 2
 STRATEGIES = ("zero3", "zero2", "zero1", "ddp", "hybrid")
+ON_GPUS = ("zero3", "ddp", "hybrid", "oss")
 MIXTURE = ("--optimizer=adafactor", "--lr=0.01", "--group=wide: optimizer=lamb lr=0.01", "--group=kernel|vector: optimizer=lars lr=0.1")
 PROGRAMS = {"lamb": ("--optimizer=lamb", "--lr=0.01"), "lars": ("--optimizer=lars", "--lr=0.1"),
             "adafactor": ("--optimizer=adafactor", "--lr=0.01"), "mixture": MIXTURE}
@@ -77,6 +81,17 @@ def weights(trials, variant: str, strategies) -> None:
                        for strategy, program in programs.items() for ranks in RANKS})
 
 
+def on_gpus(trials, variant: str) -> None:
+    host = trials.compile(variant, f"{variant}-host")
+    found = {"on the host": saved(trials, host, "zero3", 1)}
+    for strategy in ON_GPUS:
+        program = trials.compile(variant, f"{variant}-gpu-{strategy}", f"--strategy={strategy}", "--target=cuda-emulation")
+        for ranks in RANKS:
+            found[f"under {strategy} on {ranks} emulated GPUs"] = saved(trials, program, strategy, ranks)
+        found[f"under {strategy} over NCCL"] = trials.train(program, STEPS, 3, "--deterministic", "--accumulate", V // 3).read_bytes()
+    one_hash(variant, found)
+
+
 def last_bit(trials) -> None:
     """Makes the first sum's low half the parameter: f32 keeps 24 of its 53 bits, and 24 of the 29 that are left. They end the first step."""
     def shown(match) -> str:
@@ -101,6 +116,13 @@ def last_bit(trials) -> None:
 
 def test(bench, options):
     trials = optimizers.Trials(bench, reference=drawn())
+    if options.gpus:
+        for variant in ("adafactor", "mixture"):
+            on_gpus(trials, variant)
+        trials = optimizers.Trials(bench, reference=cut())
+        found = {"on the host": saved(trials, trials.compile("adafactor", "cut"), "zero3", 1, 4, 1)}
+        program = trials.compile("adafactor", "cut-gpu", "--target=cuda-emulation")
+        return one_hash("cut", found | {f"on {ranks} emulated GPUs": saved(trials, program, "zero3", ranks, 4, 1) for ranks in (1, 2, 4)})
     for variant in PROGRAMS:
         weights(trials, variant, STRATEGIES if variant == "mixture" else ("zero3", "hybrid"))
     last_bit(trials)
@@ -109,5 +131,9 @@ def test(bench, options):
     one_hash("cut", {f"on {ranks} ranks": saved(trials, program, "zero3", ranks, 4, 1) for ranks in (1, 2, 4)})
 
 
+def arguments(parser):
+    parser.add_argument("--gpus", action="store_true", help="compare the bits of the emulated GPU with the host's")
+
+
 if __name__ == "__main__":
-    sys.exit(harness.main(__doc__, test))
+    sys.exit(harness.main(__doc__, test, arguments))

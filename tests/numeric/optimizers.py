@@ -11,7 +11,7 @@ as f32 does, so there the measure is the tensor's own. Then
   zeros       the formulas with a parameter and with a gradient that are zero
   average     asgd's averaged parameter
   written     Lion as a user writes it (tests/models/lion.mlir): the bits of --optimizer=lion
-  emulated    each optimizer's last variant as kernels of the emulated GPU: within the same limit (which has no code for adafactor)
+  emulated    each optimizer's last variant as kernels of the emulated GPU: within the same limit
   wrong       the same with one constant of a dump, or of its sums, changed by a hundredth: beyond the limit (--all: each constant)
   bits        of zero1, ddp and hybrid in groups of half of the ranks: those of zero3, on one to four ranks (--all: of each
               optimizer)
@@ -36,7 +36,6 @@ from harness import Failure
 LIMIT = 1e-6
 WORKERS = 2
 STRATEGIES = ("zero3", "zero1", "ddp", "hybrid")
-HOST_ONLY = "adafactor"
 SAMPLED = ("nadam", "rprop", "lamb", "lars")  # whose bits are compared without --all
 
 
@@ -294,7 +293,7 @@ def test(bench, options):
     each(lambda _, variant: zeros(zeroed, variant), *[(variant,) for variant in of_formulas])
     each(average, *[(variant,) for variant in trials.reference.of("asgd") if "asgd" in optimizers])
     each(written, *[(variant,) for variant in last if variant.startswith("lion")])
-    each(emulated, *[(variant,) for variant in last if not variant.startswith(HOST_ONLY)])
+    each(emulated, *[(variant,) for variant in last])
     each(wrong, *[(variant, number) for variant in last for number in wrong_constants(
         harness.dump(bench.path(f"{variant}.ir"), "build-update").read_text(), options.all)])
     each(bits, *[(variant,) for variant in last if options.all or variant.split("-")[0] in SAMPLED])

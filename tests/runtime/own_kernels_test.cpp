@@ -230,6 +230,117 @@ TEST_P(OwnKernels, squaresAreTheSameHoweverTheyAreCut) {
 
 // The factor is 1 if the norm is small or clipping is off. A sum that is not
 // finite is reported by its index, and may skip the step.
+// Two matrices of 40 × 45, of which the rank has a part that begins and ends
+// within rows, and a vector whose elements travel. The expected sums are
+// written out element by element.
+TEST_P(OwnKernels, factors) {
+  constexpr int64_t rows = 40, columns = 45, cells = 2 * rows * columns;
+  constexpr int64_t begin = 16 * 9, end = 16 * 200, vector = 33;
+  std::vector<float> gradient = randomFloats(cells, 31),
+                     small = randomFloats(vector, 32), rowAverages(2 * rows),
+                     columnAverages(2 * columns), averages(vector);
+  std::vector<FactorMember> members(2);
+  FactorMember &m = members[0], &v = members[1];
+  m.matrices = 2, m.rows = rows, m.columns = columns, m.factored = true;
+  m.ofRows = rowAverages.data(), m.ofColumns = columnAverages.data();
+  m.gradient = gradient.data() + begin, m.begin = begin, m.end = end;
+  v.columns = vector, v.sumsElements = true;
+  v.ofColumns = averages.data();
+  v.gradient = small.data(), v.end = 16;
+  int64_t digits = 2 * (rows + columns);
+  v.first = digits, v.firstSum = digits * normDigits;
+  v.firstTask = factorTasks(m), v.firstMatrix = 2;
+  EXPECT_EQ(v.firstTask, 2 * (rows + 2));
+
+  float scale = 0.5f, limit = 0.6f;
+  auto valueOf = [&](int64_t i) {
+    float scaled = gradient[size_t(i)] * scale;
+    return i < begin || i >= end ? 0
+                                 : std::min(std::max(scaled, -limit), limit);
+  };
+  auto expected = std::vector<SquareSum>(size_t(digits));
+  for (int64_t row = 0; row < 2 * rows; ++row)
+    for (int64_t base = row * columns / 16 * 16; base < (row + 1) * columns;
+         base += 16) {
+      float group[16];
+      for (int64_t i = 0; i < 16; ++i)
+        group[i] = (base + i) / columns == row ? valueOf(base + i) : 0;
+      expected[size_t(row)].add(squaresOfGroup(group));
+    }
+  for (int64_t i = 0; i < cells; ++i) {
+    double wide = valueOf(i);
+    expected[size_t(2 * rows + i / (rows * columns) * columns + i % columns)]
+        .add(wide * wide);
+  }
+  std::vector<double> sums(size_t(v.firstSum + vector), -1);
+  SumFactors sum;
+  sum.members = members.data(), sum.count = 2;
+  sum.tasks = v.firstTask + factorTasks(v);
+  sum.scale = &scale, sum.limit = limit, sum.sums = sums.data();
+  run(sum);
+  // Threads of a block leave digits that are not carried.
+  for (int64_t i = 0; i < digits; ++i) {
+    SquareSum found;
+    found.addWritten(&sums[size_t(i * normDigits)]);
+    expected[size_t(i)].carry();
+    EXPECT_EQ(std::vector(found.digit, found.digit + normDigits),
+              std::vector(expected[size_t(i)].digit,
+                          expected[size_t(i)].digit + normDigits))
+        << i;
+  }
+  std::vector<double> squares(size_t(vector), 0);
+  for (size_t i = 0; i < 16; ++i) {
+    double wide = std::min(std::max(small[i] * scale, -limit), limit);
+    squares[i] = wide * wide;
+  }
+  EXPECT_EQ(std::vector(sums.begin() + v.firstSum, sums.end()), squares);
+
+  // The first update has weight 1, so the averages are the means.
+  std::vector<double> factors(size_t(digits + vector), -1), rates(8);
+  rates[1] = rates[5] = 1;
+  int64_t failed = 0;
+  UpdateFactors update;
+  update.members = members.data(), update.count = 2;
+  update.numbers = digits + vector;
+  update.sums = sums.data(), update.rates = rates.data();
+  update.power = -0.8, update.factors = factors.data();
+  update.failed = &failed;
+  run(update);
+  EXPECT_EQ(rowAverages, std::vector<float>(rowAverages.size()))
+      << "a step that is left out";
+  failed = -1;
+  run(update);
+  ScaleRows scaled;
+  scaled.members = members.data(), scaled.count = 2, scaled.matrices = 2;
+  scaled.factors = factors.data();
+  run(scaled);
+  double total = 0; // of the second matrix
+  for (int64_t i = 0; i < rows; ++i) {
+    float mean = float(rowSum(m, sums.data(), rows + i) / double(columns));
+    EXPECT_EQ(rowAverages[size_t(rows + i)], mean);
+    total += mean;
+  }
+  EXPECT_DOUBLE_EQ(factors[size_t(rows + 7)],
+                   rowAverages[size_t(rows + 7)] / (total / double(rows)));
+  EXPECT_EQ(averages[3], float(squares[3]));
+
+  // A part of the second matrix, and the vector behind it.
+  m.offset = -32, v.offset = cells - 32;
+  UpdateSegment segments[] = {{3000, 3100, 0}, {cells - 32, cells, 1}};
+  std::vector<float> values(size_t(cells - 3000), -1);
+  MultiplyFactors multiply;
+  multiply.segments = segments, multiply.count = 2, multiply.first = 3000;
+  multiply.members = members.data(), multiply.factors = factors.data();
+  multiply.values = values.data();
+  run(multiply);
+  int64_t element = 3050 + 32, row = element / columns;
+  EXPECT_EQ(values[50],
+            float(factors[size_t(row)] *
+                  factors[size_t(2 * rows + columns + element % columns)]));
+  EXPECT_EQ(values[100], -1);
+  EXPECT_EQ(values[size_t(cells - 32 - 3000 + 3)], averages[3]);
+}
+
 TEST_P(OwnKernels, clip) {
   double sums[2 * normDigits] = {}, norm = 0;
   for (int i = 0; i < 2; ++i) {

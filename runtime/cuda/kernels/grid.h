@@ -39,23 +39,24 @@ struct Grid {
   }
 
   // Combines the values of the block's threads, and returns the result to each.
-  // All threads of the block must call it. `combine` must be associative up to
-  // rounding; the tree is the same for every grid.
+  // With `width`, a power of two, those of the threads that are equal modulo
+  // it. All threads of the block must call it. `combine` must be associative up
+  // to rounding; the tree is the same for every grid.
   template <typename T, typename Combine>
-  FSDPC_SHARED T reduce(T value, Combine combine) const {
-    if (threads == 1)
+  FSDPC_SHARED T reduce(T value, Combine combine, int width = 1) const {
+    if (threads == width)
       return value;
     shared[thread] = double(value); // exact
-    for (int half = threads / 2; half > 0; half /= 2) {
+    for (int half = threads / 2; half >= width; half /= 2) {
       synchronize();
       if (thread < half)
         shared[thread] =
             double(combine(T(shared[thread]), T(shared[thread + half])));
     }
     synchronize();
-    // The barrier after it keeps the next reduction from overwriting shared[0]
+    // The barrier after it keeps the next reduction from overwriting the result
     // before all have read it.
-    T result = T(shared[0]);
+    T result = T(shared[thread % width]);
     synchronize();
     return result;
   }

@@ -2,6 +2,7 @@
 // a function `body` for it; its number is its place in the list.
 #pragma once
 
+#include "runtime/cuda/kernels/factors.h"
 #include "runtime/cuda/kernels/mark.h"
 #include "runtime/cuda/kernels/norm.h"
 #include "runtime/cuda/kernels/plain.h"
@@ -32,7 +33,8 @@ using OwnKernels =
                ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
                PoolingCells, PlainProduct, FinishProduct, SumRows,
                PlainConvolution, StoreRows, Mark, TakeNumbers, KeepBuffers,
-               SumGroups, SumMembers, RoundSums>;
+               SumGroups, SumMembers, RoundSums, SumFactors, UpdateFactors,
+               ScaleRows, MultiplyFactors>;
 
 // A kernel on the host: runs one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);

@@ -1,0 +1,116 @@
+// Adafactor's averages of squares along rows and columns on a GPU
+// (kernels/factors.h). Averages of elements, which follow from them, exist for
+// a round of segments at a time.
+#include "runtime/core/factor_averages.h"
+#include "runtime/cuda/update.h"
+#include "shared/cuda_scratch.h"
+#include "shared/member_sums.h"
+
+#include <limits>
+
+namespace fsdpc::runtime {
+
+static_assert(sizeof(FactorMember) <= factorMemberBytes);
+
+Status CudaUpdate::addFactors(const fsdpc_rank &rank, size_t index,
+                              Optimizer &optimizer) {
+  const Layout &layout = rank.manifest.layouts[index];
+  const LayoutBuffers &buffers = rank.layouts[index];
+  if (buffers.factors.empty())
+    return {};
+  if (!isFactored(layout.optimizer))
+    return Error{"optimizer '" + layout.optimizer + "' of layout '" +
+                 layout.name + "' has factors, for which no memory is planned"};
+  std::vector<FactorMember> own(buffers.factors.size());
+  for (size_t i = 0; i < own.size(); ++i) {
+    const MemberFactors &from = buffers.factors[i];
+    FactorMember &m = own[i];
+    static_cast<FactorAverages &>(m) = averagesOf(from);
+    m.offset = layout.members[i].offset - buffers.partBegin;
+    m.firstTask = optimizer.factorTasks;
+    m.firstMatrix = optimizer.matrices;
+    optimizer.factorTasks += factorTasks(m);
+    optimizer.matrices += m.factored ? m.matrices : 0;
+    optimizer.factorCount += from.shape.count();
+    optimizer.factorSums += from.shape.sumCount();
+  }
+  int64_t shard = buffers.shardOf(rank.job.rank);
+  int64_t first = buffers.ownOf(rank.job.rank);
+  forEachMember(layout, first, first + buffers.own,
+                [&](size_t member, int64_t from, int64_t to) {
+                  int64_t offset = layout.members[member].offset;
+                  own[member].gradient = buffers.gradientShard + (from - shard);
+                  own[member].begin = from - offset;
+                  own[member].end = to - offset;
+                });
+  return upload(own, optimizer.factors);
+}
+
+void CudaUpdate::sumFactors(const fsdpc_rank &rank, int count,
+                            const int32_t *layouts, const void *scale,
+                            double clipValue, double *sums) {
+  for (int i = 0; i < count; ++i) {
+    const Optimizer &optimizer = optimizers[size_t(layouts[i])];
+    SumFactors sum;
+    sum.members = optimizer.factors;
+    sum.count =
+        int64_t(rank.manifest.layouts[size_t(layouts[i])].members.size());
+    sum.tasks = optimizer.factorTasks;
+    sum.scale = static_cast<const float *>(scale);
+    sum.limit = clipValue > 0 ? float(clipValue)
+                              : std::numeric_limits<float>::infinity();
+    sum.sums = sums;
+    context.launchBlocks(sum, sum.tasks, FSDPC_STREAM_COMPUTE);
+    sums += optimizer.factorSums;
+  }
+}
+
+// All ranks have the same sums and keep all averages, so all update them alike.
+void CudaUpdate::updateFactors(const fsdpc_rank &rank, int count,
+                               const int32_t *layouts, const double *sums,
+                               double eps, double power, double *factors) {
+  for (int i = 0; i < count; ++i) {
+    const Optimizer &optimizer = optimizers[size_t(layouts[i])];
+    UpdateFactors update;
+    update.members = optimizer.factors;
+    update.count =
+        int64_t(rank.manifest.layouts[size_t(layouts[i])].members.size());
+    update.numbers = optimizer.factorCount;
+    update.sums = sums;
+    update.rates = reinterpret_cast<const double *>(rates(optimizer));
+    update.power = power;
+    update.factors = factors;
+    update.failed = &report->failed;
+    context.launch(update, update.numbers, FSDPC_STREAM_COMPUTE);
+    ScaleRows scale;
+    scale.members = optimizer.factors;
+    scale.count = update.count;
+    scale.matrices = optimizer.matrices;
+    scale.eps = eps;
+    scale.factors = factors;
+    context.launchBlocks(scale, scale.matrices, FSDPC_STREAM_COMPUTE);
+    sums += optimizer.factorSums;
+    factors += optimizer.factorCount;
+  }
+}
+
+void CudaUpdate::multiplyFactors(const Optimizer &optimizer,
+                                 const Segments &segments, const Round &round,
+                                 const double *factors,
+                                 OptimizerOperands &operands) {
+  MultiplyFactors multiply;
+  multiply.segments = segments.table + round.firstSegment;
+  multiply.count = round.segments;
+  multiply.first = round.firstElement;
+  multiply.members = optimizer.factors;
+  multiply.factors = factors;
+  multiply.values = variances;
+  context.launchBlocks(multiply, multiply.count, FSDPC_STREAM_COMPUTE);
+  // The kernel counts elements from the part's begin. The address may lie
+  // outside of the block, so it is computed as a number.
+  operands.list[numberOperand] =
+      reinterpret_cast<void *>(reinterpret_cast<uintptr_t>(variances) -
+                               uintptr_t(round.firstElement) * sizeof(float));
+}
+
+} // namespace fsdpc::runtime

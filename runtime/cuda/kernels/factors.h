@@ -1,0 +1,228 @@
+// Averages of squares along rows and columns, for Adafactor, with the same bits
+// as on the host: sums along both are exact (runtime/core/square_sum.h), so
+// threads may add in any order.
+#pragma once
+
+#include "runtime/core/factor_update.h"
+#include "runtime/cuda/kernels/norm.h"
+
+namespace fsdpc::runtime {
+
+// Columns that a block of threads sums at a time: 128 bytes of a row.
+constexpr int factorColumns = 32;
+// Elements whose squares a block writes at a time.
+constexpr int64_t factorElements = 4096;
+
+// A member on this rank.
+struct FactorMember : FactorAverages {
+  const float *gradient = nullptr; // of element `begin`
+  int64_t begin = 0, end = 0;      // elements of the member that the rank sums
+  int64_t offset = 0;      // of the member in the part that the rank updates
+  int64_t firstTask = 0;   // of SumFactors
+  int64_t firstMatrix = 0; // among the layout's matrices with rows
+};
+
+// Blocks that sum a member: one per row, per columns, or per elements.
+inline int64_t factorTasks(const FactorMember &m) {
+  int64_t cells = m.matrices * m.rows * m.columns;
+  return m.sumsElements
+             ? (cells + factorElements - 1) / factorElements
+             : m.rowCount() + m.matrices * ((m.columns + factorColumns - 1) /
+                                            factorColumns);
+}
+
+// Writes what ranks add up: the digits of sums of squares of the gradient times
+// `scale`, bounded by `limit`; or squares of elements.
+struct SumFactors {
+  const FactorMember *members = nullptr;
+  int64_t count = 0, tasks = 0;
+  const float *scale = nullptr;
+  float limit = 0;
+  double *sums = nullptr;
+};
+
+// Updates the averages, unless the step is left out: `failed` is at least 0
+// then. The weight of a mean is the member's step, rates[4 · member + 1], to
+// the power. `numbers` counts rows and columns.
+struct UpdateFactors {
+  const FactorMember *members = nullptr;
+  int64_t count = 0, numbers = 0;
+  const double *sums = nullptr, *rates = nullptr;
+  double power = 0;
+  double *factors = nullptr;
+  const int64_t *failed = nullptr;
+};
+
+// Writes the factors of rows, once averages are updated; one block of threads
+// per matrix.
+struct ScaleRows {
+  const FactorMember *members = nullptr;
+  int64_t count = 0, matrices = 0;
+  double eps = 0;
+  double *factors = nullptr;
+};
+
+// Writes the averages of squares of the elements of segments; one block per
+// segment. `values` has that of element `first` of the part.
+struct MultiplyFactors {
+  const UpdateSegment *segments = nullptr;
+  int64_t count = 0, first = 0;
+  const FactorMember *members = nullptr;
+  const double *factors = nullptr;
+  float *values = nullptr;
+};
+
+// Returns the last member whose `first` is not above `number`. Members without
+// numbers lie in front of the next one, which has the same first.
+FSDPC_SHARED inline int64_t memberOf(const FactorMember *members, int64_t count,
+                                     int64_t FactorMember::*first,
+                                     int64_t number) {
+  int64_t low = 0, high = count;
+  while (high - low > 1) {
+    int64_t middle = (low + high) / 2;
+    (members[middle].*first <= number ? low : high) = middle;
+  }
+  return low;
+}
+
+// An element of the gradient, clipped after the scale as the optimizer does.
+FSDPC_SHARED inline float factorValue(const SumFactors &s,
+                                      const FactorMember &m, int64_t element) {
+  float scaled = m.gradient[element - m.begin] * *s.scale;
+  scaled = scaled < -s.limit ? -s.limit : scaled;
+  return s.limit < scaled ? s.limit : scaled;
+}
+// Exact.
+FSDPC_SHARED inline double
+factorSquare(const SumFactors &s, const FactorMember &m, int64_t element) {
+  double wide = factorValue(s, m, element);
+  return wide * wide;
+}
+
+FSDPC_SHARED inline void squareElements(const Grid &grid, const SumFactors &s,
+                                        const FactorMember &m, int64_t task) {
+  int64_t cells = m.matrices * m.rows * m.columns;
+  int64_t end = (task + 1) * factorElements;
+  for (int64_t i = task * factorElements + grid.thread;
+       i < (end < cells ? end : cells); i += grid.threads)
+    s.sums[m.firstSum + i] =
+        i < m.begin || i >= m.end ? 0 : factorSquare(s, m, i);
+}
+
+// Groups count from the member's first element, and what they have of other
+// rows and ranks is 0.
+FSDPC_SHARED inline void sumFactorRow(const Grid &grid, const SumFactors &s,
+                                      const FactorMember &m, int64_t row) {
+  int64_t from = row * m.columns, to = from + m.columns;
+  from = from > m.begin ? from : m.begin;
+  to = to < m.end ? to : m.end;
+  SquareSum sum;
+  int64_t added = 0;
+  for (int64_t base = (from / squareGroup + grid.thread) * squareGroup;
+       base < to; base += squareGroup * grid.threads) {
+    float group[squareGroup];
+    for (int i = 0; i < squareGroup; ++i)
+      group[i] =
+          base + i < from || base + i >= to ? 0 : factorValue(s, m, base + i);
+    sum.add(squaresOfGroup(group));
+    if (++added % SquareSum::mostAdditions == 0)
+      sum.carry();
+  }
+  sum.carry();
+  writeTogether(grid, sum, s.sums + m.firstSum + row * normDigits);
+}
+
+// Adjacent threads take adjacent columns, and the others further rows.
+FSDPC_SHARED inline void sumFactorColumns(const Grid &grid, const SumFactors &s,
+                                          const FactorMember &m, int64_t task) {
+  int64_t blocks = (m.columns + factorColumns - 1) / factorColumns;
+  int64_t matrix = task / blocks, first = task % blocks * factorColumns;
+  int width = grid.threads < factorColumns ? grid.threads : factorColumns;
+  int64_t base = matrix * m.rows * m.columns;
+  // The rows that this rank has a part of.
+  int64_t low = m.begin > base ? (m.begin - base) / m.columns : 0;
+  for (int64_t at = first; at < first + factorColumns; at += width) {
+    int64_t column = at + grid.thread % width, added = 0;
+    SquareSum sum;
+    for (int64_t row = low + grid.thread / width;
+         row < m.rows && base + row * m.columns < m.end;
+         row += grid.threads / width) {
+      int64_t element = base + row * m.columns + column;
+      if (column >= m.columns || element < m.begin || element >= m.end)
+        continue;
+      sum.add(factorSquare(s, m, element));
+      if (++added % SquareSum::mostAdditions == 0)
+        sum.carry();
+    }
+    sum.carry();
+    double digits[normDigits];
+    sum.write(digits);
+    double *to = s.sums + m.firstSum +
+                 (m.rowCount() + matrix * m.columns + column) * normDigits;
+    for (int i = 0; i < normDigits; ++i) {
+      double digit = grid.reduce(
+          digits[i], [](double a, double b) { return a + b; }, width);
+      if (grid.thread < width && column < m.columns)
+        to[i] = digit;
+    }
+  }
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const SumFactors &s) {
+  for (int64_t task = grid.block; task < s.tasks; task += grid.blocks) {
+    const FactorMember &m =
+        s.members[memberOf(s.members, s.count, &FactorMember::firstTask, task)];
+    int64_t own = task - m.firstTask;
+    if (m.sumsElements)
+      squareElements(grid, s, m, own);
+    else if (own < m.rowCount())
+      sumFactorRow(grid, s, m, own);
+    else
+      sumFactorColumns(grid, s, m, own - m.rowCount());
+  }
+}
+
+// One thread per row and column.
+FSDPC_SHARED inline void body(const Grid &grid, const UpdateFactors &u) {
+  if (*u.failed >= 0)
+    return;
+  for (int64_t i = grid.first(); i < u.numbers; i += grid.stride()) {
+    int64_t member = memberOf(u.members, u.count, &FactorMember::first, i);
+    const FactorMember &m = u.members[member];
+    double weight = pow(u.rates[4 * member + 1], u.power);
+    int64_t own = i - m.first;
+    if (own < m.rowCount())
+      updateRow(m, u.sums, weight, own);
+    else
+      updateColumn(m, u.sums, weight, own - m.rowCount(), u.factors);
+  }
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const ScaleRows &s) {
+  for (int64_t i = grid.block; i < s.matrices; i += grid.blocks) {
+    const FactorMember &m =
+        s.members[memberOf(s.members, s.count, &FactorMember::firstMatrix, i)];
+    int64_t matrix = i - m.firstMatrix;
+    double digits[normDigits];
+    sumOfRows(m, matrix, grid.thread, grid.threads).write(digits);
+    for (double &digit : digits)
+      digit = grid.sum(digit);
+    double mean = meanOfRows(m, digits, s.eps);
+    for (int64_t row = matrix * m.rows + grid.thread;
+         row < (matrix + 1) * m.rows; row += grid.threads)
+      s.factors[m.first + row] = m.ofRows[row] / mean;
+  }
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const MultiplyFactors &f) {
+  for (int64_t i = grid.block; i < f.count; i += grid.blocks) {
+    UpdateSegment segment = f.segments[i];
+    const FactorMember &m = f.members[segment.member];
+    for (int64_t element = segment.from + grid.thread; element < segment.to;
+         element += grid.threads)
+      f.values[element - f.first] =
+          varianceOf(m, f.factors, element - m.offset);
+  }
+}
+
+} // namespace fsdpc::runtime
