@@ -6,6 +6,7 @@
 
 #include "runtime/core/rank.h"
 #include "runtime/cuda/memory.h"
+#include "runtime/cuda/offload.h"
 
 #include <functional>
 
@@ -20,10 +21,28 @@ struct DeviceReport {
   int64_t failed = -1;
 };
 
+// What one launch of an optimizer's kernel updates: a range of the part of a
+// layout that this rank updates. `table` has its segments, which count elements
+// from `begin`.
+struct UpdatePiece {
+  int64_t begin = 0, elements = 0, segments = 0;
+  UpdateSegment *table = nullptr;
+};
+
+// A range of the gradient for which this rank answers, of a layout whose
+// gradient is offloaded. `first` counts from the shard.
+struct NormPiece {
+  int32_t layout = 0;
+  int64_t first = 0, elements = 0;
+  size_t slot = 0; // of CudaOffload
+  NormLayout table;
+};
+
 class CudaUpdate {
 public:
-  CudaUpdate(CudaContext &context, CudaMemory &memory)
-      : context(context), memory(memory) {}
+  // `offload` is null if nothing is offloaded.
+  CudaUpdate(CudaContext &context, CudaMemory &memory, CudaOffload *offload)
+      : context(context), memory(memory), offload(offload) {}
 
   // Bytes of a report, and pinned bytes of numbers and reports.
   static int64_t reportBytes(const Manifest &manifest, int64_t accumulate);
@@ -72,26 +91,22 @@ public:
   double *roundSums(const fsdpc_rank &rank, int32_t layout, int32_t perMember,
                     const void *digits);
 
-  // The optimizer kernel's number of blocks, its last two operands, and the
-  // keys of a layout without a master (fsdpc.h).
-  int64_t segments(int32_t layout) const {
-    return optimizers[size_t(layout)].segments;
-  }
-  void *segmentTable(int32_t layout) const {
-    return optimizers[size_t(layout)].table;
+  // The pieces of a layout's update, without those of padding alone: those that
+  // come to the device one by one, or one for all if nothing is offloaded. And
+  // the rates, and the keys of a layout without a master (fsdpc.h).
+  const std::vector<UpdatePiece> &pieces(int32_t layout) const {
+    return optimizers[size_t(layout)].pieces;
   }
   void *rates(int32_t layout) const {
     return numbers + stepWords + 4 * optimizers[size_t(layout)].firstMember;
   }
-  void *keys(int32_t layout) const {
-    return numbers + stepWords +
-           4 * (members + optimizers[size_t(layout)].firstKey);
-  }
+  // The keys are those of a kernel that counts elements from `begin`; they are
+  // overwritten by the next call.
+  void *keys(const fsdpc_rank &rank, int32_t layout, int64_t begin);
 
 private:
   struct Optimizer {
-    int64_t segments = 0;
-    void *table = nullptr;
+    std::vector<UpdatePiece> pieces;
     // The segments in which the rank sums its own elements, and the index of
     // each member's first one; null unless the optimizer takes sums.
     UpdateSegment *sumSegments = nullptr;
@@ -108,7 +123,10 @@ private:
   uint64_t *writeNumbers(const fsdpc_rank &rank, const StepNumbers &from,
                          uint64_t *to) const;
 
+  void addNormPiece(int32_t layout, int64_t first, int64_t elements);
   Result<NormLayout> normOf(const fsdpc_rank &rank, size_t layout);
+  // Sums the segments of a layout whose gradient is offloaded, piece by piece.
+  void sumPieces(const fsdpc_rank &rank, int32_t layout);
   Result<Optimizer> optimizerOf(const fsdpc_rank &rank, size_t layout);
   Status addSums(const fsdpc_rank &rank, size_t layout, Optimizer &optimizer);
   Status takeSums();
@@ -123,9 +141,11 @@ private:
 
   CudaContext &context;
   CudaMemory &memory;
+  CudaOffload *offload;
   // One per layout, indexed as the manifest's layouts.
-  NormLayout *norms = nullptr; // in device memory
-  int64_t mostSegments = 0;    // of a layout
+  NormLayout *norms = nullptr; // in device memory, with those of pieces behind
+  std::vector<NormPiece> normPieces;
+  int64_t mostSegments = 0; // of a layout
   std::vector<Optimizer> optimizers;
   // Sums of groups, of segments and of members, which layouts use one after the
   // other. In device memory; with their numbers.
@@ -134,6 +154,8 @@ private:
   int64_t groupCount = 0, segmentCount = 0, memberCount = 0;
   int64_t numberCount = 0; // of a step
   int64_t members = 0, keyed = 0;
+  int64_t *movedKeys = nullptr; // of one layout, in device memory
+  size_t mostMoved = 0;         // members of such a layout
   // In device memory. If steps may be skipped, `offered` has the numbers for
   // both ends of the step before, of which a kernel takes one.
   uint64_t *numbers = nullptr, *offered = nullptr;
