@@ -106,9 +106,10 @@ struct Layout {
   bool keepsResidual() const { return topK != 0 || powerRank != 0; }
   int32_t states = 0;   // f32 tensors per parameter: 2 for adam, …
   bool average = false; // the last state is the parameters' running average
-  // The parts that lie in a file and not in memory (--offload): the states, the
-  // f32 gradient of this rank's shard, and its parameters, which are the
-  // master, or the compute copy where there is no master.
+  // The parts that lie in a file and not in memory (--offload), or for a GPU in
+  // pinned memory and not in its own: the states, the f32 gradient of this
+  // rank's shard, and its parameters, which are the master, or the compute copy
+  // where there is no master.
   bool statesOffloaded = false, gradientOffloaded = false;
   bool parametersOffloaded = false;
   bool isOffloaded() const {

@@ -105,6 +105,14 @@ int64_t ownParameterBytes(const Manifest &manifest, const Layout &layout) {
              : dtypeBytes(manifest.computeDtypeOf(layout));
 }
 
+bool offloadsToPinned(const Manifest &manifest) {
+  return manifest.target.starts_with("cuda");
+}
+
+const char *offloadedName(const Manifest &manifest) {
+  return offloadsToPinned(manifest) ? "pinned" : "on disk";
+}
+
 // A gather reads parameters straight to their place where it neither casts them
 // nor sends blocks.
 OffloadPieces offloadPieces(const Manifest &manifest, int ranks, int groupRanks,
@@ -131,7 +139,10 @@ OffloadPieces offloadPieces(const Manifest &manifest, int ranks, int groupRanks,
     if (layout.parametersOffloaded && converts)
       pieces.gathers = std::max(pieces.gathers, ofPiece(parameters));
     if (layout.gradientOffloaded)
-      pieces.reductions = std::max(pieces.reductions, ofPiece(4));
+      pieces.reductions =
+          std::max(pieces.reductions, offloadsToPinned(manifest)
+                                          ? roundUp(memory.shard * 4, 64)
+                                          : ofPiece(4));
   }
   return pieces;
 }
@@ -179,14 +190,15 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
     memory.gradient = bytes(layout.gradientWhole, 4);
     memory.states = layout.states * bytes(layout.stateWhole, 4);
   }
-  auto offload = [&](bool isOffloaded, int64_t &size) {
+  auto offload = [&](bool isOffloaded, int64_t LayoutKinds::*kind) {
     if (isOffloaded)
-      memory.offloaded += std::exchange(size, 0);
+      memory.offloaded.*kind = std::exchange(memory.*kind, 0);
   };
-  offload(layout.statesOffloaded, memory.states);
-  offload(layout.gradientOffloaded, memory.gradient);
+  offload(layout.statesOffloaded, &LayoutKinds::states);
+  offload(layout.gradientOffloaded, &LayoutKinds::gradient);
   // The compute copy beside a master is no shard.
-  offload(layout.parametersOffloaded, master ? memory.master : memory.compute);
+  offload(layout.parametersOffloaded,
+          master ? &LayoutKinds::master : &LayoutKinds::compute);
   if (layout.keepsResidual())
     memory.residual = roundUp(layout.elements * 4, 64);
   if (layout.powerRank > 0)
@@ -280,7 +292,7 @@ static MemoryPlan planLayouts(const Manifest &manifest, int ranks,
     plan.gradients += memory.gradient;
     plan.optimizer += memory.states;
     plan.residuals += memory.residual + memory.factors;
-    plan.onDisk += memory.offloaded;
+    plan.offloaded += memory.offloaded.total();
   }
   plan.offloadPieces =
       offloadPieces(manifest, ranks, groupRanks, owners, rank).total();

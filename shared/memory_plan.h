@@ -38,7 +38,7 @@ struct MemoryPlan {
   // Host memory that the rank's part of a checkpoint is copied into. Only a run
   // knows if it writes checkpoints along the way, so planMemory leaves it at 0.
   int64_t checkpoint = 0;
-  int64_t onDisk = 0;    // what is offloaded; not part of the total
+  int64_t offloaded = 0; // on disk or pinned; not part of the total
   int64_t allocated = 0; // part of the total that runtime/core allocates: all
                          // but windows, scratchpads, stacks and constants
   int64_t total() const;
@@ -88,6 +88,18 @@ struct LayoutCut {
   }
 };
 
+// Returns true if what is offloaded lies in pinned host memory, beside a GPU,
+// and not in a file.
+bool offloadsToPinned(const Manifest &manifest);
+// The name of the plan's row of what is offloaded.
+const char *offloadedName(const Manifest &manifest);
+
+// Kinds of persistent memory of a layout, in bytes.
+struct LayoutKinds {
+  int64_t master = 0, compute = 0, gradient = 0, states = 0;
+  int64_t total() const { return master + compute + gradient + states; }
+};
+
 // The persistent memory of one layout on one rank, in bytes; 0 if the layout
 // has no such memory. If the compute type is f32 and a replicated copy
 // persists, that copy is the master (or contains the rank's shard of it), so
@@ -97,13 +109,12 @@ struct LayoutCut {
 // master weights (Layout::noMaster), and a frozen one whose values are in a
 // compute type below f32 in the model's file, have no master, and a compute
 // copy even where that does not persist whole.
-struct LayoutMemory : LayoutCut {
-  int64_t master = 0, compute = 0, gradient = 0, states = 0;
+struct LayoutMemory : LayoutCut, LayoutKinds {
   // The parts of this rank's gradients that it has not sent yet, in f32, over
   // the whole layout.
   int64_t residual = 0;
   int64_t factors = 0;   // the right ones of the last reduction (power_sgd.h)
-  int64_t offloaded = 0; // bytes on disk of what is offloaded and so 0 above
+  LayoutKinds offloaded; // what is on disk or pinned, and so 0 above
   // The rank's part of the parameters over its group, in the compute type.
   int64_t secondary = 0;
 };
@@ -131,7 +142,8 @@ int64_t ownParameterBytes(const Manifest &manifest, const Layout &layout);
 // Elements of a piece in which the update reads what is offloaded of a layout,
 // and writes it back. Two pieces are in memory: one that is computed, and one
 // that is written back and then replaced by the next. Gathers that convert
-// parameters, and reductions, have a piece each.
+// parameters, and reductions, have a piece each. On a GPU, whose collectives
+// sum a shard as one, the piece of reductions is the largest shard.
 constexpr int64_t offloadPieceElements = int64_t(1) << 18;
 
 // The memory for these pieces, in bytes.

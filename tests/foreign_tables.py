@@ -71,8 +71,9 @@ def check_flag(flag: str, after: str, repository):
     program = "of the program" in after
     if name not in (repository.program if program else repository.compiler):
         yield f"'{name}' is no flag of {'the program' if program else 'fsdpc'}"
-    told = re.search(rf"^  {name} .*?: (\w[\w-]*(?:\|[\w-]+)+)(?: \(|$)", repository.help, re.MULTILINE)
-    if value and told and not program and value not in told[1].split("|"):
+    told = re.search(rf"^  {name} (\S*).*?: (\w[\w-]*(?:\|[\w-]+)+)(?: \(|$)", repository.help, re.MULTILINE)
+    values = value.split(",") if told and told[1].endswith(",...") else [value]
+    if value and told and not program and not set(values) <= set(told[2].split("|")):
         yield f"'{name}' does not take '{value}'"
 
 

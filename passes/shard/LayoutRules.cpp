@@ -78,11 +78,6 @@ private:
   // that; a layout may have been edited.
   LogicalResult verifyPlace(fsdp::LayoutOp layout) {
     const Layout &described = manifest.layouts[number++];
-    if (described.isOffloaded() && options.isCuda())
-      return broken(layout, "offload")
-             << "layout '" << layout.getSymName()
-             << "' is offloaded, which target '" << nameOf(options.target)
-             << "' does not support";
     bool gradient =
         described.gradientOffloaded && !hasOwnGradient(manifest, described);
     bool parameters =

@@ -1,4 +1,5 @@
-// offload-shards: marks what --offload keeps of layouts in a file. It follows
+// offload-shards: marks what --offload keeps of layouts in a file, or for a GPU
+// in pinned memory. It follows
 // mixed-precision, since only then it is known which layouts have masters of
 // their own. As in ZeRO-Infinity (Rajbhandari et al., SC 2021), states,
 // parameters and gradients are chosen one by one.

@@ -233,7 +233,7 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
 }
 
 def OffloadShards : Pass<"offload-shards", "::mlir::ModuleOp"> {
-  let summary = "Chooses what --offload keeps of each layout in a file";
+  let summary = "Chooses what --offload keeps of each layout in a file, or pinned for a GPU";
   let description = [{
     With `offload = optimizer` the states of layouts that have any are `offloaded`; with
     `parameters` each rank's parameters, trainable or frozen; with `gradients` its f32 gradient.
@@ -271,7 +271,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group (without `layout-size`, `layout = parameter` and oss; with `layout-size`, a layout of several members is larger), one of oss or with `layout = parameter` does not have one member, or a member does not begin at the first aligned place after the one before it |
     | `group` | a member is updated by another optimizer than its layout: that of another --group, or of the options |
     | `average` | a trainable layout does not keep an average with --ema, or keeps one without |
-    | `offload` | an offloaded layout is on a GPU, or what is offloaded of it is not a rank's own part (offload-shards) |
+    | `offload` | what is offloaded of a layout is not a rank's own part (offload-shards) |
     | `compute` | a layout's compute type is not `param-dtype`, or f32 if its members have `fsdp.keep_f32` |
     | `master` | a layout lacks `no_master` with `--master=none` and a compute type of bf16, or has it otherwise |
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |

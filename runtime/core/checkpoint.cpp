@@ -59,9 +59,9 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
   return text;
 }
 
-// Values in the memory of the device; null if they are offloaded, and then
-// `first` is where they begin in the rank's part of the file. The type is not
-// f32 only where there is no master.
+// Values in memory that the device reaches; null if they lie in the file of
+// what is offloaded, and then `first` is where they begin in the rank's part of
+// it. The type is not f32 only where there is no master.
 struct OwnPart {
   const char *values;
   WireType type;
@@ -80,16 +80,17 @@ OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
   const LayoutBuffers &buffers = rank.layouts[index];
   int64_t own = buffers.ownOf(rank.job.rank);
   int64_t first = own - buffers.shardOf(rank.job.rank);
-  if (what == Saved::gradients && layout.gradientOffloaded)
+  if (what == Saved::gradients && rank.isInFile(layout.gradientOffloaded))
     return {nullptr, WireType::f32, first};
   if (what == Saved::gradients)
     return f32Part(buffers.gradientShard + first);
-  if (what == Saved::averages && layout.average && layout.statesOffloaded)
+  if (what == Saved::averages && layout.average &&
+      rank.isInFile(layout.statesOffloaded))
     return {nullptr, WireType::f32, own - buffers.partBegin};
   if (what == Saved::averages && layout.average)
     return f32Part(buffers.states + (layout.states - 1) * buffers.part + own -
                    buffers.partBegin);
-  if (layout.parametersOffloaded)
+  if (rank.isInFile(layout.parametersOffloaded))
     return {nullptr, offloadedTypeOf(rank, int32_t(index)), first};
   if (buffers.masterShard)
     return f32Part(buffers.masterShard + first);

@@ -99,7 +99,7 @@ void Trainer::warnOfSmallDisk() const {
 // would take the memory that offloading saves. On a GPU the limit is not one of
 // host memory.
 void Trainer::planCheckpoints() {
-  if (!options.writesAlongTheWay() || info.plan.onDisk > 0)
+  if (!options.writesAlongTheWay() || info.plan.offloaded > 0)
     return;
   info.plan.checkpoint = checkpointCopyBytes(
       describeCheckpoint(manifest, job.size, info.groupRanks));

@@ -98,6 +98,11 @@ public:
   // aligned to 64 bytes on the host; on CUDA to 256, and to 4096 from 1 MiB on.
   // The caller releases it.
   virtual void *allocate(size_t bytes) = 0;
+  // Returns host memory for what is offloaded of layouts, with all bytes 0, or
+  // null if there is none left. `upload`, `download` and copies of the device
+  // reach it, and the device owns it. Only a device that has such memory is
+  // asked (offloadsToPinned).
+  virtual void *allocateOffloaded(size_t) { return nullptr; }
   virtual void release(void *memory, size_t bytes) = 0;
   // Bytes are set to 0, which is zero in every element type.
   virtual void zero(void *memory, size_t bytes) = 0;

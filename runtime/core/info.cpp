@@ -36,14 +36,14 @@ std::string memoryTable(const Manifest &manifest, int threads, int shardGroup,
     MemoryPlan plan = planMemory(manifest, n, group, threads,
                                  channelBytes(manifest, n, group, n, "mpi"),
                                  scratchpadBytes(manifest, n, threads));
-    if (checkpoints && plan.onDisk == 0)
+    if (checkpoints && plan.offloaded == 0)
       plan.checkpoint =
           checkpointCopyBytes(describeCheckpoint(manifest, n, group));
     auto kinds = plan.kinds();
     // The rows are the same in every column, so the first one makes them.
     kinds.emplace_back("total", plan.total());
-    if (plan.onDisk > 0)
-      kinds.emplace_back("on disk", plan.onDisk);
+    if (plan.offloaded > 0)
+      kinds.emplace_back(offloadedName(manifest), plan.offloaded);
     lines[0] += padded(std::to_string(n), 12, true);
     for (size_t i = 0; i < kinds.size(); ++i) {
       if (lines.size() < i + 2)

@@ -148,8 +148,8 @@ Status Log::header(const Manifest &manifest, const Options &options,
   for (auto &[kind, bytes] : info.plan.kinds())
     plan[kind] = bytes;
   plan["total"] = info.plan.total();
-  if (info.plan.onDisk > 0)
-    plan["on disk"] = info.plan.onDisk;
+  if (info.plan.offloaded > 0)
+    plan[offloadedName(manifest)] = info.plan.offloaded;
   Json json = {{"program", info.program},
                {"program_hash", manifest.programHash},
                {"schedule_hash", manifest.scheduleHash},

@@ -39,6 +39,17 @@ char *fsdpc_rank::take(int64_t bytes) {
   return memory;
 }
 
+// Returns memory for what is offloaded, which counts towards plan.offloaded, or
+// null if it lies in a file.
+char *fsdpc_rank::takeOffloaded(int64_t bytes) {
+  if (!offloadsToPinned(manifest))
+    return nullptr;
+  void *memory = device->allocateOffloaded(size_t(bytes));
+  if (!memory)
+    throw std::bad_alloc();
+  return static_cast<char *>(memory);
+}
+
 // Allocates a layout's buffers and finds this rank's shard in each. Zeroes
 // them, because padding takes part in sums and updates and must not hold NaN.
 void fsdpc_rank::allocateLayout(const Layout &layout, int owner) {
@@ -47,15 +58,17 @@ void fsdpc_rank::allocateLayout(const Layout &layout, int owner) {
   LayoutBuffers buffers;
   static_cast<LayoutCut &>(buffers) = memory;
   int64_t first = memory.shardOf(job.rank);
-  auto zeroed = [&](int64_t bytes) {
+  auto zeroed = [&](int64_t bytes, int64_t offloaded = 0) {
+    if (offloaded > 0)
+      return takeOffloaded(offloaded);
     char *pointer = take(bytes);
     if (pointer)
       device->zero(pointer, size_t(bytes));
     return pointer;
   };
 
-  char *master = zeroed(memory.master);
-  char *compute = zeroed(memory.compute);
+  char *master = zeroed(memory.master, memory.offloaded.master);
+  char *compute = zeroed(memory.compute, memory.offloaded.compute);
   // With f32 compute there is one copy: the master is the compute copy, or a
   // part of it.
   std::string type = manifest.computeDtypeOf(layout);
@@ -80,11 +93,13 @@ void fsdpc_rank::allocateLayout(const Layout &layout, int owner) {
   buffers.secondary = zeroed(memory.secondary);
 
   if (layout.trainable) {
-    auto *gradient = reinterpret_cast<float *>(zeroed(memory.gradient));
+    auto *gradient = reinterpret_cast<float *>(
+        zeroed(memory.gradient, memory.offloaded.gradient));
     if (gradient)
       buffers.gradientShard = gradient + (layout.gradientWhole ? first : 0);
     buffers.gradientWhole = layout.gradientWhole ? gradient : nullptr;
-    buffers.states = reinterpret_cast<float *>(zeroed(memory.states));
+    buffers.states = reinterpret_cast<float *>(
+        zeroed(memory.states, memory.offloaded.states));
     buffers.residual = reinterpret_cast<float *>(zeroed(memory.residual));
     buffers.rightFactors = reinterpret_cast<float *>(zeroed(memory.factors));
     buffers.partBegin = layout.stateWhole ? 0 : first;

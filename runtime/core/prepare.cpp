@@ -190,7 +190,7 @@ Status Trainer::load() {
 
 // Makes the file of what is offloaded.
 Status Trainer::openShardFile() {
-  if (info.plan.onDisk == 0)
+  if (info.plan.offloaded == 0 || offloadsToPinned(manifest))
     return {};
   std::string folder =
       options.offloadDir.empty() ? temporaryFolder() : options.offloadDir;

@@ -63,8 +63,9 @@ void Progress::start() const {
       (info.plan.checkpoint ? ", " + bytesText(info.plan.checkpoint) +
                                   " of it to copy checkpoints"
                             : "") +
-      (info.plan.onDisk ? ", and " + bytesText(info.plan.onDisk) + " on disk"
-                        : "") +
+      (info.plan.offloaded ? ", and " + bytesText(info.plan.offloaded) + " " +
+                                 offloadedName(manifest)
+                           : "") +
       "\n");
   // Threads without a core of their own wait for each other in every product.
   if (info.threads > info.cores)

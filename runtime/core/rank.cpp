@@ -109,7 +109,7 @@ OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
   // In f32 the master is the compute copy, and the kernel has no such operand.
   if (layout.noMaster)
     operands.push(nullptr);
-  else if (layout.computeWhole && rank.manifest.computeDtypeOf(layout) != "f32")
+  else if (hasComputeCopy(rank, index))
     operands.push(layout.stateWhole ? buffers.computeWhole
                                     : buffers.computeShard);
   operands.push(const_cast<void *>(scale));
@@ -131,13 +131,13 @@ int64_t fsdpc::runtime::firstNonFinite(const fsdpc_rank &rank) {
     const LayoutBuffers &buffers = rank.layouts[i];
     const float *values =
         buffers.gradientWhole ? buffers.gradientWhole : buffers.gradientShard;
-    bool offloaded = rank.manifest.layouts[i].gradientOffloaded;
-    if (!values && !offloaded)
+    bool inFile = rank.isInFile(rank.manifest.layouts[i].gradientOffloaded);
+    if (!values && !inFile)
       continue; // frozen
     int64_t count = buffers.gradientWhole ? buffers.whole : buffers.shard;
     for (int64_t e = 0; e < count; e += int64_t(piece.size())) {
       size_t length = std::min(piece.size(), size_t(count - e));
-      if (!offloaded)
+      if (!inFile)
         rank.device->download(piece.data(), values + e, length * sizeof(float));
       else if (!rank.shardFile->readGradient(i, e, int64_t(length),
                                              piece.data()))

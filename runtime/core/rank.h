@@ -63,13 +63,14 @@ struct MemberFactors {
 // this rank's shard, which either has memory of its own or lies inside the
 // full-length ("whole") buffer.
 struct LayoutBuffers : LayoutCut {
-  // Null if the layout keeps its values in the compute type only, or if they
-  // are offloaded.
+  // What is offloaded is null here if it lies in a file, and otherwise in
+  // pinned host memory, which only copies reach.
+  //
+  // Null if the layout keeps its values in the compute type only.
   float *masterShard = nullptr, *masterWhole = nullptr;
   // In the compute type. Null if the layout has no such copy, and gathers cast
-  // the master instead, or if it is offloaded.
+  // the master instead.
   char *computeShard = nullptr, *computeWhole = nullptr;
-  // Both null if the gradient is offloaded.
   float *gradientShard = nullptr, *gradientWhole = nullptr;
   // This rank's part of the parameters over its shard group, in the compute
   // type; null if the layout has none.
@@ -79,7 +80,7 @@ struct LayoutBuffers : LayoutCut {
   float *residual = nullptr;
   // The right factors of the last reduction; null if it sends none.
   float *rightFactors = nullptr;
-  // `part` elements per state, one after the other; null if they are offloaded.
+  // `part` elements per state, one after the other.
   float *states = nullptr;
   int64_t partBegin = 0, part = 0; // elements that this rank updates
   // The double[4] of fsdpc_optimizer, per member.
@@ -122,10 +123,16 @@ struct fsdpc_rank {
   std::unique_ptr<fsdpc::runtime::Device> device;
 
   std::vector<fsdpc::runtime::LayoutBuffers> layouts;
-  // Holds what is offloaded of the layouts; null if nothing is.
+  // Holds what is offloaded of the layouts; null if nothing is, or if it lies
+  // in pinned memory.
   std::unique_ptr<fsdpc::runtime::ShardFile> shardFile;
-  // Memory through which a gather takes offloaded parameters that it converts,
-  // and through which reductions take gradients. Each is of one stream.
+  // Returns true if a part of a layout, which is offloaded or not, lies in the
+  // file.
+  bool isInFile(bool isOffloaded) const { return isOffloaded && shardFile; }
+  // Memory of two pieces of an update (offloadPieces), and memory through which
+  // a gather takes offloaded parameters that it converts, and reductions take
+  // gradients. Each is of one stream.
+  char *updatePieces = nullptr;
   char *gatherPiece = nullptr;
   float *reducePiece = nullptr;
   char *arena = nullptr;
@@ -176,6 +183,7 @@ struct fsdpc_rank {
 private:
   char *allocateBlock(int64_t bytes);
   char *take(int64_t bytes); // allocates and counts towards plan.allocated
+  char *takeOffloaded(int64_t bytes);
   void allocateLayout(const fsdpc::Layout &layout, int owner);
   void findFactors();
   fsdpc::Status allocateSlot(int slot);
@@ -184,7 +192,6 @@ private:
     size_t bytes;
   };
   std::vector<Block> blocks;
-  char *updatePieces = nullptr; // memory of `shardFile`
   int64_t taken = 0;
 };
 
@@ -242,6 +249,12 @@ struct OptimizerOperands {
 OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
                                     const void *scale, const void *gradient,
                                     bool hasNumber = false);
+// Returns true if these have a copy in the compute type, behind the states.
+inline bool hasComputeCopy(const fsdpc_rank &rank, int32_t layout) {
+  const Layout &own = rank.manifest.layouts[size_t(layout)];
+  return !own.noMaster && own.computeWhole &&
+         rank.manifest.computeDtypeOf(own) != "f32";
+}
 // The same for fsdpc_member_sums, whose kernel reads no copy in the compute
 // type.
 OptimizerOperands memberSumOperands(const fsdpc_rank &rank, int32_t layout,

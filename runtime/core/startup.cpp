@@ -275,7 +275,7 @@ Status loadFile(int64_t count, Read read, Write write) {
   return {};
 }
 
-// Sets `count` offloaded parameters of this rank from `begin` on.
+// Sets `count` parameters of this rank in that file from `begin` on.
 template <typename Read>
 Status loadParameters(fsdpc_rank &rank, size_t layout, int64_t begin,
                       int64_t count, Read read) {
@@ -317,7 +317,7 @@ Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
             return source.parameter(member, from - member.offset + at, count,
                                     values);
           };
-          if (layout.parametersOffloaded)
+          if (rank.isInFile(layout.parametersOffloaded))
             return loadParameters(rank, i, from - first, to - from, read);
           if (buffers.masterShard)
             return fillDevice(device, buffers.masterShard + (from - first),
@@ -328,7 +328,7 @@ Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
         }));
     if (compute == WireType::f32 || !buffers.computeShard || !buffers.shard)
       continue;
-    if (layout.parametersOffloaded)
+    if (rank.isInFile(layout.parametersOffloaded))
       FSDPC_TRY(loadCompute(
           device, reinterpret_cast<uint16_t *>(buffers.computeShard),
           buffers.shard, compute,
@@ -371,7 +371,7 @@ Status loadStates(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint) {
                          : checkpoint.readState(member, state, begin, count,
                                                 values);
             };
-            if (layout.statesOffloaded)
+            if (rank.isInFile(layout.statesOffloaded))
               return loadFile(to - from, read,
                               [&](float *values, int64_t at, int64_t count) {
                                 return rank.shardFile->writeStates(

@@ -112,15 +112,15 @@ CheckpointWriter::Piece CheckpointWriter::parameters(size_t layout) const {
   const LayoutBuffers &buffers = rank.layouts[layout];
   const Layout &own = rank.manifest.layouts[layout];
   int64_t first = buffers.ownOf(rank.job.rank) - buffers.shardOf(rank.job.rank);
-  bool offloaded = own.parametersOffloaded;
-  WireType type = offloaded             ? offloadedTypeOf(rank, int32_t(layout))
+  bool inFile = rank.isInFile(own.parametersOffloaded);
+  WireType type = inFile                ? offloadedTypeOf(rank, int32_t(layout))
                   : buffers.masterShard ? WireType::f32
                                         : computeTypeOf(rank, int32_t(layout));
   const char *values = buffers.masterShard
                            ? reinterpret_cast<char *>(buffers.masterShard)
                            : buffers.computeShard;
   uint64_t width = wireBytes(type);
-  const void *from = offloaded ? nullptr : values + uint64_t(first) * width;
+  const void *from = inFile ? nullptr : values + uint64_t(first) * width;
   if (own.noMaster)
     return {from,           uint64_t(buffers.own) * width,
             WireType::f32,  layout,
@@ -141,7 +141,7 @@ std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
     // Replicated states hold this rank's shard at its place.
     int64_t first = buffers.ownOf(self) - buffers.partBegin;
     for (int32_t state = 0; state < stored.layouts[i].states; ++state)
-      if (rank.manifest.layouts[i].statesOffloaded)
+      if (rank.isInFile(rank.manifest.layouts[i].statesOffloaded))
         pieces.push_back({nullptr, bytes, WireType::f32, i, state, first});
       else
         pieces.push_back(

@@ -68,7 +68,7 @@ private:
   // Memory of the rank, in the order of tensorsOf. `bytes` are those of the
   // file, which may hold f32 where the memory holds a 16-bit type.
   struct Piece {
-    const void *from; // null: offloaded
+    const void *from; // null: in the file of what is offloaded
     uint64_t bytes;
     WireType type = WireType::f32; // f32: written as it lies
     // For what is offloaded: the layout, the state or `parameterState`, and the

@@ -17,9 +17,12 @@
 
 namespace fsdpc::runtime {
 
-// The three streams of fsdpc.h, and one more for copies of inputs.
+// The three streams of fsdpc.h, one more for copies of inputs, and two for
+// copies of what is offloaded, to the device and back.
 constexpr int copyStream = FSDPC_STREAMS;
-constexpr int cudaStreams = FSDPC_STREAMS + 1;
+constexpr int offloadInStream = FSDPC_STREAMS + 1;
+constexpr int offloadOutStream = FSDPC_STREAMS + 2;
+constexpr int cudaStreams = FSDPC_STREAMS + 3;
 
 // One call of an entry function, in the order of its stream.
 struct NamedCall {
@@ -86,7 +89,7 @@ public:
   // The time for which the host waits for an event; 0: no limit.
   double limitSeconds = 0;
   bool isFirstStep = true; // and has a limit of its own
-  // Indexed by FSDPC_STREAM_* and copyStream; null until makeStreams().
+  // Indexed by FSDPC_STREAM_*, copyStream and so on; null until makeStreams().
   std::array<CudaStream, cudaStreams> streams{};
   // The step of the last begin(), for messages.
   int64_t step = 0;

@@ -8,6 +8,8 @@
 #include "runtime/cuda/device_choice.h"
 #include "runtime/cuda/product_tuning.h"
 
+#include <algorithm>
+#include <cstring>
 #include <set>
 
 namespace fsdpc::runtime {
@@ -97,6 +99,24 @@ Status CudaDevice::planLibraries() {
   return {};
 }
 
+// Only programs that offload fork the streams of its copies in each section.
+void CudaDevice::makeSections() {
+  const Manifest &manifest = context.manifest;
+  int events = std::max(manifest.events, 0);
+  std::vector<int> forked = {FSDPC_STREAM_GATHER, FSDPC_STREAM_REDUCE};
+  bool offloads =
+      std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
+                  [](const Layout &layout) { return layout.isOffloaded(); });
+  if (offloads) {
+    forked.insert(forked.end(), {offloadInStream, offloadOutStream});
+    sections = std::make_unique<Sections>(
+        context, events + CudaOffload::eventCount, forked);
+    offload = std::make_unique<CudaOffload>(context, *sections, events);
+  } else {
+    sections = std::make_unique<Sections>(context, events, forked);
+  }
+}
+
 // The order matters: a GPU before its streams, and streams before the parts
 // whose constructors create events. Memory is reserved later, when its plan is
 // known.
@@ -105,11 +125,11 @@ Status CudaDevice::prepare() {
   FSDPC_TRY(context.makeStreams());
   FSDPC_TRY(planLibraries());
   // These create events, so they follow the choice of the device.
-  sections = std::make_unique<Sections>(context, context.manifest.events);
+  makeSections();
   for (std::unique_ptr<OwnedEvent> &event : drained)
     event = std::make_unique<OwnedEvent>(context);
   inputs = std::make_unique<CudaInputs>(context, memory);
-  update = std::make_unique<CudaUpdate>(context, memory);
+  update = std::make_unique<CudaUpdate>(context, memory, offload.get());
   return {};
 }
 
@@ -120,11 +140,16 @@ Status CudaDevice::reserve(const MemoryPlan &plan) {
   CudaScratch scratch = scratchSizes();
   int64_t constants = int64_t(program.constants_bytes);
   int64_t kept = options.leavesOut ? CudaUpdate::keptBytes(manifest) : 0;
-  FSDPC_TRY(memory.reserve(
-      plan.allocated + constants + scratch.total() + kept +
-          CudaUpdate::reportBytes(manifest, options.accumulate),
-      CudaInputs::pinnedBytes(manifest) +
-          CudaUpdate::pinnedBytes(manifest, options.accumulate)));
+  // Each kind that a layout offloads may lose a page in front of it.
+  int64_t lost =
+      plan.offloaded > 0 ? 3 * 4096 * int64_t(manifest.layouts.size()) : 0;
+  FSDPC_TRY(
+      memory.reserve(plan.allocated + constants + scratch.total() + kept +
+                         CudaUpdate::reportBytes(manifest, options.accumulate),
+                     CudaInputs::pinnedBytes(manifest) +
+                         CudaUpdate::pinnedBytes(manifest, options.accumulate) +
+                         plan.offloaded + lost,
+                     plan.offloaded));
   // One block: library workspace first, then the scratch of attention.
   library = static_cast<char *>(
       memory.takeDevice(scratch.library + scratch.attention));
@@ -141,6 +166,13 @@ Status CudaDevice::reserve(const MemoryPlan &plan) {
 
 void *CudaDevice::allocate(size_t bytes) {
   return memory.takeDevice(int64_t(bytes));
+}
+// The host can write there.
+void *CudaDevice::allocateOffloaded(size_t bytes) {
+  void *pinned = memory.takePinned(int64_t(bytes));
+  if (pinned)
+    std::memset(pinned, 0, bytes);
+  return pinned;
 }
 void CudaDevice::zero(void *to, size_t bytes) { memory.zero(to, bytes); }
 void CudaDevice::upload(void *to, const void *from, size_t bytes) {

@@ -12,6 +12,7 @@
 #include "runtime/cuda/convolutions.h"
 #include "runtime/cuda/inputs.h"
 #include "runtime/cuda/memory.h"
+#include "runtime/cuda/offload.h"
 #include "runtime/cuda/products.h"
 #include "runtime/cuda/sections.h"
 #include "runtime/cuda/sent_bytes.h"
@@ -37,6 +38,7 @@ public:
   // until the bytes are there.
   Status reserve(const MemoryPlan &plan) override;
   void *allocate(size_t bytes) override;
+  void *allocateOffloaded(size_t bytes) override;
   void release(void *, size_t) override {} // all of it is freed at the end
   void zero(void *memory, size_t bytes) override;
   void upload(void *to, const void *from, size_t bytes) override;
@@ -85,12 +87,18 @@ private:
   Status planLibraries();
   // Chooses the products' algorithms by their times (--tune-products).
   Status tune();
+  void makeSections();
   Status makeCollectives(const fsdpc_rank &rank);
   Collectives &channel(Channel channel) { return *channels[size_t(channel)]; }
   // Gathers all shards of a layout into `whole`, of `width` bytes per element;
   // on a single rank a copy.
   void gather(const fsdpc_rank &rank, int32_t layout, const void *shard,
               void *whole, size_t width);
+  // Enqueues a cast of a master to where a gather finds it.
+  void castMaster(const float *master, void *to, WireType type,
+                  int64_t elements);
+  // Brings a rank's offloaded parameters there, in the compute type.
+  void readParameters(const fsdpc_rank &rank, int32_t layout, char *to);
   // Returns true if one of several ranks owns the layout.
   bool isShared(const fsdpc_rank &rank, int32_t layout) const;
   // Lists what flushShared then sends from owners to all others.
@@ -111,6 +119,9 @@ private:
               WireType type, bool add);
   void reduceCut(fsdpc_rank &rank, int32_t layout, const void *gradient,
                  WireType type, bool add);
+  // The same with the shard in device memory.
+  void reduceTo(fsdpc_rank &rank, int32_t layout, const void *gradient,
+                WireType type, float *shard, bool add);
   void reduceOwned(fsdpc_rank &rank, int32_t layout, const void *gradient,
                    WireType type, bool add);
   // Sums the gradients that reduceOwned has listed on their owners.
@@ -157,6 +168,7 @@ private:
   // its calls.
   CollectiveChannels channels;
   std::unique_ptr<Sections> sections;
+  std::unique_ptr<CudaOffload> offload; // null if nothing is offloaded
   std::unique_ptr<CudaInputs> inputs;
   std::unique_ptr<CudaUpdate> update;
   // Recorded on each stream by synchronize().

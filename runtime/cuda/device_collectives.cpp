@@ -91,6 +91,8 @@ void CudaDevice::flushShared() {
 Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
   if (!update->isPrepared()) {
     FSDPC_TRY(makeCollectives(rank));
+    if (offload)
+      offload->prepare(rank);
     FSDPC_TRY(update->prepare(rank));
   }
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
@@ -119,6 +121,33 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
   return {};
 }
 
+void CudaDevice::castMaster(const float *master, void *to, WireType type,
+                            int64_t elements) {
+  Cast cast;
+  cast.from = master, cast.to = to;
+  cast.toType = type;
+  cast.elements = cast.padded = elements;
+  context.launch(cast, elements / 4, FSDPC_STREAM_GATHER);
+}
+
+// In pieces, unless they have the compute type and go straight to their place.
+void CudaDevice::readParameters(const fsdpc_rank &rank, int32_t index,
+                                char *to) {
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  WireType type = computeTypeOf(rank, index);
+  int64_t width = int64_t(wireBytes(type));
+  if (layout.computeShard)
+    return context.copy(to, layout.computeShard, size_t(layout.shard * width),
+                        FSDPC_STREAM_GATHER);
+  auto *piece = reinterpret_cast<float *>(rank.gatherPiece);
+  for (int64_t at = 0; at < layout.shard; at += offloadPieceElements) {
+    int64_t count = std::min(offloadPieceElements, layout.shard - at);
+    context.copy(piece, layout.masterShard + at, size_t(count) * sizeof(float),
+                 FSDPC_STREAM_GATHER);
+    castMaster(piece, to + at * width, type, count);
+  }
+}
+
 // Without a compute copy the master is cast straight into this rank's place of
 // the destination, which then gathers in place. An owner's copy lies there
 // already.
@@ -134,14 +163,16 @@ void CudaDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
     WireType type = computeTypeOf(rank, layouts[i]);
     const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
     char *own = layout.computeShard;
-    if (!own) {
+    bool isPinned =
+        rank.manifest.layouts[size_t(layouts[i])].parametersOffloaded &&
+        !layout.computeWhole;
+    if (!own || isPinned) {
       own = static_cast<char *>(destinations[i]) +
             size_t(layout.shardOf(rank.job.rank)) * wireBytes(type);
-      Cast cast;
-      cast.from = layout.masterShard, cast.to = own;
-      cast.toType = type;
-      cast.elements = cast.padded = layout.shard;
-      context.launch(cast, layout.shard / 4, FSDPC_STREAM_GATHER);
+      if (isPinned)
+        readParameters(rank, layouts[i], own);
+      else
+        castMaster(layout.masterShard, own, type, layout.shard);
     }
     gather(rank, layouts[i], own, destinations[i], wireBytes(type));
   }
@@ -175,10 +206,27 @@ void CudaDevice::gatherSecondary(fsdpc_rank &rank, int count,
   }
 }
 
-// `gradient` holds the layout's elements and, if it is accumulated, the padding
-// too.
+// An offloaded shard comes to the device to be added to, and goes back.
 void CudaDevice::reduceCut(fsdpc_rank &rank, int32_t index,
                            const void *gradient, WireType type, bool add) {
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  if (rank.manifest.layouts[size_t(index)].gradientOffloaded) {
+    auto bytes = size_t(layout.shard) * sizeof(float);
+    if (add)
+      context.copy(rank.reducePiece, layout.gradientShard, bytes,
+                   FSDPC_STREAM_REDUCE);
+    reduceTo(rank, index, gradient, type, rank.reducePiece, add);
+    context.copy(layout.gradientShard, rank.reducePiece, bytes,
+                 FSDPC_STREAM_REDUCE);
+  } else {
+    reduceTo(rank, index, gradient, type, layout.gradientShard, add);
+  }
+}
+
+// `gradient` holds the layout's elements and, if it is accumulated, the padding
+// too.
+void CudaDevice::reduceTo(fsdpc_rank &rank, int32_t index, const void *gradient,
+                          WireType type, float *shard, bool add) {
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
   int64_t elements = rank.manifest.layouts[size_t(index)].elements;
   // The sum over one rank still rounds to the wire type, as every addend of
@@ -189,7 +237,7 @@ void CudaDevice::reduceCut(fsdpc_rank &rank, int32_t index,
     sum.parts[0] = gradient;
     sum.type = type, sum.wire = wireOf;
     sum.elements = elements, sum.shardElements = layout.shard;
-    sum.shard = layout.gradientShard, sum.add = add;
+    sum.shard = shard, sum.add = add;
     context.launch(sum, layout.shard / 4, FSDPC_STREAM_REDUCE);
     return;
   }
@@ -199,7 +247,7 @@ void CudaDevice::reduceCut(fsdpc_rank &rank, int32_t index,
   reduction.type = channel(reduceChannel).travels(type, wireOf);
   reduction.whole = gradient;
   reduction.shardElements = layout.shard;
-  reduction.shard = layout.gradientShard;
+  reduction.shard = shard;
   reduction.add = add;
   reduction.inGroups = rank.manifest.layouts[size_t(index)].hybrid;
   // An accumulated gradient is as long as all shards, and its padding is zero.

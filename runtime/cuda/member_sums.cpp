@@ -73,6 +73,42 @@ Status CudaUpdate::setSegments(const std::vector<UpdateSegment> &segments,
   return upload(segments, to.table);
 }
 
+Status CudaUpdate::cutUpdate(const Layout &layout, const LayoutBuffers &buffers,
+                             Optimizer &optimizer) {
+  std::vector<UpdateSegment> segments;
+  // Segments of elements [at, at + count) of the part, which count from `at`.
+  // A block of threads works on one segment, so long members are cut.
+  auto add = [&](int64_t at, int64_t count) {
+    int64_t base = buffers.partBegin + at;
+    forEachMember(layout, base, base + count,
+                  [&](size_t member, int64_t from, int64_t to) {
+                    for (; from < to; from += optimizerSegment)
+                      segments.push_back(
+                          {from - base,
+                           std::min(from + optimizerSegment, to) - base,
+                           int64_t(member)});
+                  });
+  };
+  if (!layout.isOffloaded()) {
+    add(0, buffers.part);
+    return setSegments(segments, INT64_MAX, optimizer.factors,
+                       optimizer.updates);
+  }
+  std::vector<Round> &rounds = optimizer.updates.rounds;
+  for (int64_t at = 0; at < buffers.part; at += offloadPieceElements) {
+    Round round;
+    round.firstSegment = int64_t(segments.size());
+    round.firstElement = at;
+    round.elements = std::min(offloadPieceElements, buffers.part - at);
+    add(at, round.elements);
+    round.segments = int64_t(segments.size()) - round.firstSegment;
+    if (round.segments > 0) // not of padding alone
+      rounds.push_back(round);
+  }
+  mostMoved = std::max(mostMoved, buffers.roundingKeys.size());
+  return upload(segments, optimizer.updates.table);
+}
+
 void CudaUpdate::sumMembers(const fsdpc_rank &rank, int32_t index,
                             const void *scale, int32_t perMember,
                             const double *factors, double *digits,
@@ -121,28 +157,53 @@ double *CudaUpdate::roundSums(const fsdpc_rank &rank, int32_t index,
   return memberSums;
 }
 
+void *CudaUpdate::keys(const LayoutBuffers &buffers, const Optimizer &optimizer,
+                       int64_t begin) {
+  uint64_t *keys = numbers + stepWords + 4 * (members + optimizer.firstKey);
+  if (begin == 0)
+    return keys;
+  MoveKeys move;
+  move.from = reinterpret_cast<const int64_t *>(keys);
+  move.to = movedKeys;
+  move.members = int64_t(buffers.roundingKeys.size());
+  move.elements = begin;
+  context.launch(move, 4 * move.members, FSDPC_STREAM_COMPUTE);
+  return movedKeys;
+}
+
 // A rank may own only padding of a layout, and then has no rounds.
 void CudaUpdate::optimize(const fsdpc_rank &rank, int32_t index,
                           const void *scale, int32_t perMember,
                           const void *sums, const double *factors,
                           const void *gradient, const Launch &launch) {
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
   const Optimizer &optimizer = optimizers[size_t(index)];
-  double *rounded = nullptr;
-  if (sums && !optimizer.updates.rounds.empty())
-    rounded = roundSums(rank, index, perMember, sums);
+  if (optimizer.updates.rounds.empty())
+    return;
+  double *rounded = sums ? roundSums(rank, index, perMember, sums) : nullptr;
+  size_t slot = 0;
   for (const Round &round : optimizer.updates.rounds) {
     OptimizerOperands operands =
         optimizerOperands(rank, index, scale, gradient, factors != nullptr);
-    if (rank.manifest.layouts[size_t(index)].noMaster)
-      operands.list[operands.count - 2] = keys(optimizer);
+    if (layout.noMaster)
+      operands.list[operands.count - 2] =
+          keys(rank.layouts[size_t(index)], optimizer,
+               layout.isOffloaded() ? round.firstElement : 0);
     if (factors)
       multiplyFactors(optimizer, optimizer.updates, round, factors, operands);
     operands.push(optimizer.updates.table + round.firstSegment);
     operands.push(rates(optimizer));
     if (rounded)
       operands.push(rounded);
+    if (layout.isOffloaded())
+      offload->bringUpdate(rank, index, operands, round.firstElement,
+                           round.elements, slot = 1 - slot);
     launch(operands, round.segments);
+    if (layout.isOffloaded())
+      offload->takeBack();
   }
+  if (layout.isOffloaded())
+    offload->settle();
 }
 
 } // namespace fsdpc::runtime

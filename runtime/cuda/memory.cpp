@@ -31,7 +31,8 @@ CudaMemory::~CudaMemory() {
 
 // The check of free memory is not a guarantee, since other processes share the
 // GPU, so the allocation may still fail.
-Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes) {
+Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes,
+                           int64_t offloadedBytes) {
   CudaDeviceInfo info;
   CudaStatus status = context.api.deviceInfo(info);
   // Ranks that share a process have no communicators. Groups that gather have
@@ -61,7 +62,12 @@ Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes) {
   status = context.api.allocatePinned(pinned.memory, size_t(pinnedBytes));
   if (status != cudaOk)
     return Error{"cannot pin " + std::to_string(pinnedBytes) +
-                 " bytes of host memory: " + context.api.errorText(status)};
+                 " bytes of host memory" +
+                 (offloadedBytes ? ", " + std::to_string(offloadedBytes) +
+                                       " of them for what is offloaded"
+                                 : "") +
+                 ": " + context.api.errorText(status) +
+                 (offloadedBytes ? "; use more ranks, or offload less" : "")};
   device.size = deviceBytes;
   pinned.size = pinnedBytes;
   bounce = takePinned(bounceBytes);

@@ -15,9 +15,11 @@ public:
   CudaMemory(const CudaMemory &) = delete;
 
   // Makes both allocations. If the device has too little free memory for them
-  // and for what is allocated later (CudaDeviceInfo), the error has all
-  // numbers.
-  Status reserve(int64_t deviceBytes, int64_t pinnedBytes);
+  // and for what is allocated later (CudaDeviceInfo), or the host for pinned
+  // memory, the error has all numbers. `offloadedBytes` of the pinned memory
+  // are of what is offloaded.
+  Status reserve(int64_t deviceBytes, int64_t pinnedBytes,
+                 int64_t offloadedBytes);
   // Take aligned blocks. They return null if what was reserved is used up.
   void *takeDevice(int64_t bytes);
   void *takePinned(int64_t bytes);

@@ -5,11 +5,11 @@
 
 namespace fsdpc::runtime {
 
-// `met` has no event for the compute stream, which joins the others.
-Sections::Sections(CudaContext &context, int count)
-    : context(context), parted(context), events(size_t(std::max(count, 0))) {
-  for (int stream : {FSDPC_STREAM_GATHER, FSDPC_STREAM_REDUCE})
-    met[size_t(stream)] = std::make_unique<OwnedEvent>(context);
+Sections::Sections(CudaContext &context, int count, std::vector<int> streams)
+    : context(context), parted(context), forked(std::move(streams)),
+      events(size_t(std::max(count, 0))) {
+  for (size_t i = 0; i < forked.size(); ++i)
+    met.push_back(std::make_unique<OwnedEvent>(context));
   for (ProgramEvent &event : events)
     event.event = std::make_unique<OwnedEvent>(context);
 }
@@ -40,12 +40,12 @@ void Sections::wait(int stream, int event) {
 // capture must begin and end on one stream, and sections must not overlap.
 void Sections::enqueueJoined(const std::function<void()> &enqueue) {
   parted.record(FSDPC_STREAM_COMPUTE);
-  for (int stream : {FSDPC_STREAM_GATHER, FSDPC_STREAM_REDUCE})
+  for (int stream : forked)
     parted.wait(stream);
   enqueue();
-  for (int stream : {FSDPC_STREAM_GATHER, FSDPC_STREAM_REDUCE}) {
-    met[size_t(stream)]->record(stream);
-    met[size_t(stream)]->wait(FSDPC_STREAM_COMPUTE);
+  for (size_t i = 0; i < forked.size(); ++i) {
+    met[i]->record(forked[i]);
+    met[i]->wait(FSDPC_STREAM_COMPUTE);
   }
 }
 

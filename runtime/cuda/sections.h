@@ -16,9 +16,10 @@ namespace fsdpc::runtime {
 
 class Sections {
 public:
-  // `events` is the number of events in the manifest. The graphs must be
-  // destroyed before the collectives whose calls they hold.
-  Sections(CudaContext &context, int events);
+  // `events` is the number of events that record() and wait() take, and
+  // `forked` the streams beside COMPUTE. The graphs must be destroyed before
+  // the collectives whose calls they hold.
+  Sections(CudaContext &context, int events, std::vector<int> forked);
   ~Sections();
   Sections(const Sections &) = delete;
 
@@ -26,7 +27,8 @@ public:
   // section.
   void run(const Section &section, bool graphs,
            const std::function<void()> &enqueue);
-  // The program's events. Sections run one after the other, so a wait for an
+  // The program's events, and others of work in sections, which follow them.
+  // Sections run one after the other, so a wait for an
   // event of an earlier section has nothing to wait for.
   void record(int stream, int event);
   void wait(int stream, int event);
@@ -47,8 +49,9 @@ private:
   CudaContext &context;
   // The fork: recorded on the compute stream when a section begins.
   OwnedEvent parted;
-  // The join: recorded on each other stream when a section ends.
-  std::array<std::unique_ptr<OwnedEvent>, FSDPC_STREAMS> met;
+  // The join: recorded on each forked stream when a section ends.
+  std::vector<int> forked;
+  std::vector<std::unique_ptr<OwnedEvent>> met;
   std::vector<ProgramEvent> events;
   // The key is Section::update, evaluate, slot and first.
   std::map<std::tuple<bool, bool, int, bool>, Kept> kept;

@@ -44,6 +44,13 @@ int64_t CudaUpdate::keptBytes(const Manifest &manifest) {
   return bytes;
 }
 
+// A piece is in the slot that its table names, since graphs keep the table.
+void CudaUpdate::addNormPiece(int32_t layout, int64_t first, int64_t elements) {
+  NormPiece piece{layout, first, elements, normPieces.size() % 2, {}};
+  piece.table.gradient = offload->slotMemory<float>(piece.slot);
+  normPieces.push_back(piece);
+}
+
 // Segments are whole groups of one member, unless the member ends, and lie in
 // what the rank answers for of its shard.
 Result<NormLayout> CudaUpdate::normOf(const fsdpc_rank &rank, size_t index) {
@@ -55,15 +62,32 @@ Result<NormLayout> CudaUpdate::normOf(const fsdpc_rank &rank, size_t index) {
   int64_t shard = buffers.shardOf(rank.job.rank);
   int64_t first = buffers.ownOf(rank.job.rank), last = first + buffers.own;
   std::vector<NormSegment> segments;
-  for (int64_t begin = first; begin < last; begin += normBlock)
+  size_t firstPiece = normPieces.size();
+  for (int64_t begin = first; begin < last; begin += normBlock) {
+    bool isOffloaded = layout.gradientOffloaded;
+    if (isOffloaded && (begin - first) % offloadPieceElements == 0)
+      addNormPiece(int32_t(index), begin - shard,
+                   std::min(offloadPieceElements, last - begin));
+    int64_t base = isOffloaded ? shard + normPieces.back().first : shard;
+    size_t before = segments.size();
     forEachMember(layout, begin, std::min(begin + normBlock, last),
                   [&](size_t, int64_t from, int64_t to) {
-                    segments.push_back({from - shard, to - shard});
+                    segments.push_back({from - base, to - base});
                   });
+    if (isOffloaded)
+      normPieces.back().table.segmentCount += int64_t(segments.size() - before);
+  }
   norm.gradient = buffers.gradientShard;
   norm.segmentCount = int64_t(segments.size());
   FSDPC_TRY(upload(segments, norm.segments));
   FSDPC_TRY(upload(std::vector<SquareSum>(segments.size()), norm.sums));
+  int64_t done = 0;
+  for (size_t i = firstPiece; i < normPieces.size(); ++i) {
+    NormLayout &table = normPieces[i].table;
+    table.segments = norm.segments + done;
+    table.sums = norm.sums + done;
+    done += table.segmentCount;
+  }
   // The launch is sized by the longest layout, since one kernel sums a list of
   // layouts.
   mostSegments = std::max(mostSegments, norm.segmentCount);
@@ -78,21 +102,8 @@ Result<CudaUpdate::Optimizer> CudaUpdate::optimizerOf(const fsdpc_rank &rank,
   Optimizer optimizer;
   if (!layout.trainable)
     return optimizer;
-  std::vector<UpdateSegment> segments;
-  forEachMember(layout, buffers.partBegin, buffers.partBegin + buffers.part,
-                [&](size_t member, int64_t from, int64_t to) {
-                  // A block of threads works on one segment, so long members
-                  // are cut.
-                  for (int64_t begin = from; begin < to;
-                       begin += optimizerSegment)
-                    segments.push_back({begin - buffers.partBegin,
-                                        std::min(begin + optimizerSegment, to) -
-                                            buffers.partBegin,
-                                        int64_t(member)});
-                });
   FSDPC_TRY(addFactors(rank, index, optimizer));
-  FSDPC_TRY(
-      setSegments(segments, INT64_MAX, optimizer.factors, optimizer.updates));
+  FSDPC_TRY(cutUpdate(layout, buffers, optimizer));
   optimizer.firstMember = members;
   optimizer.firstKey = keyed;
   members += int64_t(layout.members.size());
@@ -113,7 +124,10 @@ Status CudaUpdate::prepare(fsdpc_rank &rank) {
     FSDPC_TRY(optimizer);
     optimizers.push_back(*optimizer);
   }
+  for (const NormPiece &piece : normPieces)
+    layouts.push_back(piece.table);
   FSDPC_TRY(upload(layouts, norms));
+  FSDPC_TRY(upload(std::vector<int64_t>(4 * mostMoved), movedKeys));
   FSDPC_TRY(takeSums());
   numberCount = stepNumberCount(rank.manifest);
   size_t count = size_t(numberCount), ends = rank.skipsNonFinite ? 2 : 1;
@@ -289,6 +303,23 @@ void CudaUpdate::reportOutput(fsdpc_rank &rank, int32_t index,
                  FSDPC_STREAM_COMPUTE);
 }
 
+void CudaUpdate::sumPieces(const fsdpc_rank &rank, int32_t layout) {
+  for (size_t i = 0; i < normPieces.size(); ++i) {
+    const NormPiece &piece = normPieces[i];
+    if (piece.layout != layout || piece.table.segmentCount == 0)
+      continue;
+    void *gradient = rank.layouts[size_t(layout)].gradientShard;
+    PieceOperand operand{&gradient, sizeof(float), true, false};
+    offload->bring({&operand, 1}, piece.first, piece.elements, piece.slot);
+    SumSquareSegments sum;
+    sum.layouts = norms;
+    sum.list[0] = int32_t(rank.layouts.size() + i);
+    sum.count = 1;
+    context.launch(sum, piece.table.segmentCount, FSDPC_STREAM_COMPUTE);
+    offload->takeBack();
+  }
+}
+
 // Two kernels per group of layouts: segments first, then their sums.
 void CudaUpdate::sumSquares(const fsdpc_rank &rank, int layoutCount,
                             const int32_t *layouts, void *sums) {
@@ -297,15 +328,22 @@ void CudaUpdate::sumSquares(const fsdpc_rank &rank, int layoutCount,
     SumSquareSegments first;
     SumSquares second;
     first.layouts = second.layouts = norms;
-    first.count = second.count = count;
-    for (int i = 0; i < count; ++i)
-      first.list[i] = second.list[i] = layouts[begin + i];
+    second.count = count;
+    first.count = 0;
+    for (int i = 0; i < count; ++i) {
+      int32_t layout = second.list[i] = layouts[begin + i];
+      if (rank.manifest.layouts[size_t(layout)].gradientOffloaded)
+        sumPieces(rank, layout);
+      else
+        first.list[first.count++] = layout;
+    }
     second.sums = static_cast<double *>(sums) + begin * normDigits;
     if (rank.leavesOut && begin == 0) {
       second.losses = reinterpret_cast<const float *>(report + 1);
       second.microbatches = accumulate;
     }
-    context.launch(first, mostSegments, FSDPC_STREAM_COMPUTE);
+    if (first.count > 0)
+      context.launch(first, mostSegments, FSDPC_STREAM_COMPUTE);
     context.launchBlocks(second, int64_t(count), FSDPC_STREAM_COMPUTE);
   }
 }

@@ -7,6 +7,7 @@
 #include "runtime/core/rank.h"
 #include "runtime/cuda/kernels/factors.h"
 #include "runtime/cuda/memory.h"
+#include "runtime/cuda/offload.h"
 
 #include <functional>
 
@@ -21,10 +22,20 @@ struct DeviceReport {
   int64_t failed = -1;
 };
 
+// A range of the gradient for which this rank answers, of a layout whose
+// gradient is offloaded. `first` counts from the shard.
+struct NormPiece {
+  int32_t layout = 0;
+  int64_t first = 0, elements = 0;
+  size_t slot = 0; // of CudaOffload
+  NormLayout table;
+};
+
 class CudaUpdate {
 public:
-  CudaUpdate(CudaContext &context, CudaMemory &memory)
-      : context(context), memory(memory) {}
+  // `offload` is null if nothing is offloaded.
+  CudaUpdate(CudaContext &context, CudaMemory &memory, CudaOffload *offload)
+      : context(context), memory(memory), offload(offload) {}
 
   // Bytes of a report, and pinned bytes of numbers and reports.
   static int64_t reportBytes(const Manifest &manifest, int64_t accumulate);
@@ -89,9 +100,10 @@ public:
 
 private:
   // Segments that one launch covers, and the element of the part at which the
-  // first one begins.
+  // first one begins. Of an offloaded layout a round is a piece of so many
+  // elements, from whose begin its segments count, and else from the part's.
   struct Round {
-    int64_t firstSegment = 0, segments = 0, firstElement = 0;
+    int64_t firstSegment = 0, segments = 0, firstElement = 0, elements = 0;
   };
   // Segments in device memory, and the launches in which they are covered.
   struct Segments {
@@ -120,12 +132,18 @@ private:
   uint64_t *writeNumbers(const fsdpc_rank &rank, const StepNumbers &from,
                          uint64_t *to) const;
 
+  void addNormPiece(int32_t layout, int64_t first, int64_t elements);
   Result<NormLayout> normOf(const fsdpc_rank &rank, size_t layout);
+  // Sums the segments of a layout whose gradient is offloaded, piece by piece.
+  void sumPieces(const fsdpc_rank &rank, int32_t layout);
   Result<Optimizer> optimizerOf(const fsdpc_rank &rank, size_t layout);
   Status addSums(const fsdpc_rank &rank, size_t layout, Optimizer &optimizer);
   Status addFactors(const fsdpc_rank &rank, size_t layout,
                     Optimizer &optimizer);
   Status takeSums();
+  // Cuts what the rank updates of a layout.
+  Status cutUpdate(const Layout &layout, const LayoutBuffers &buffers,
+                   Optimizer &optimizer);
   // Cuts segments into rounds of at most `most` segments; with factors, of as
   // many elements as there is room for.
   Status setSegments(const std::vector<UpdateSegment> &segments, int64_t most,
@@ -139,13 +157,13 @@ private:
                        const Round &round, const double *factors,
                        OptimizerOperands &operands);
   // The double[4] of a layout's members, and the int64[4] of those without a
-  // master (fsdpc.h).
+  // master (fsdpc.h): for a kernel that counts elements from `begin`, until the
+  // next call.
   uint64_t *rates(const Optimizer &optimizer) const {
     return numbers + stepWords + 4 * optimizer.firstMember;
   }
-  uint64_t *keys(const Optimizer &optimizer) const {
-    return numbers + stepWords + 4 * (members + optimizer.firstKey);
-  }
+  void *keys(const LayoutBuffers &buffers, const Optimizer &optimizer,
+             int64_t begin);
   // Returns the kernel's arguments for a row of the report.
   ReportLoss rowOf(const fsdpc_rank &rank, const void *value, size_t row) const;
   Status keep(const fsdpc_rank &rank);
@@ -157,9 +175,11 @@ private:
 
   CudaContext &context;
   CudaMemory &memory;
+  CudaOffload *offload;
   // One per layout, indexed as the manifest's layouts.
-  NormLayout *norms = nullptr; // in device memory
-  int64_t mostSegments = 0;    // of a layout
+  NormLayout *norms = nullptr; // in device memory, with those of pieces behind
+  std::vector<NormPiece> normPieces;
+  int64_t mostSegments = 0; // of a layout
   std::vector<Optimizer> optimizers;
   // Sums of groups, of segments and of members, which layouts use one after the
   // other. In device memory; with their numbers.
@@ -169,6 +189,8 @@ private:
   int64_t groupCount = 0, segmentCount = 0, memberCount = 0, varianceCount = 0;
   int64_t numberCount = 0; // of a step
   int64_t members = 0, keyed = 0;
+  int64_t *movedKeys = nullptr; // of one layout, in device memory
+  size_t mostMoved = 0;         // members of such a layout
   // In device memory. If steps may be skipped, `offered` has the numbers for
   // both ends of the step before, of which a kernel takes one.
   uint64_t *numbers = nullptr, *offered = nullptr;

@@ -28,7 +28,7 @@ Emulation &theEmulation() {
 
 Emulation::Emulation(const Settings &settings)
     : settings(settings), faults(settings.fault),
-      memory(settings.devices, settings.memory) {
+      memory(settings.devices, settings.memory, settings.pinned) {
   for (int device = 0; device < settings.devices; ++device)
     devices.push_back(std::make_unique<Device>(device));
 }

@@ -88,14 +88,16 @@ CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
   std::unique_lock lock(mutex);
   if (bytes == 0)
     return cudaOk;
-  // Pinned memory counts, but has no limit.
-  size_t *count = owner == pinnedMemory ? &pinned : &used[owner];
-  if (owner != pinnedMemory && bytes > capacity - used[owner])
-    return status::refuse(status::memoryAllocation,
-                          std::to_string(bytes) + " bytes on emulated device " +
-                              std::to_string(owner) + ", " +
-                              std::to_string(capacity - used[owner]) +
-                              " are free");
+  bool isPinned = owner == pinnedMemory;
+  size_t *count = isPinned ? &pinned : &used[owner];
+  size_t room = (isPinned ? pinnedCapacity : capacity) - *count;
+  if (bytes > room)
+    return status::refuse(
+        status::memoryAllocation,
+        std::to_string(bytes) + " bytes " +
+            (isPinned ? "of pinned memory"
+                      : "on emulated device " + std::to_string(owner)) +
+            ", " + std::to_string(room) + " are free");
   size_t inner = roundUp(bytes, page);
   // Reserves everything without rights, then maps the middle: what stays are
   // the guard pages.

@@ -47,7 +47,9 @@ struct Place {
 // All allocations of the process. Safe for concurrent use.
 class Memory {
 public:
-  Memory(int devices, size_t capacity) : capacity(capacity), used(devices) {}
+  // The device's and the pinned bytes that may be allocated.
+  Memory(int devices, size_t capacity, size_t pinnedCapacity)
+      : capacity(capacity), pinnedCapacity(pinnedCapacity), used(devices) {}
   ~Memory();
   Memory(const Memory &) = delete;
   Memory &operator=(const Memory &) = delete;
@@ -78,8 +80,8 @@ private:
   // pages.
   static void checkMargins(const Mapping &mapping);
 
-  // Bytes per device. Pinned memory has no limit.
-  size_t capacity;
+  // Bytes per device, and of pinned memory.
+  size_t capacity, pinnedCapacity;
   mutable std::shared_mutex mutex;
   // Bytes by device.
   std::vector<size_t> used;

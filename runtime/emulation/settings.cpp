@@ -100,8 +100,9 @@ std::string unknownVariable(char **environment) {
     if (name.substr(0, prefix.size()) != prefix)
       continue;
     std::string_view rest = name.substr(prefix.size());
-    if (rest != "SEED" && rest != "MEMORY" && rest != "DEVICES" &&
-        rest != "BLOCKS" && rest != "FAULT" && rest != "VOLUMES")
+    if (rest != "SEED" && rest != "MEMORY" && rest != "PINNED" &&
+        rest != "DEVICES" && rest != "BLOCKS" && rest != "FAULT" &&
+        rest != "VOLUMES")
       return std::string(name);
   }
   return "";
@@ -111,11 +112,13 @@ Settings readSettings() {
   if (std::string name = unknownVariable(environ); !name.empty())
     endWith(name + " is not a variable of the emulation; use "
                    "FSDPC_EMULATION_SEED, FSDPC_EMULATION_MEMORY, "
-                   "FSDPC_EMULATION_DEVICES, FSDPC_EMULATION_BLOCKS, "
+                   "FSDPC_EMULATION_PINNED, FSDPC_EMULATION_DEVICES, "
+                   "FSDPC_EMULATION_BLOCKS, "
                    "FSDPC_EMULATION_FAULT or FSDPC_EMULATION_VOLUMES");
   Settings settings;
   settings.seed = numberOf("FSDPC_EMULATION_SEED", 0, settings.seed);
   settings.memory = numberOf("FSDPC_EMULATION_MEMORY", 1, settings.memory);
+  settings.pinned = numberOf("FSDPC_EMULATION_PINNED", 1, settings.pinned);
   settings.devices =
       int(numberOf("FSDPC_EMULATION_DEVICES", 0, uint64_t(settings.devices)));
   // More would only wait for each other.

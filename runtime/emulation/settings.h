@@ -36,6 +36,7 @@ struct Fault {
 struct Settings {
   uint64_t seed = 1; // of delays and orders; 0: no delays, one order
   size_t memory = size_t(4) << 30; // bytes per device
+  size_t pinned = SIZE_MAX;        // bytes of pinned memory
   int devices = 8;
   int blocksAtOnce = 1; // of one kernel, each on a thread of the host
   int rank = 0;         // of this process, as its launcher says
@@ -48,8 +49,8 @@ Result<Fault> parseFault(const std::string &text);
 // Returns the name of the first variable that begins like the emulation's but
 // is not one of them, or an empty string.
 std::string unknownVariable(char **environment);
-// Reads FSDPC_EMULATION_SEED, …_MEMORY, …_DEVICES, …_BLOCKS, …_FAULT and
-// …_VOLUMES. If one cannot be parsed, or another variable of that prefix is
+// Reads FSDPC_EMULATION_SEED, …_MEMORY, …_PINNED, …_DEVICES, …_BLOCKS, …_FAULT
+// and …_VOLUMES. If one cannot be parsed, or another variable of that prefix is
 // set, prints one line and exits with code 2: a misspelt setting must not pass
 // unnoticed.
 Settings readSettings();

@@ -18,6 +18,7 @@ constexpr size_t megabyte = size_t(1) << 20;
 Settings smallDevice() {
   Settings settings;
   settings.memory = 8 * megabyte;
+  settings.pinned = 4 * megabyte;
   settings.devices = 2;
   return settings;
 }
@@ -66,6 +67,18 @@ TEST_F(DeviceMemory, runsOut) {
   ASSERT_CUDA(cuda.selectDevice(0));
   ASSERT_CUDA(cuda.freeDevice(most));
   allocate(2 * megabyte);
+}
+
+TEST_F(DeviceMemory, runsOutOfPinnedMemory) {
+  void *most = nullptr, *more = nullptr;
+  size_t taken = cuda.alive().pinnedBytes;
+  ASSERT_CUDA(cuda.allocatePinned(most, 4 * megabyte - taken - 100));
+  EXPECT_EQ(cuda.allocatePinned(more, 101), status::memoryAllocation);
+  EXPECT_NE(cuda.errorText(status::memoryAllocation)
+                .find("101 bytes of pinned memory, 100 are free"),
+            std::string::npos);
+  ASSERT_CUDA(cuda.freePinned(most));
+  EXPECT_CUDA(cuda.allocatePinned(more, 101));
 }
 
 // Leaks show in the counts; memory is freed once, and as what it was allocated.

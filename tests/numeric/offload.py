@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks --offload: the bits of a run that keeps states, parameters and gradients in memory, and less memory, as planned.
 
-usage: offload.py --build DIR
+usage: offload.py --build DIR [--target cuda-emulation]
 """
 import json
 import os
@@ -31,6 +31,11 @@ CASES = [("adamw", "zero3", 1, STATES, None), ("adamw", "hybrid", 2, STATES, Non
          ("sgd", "zero3", 3, ALL, 3), ("sgd", "zero2", 3, "gradients", 3), ("sgd", "zero3", 2, "parameters", None),
          ("scaled", "zero2", 2, ALL, None), ("scaled", "zero3", 2, ALL, None), ("rounded", "zero3", 2, ALL, None),
          ("blocks", "zero3", 2, ALL, None), ("blocks", "zero2", 2, ALL, None)]
+# The same on an emulated GPU, where parameters are not gathered in blocks.
+GPU_CASES = [*(("adamw", "zero3", ranks, STATES, None) for ranks in (1, 2)), *(("adamw", "zero3", ranks, ALL, None) for ranks in (1, 2)),
+             ("adamw", "hybrid", 4, ALL, None, "--shard-group", 2), ("adamw", "zero2", 2, ALL, None),
+             ("adamw", "oss", 2, "optimizer,parameters", None), ("sgd", "ddp", 2, STATES, None), ("sgd", "zero3", 3, ALL, 3),
+             ("scaled", "zero3", 2, ALL, None), ("rounded", "zero3", 2, ALL, None)]
 ROWS, COLUMNS, BATCH, STEPS = 2048, 2048, 4, 6
 NOISE = 8 << 20                               # bytes by which two runs of one plan may differ in resident memory
 
@@ -40,19 +45,20 @@ def check_strategies(bench) -> None:
     chosen = fixture("linears")
     kept = [flag for flag in chosen.compiling if not flag.startswith(("--optimizer=", "--momentum="))]
     programs, expected = {}, {}
+    order = ["--deterministic"] if bench.on_gpu else []
 
     def train(name: str, strategy: str, ranks: int, accumulate: int | None, *flags: str, offload: str):
         key = (name, strategy, offload)
         if key not in programs:
-            programs[key] = bench.compile_fixture(replace(chosen, compiling=[*kept, *OPTIMIZERS[name]]), "-".join(key),
+            programs[key] = bench.compile_fixture(replace(chosen, compiling=[*kept, *OPTIMIZERS[name], bench.target]), "-".join(key),
                                                   f"--strategy={strategy}", f"--offload={offload}")
         average = ["--save-ema", bench.path("average")] if name == "adamw" else []
-        training = bench.train(programs[key], chosen, ranks, *flags, *average, local=True, accumulate=accumulate)
+        training = bench.train(programs[key], chosen, ranks, *flags, *average, *order, local=True, accumulate=accumulate)
         if name == "scaled" and training.lines()[-1]["skipped"] == 0:
             raise Failure("no step is skipped")
         return training.bits(), bench.path("average").read_bytes() if average else b""
 
-    for name, strategy, ranks, what, accumulate, *flags in CASES:
+    for name, strategy, ranks, what, accumulate, *flags in GPU_CASES if bench.on_gpu else CASES:
         wanted = (name, accumulate and accumulate * ranks)
         if wanted not in expected:
             expected[wanted] = train(name, "zero3", ranks, accumulate, offload="none")
@@ -95,7 +101,8 @@ class Large:
         np.save(bench.path("x.npy"), x)
         x[5 * BATCH, 7] = np.nan              # in step 2
         np.save(bench.path("bad.npy"), x)
-        self.compiling = [bench.build / "bin" / "fsdpc", model, "--optimizer=adamw", "--lr=0.01", "--plan-ranks=1"]
+        self.compiling = [bench.build / "bin" / "fsdpc", model, "--optimizer=adamw", "--lr=0.01", "--plan-ranks=1", bench.target]
+        self.place = "pinned" if bench.on_gpu else "on disk"
         self.programs = {name: bench.compile(model, f"large-{name}", *self.compiling[2:], *flags)
                          for name, flags in (("memory", ()), ("states", (f"--offload={STATES}",)), ("all", (f"--offload={ALL}",)))}
 
@@ -109,35 +116,48 @@ class Large:
         lines = [line for line in lines if "loss" in line]
         return ([(line["loss"], line["grad_norm"]) for line in lines], saved.read_bytes()), header, lines[-1]
 
+    def pieces(self, name: str) -> int:
+        """Returns the bytes of two pieces of an update, with two states, or with parameters and gradients, too, and of a reduction."""
+        reduction = 4 * ROWS * COLUMNS if self.bench.on_gpu else 4 << 18
+        return (2 * 2 * 4 << 18) if name == "states" else (2 * 4 * 4 << 18) + reduction
+
+    def required(self, name: str) -> int:
+        """Returns the bytes of GPU memory that a run requires."""
+        refused = subprocess.run([str(word) for word in (self.programs[name], f"--data=x={self.bench.path('x')}.npy", "--steps", 1)],
+                                 env={**os.environ, "FSDPC_EMULATION_MEMORY": "9"}, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return int(re.search(r"the program requires (\d+) bytes of GPU memory", refused.stderr)[1])
+
     def check_memory(self) -> None:
-        """The plan shrinks by what is on disk, less the pieces, and so does the resident set."""
+        """The plan shrinks by what is offloaded, less the pieces, and so does the resident set, or what the GPU must have."""
         expected, whole, resident = self.train("memory", ranks=1)
-        # Two pieces of an update with two states, and for all also with parameters and gradients, and one of a reduction.
-        for name, values, pieces in (("states", 2, 2 * 2), ("all", 4, 2 * 4 + 1)):
-            learnt, header, line = self.train(name, "--offload-dir", self.bench.folder, ranks=1)
+        tables = 64 << 10                     # of pieces on a GPU
+        for name, values in (("states", 2), ("all", 4)):
+            learnt, header, line = self.train(name, *([] if self.bench.on_gpu else ["--offload-dir", self.bench.folder]), ranks=1)
             if learnt != expected:
                 raise Failure(f"offloading changes the bits of a model of many pieces: {name}")
-            found = header["plan"]["on disk"], header["plan"]["offload pieces"]
-            if found != (values * 4 * ROWS * COLUMNS, pieces * 4 << 18):
-                raise Failure(f"{name}: the plan has {found[0]} bytes on disk and {found[1]} of pieces")
+            found = header["plan"][self.place], header["plan"]["offload pieces"]
+            if found != (values * 4 * ROWS * COLUMNS, self.pieces(name)):
+                raise Failure(f"{name}: the plan has {found[0]} bytes {self.place} and {found[1]} of pieces")
             planned, less = whole["plan"]["total"] - header["plan"]["total"], resident["peak_bytes"] - line["peak_bytes"]
-            if planned != found[0] - found[1]:
+            if not 0 <= found[0] - found[1] - planned <= (tables if self.bench.on_gpu else 0):
                 raise Failure(f"{name}: the plan is {planned} bytes smaller, expected {found[0] - found[1]}")
-            if abs(less - planned) > NOISE:
+            if self.bench.on_gpu and self.required("memory") - self.required(name) != planned:
+                raise Failure(f"{name}: the GPU must have {self.required(name)} bytes, and {self.required('memory')} with all in its memory")
+            if not self.bench.on_gpu and abs(less - planned) > NOISE:
                 raise Failure(f"{name}: the resident set is {less} bytes smaller; the plan has {planned}")
         if any(self.bench.folder.glob("fsdpc-shards*")):
             raise Failure("a file of what is offloaded is left")
 
     def check_limit(self) -> None:
-        """What is on disk does not count for --memory-limit, and the tables show it."""
-        for name, what, pieces, on_disk in (("states", STATES, 4, 32), ("all", ALL, 9, 64)):
+        """What is offloaded does not count for --memory-limit, and the tables show it."""
+        for name, what, offloaded in (("states", STATES, 32), ("all", ALL, 64)):
             limit = self.train(name, ranks=1, steps=1)[1]["plan"]["total"] + (1 << 20)
             limited = [*self.compiling, "-o", self.bench.path("limited"), f"--memory-limit={limit}"]
             refuse(limited, 1, f"exceeds --memory-limit of {limit} bytes")
             for text in (run([*limited, f"--offload={what}"]).stdout, run([self.programs[name], "--info"]).stdout):
-                rows = rf"^  offload pieces +{pieces}\.0", rf"^  on disk +{on_disk}\.0"
+                rows = rf"^  offload pieces +{self.pieces(name) >> 20}\.0", rf"^  {self.place} +{offloaded}\.0"
                 if not all(re.search(row, text, re.MULTILINE) for row in rows):
-                    raise Failure(f"the table lacks what is on disk:\n{text}")
+                    raise Failure(f"the table lacks what is offloaded:\n{text}")
 
     def check_resume(self) -> None:
         """A checkpoint is the same file, written beside the training or not, and continues with all in memory and on disk."""
@@ -149,7 +169,7 @@ class Large:
         for file in (folders["memory"] / "step-0000002").glob("*.safetensors"):
             for name in ("states", "all"):
                 if file.read_bytes() != (folders[name] / "step-0000002" / file.name).read_bytes():
-                    raise Failure(f"'{file.name}' differs with {name} on disk")
+                    raise Failure(f"'{file.name}' differs with {name} offloaded")
         for name, other in (("memory", "all"), ("all", "memory"), ("states", "all"), ("all", "states")):
             losses, saved = self.train(name, "--checkpoint", folders[other], "--resume=2", ranks=1)[0]
             if (losses, saved) != (expected[0][2:], expected[1]):
@@ -179,10 +199,10 @@ class Large:
 def check_edit(bench) -> None:
     """A dump says which layouts are offloaded, and may be edited."""
     chosen, dumps = fixture("linears"), bench.path("dumps")
-    resident = bench.train(bench.compile_fixture(chosen, "dumped", f"--dump-ir={dumps}"), chosen, 2, local=True)
+    resident = bench.train(bench.compile_fixture(chosen, "dumped", bench.target, f"--dump-ir={dumps}"), chosen, 2, local=True)
     copy = harness.edited(harness.dump(dumps, "plan-memory"), "offload", harness.replace(r"states 2 \{", 'states 2 offloaded ["state", "gradient", "parameter"] {', 3))
     training = bench.train(bench.compile(copy, "edited"), chosen, 2, local=True)
-    if training.bits() != resident.bits() or training.header()["plan"]["on disk"] == 0:
+    if training.bits() != resident.bits() or training.header()["plan"]["offload pieces"] == 0:
         raise Failure("an edited dump trains to other bits, or keeps all in memory")
 
 
@@ -190,7 +210,6 @@ def check_refusals(bench, large: Large) -> None:
     model = fixture("linears").model
     plain = [bench.build / "bin" / "fsdpc", model, "-o", bench.path("none")]
     fsdpc = [*plain, f"--offload={STATES}"]
-    refuse([*fsdpc, "--target=cuda"], 2, "'--offload' has no effect with '--target=cuda'; it needs '--target=host'")
     refuse([*fsdpc, "--optimizer=lamb"], 2, "'--optimizer=lamb' works on whole parameters")
     refuse([*fsdpc, "--optimizer=adamw", "--group=weight: optimizer=muon"], 2, "'--optimizer=muon' works on whole parameters")
     refuse([*fsdpc, "--optimizer=sgd"], 1, "--offload=optimizer has no effect: the optimizer keeps no states")
@@ -202,9 +221,19 @@ def check_refusals(bench, large: Large) -> None:
     refuse([*training, "--offload-dir", bench.path("absent")], 3, f"cannot create '{bench.path('absent')}/fsdpc-shards'")
 
 
+def check_gpu_refusals(bench, large: Large) -> None:
+    training = [large.programs["states"], f"--data=x={bench.path('x')}.npy", "--steps", 1]
+    refuse([*training, "--offload-dir", bench.folder], 2, "keeps what is offloaded in pinned memory; omit the flag")
+    os.environ["FSDPC_EMULATION_PINNED"] = str(20 << 20)
+    refuse(training, 3, f"{2 * 4 * ROWS * COLUMNS} of them for what is offloaded: ")
+    del os.environ["FSDPC_EMULATION_PINNED"]
+
+
 def test(bench, options):
+    bench.target, bench.on_gpu = f"--target={options.target}", options.target != "host"
     check_strategies(bench)
-    check_average(bench)
+    if not bench.on_gpu:
+        check_average(bench)
     check_edit(bench)
     large = Large(bench)
     large.check_memory()
@@ -212,8 +241,8 @@ def test(bench, options):
     large.check_resume()
     large.check_init()
     large.check_skip()
-    check_refusals(bench, large)
+    (check_gpu_refusals if bench.on_gpu else check_refusals)(bench, large)
 
 
 if __name__ == "__main__":
-    sys.exit(harness.main(__doc__, test))
+    sys.exit(harness.main(__doc__, test, lambda parser: parser.add_argument("--target", default="host")))

@@ -424,6 +424,13 @@ TEST_P(OwnKernels, takeNumbers) {
   EXPECT_THAT(numbers, ::testing::ElementsAre(4, 5, 6));
 }
 
+// The last number of a key is where the member's elements begin.
+TEST_P(OwnKernels, moveKeys) {
+  std::vector<int64_t> keys = {1, 2, 3, 4, 5, 6, 7, -8}, moved(8);
+  run(MoveKeys{keys.data(), moved.data(), 2, 100});
+  EXPECT_THAT(moved, ::testing::ElementsAre(1, 2, 3, 104, 5, 6, 7, 92));
+}
+
 // The running average over ranks depends on their order.
 TEST_P(OwnKernels, statisticsOfRanksInOrder) {
   std::vector<float> buffer = randomFloats(70, 7), all = randomFloats(140, 8);

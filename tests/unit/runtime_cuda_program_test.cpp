@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -194,6 +195,83 @@ TEST_F(CudaProgram, saysThatThereIsNoGpu) {
   }
 }
 #endif
+
+// What is offloaded to pinned memory changes no bit, with graphs and without,
+// on ranks of one process and of several.
+TEST_F(CudaProgram, hasTheHostsBitsWithPinnedShards) {
+  for (const char *offload :
+       {"optimizer", "parameters", "optimizer,parameters,gradients"})
+    for (const char *types : {"TOY_TYPE=f32", "TOY_TYPE=bf16"}) {
+      std::string environment = std::string(types) + " TOY_OFFLOAD=" + offload;
+      SCOPED_TRACE(environment);
+      std::string flags = "--steps 5 --accumulate 2";
+      std::string alone = trace(HOST_PROGRAM, flags, types);
+      EXPECT_EQ(trace(EMULATED_PROGRAM, flags, environment), alone);
+      EXPECT_EQ(trace(EMULATED_PROGRAM, flags + " --no-graph", environment),
+                alone);
+      flags += " --ranks 2";
+      std::string two = trace(HOST_PROGRAM, flags, types);
+      EXPECT_EQ(trace(EMULATED_PROGRAM, flags, environment), two);
+      EXPECT_EQ(trace(EMULATED_PROGRAM,
+                      "--steps 5 --accumulate 2 --deterministic", environment,
+                      mpirun),
+                two);
+    }
+}
+
+// The device needs as much less as the plan says, and the host must be able to
+// pin what is offloaded.
+TEST_F(CudaProgram, plansWhatIsPinned) {
+  auto planOf = [&](const std::string &environment) {
+    EXPECT_EQ(run(EMULATED_PROGRAM, "--steps 1", environment), 0);
+    return json::parse(
+        folder.read("log").substr(0, folder.read("log").find('\n')))["plan"];
+  };
+  auto required = [&](const std::string &environment) {
+    EXPECT_EQ(run(EMULATED_PROGRAM, "--steps 1",
+                  environment + " FSDPC_EMULATION_MEMORY=9"),
+              3);
+    long long bytes = 0;
+    EXPECT_EQ(sscanf(error().c_str(), "the program requires %lld", &bytes), 1);
+    return bytes;
+  };
+  const std::string offload = "TOY_OFFLOAD=optimizer";
+  json whole = planOf(""), plan = planOf(offload);
+  // Shards of 32 and 64 elements, one state each.
+  EXPECT_EQ(plan["pinned"], (32 + 64) * 4);
+  EXPECT_EQ(plan["offload pieces"], 2 * 64 * 4);
+  EXPECT_EQ(plan["optimizer"], 0);
+  EXPECT_FALSE(plan.contains("on disk"));
+  // In the one allocation are also tables of pieces.
+  long long tables = (whole["scratchpads"].get<long long>() -
+                      plan["scratchpads"].get<long long>());
+  EXPECT_EQ(required("") - required(offload),
+            (32 + 64) * 4 - 2 * 64 * 4 + tables);
+  EXPECT_EQ(run(EMULATED_PROGRAM, "--steps 1",
+                offload + " FSDPC_EMULATION_PINNED=4194304"),
+            3);
+  EXPECT_THAT(error(), testing::MatchesRegex(
+                           "cannot pin [0-9]+ bytes of host memory, 384 of "
+                           "them for what is offloaded: .* are free.*; use "
+                           "more ranks, or offload less"));
+  EXPECT_EQ(run(EMULATED_PROGRAM, "--steps 1 --offload-dir .", offload), 2);
+  EXPECT_THAT(error(), testing::HasSubstr("in pinned memory; omit the flag"));
+}
+
+// A checkpoint does not tell where the states were.
+TEST_F(CudaProgram, resumesWithPinnedShards) {
+  const std::string all = "TOY_OFFLOAD=optimizer,parameters,gradients";
+  std::string expected = trace(EMULATED_PROGRAM, "--steps 6", "");
+  for (const std::string &first : {all, std::string()}) {
+    std::filesystem::remove_all(folder / "c");
+    EXPECT_EQ(run(EMULATED_PROGRAM,
+                  "--steps 3 --checkpoint c --checkpoint-every 1", first),
+              0);
+    std::string flags = "--steps 6 --checkpoint c --resume";
+    EXPECT_EQ(trace(EMULATED_PROGRAM, flags, first.empty() ? all : ""),
+              expected);
+  }
+}
 
 // Ranks of torchrun, which meet over TCP and use an emulated NCCL.
 TEST_F(CudaProgram, hasTheHostsBitsOnRanksOfTorchrun) {

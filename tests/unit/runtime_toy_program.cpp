@@ -11,7 +11,8 @@
 //
 // Tests choose what is normally fixed by a compile with environment variables:
 // TOY_STRATEGY (zero3, zero1, ddp, or step for --reduce=step), TOY_OFFLOAD (a
-// text with any of optimizer, parameters and gradients: these are on disk),
+// text with any of optimizer, parameters and gradients: these are on disk, or
+// pinned for a GPU),
 // TOY_TYPE and TOY_REDUCE (f32, bf16; the latter also f16), TOY_TABLE_TYPE
 // (f32: only the table is kept in f32; zero3 alone), TOY_TABLE (kind of the
 // table's source), TOY_FOLDER (of the weights), TOY_TOKENS, TOY_LIMIT,
@@ -304,6 +305,11 @@ void describeCalls(Manifest &manifest) {
 Manifest describe() {
   Manifest manifest;
   manifest.compiler = "by hand";
+#ifdef TOY_GRID
+  manifest.target = "cuda-emulation";
+#else
+  manifest.target = "host";
+#endif
   manifest.commandLine = "toy --strategy=" + strategy;
   manifest.strategy = strategy;
   manifest.optimizer = "sgd";

@@ -220,8 +220,9 @@ void fsdpc::driver::printMemoryTable(const Manifest &manifest) {
     row(plans[0].kinds()[kind].first,
         [&](const MemoryPlan &plan) { return plan.kinds()[kind].second; });
   row("peak", [](const MemoryPlan &plan) { return plan.total(); });
-  if (plans[0].onDisk > 0)
-    row("on disk", [](const MemoryPlan &plan) { return plan.onDisk; });
+  if (plans[0].offloaded > 0)
+    row(offloadedName(manifest),
+        [](const MemoryPlan &plan) { return plan.offloaded; });
   std::string owners = describeOwners(manifest, manifest.planRanks, "  ");
   if (!owners.empty())
     llvm::outs() << "owners on " << manifest.planRanks << " ranks:\n" << owners;

@@ -115,7 +115,7 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     them is the running average of the parameters (`--ema`). A layout with `no_master` keeps its
     parameters in the compute type alone (`--master=none`): the optimizer reads them there and
     rounds the new ones stochastically. What `offloaded` lists of a rank's part ("state",
-    "gradient" or "parameter") lies in a file and not in memory: `fsdp.optimizer` goes through it
+    "gradient" or "parameter") lies in a file and not in memory, or for a GPU in pinned memory and not in its own: `fsdp.optimizer` goes through it
     piece by piece, gathers read parameters from there, reductions add to the gradient there, and
     `fsdp.sum_squares` reads it; nothing else may read such a layout. The list may be edited in a dump. `strategy` is the layout's
     strategy where it is not that of the option `strategy`. `group` is the number of the

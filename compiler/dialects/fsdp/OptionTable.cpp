@@ -63,7 +63,7 @@ constexpr OptionCondition
     wholeUnits = {"recompute", "units|auto"},
     halves = {"param-dtype", "bf16|f16"},
     shards = {"strategy", "zero1|zero2|zero3|hybrid|hybrid_zero2|oss"},
-    onHost = {"target", "host"}, onGpus = {"target", "cuda|cuda-emulation"},
+    onGpus = {"target", "cuda|cuda-emulation"},
     onProcessors = {"target", "host|cuda-emulation"};
 
 // The order is that of the help. Names are also the keys of `fsdp.options` in
@@ -199,8 +199,8 @@ constexpr OptionInfo table[] = {
     option<&Options::offload>(
         "offload", Group::Sharding, "WHAT,...",
         "keeps each rank's part of the optimizer's states, parameters or "
-        "gradients in a file and not in memory (--offload-dir of the program)",
-        notNegative, onHost),
+        "gradients in a file and not in memory (--offload-dir of the program); "
+        "on a GPU in pinned host memory"),
 
     // ---- training ----
     option<&Options::optimizer>(

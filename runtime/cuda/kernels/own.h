@@ -34,7 +34,7 @@ using OwnKernels =
                PoolingCells, PlainProduct, FinishProduct, SumRows,
                PlainConvolution, StoreRows, Mark, TakeNumbers, KeepBuffers,
                SumGroups, SumMembers, RoundSums, SumFactors, UpdateFactors,
-               ScaleRows, MultiplyFactors>;
+               ScaleRows, MultiplyFactors, MoveKeys>;
 
 // A kernel on the host: runs one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);

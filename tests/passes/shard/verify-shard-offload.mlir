@@ -135,22 +135,3 @@ module {
     return
   }
 }
-
-// -----
-
-// Only the host has such a file.
-module attributes {fsdp.options = {"target" = "cuda-emulation"}} {
-  fsdp.unit @a
-  fsdp.parameter @w : tensor<16xf32> trainable unit @a
-  // expected-error @below {{breaks rule 'offload': layout 'a.flat' is offloaded, which target 'cuda-emulation' does not support}}
-  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded ["state"] {
-    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-  func.func @microbatch(%x: tensor<16xf32>) {
-    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
-    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
-    return
-  }
-  func.func @update() {
-    return
-  }
-}
