@@ -99,7 +99,8 @@ private:
   bool onlyAddsBlocks(int group) const;
   void mergeOnGpu();
   void mergeSumsOfBlocks();
-  llvm::SmallVector<int> groupsOnSameRows(int group) const;
+  llvm::ArrayRef<mlir::Operation *> groupedOpsAt(mlir::Value value);
+  llvm::SmallVector<int> groupsOnSameRows(int group);
   std::optional<Domain> commonDomain(int a, int b) const;
   // Moves all ops of `group` to `into`. Returns false, and changes nothing, if
   // the rules forbid it.
@@ -121,6 +122,9 @@ private:
   llvm::DenseSet<mlir::Operation *> fromNothing, pieces;
   // With the number of ops that each repeats, itself included.
   llvm::DenseMap<mlir::Operation *, int64_t> movable;
+  // The answers of groupedOpsAt. Merges change an op's group, not that it has
+  // one.
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Operation *>> opsAt;
   // Set while sums over blocks may merge that share no values.
   bool mergesSums = false;
   // The graph of the ops by position, with those of a group as one node.

@@ -35,22 +35,48 @@ bool KernelGrouping::isMapOfBackward(int group) const {
          own.ops.front()->hasAttr(fsdp::FSDPDialect::kBackwardAttr);
 }
 
-// Returns the groups that read or write the rows that this one reads, in
-// program order. They are the producers of the rows and their other readers.
-SmallVector<int> KernelGrouping::groupsOnSameRows(int group) const {
-  llvm::SmallSetVector<int, 4> others;
+// Returns the ops with a group that make or read the value, in program order.
+ArrayRef<Operation *> KernelGrouping::groupedOpsAt(Value value) {
+  auto [entry, isNew] = opsAt.try_emplace(value);
+  SmallVector<Operation *> &ops = entry->second;
+  if (!isNew)
+    return ops;
   auto add = [&](Operation *op) {
-    if (int other = groupOf(op); op && other >= 0 && other != group)
-      others.insert(other);
+    if (op && groupOf(op) >= 0)
+      ops.push_back(op);
   };
+  add(value.getDefiningOp());
+  for (Operation *user : value.getUsers())
+    add(user);
+  llvm::sort(ops, [&](Operation *a, Operation *b) {
+    return position(a) < position(b);
+  });
+  return ops;
+}
+
+// The ops before and behind a reader of rows whose groups it may join. A value
+// may have thousands of readers, and each would look at all of them.
+static constexpr int64_t kMostNeighbours = 32;
+
+// Returns groups that read or write the rows that this one reads, in program
+// order: those of the nearest producers and readers of the rows.
+SmallVector<int> KernelGrouping::groupsOnSameRows(int group) {
+  llvm::SmallSetVector<int, 4> others;
   for (Operation *op : allGroups[group].ops)
     for (const Source &source : sourcesOf(op)) {
       auto type = cast<RankedTensorType>(source.value.getType());
       if (type.getShape() != ArrayRef<int64_t>(allGroups[group].domain.shape))
         continue;
-      add(source.value.getDefiningOp());
-      for (Operation *user : source.value.getUsers())
-        add(user);
+      ArrayRef<Operation *> ops = groupedOpsAt(source.value);
+      const auto *place = llvm::partition_point(ops, [&](Operation *other) {
+        return position(other) < position(op);
+      });
+      int64_t begin =
+          std::max<int64_t>(place - ops.begin() - kMostNeighbours, 0);
+      for (Operation *other :
+           ops.drop_front(begin).take_front(2 * kMostNeighbours))
+        if (groupOf(other) != group)
+          others.insert(groupOf(other));
     }
   SmallVector<int> sorted(others.begin(), others.end());
   llvm::sort(sorted, [&](int a, int b) {

@@ -170,3 +170,163 @@ module attributes {fsdp.options = {target = "cuda"}} {
     return
   }
 }
+
+// -----
+
+// A reader of rows looks at the nearest readers alone, and a kernel is full all
+// the same: 64 of the 70 ops, then the other 6.
+// CHECK-LABEL: func.func @microbatch
+// CHECK: nn.launch @[[FULL:[a-z0-9_]+]](
+// CHECK: nn.launch @[[REST:[a-z0-9_]+]](
+// CHECK-NOT: nn.launch
+// CHECK: func.func private @[[FULL]]
+// CHECK-COUNT-64: nn.exp
+// CHECK-NEXT: return
+// CHECK: func.func private @[[REST]]
+// CHECK-COUNT-6: nn.exp
+// CHECK-NEXT: return
+module attributes {fsdp.options = {target = "cuda"}} {
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}, %w: tensor<4x4xf32> {fsdp.input = "w"}) {
+    %v0 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v1 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v2 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v3 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v4 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v5 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v6 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v7 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v8 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v9 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v10 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v11 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v12 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v13 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v14 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v15 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v16 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v17 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v18 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v19 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v20 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v21 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v22 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v23 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v24 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v25 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v26 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v27 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v28 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v29 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v30 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v31 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v32 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v33 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v34 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v35 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v36 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v37 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v38 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v39 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v40 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v41 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v42 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v43 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v44 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v45 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v46 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v47 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v48 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v49 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v50 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v51 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v52 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v53 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v54 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v55 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v56 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v57 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v58 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v59 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v60 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v61 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v62 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v63 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v64 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v65 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v66 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v67 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v68 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %v69 = nn.exp %x {fsdp.backward} : tensor<4x4xf32>
+    %p0 = nn.matmul %v0, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p1 = nn.matmul %v1, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p2 = nn.matmul %v2, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p3 = nn.matmul %v3, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p4 = nn.matmul %v4, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p5 = nn.matmul %v5, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p6 = nn.matmul %v6, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p7 = nn.matmul %v7, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p8 = nn.matmul %v8, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p9 = nn.matmul %v9, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p10 = nn.matmul %v10, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p11 = nn.matmul %v11, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p12 = nn.matmul %v12, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p13 = nn.matmul %v13, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p14 = nn.matmul %v14, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p15 = nn.matmul %v15, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p16 = nn.matmul %v16, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p17 = nn.matmul %v17, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p18 = nn.matmul %v18, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p19 = nn.matmul %v19, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p20 = nn.matmul %v20, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p21 = nn.matmul %v21, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p22 = nn.matmul %v22, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p23 = nn.matmul %v23, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p24 = nn.matmul %v24, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p25 = nn.matmul %v25, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p26 = nn.matmul %v26, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p27 = nn.matmul %v27, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p28 = nn.matmul %v28, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p29 = nn.matmul %v29, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p30 = nn.matmul %v30, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p31 = nn.matmul %v31, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p32 = nn.matmul %v32, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p33 = nn.matmul %v33, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p34 = nn.matmul %v34, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p35 = nn.matmul %v35, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p36 = nn.matmul %v36, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p37 = nn.matmul %v37, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p38 = nn.matmul %v38, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p39 = nn.matmul %v39, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p40 = nn.matmul %v40, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p41 = nn.matmul %v41, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p42 = nn.matmul %v42, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p43 = nn.matmul %v43, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p44 = nn.matmul %v44, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p45 = nn.matmul %v45, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p46 = nn.matmul %v46, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p47 = nn.matmul %v47, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p48 = nn.matmul %v48, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p49 = nn.matmul %v49, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p50 = nn.matmul %v50, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p51 = nn.matmul %v51, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p52 = nn.matmul %v52, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p53 = nn.matmul %v53, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p54 = nn.matmul %v54, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p55 = nn.matmul %v55, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p56 = nn.matmul %v56, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p57 = nn.matmul %v57, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p58 = nn.matmul %v58, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p59 = nn.matmul %v59, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p60 = nn.matmul %v60, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p61 = nn.matmul %v61, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p62 = nn.matmul %v62, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p63 = nn.matmul %v63, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p64 = nn.matmul %v64, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p65 = nn.matmul %v65, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p66 = nn.matmul %v66, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p67 = nn.matmul %v67, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p68 = nn.matmul %v68, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %p69 = nn.matmul %v69, %w {fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    return
+  }
+}
