@@ -48,7 +48,8 @@ public:
                    size_t slot);
   // Enqueues the copies of what these kernels have changed.
   void takeBack();
-  // Makes stream COMPUTE wait for all copies back.
+  // Makes stream COMPUTE wait for all copies back, so that events of the
+  // program that follow stand for them, too.
   void settle();
   // Slots 0 and 1, whose use in turn keeps both streams busy.
   template <typename T> T *slotMemory(size_t slot) const {

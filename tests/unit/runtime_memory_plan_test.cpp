@@ -271,4 +271,38 @@ TEST_F(PlannedMemory, OtherLayoutsHaveAMaster) {
   EXPECT_EQ(memory.compute, 0);
 }
 
+// What is offloaded passes through two pieces of 2^18 elements for an update,
+// with masters, gradients and two states, and one for gathers that cast. A
+// reduction takes a piece, or on a GPU the whole shard.
+TEST(MemoryPlan, OffloadedShardsPassThroughPieces) {
+  Manifest manifest = sample();
+  manifest.computeDtype = "bf16";
+  Layout &layout = manifest.layouts[0];
+  layout.elements = 3 << 20;
+  layout.computeWhole = false;
+  layout.statesOffloaded = layout.parametersOffloaded = true;
+  layout.gradientOffloaded = true;
+  constexpr int64_t piece = int64_t(4) << 18, shard = int64_t(4) << 20;
+  for (const char *target : {"host", "cuda"}) {
+    SCOPED_TRACE(target);
+    manifest.target = target;
+    LayoutMemory memory = layoutMemory(manifest, layout, 3, 3);
+    EXPECT_EQ(memory.total(), 0);
+    EXPECT_EQ(memory.offloaded.master, shard);
+    EXPECT_EQ(memory.offloaded.compute, 0);
+    EXPECT_EQ(memory.offloaded.gradient, shard);
+    EXPECT_EQ(memory.offloaded.states, 2 * shard);
+    OffloadPieces pieces =
+        offloadPieces(manifest, 3, 3, ownersOf(manifest, 3), 0);
+    EXPECT_EQ(pieces.updates, 2 * 4 * piece);
+    EXPECT_EQ(pieces.gathers, piece);
+    EXPECT_EQ(pieces.reductions, offloadsToPinned(manifest) ? shard : piece);
+    MemoryPlan plan = planMemory(manifest, 3, 3, 1, 0, 0);
+    EXPECT_EQ(plan.offloaded, 4 * shard);
+    EXPECT_EQ(plan.offloadPieces, pieces.total());
+    EXPECT_STREQ(offloadedName(manifest),
+                 offloadsToPinned(manifest) ? "pinned" : "on disk");
+  }
+}
+
 } // namespace

@@ -262,6 +262,9 @@ CudaStatus Rank::captureStep() {
     TRY(api.waitEvent(reduce, forked));
     TRY(api.launch(kernel, 1, 32, buffers, 1, compute));
     TRY(api.allGather(communicator, at(0), at(megabyte), 4096, reduce));
+    // A piece of what is offloaded comes and goes.
+    TRY(api.copy(at(2 * megabyte), pinned, 4096, reduce));
+    TRY(api.copy(pinned, at(2 * megabyte), 4096, reduce));
     TRY(api.recordEvent(joined, reduce));
     return api.waitEvent(compute, joined);
   };
