@@ -38,7 +38,7 @@ public:
                                  return offset < other.offset;
                                }) -
               bytes.begin();
-    bytes.insert(bytes.begin() + at, {offset, offset + interval.bytes});
+    bytes.insert(bytes.begin() + at, Bytes{offset, offset + interval.bytes});
     begins.insert(begins.begin() + at, interval.begin);
     ends.insert(ends.begin() + at, interval.end);
   }
