@@ -50,8 +50,8 @@ private:
   // The join: recorded on each other stream when a section ends.
   std::array<std::unique_ptr<OwnedEvent>, FSDPC_STREAMS> met;
   std::vector<ProgramEvent> events;
-  // The key is Section::update, evaluate, slot and first.
-  std::map<std::tuple<bool, bool, int, bool>, Kept> kept;
+  // The key is Section::entry, slot and first.
+  std::map<std::tuple<std::tuple<bool, bool, size_t>, int, bool>, Kept> kept;
   uint64_t number = 0; // of the current section
 };
 
