@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace fsdpc {
@@ -64,6 +65,12 @@ struct Section {
                      // not added to
   int64_t microbatch = 0, step = 0;
   bool evaluate = false; // a microbatch of an evaluation
+  size_t bucket = 0;     // of the microbatch; 0 for an update
+
+  // Identifies the entry function. Sections of one enqueue the same calls.
+  std::tuple<bool, bool, size_t> entry() const {
+    return {update, evaluate, bucket};
+  }
 };
 
 // The results of one step: loss, divisor and metrics of each of this rank's

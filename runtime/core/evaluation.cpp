@@ -177,6 +177,7 @@ Status Evaluation::runRound(fsdpc_rank &rank, const Group &group, int64_t step,
     section.slot = rank.slot;
     section.microbatch = k;
     section.step = step;
+    section.bucket = group.bucket;
     rank.device->enter(rank, section,
                        rank.program.buckets[group.bucket].evaluate);
     rank.device->synchronize();

@@ -21,7 +21,9 @@ Status Trainer::runMicrobatches(int64_t step) {
   size_t bucket = samples.bucketOf(numberOf(step, 0, 0));
   for (int64_t k = 0; k < options.accumulate; ++k) {
     rank->microbatch = k;
-    enter(microbatchNames[bucket].c_str(), {false, rank->slot, k == 0, k, step},
+    Section section = {false, rank->slot, k == 0, k, step};
+    section.bucket = bucket;
+    enter(microbatchNames[bucket].c_str(), section,
           program.buckets[bucket].microbatch);
     recorder->at("reading samples");
     FSDPC_TRY(readNext(step, k));

@@ -28,7 +28,7 @@ void CommandCounts::begin(const Section &section) {
   std::lock_guard<std::mutex> lock(mutex);
   if (!channels)
     return;
-  current = &kinds[section.update ? 2 : section.evaluate];
+  current = &kinds[section.entry()];
   made = {};
   sections[begun++ % sections.size()] = {current, calls, before};
 }

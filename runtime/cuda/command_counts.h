@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -57,9 +58,9 @@ private:
   uint64_t collectives(int channel) const;
 
   const CollectiveChannels *channels = nullptr;
-  mutable std::mutex mutex;  // guards what follows
-  std::array<Kind, 3> kinds; // of a microbatch, an evaluation, an update
-  Kind *current = nullptr;   // of the section that is being enqueued
+  mutable std::mutex mutex;                             // guards what follows
+  std::map<std::tuple<bool, bool, size_t>, Kind> kinds; // by Section::entry
+  Kind *current = nullptr; // of the section that is being enqueued
   std::array<Begun, 16> sections;
   uint64_t begun = 0; // sections
   // The calls that the current section has made; a replay makes none.

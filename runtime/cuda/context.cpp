@@ -55,7 +55,7 @@ Status CudaContext::makeStreams() {
 
 // Every section enqueues the calls of its entry function from the start, so the
 // positions of all streams return to zero. A replayed graph enqueues none.
-void CudaContext::begin(const char *name, int64_t newStep) {
+void CudaContext::begin(const std::string &name, int64_t newStep) {
   step = newStep;
   auto found = entries.find(name);
   entry = found == entries.end() ? nullptr : &found->second;

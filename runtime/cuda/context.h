@@ -44,7 +44,7 @@ public:
   Status makeStreams();
 
   // Marks that an entry function is about to enqueue its calls.
-  void begin(const char *entry, int64_t step);
+  void begin(const std::string &entry, int64_t step);
   // Marks that a graph is about to run. From here on no call is current until
   // the next one is enqueued, and a failure is that of a replay.
   void replay();

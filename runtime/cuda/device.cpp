@@ -193,11 +193,12 @@ void CudaDevice::send(int slot) { inputs->send(slot); }
 // step to step.
 void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
                        void (*entry)(fsdpc_rank *)) {
-  const char *name = section.update     ? "update"
+  std::string name = section.update     ? "update"
                      : section.evaluate ? "evaluate"
                                         : "microbatch";
+  name += suffixOfBucket(section.bucket);
   context.begin(name, section.step);
-  context.api.beginRange(name);
+  context.api.beginRange(name.c_str());
   // Also for a replay, so that the watchdog names the right step.
   for (const std::unique_ptr<Collectives> &channel : channels)
     if (channel)

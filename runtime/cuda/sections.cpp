@@ -49,16 +49,15 @@ void Sections::enqueueJoined(const std::function<void()> &enqueue) {
   }
 }
 
-// A section is identified by its kind, its input slot, and whether gradients
-// are overwritten: these are the only differences between calls that change
-// arguments.
+// A section is identified by its entry function, its input slot, and whether
+// gradients are overwritten: these are the only differences between calls that
+// change arguments.
 void Sections::run(const Section &section, bool graphs,
                    const std::function<void()> &enqueue) {
   ++number;
   CudaApi &api = context.api;
   CudaStream compute = context.streams[FSDPC_STREAM_COMPUTE];
-  Kept &own =
-      kept[{section.update, section.evaluate, section.slot, section.first}];
+  Kept &own = kept[{section.entry(), section.slot, section.first}];
   // The first run loads everything that kernels and libraries need.
   if (!graphs || !own.ran) {
     own.ran = true;

@@ -53,8 +53,8 @@ private:
   std::vector<int> forked;
   std::vector<std::unique_ptr<OwnedEvent>> met;
   std::vector<ProgramEvent> events;
-  // The key is Section::update, evaluate, slot and first.
-  std::map<std::tuple<bool, bool, int, bool>, Kept> kept;
+  // The key is Section::entry, slot and first.
+  std::map<std::tuple<std::tuple<bool, bool, size_t>, int, bool>, Kept> kept;
   uint64_t number = 0; // of the current section
 };
 

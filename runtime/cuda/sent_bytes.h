@@ -6,6 +6,8 @@
 
 #include "runtime/core/device.h"
 
+#include <map>
+
 namespace fsdpc::runtime {
 
 class SentCounts {
@@ -21,7 +23,7 @@ public:
     before = total;
     if (section.evaluate)
       return;
-    SentBytes &kind = kinds[section.update];
+    SentBytes &kind = kinds[section.entry()];
     if (own != SentBytes{})
       kind = own;
     Step &step = steps[size_t(section.step % 2)];
@@ -41,8 +43,8 @@ private:
     SentBytes sent{};
   };
   SentBytes before{};
-  std::array<SentBytes, 2> kinds{}; // of microbatches and of updates
-  std::array<Step, 2> steps;        // even and odd
+  std::map<std::tuple<bool, bool, size_t>, SentBytes> kinds; // by entry
+  std::array<Step, 2> steps;                                 // even and odd
 };
 
 } // namespace fsdpc::runtime

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Checks programs that are compiled for several lengths of their samples (--dim NAME=6,12).
 
-usage: buckets.py --build DIR
+usage: buckets.py --build DIR [--target cuda-emulation]
 
 A run over samples of two lengths has the bits of programs of one length each, which take its steps in turn and hand the
-parameters on by --save and --init. The order of the lengths is the same at every number of ranks, and so are all bits.
+parameters on by --save and --init. The order of the lengths is the same at every number of ranks, and so are all bits. On a GPU
+each length has graphs of its own, and ranks are threads or communicate over NCCL.
 """
+import itertools
 import json
 import re
 import sys
 
 import numpy as np
-from harness import MODELS, Failure, info, main, run
+from harness import MODELS, Failure, info, main, mpirun, run
 
 MODEL, BATCH, LENGTHS = MODELS / "gpt_lengths.onnx", 2, (6, 12)
 MICROBATCHES, STEPS = 4, 9
@@ -41,11 +43,12 @@ def log_of(path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def train(bench, program, data: list, steps: int, *more, ranks: int = 1, accumulate: int = MICROBATCHES) -> tuple:
-    """Returns the lines of the steps, and the bytes of the saved parameters."""
+def train(bench, program, data: list, steps: int, *more, ranks: int = 1, accumulate: int = MICROBATCHES, local: bool = True) -> tuple:
+    """Returns the lines of the steps, and the bytes of the saved parameters. `program` is its path, with flags."""
     log, saved = bench.path("log.jsonl"), bench.path("saved.safetensors")
     log.unlink(missing_ok=True)
-    run([program, "--ranks", ranks, "--threads", 1, "--accumulate", accumulate, "--steps", steps, *data, "--log", log, "--save", saved, *more])
+    launch = [*program, "--ranks", ranks] if local else [*mpirun(ranks), *program]
+    run([*launch, "--threads", 1, "--accumulate", accumulate, "--steps", steps, *data, "--log", log, "--save", saved, *more])
     return [line for line in log_of(log) if "loss" in line], saved.read_bytes()
 
 
@@ -76,30 +79,30 @@ def check_single(bench, both, singles: dict, samples: dict) -> None:
     print(f"same bits as programs of one length: {order}")
 
 
-def check_ranks(bench, both) -> None:
-    """Other ranks and a resumed run have the same bits."""
+def check_ranks(bench, both, ways: dict) -> None:
+    """Other ranks, other ways to run them, and a resumed run have the same bits."""
     data = [*flags(bench, "--data", "train"), *flags(bench, "--eval", "held"), "--eval-every", 4, "--shuffle"]
     lines, saved = train(bench, both, data, STEPS)
     evaluated = [line["eval_loss"] for line in log_of(bench.path("log.jsonl")) if "eval_loss" in line]
-    for ranks in (2, 4):
-        others = train(bench, both, data, STEPS, ranks=ranks, accumulate=MICROBATCHES // ranks)
+    for ranks, (name, (more, local)) in itertools.product((2, 4), ways.items()):
+        others = train(bench, both, data, STEPS, *more, ranks=ranks, accumulate=MICROBATCHES // ranks, local=local)
         own = [line["eval_loss"] for line in log_of(bench.path("log.jsonl")) if "eval_loss" in line]
         if (numbers(others[0]), others[1], own) != (numbers(lines), saved, evaluated):
-            raise Failure(f"other bits on {ranks} ranks")
+            raise Failure(f"other bits on {ranks} ranks, {name}")
     kept = ["--checkpoint", bench.path("checkpoints")]
     train(bench, both, data, STEPS, *kept, "--checkpoint-every", 4)
     rest = train(bench, both, data, STEPS, *kept, "--resume=4", ranks=2, accumulate=2)
     if (numbers(rest[0]), rest[1]) != (numbers(lines)[4:], saved):
         raise Failure("other bits after resuming")
     for accumulate in (1, 2, 3):  # the buckets would have other turns, though 1 and 2 divide the steps
-        refuse([both, "--threads", 1, "--accumulate", accumulate, "--steps", STEPS, *data, *kept, "--resume=4"], 3,
+        refuse([*both, "--threads", 1, "--accumulate", accumulate, "--steps", STEPS, *data, *kept, "--resume=4"], 3,
                f"the run that is resumed has had {MICROBATCHES * BATCH} samples per step, and this one {accumulate} microbatches of {BATCH}")
 
 
 def evaluate(bench, program, lengths, *more) -> dict:
     log = bench.path("evaluation.jsonl")
     log.unlink(missing_ok=True)
-    run([program, "--threads", 1, "--steps", 0, *flags(bench, "--data", "train", lengths), *flags(bench, "--eval", "held", lengths),
+    run([*program, "--threads", 1, "--steps", 0, *flags(bench, "--data", "train", lengths), *flags(bench, "--eval", "held", lengths),
          "--log", log, *more])
     return next(line for line in log_of(log) if "eval_loss" in line)
 
@@ -125,7 +128,6 @@ def check_refusals(bench, both) -> None:
     fsdpc = bench.build / "bin" / "fsdpc"
     compiling = [fsdpc, MODEL, "-o", bench.path("none")]
     two = "--dim=length=6,12"
-    refuse([*compiling, two, "--target=cuda"], 2, "'--dim=length=6,12'", "several values")
     refuse([*compiling, two, "--compile-to=grad"], 2, "'--compile-to' is of one shape")
     refuse([*compiling, "--dim=length=6,6"], 2, "the bucket 'length=6' twice")
     for lengths in ("6,13", "13,6"):  # 12 positions are embedded
@@ -152,20 +154,33 @@ def check_refusals(bench, both) -> None:
 
 def test(bench, options) -> None:
     samples = write_samples(bench)
+    order = [] if options.target == "host" else ["--deterministic"]
+
+    def compiled(name: str, lengths: str, *more) -> list:
+        return [bench.compile(MODEL, name, f"--dim=length={lengths}", f"--target={options.target}", *more), *order]
+
     plain = ("--optimizer=sgd", "--lr=0.1", "--clip-grad-norm=1")
-    both = bench.compile(MODEL, "both", "--dim=length=6,12", *plain)
-    singles = {length: bench.compile(MODEL, f"length-{length}", f"--dim=length={length}", *plain) for length in LENGTHS}
-    if info(both).get("buckets") != "length=6 length=12":
+    both = compiled("both", "6,12", *plain)
+    singles = {length: compiled(f"length-{length}", length, *plain) for length in LENGTHS}
+    if info(both[0]).get("buckets") != "length=6 length=12":
         raise Failure("--info does not list the buckets")
-    if not re.search(r"input_ids +i64\[2, 6\] or \[2, 12\]", run([both, "--info"]).stdout):
+    if not re.search(r"input_ids +i64\[2, 6\] or \[2, 12\]", run([both[0], "--info"]).stdout):
         raise Failure("--info does not list the shapes of the inputs")
     check_single(bench, both, singles, samples)
     check_evaluation(bench, both, singles)
-    check_ranks(bench, bench.compile(MODEL, "adamw", "--dim=length=6,12", "--dump-ir", bench.path("ir")))
+    ways = {"threads": ([], True)}
+    if order:
+        ways |= {"NCCL": ([], False), "NCCL without graphs": (["--no-graph"], False)}
+    check_ranks(bench, compiled("adamw", "6,12", "--dump-ir", bench.path("ir")), ways)
     if not (bench.path("ir") / "length=12").is_dir():
         raise Failure("--dump-ir has no folder of a bucket")
-    check_refusals(bench, both)
+    if not order:
+        check_refusals(bench, both[0])
+
+
+def add_target(parser):
+    parser.add_argument("--target", default="host")
 
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, test))
+    sys.exit(main(__doc__, test, add_target))

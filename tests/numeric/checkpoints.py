@@ -144,6 +144,35 @@ def check_reshard(bench, folder: Path, resume) -> None:
     resume(other)
 
 
+def check_residuals(bench, chosen, hook: str, parts: set) -> None:
+    """--states also compares what reductions have not sent, as a run on the smaller number of ranks would begin with it."""
+    program = bench.compile_fixture(chosen, hook, f"--reduce-hook={hook}")
+    folder = bench.path(f"{hook}-checkpoints")
+    bench.train(program, chosen, 4, "--checkpoint", folder, "--checkpoint-every", 1, local=True, steps=2, accumulate=1)
+
+    def reshard(ranks: int, of: Path, name: str) -> Path:
+        ckpt(bench, "reshard", of, "--ranks", ranks, "-o", bench.path(f"{hook}-{name}"))
+        return bench.path(f"{hook}-{name}")
+
+    def differing(one: Path, other: Path) -> list[dict]:
+        return json.loads(ckpt(bench, "diff", one, other, "--states", "--json", code=1))["differences"]
+
+    again = reshard(4, folder, "again")
+    half = reshard(2, folder, "half")
+    ckpt(bench, "diff", folder, again, "--states")
+    ckpt(bench, "diff", half, folder, "--states")
+    # Two ranks have what four had not sent, and nothing is left for ranks 2 and 3 of four.
+    found = differing(folder, reshard(4, half, "back"))
+    expect({d["part"] for d in found} == {f"residual of rank {rank}" for rank in range(4)} and all(d["max_abs"] > 0 for d in found),
+           f"{hook}: {found}")
+    ckpt(bench, "diff", folder, bench.path(f"{hook}-back"))
+    steps = differing(folder / "step-0000001", folder / "step-0000002")
+    expect({d["part"] for d in steps} >= parts | {"residual of rank 3"}, f"{hook}: {steps}")
+    without = differing(folder / "step-0000002", bench.path("checkpoints") / "step-0000002")
+    expect({d["part"] for d in without if d["difference"] == "only in A"} == parts | {f"residual of rank {rank}" for rank in range(4)},
+           f"{hook}: {without}")
+
+
 def check_memory(bench) -> None:
     """No command holds a large part of what it reads."""
     peaks = []
@@ -259,6 +288,8 @@ def test(bench, options) -> None:
     check_consolidate(bench, folder, trained.saved)
     check_diff(bench, folder, trained.saved)
     check_reshard(bench, folder, resume)
+    check_residuals(bench, chosen, "top-k=3%", set())
+    check_residuals(bench, chosen, "power-sgd=1", {"right factor"})
     check_memory(bench)
     if not options.python:
         stand_in = bench.path("stand-in")

@@ -5,8 +5,10 @@
 #include "runtime/core/checkpoint_file.h"
 #include "runtime/core/checkpoint_folder.h"
 #include "shared/memory_plan.h"
+#include "shared/power_sgd.h"
 
 #include <algorithm>
+#include <functional>
 #include <sys/stat.h>
 #include <utility>
 
@@ -131,8 +133,7 @@ std::vector<std::string> stateNames(const CheckpointManifest &stored,
 namespace {
 
 // The tensors of a checkpoint, in the order of --save: parameters, then
-// buffers. States follow, those of factored optimizers first. The constructor
-// fixes the list; read() then finds each tensor's place by its index.
+// buffers. States follow, those of factored optimizers first, and residuals.
 class CheckpointSource : public TensorSource {
 public:
   CheckpointSource(TrainingCheckpoint opened, const std::string &folder,
@@ -142,82 +143,119 @@ public:
     paths.push_back(folder + checkpointManifestName);
     for (int64_t rank = 0; rank < stored.ranks; ++rank)
       paths.push_back(folder + "/" + rankFileName(rank));
-    for (const StoredLayout &layout : stored.layouts)
-      for (const Member &member : layout.members)
-        add(member, -1, "");
-    for (const Buffer &buffer : stored.buffers) {
-      if (buffer.optimizerState)
-        continue;
-      Tensor tensor;
-      tensor.name = buffer.name;
-      tensor.dtype = buffer.dtype;
-      tensor.shape = buffer.shape;
-      tensor.bytes =
-          uint64_t(bufferElements(buffer) * dtypeBytes(buffer.dtype));
-      tensor.isBuffer = true;
-      list.push_back(std::move(tensor));
-      places.push_back({nullptr, -1, &buffer});
-    }
+    addValues(stored);
     if (content == Content::valuesAndStates)
-      for (const Buffer &buffer : stored.buffers)
-        if (buffer.optimizerState)
-          addFactors(buffer);
-    if (content == Content::valuesAndStates)
-      for (const StoredLayout &layout : stored.layouts)
-        for (const Member &member : layout.members)
-          for (int32_t state = 0; state < layout.states; ++state)
-            add(member, state, stateNames(stored, layout)[size_t(state)]);
+      addStates(stored);
   }
   Status read(size_t tensor, uint64_t offset, void *to,
               uint64_t bytes) const override {
-    auto [member, state, buffer] = places[tensor];
-    if (buffer) {
-      std::vector<char> whole(list[tensor].bytes);
-      FSDPC_TRY(checkpoint.readBuffer(*buffer, whole.data()));
-      std::copy_n(whole.begin() + std::ptrdiff_t(offset), bytes,
-                  static_cast<char *>(to));
-      return {};
-    }
-    int64_t begin = int64_t(offset / sizeof(float)),
-            count = int64_t(bytes / sizeof(float));
-    auto *values = static_cast<float *>(to);
-    return state < 0
-               ? checkpoint.readMaster(*member, begin, count, values)
-               : checkpoint.readState(*member, state, begin, count, values);
+    return readers[tensor](offset, to, bytes);
+  }
+
+  int64_t residualRanks() const override {
+    const CheckpointManifest &stored = checkpoint.manifest();
+    auto has = [](const StoredLayout &layout) { return layout.residual > 0; };
+    return std::any_of(stored.layouts.begin(), stored.layouts.end(), has)
+               ? stored.ranks
+               : 0;
+  }
+  void addResiduals(int64_t ranks) override {
+    for (const StoredLayout &layout : checkpoint.manifest().layouts)
+      for (const Member &member : layout.members) {
+        for (int64_t rank = 0; layout.residual > 0 && rank < ranks; ++rank)
+          add(member, "residual of rank " + std::to_string(rank),
+              [this, &member, rank, ranks](auto... place) {
+                return checkpoint.readResidual(member, rank, ranks, place...);
+              });
+        PowerShape shape = powerShapeOf(member.shape);
+        int64_t power = layout.powerRank;
+        if (power > 0 && shape.isCompressed(power))
+          add(member, "right factor", {power, shape.columns},
+              [this, &member, power](auto... place) {
+                return checkpoint.readRightFactor(member, power, place...);
+              });
+      }
   }
 
 private:
-  // A state that is not one number per element: PARAMETER.row_var.
-  void addFactors(const Buffer &buffer) {
-    size_t dot = buffer.name.rfind('.');
-    Tensor tensor;
-    tensor.name = buffer.name.substr(0, dot);
-    tensor.part = buffer.name.substr(dot + 1);
-    tensor.dtype = buffer.dtype;
-    tensor.shape = buffer.shape;
-    tensor.bytes = uint64_t(bufferElements(buffer) * dtypeBytes(buffer.dtype));
-    list.push_back(std::move(tensor));
-    places.push_back({nullptr, -1, &buffer});
+  using Reader =
+      std::function<Status(uint64_t offset, void *to, uint64_t bytes)>;
+
+  void addValues(const CheckpointManifest &stored) {
+    for (const StoredLayout &layout : stored.layouts)
+      for (const Member &member : layout.members)
+        add(member, "", [this, &member](auto... place) {
+          return checkpoint.readMaster(member, place...);
+        });
+    for (const Buffer &buffer : stored.buffers)
+      if (!buffer.optimizerState)
+        add(buffer, buffer.name, "");
   }
-  void add(const Member &member, int32_t state, const std::string &part) {
+  void addStates(const CheckpointManifest &stored) {
+    // A state that is not one number per element: PARAMETER.row_var.
+    for (const Buffer &buffer : stored.buffers)
+      if (size_t dot = buffer.name.rfind('.'); buffer.optimizerState)
+        add(buffer, buffer.name.substr(0, dot), buffer.name.substr(dot + 1));
+    for (const StoredLayout &layout : stored.layouts)
+      for (const Member &member : layout.members)
+        for (int32_t state = 0; state < layout.states; ++state)
+          add(member, stateNames(stored, layout)[size_t(state)],
+              [this, &member, state](auto... place) {
+                return checkpoint.readState(member, state, place...);
+              });
+  }
+
+  // Adds f32 values of a parameter, with its shape unless another is given.
+  // readElements(begin, count, to) reads some of them.
+  template <typename ReadElements>
+  void add(const Member &member, const std::string &part,
+           const ReadElements &readElements) {
+    add(member, part, member.shape, readElements);
+  }
+  template <typename ReadElements>
+  void add(const Member &member, const std::string &part,
+           const std::vector<int64_t> &shape,
+           const ReadElements &readElements) {
     Tensor tensor;
     tensor.name = member.name;
     tensor.part = part;
     tensor.dtype = "f32";
-    tensor.shape = member.shape;
+    tensor.shape = shape;
     tensor.aliases = member.aliases;
-    tensor.bytes = uint64_t(member.elements) * sizeof(float);
+    tensor.bytes = sizeof(float);
+    for (int64_t extent : shape)
+      tensor.bytes *= uint64_t(extent);
     list.push_back(std::move(tensor));
-    places.push_back({&member, state, nullptr});
+    readers.push_back([=](uint64_t offset, void *to, uint64_t bytes) {
+      return readElements(int64_t(offset / sizeof(float)),
+                          int64_t(bytes / sizeof(float)),
+                          static_cast<float *>(to));
+    });
   }
-  struct Place {
-    const Member *member;
-    int32_t state; // -1: the master
-    const Buffer *buffer;
-  };
-  // Places point into its manifest, so this object is never moved.
+  void add(const Buffer &buffer, const std::string &name,
+           const std::string &part) {
+    Tensor tensor;
+    tensor.name = name;
+    tensor.part = part;
+    tensor.dtype = buffer.dtype;
+    tensor.shape = buffer.shape;
+    tensor.isBuffer = !buffer.optimizerState;
+    tensor.bytes = uint64_t(bufferElements(buffer) * dtypeBytes(buffer.dtype));
+    uint64_t all = tensor.bytes;
+    list.push_back(std::move(tensor));
+    readers.push_back([this, &buffer, all](uint64_t offset, void *to,
+                                           uint64_t bytes) -> Status {
+      std::vector<char> whole(all);
+      FSDPC_TRY(checkpoint.readBuffer(buffer, whole.data()));
+      std::copy_n(whole.begin() + std::ptrdiff_t(offset), bytes,
+                  static_cast<char *>(to));
+      return {};
+    });
+  }
+
+  // Readers refer to its manifest, so this object is never moved.
   TrainingCheckpoint checkpoint;
-  std::vector<Place> places;
+  std::vector<Reader> readers; // of each tensor
 };
 
 } // namespace

@@ -198,6 +198,15 @@ int diff(const Arguments &arguments) {
   auto b = openTensors(arguments.other, content, arguments.step);
   if (!b)
     return report(b.error(), failed);
+  // On other ranks residuals are distributed anew, so those of the larger
+  // number of ranks are taken as the smaller would begin with them.
+  int64_t ranksA = (*a)->residualRanks(), ranksB = (*b)->residualRanks();
+  int64_t ranks = ranksA == 0   ? ranksB
+                  : ranksB == 0 ? ranksA
+                                : std::min(ranksA, ranksB);
+  for (TensorSource *source : {a->get(), b->get()})
+    if (arguments.states)
+      source->addResiduals(ranks);
   auto found = compareAll(**a, **b, arguments);
   if (!found)
     return report(found.error(), failed);

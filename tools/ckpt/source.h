@@ -43,6 +43,14 @@ public:
   virtual Status read(size_t tensor, uint64_t offset, void *to,
                       uint64_t bytes) const = 0;
 
+  // Returns the number of ranks of a checkpoint that has residuals of
+  // gradients; else 0.
+  virtual int64_t residualRanks() const { return 0; }
+  // Adds what reductions have not sent of each parameter's gradients, as each
+  // of `ranks` ranks would begin with it, and the factors with which they
+  // begin. Call it once.
+  virtual void addResiduals(int64_t) {}
+
 protected:
   std::vector<Tensor> list;
   std::vector<std::string> paths;

@@ -95,23 +95,14 @@ static std::string findSingle(const CommandLine &line) {
   return "";
 }
 
-// A CUDA program keeps a graph of each of its entry functions, and knows of one
-// microbatch.
 std::string driver::checkBuckets(const CommandLine &line) {
   size_t buckets = bucketCount(line);
-  for (const auto &[name, values] : line.dims) {
-    std::string flag = "'--dim=" + name + "=" + llvm::join(values, ",") + "'";
+  for (const auto &[name, values] : line.dims)
     if (values.size() != buckets)
-      return flag + " has " + std::to_string(values.size()) +
+      return "'--dim=" + name + "=" + llvm::join(values, ",") + "' has " +
+             std::to_string(values.size()) +
              " values, but another '--dim' has " + std::to_string(buckets) +
              "; value k of each makes bucket k";
-    if (line.options.isCuda())
-      return flag +
-             " has several values, which is not supported with "
-             "'--target=" +
-             fsdp::nameOf(line.options.target).str() +
-             "'; compile a program for each";
-  }
   for (size_t bucket = 1; bucket < buckets; ++bucket)
     for (size_t other = 0; other < bucket; ++other)
       if (nameOfBucket(line, bucket) == nameOfBucket(line, other))
