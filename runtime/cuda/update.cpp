@@ -91,8 +91,10 @@ Result<CudaUpdate::Optimizer> CudaUpdate::optimizerOf(const fsdpc_rank &rank,
                                         int64_t(member)});
                 });
   FSDPC_TRY(addFactors(rank, index, optimizer));
-  FSDPC_TRY(
-      setSegments(segments, INT64_MAX, optimizer.factors, optimizer.updates));
+  FSDPC_TRY(addMatrices(rank, index, optimizer));
+  FSDPC_TRY(setSegments(segments, INT64_MAX,
+                        optimizer.factors || optimizer.places,
+                        optimizer.updates));
   optimizer.firstMember = members;
   optimizer.firstKey = keyed;
   members += int64_t(layout.members.size());

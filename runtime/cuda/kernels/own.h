@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/kernels/factors.h"
 #include "runtime/cuda/kernels/mark.h"
+#include "runtime/cuda/kernels/matrices.h"
 #include "runtime/cuda/kernels/norm.h"
 #include "runtime/cuda/kernels/plain.h"
 #include "runtime/cuda/kernels/pooling.h"
@@ -34,7 +35,8 @@ using OwnKernels =
                PoolingCells, PlainProduct, FinishProduct, SumRows,
                PlainConvolution, StoreRows, Mark, TakeNumbers, KeepBuffers,
                SumGroups, SumMembers, RoundSums, SumFactors, UpdateFactors,
-               ScaleRows, MultiplyFactors>;
+               ScaleRows, MultiplyFactors, MomentumUpdates, PlaceUpdates,
+               MatrixSquares, NormalizeMatrix, CombineMatrices, ScaleMatrix>;
 
 // A kernel on the host: runs one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);
