@@ -340,10 +340,10 @@ void CudaDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
 void CudaDevice::moveMatrices(fsdpc_rank &rank, int32_t index, void *elements,
                               int32_t toOwners) {
   CallScope scope(context, FSDPC_STREAM_REDUCE);
-  announce(scope, reduceChannel);
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   if (isAlone() || layout.owned)
     return;
+  announce(scope, reduceChannel);
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   std::vector<int> owners = matrixOwners(layout, buffers, rank.job.size);
   MatrixMessages all;
