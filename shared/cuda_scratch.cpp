@@ -82,28 +82,37 @@ int64_t layoutTables(const Layout &layout, int64_t part, int64_t own) {
          8 * 256;
 }
 
-// Bytes of what sums of whole parameters and factors take on a rank that
-// updates `part` elements and sums `own`: the layout's tables, which are
-// segments, where each member's begin, and the members' factors; and what
+// Bytes of what optimizers of whole parameters take on a rank that updates
+// `part` elements and sums `own`: the layout's tables, which are segments,
+// where each member's begin, and the members' factors or places; and what
 // layouts use one after the other, which are sums of segments and of groups,
-// the members' sums, and averages of elements. All have 4096 bytes for their
-// alignment.
+// the members' sums, numbers of elements, and sums of the chunks of a matrix.
+// All have 4096 bytes for their alignment.
 struct SumBytes {
   int64_t table = 0, shared = 0;
 };
 SumBytes sumBytes(const Layout &layout, int64_t part, int64_t own) {
   int64_t perMember = sumsOfOptimizer(layout.optimizer);
-  if (perMember == 0)
+  bool factored = isFactored(layout.optimizer),
+       orthogonal = isOrthogonal(layout.optimizer);
+  if (perMember == 0 && !orthogonal)
     return {};
   int64_t members = int64_t(layout.members.size());
   int64_t segments = own / optimizerSegment + 2 * members + 2;
   SumBytes bytes = {(segments * 3 + members + 1) * 8 + 2 * 4096,
                     (segments * (normDigits + 1) + members) * perMember * 8 +
-                        groupSumsCap + 3 * 4096};
-  if (isFactored(layout.optimizer)) {
+                        3 * 4096};
+  if (perMember > 0)
+    bytes.shared += groupSumsCap;
+  if (factored)
     bytes.table += members * factorMemberBytes + 4096;
-    bytes.shared += std::min(part * 4, variancesCap) + 4096;
-  }
+  if (factored || orthogonal)
+    bytes.shared += std::min(part * 4, elementNumbersCap) + 4096;
+  int64_t largest = 0;
+  for (const Member &member : layout.members)
+    largest = std::max(largest, member.elements);
+  if (orthogonal)
+    bytes.shared += (largest / matrixChunk + 1) * normDigits * 8 + 4096;
   return bytes;
 }
 
@@ -242,6 +251,8 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
   CudaScratch scratch;
   bool products = !manifest.matmuls.empty() || !manifest.convolutions.empty() ||
                   !manifest.attentions.empty();
+  for (const Layout &layout : manifest.layouts)
+    products |= layout.trainable && isOrthogonal(layout.optimizer);
   scratch.library = products ? libraryWorkspaceBytes : 0;
   // A plan that cuDNN computes is also counted as products: the runtime falls
   // back to them if cuDNN asks for more than the scratch.

@@ -23,9 +23,12 @@ constexpr int64_t optimizerSegment = 4096;
 
 // Bound of the sums of groups of 16 elements that exist at one time.
 constexpr int64_t groupSumsCap = int64_t(4) << 20;
-// Bound of the averages of squares, one per element, that follow from factors
-// and exist at one time: they stay in the cache between two kernels.
-constexpr int64_t variancesCap = int64_t(16) << 20;
+// Bound of the numbers, one per element, that optimizers take beside their
+// states and that exist at one time: they stay in the cache between two
+// kernels.
+constexpr int64_t elementNumbersCap = int64_t(16) << 20;
+// Elements of a matrix whose squares one block sums for its norm.
+constexpr int64_t matrixChunk = 4096;
 // Bytes of a member's entry in the table of factors.
 constexpr int64_t factorMemberBytes = 128;
 // Numbers that an all-reduce adds up at one time.

@@ -19,6 +19,9 @@ constexpr int32_t mostSums = 8;
 // (shared/factors.h).
 constexpr bool isFactored(std::string_view name) { return name == "adafactor"; }
 
+// Returns true if it takes updates of whole matrices.
+constexpr bool isOrthogonal(std::string_view name) { return name == "muon"; }
+
 // Sums per member that an optimizer of this name takes: LAMB and LARS those of
 // two norms, Adafactor those of two root mean squares and of elements. Memory
 // is planned by it.

@@ -89,6 +89,11 @@ public:
                               bool add) = 0;
   // Sends the values of each owner to all other ranks. All give the same list.
   virtual void shareOwned(std::span<const OwnedValues> values) = 0;
+  // Sends and receives messages of pairs of ranks, which match in their order.
+  // All ranks call it, also without messages. What is sent does not overlap
+  // with what is received, and stays until later work of the stream.
+  virtual void transfer(std::span<const Outgoing> sends,
+                        std::span<const Incoming> receives) = 0;
   // Sums `count` f64 values over the ranks, in rank order and in place.
   virtual void allReduce(double *values, int count) = 0;
 };

@@ -3,6 +3,7 @@
 // opens a CallScope, by which errors and profilers name the program's op.
 #include "runtime/cuda/device.h"
 #include "runtime/comm/failure.h"
+#include "runtime/core/matrices.h"
 #include "runtime/core/plan_checks.h"
 #include "runtime/cuda/affinity.h"
 #include "runtime/cuda/device_choice.h"
@@ -18,7 +19,7 @@ CudaDevice::CudaDevice(CudaApi &api, const Manifest &manifest,
                        const fsdpc_program &program, Job &job,
                        const DeviceOptions &options)
     : context(api, job, manifest), program(program), options(options),
-      memory(context), products(context) {
+      memory(context), products(context), matrixProducts(context, products) {
   context.limitSeconds = options.firstStepSeconds;
 }
 
@@ -92,6 +93,7 @@ Status CudaDevice::planLibraries() {
     chosen.push_back(std::string("attention ") +
                      (plan.backward ? "backward" : "forward") + ": " + *choice);
   }
+  FSDPC_TRY(matrixProducts.plan(manifest));
   for (const PoolingPlan &plan : manifest.poolings)
     FSDPC_TRY(checkPooling(plan));
   chosen.insert(chosen.begin(), products.choices().begin(),
@@ -402,28 +404,48 @@ void CudaDevice::updateFactors(fsdpc_rank &rank, int32_t count,
                         eps, power, static_cast<double *>(factors));
 }
 
-void CudaDevice::momentumUpdates(fsdpc_rank &, int32_t, const void *, double,
-                                 double, int32_t, int32_t, void *) {
-  fail("a CUDA device does not collect updates of matrices");
+void CudaDevice::momentumUpdates(fsdpc_rank &rank, int32_t index,
+                                 const void *scale, double momentum,
+                                 double clipValue, int32_t nesterov,
+                                 int32_t maximize, void *updates) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  update->momentumUpdates(
+      rank, index, scale,
+      momentumStep(momentum, clipValue, nesterov != 0, maximize != 0), updates);
 }
 
-void CudaDevice::moveMatrices(fsdpc_rank &, int32_t, void *, int32_t) {
-  fail("a CUDA device does not move matrices to their owners");
-}
-
-void CudaDevice::orthogonalize(fsdpc_rank &, int32_t, const void *, double,
-                               double, double, double, int32_t, int32_t,
-                               int32_t, void *) {
-  fail("a CUDA device does not orthogonalise matrices");
+// The room lies behind the results: the program has planned it with them.
+void CudaDevice::orthogonalize(fsdpc_rank &rank, int32_t index,
+                               const void *updates, double a, double b,
+                               double c, double eps, int32_t steps,
+                               int32_t bf16, int32_t matchRms, void *result) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  MatrixSteps by{a, b, c, eps, steps, bf16 != 0};
+  std::vector<int> owners =
+      matrixOwners(layout, rank.layouts[size_t(index)], rank.job.size);
+  auto *from = static_cast<const float *>(updates);
+  auto *to = static_cast<float *>(result);
+  int64_t all = elementsBefore(layout, layout.members.size());
+  MatrixProducts::Room room{to + (all + 3) / 4 * 4, update->normOfMatrix(),
+                            library};
+  for (size_t m = 0; m < layout.members.size(); ++m) {
+    const Member &member = layout.members[m];
+    if (owners[m] == rank.job.rank)
+      matrixProducts.orthogonalize(member, from, to, room, by,
+                                   matrixFactor(member, matchRms != 0));
+    from += member.elements;
+    to += member.elements;
+  }
 }
 
 void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                            int32_t index, const void *scale, int32_t perMember,
-                           const void *sums, const void *factors, const void *,
-                           const void *gradient) {
+                           const void *sums, const void *factors,
+                           const void *updates, const void *gradient) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
   update->optimize(rank, index, scale, perMember, sums,
-                   static_cast<const double *>(factors), gradient,
+                   static_cast<const double *>(factors), updates, gradient,
                    launcher(*kernel));
 }
 

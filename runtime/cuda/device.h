@@ -11,6 +11,7 @@
 #include "runtime/cuda/collectives.h"
 #include "runtime/cuda/convolutions.h"
 #include "runtime/cuda/inputs.h"
+#include "runtime/cuda/matrix_products.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/offload.h"
 #include "runtime/cuda/products.h"
@@ -141,6 +142,7 @@ private:
   DeviceOptions options;
   CudaMemory memory;
   Products products;
+  MatrixProducts matrixProducts;
   // The prepared library calls, by their number in the manifest.
   std::vector<Product> matmuls;
   std::vector<GpuConvolution> convolutions;

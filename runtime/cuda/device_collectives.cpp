@@ -4,6 +4,7 @@
 //
 // A single rank communicates with nobody and has no channels.
 #include "runtime/comm/reduce.h"
+#include "runtime/core/matrices.h"
 #include "runtime/cuda/device.h"
 #include "shared/memory_plan.h"
 
@@ -381,6 +382,31 @@ void CudaDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
       context.copy(rank.statistics, statistic, bytes, FSDPC_STREAM_REDUCE);
   }
   context.launch(u, u.elements, FSDPC_STREAM_REDUCE);
+}
+
+// One exchange for all members, whose messages are in the same order on all
+// ranks. The owner of a layout has its matrices whole.
+void CudaDevice::moveMatrices(fsdpc_rank &rank, int32_t index, void *elements,
+                              int32_t toOwners) {
+  CallScope scope(context, FSDPC_STREAM_REDUCE);
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  if (isAlone() || layout.owned)
+    return;
+  announce(scope, reduceChannel);
+  const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  std::vector<int> owners = matrixOwners(layout, buffers, rank.job.size);
+  MatrixMessages all;
+  auto *first = static_cast<float *>(elements);
+  for (size_t m = 0; m < layout.members.size(); ++m) {
+    MatrixMessages own =
+        matrixMessages(layout, buffers, m, owners[m], rank.job.rank,
+                       rank.job.size, toOwners != 0, first);
+    all.sends.insert(all.sends.end(), own.sends.begin(), own.sends.end());
+    all.receives.insert(all.receives.end(), own.receives.begin(),
+                        own.receives.end());
+    first += layout.members[m].elements;
+  }
+  channel(reduceChannel).transfer(all.sends, all.receives);
 }
 
 // A single rank has nothing to add: the values are its sums already.

@@ -96,21 +96,15 @@ void CudaUpdate::updateFactors(const fsdpc_rank &rank, int count,
 
 void CudaUpdate::multiplyFactors(const Optimizer &optimizer,
                                  const Segments &segments, const Round &round,
-                                 const double *factors,
-                                 OptimizerOperands &operands) {
+                                 const double *factors) {
   MultiplyFactors multiply;
   multiply.segments = segments.table + round.firstSegment;
   multiply.count = round.segments;
   multiply.first = round.firstElement;
   multiply.members = optimizer.factors;
   multiply.factors = factors;
-  multiply.values = variances;
+  multiply.values = elementNumbers;
   context.launchBlocks(multiply, multiply.count, FSDPC_STREAM_COMPUTE);
-  // The kernel counts elements from the part's begin. The address may lie
-  // outside of the block, so it is computed as a number.
-  operands.list[numberOperand] =
-      reinterpret_cast<void *>(reinterpret_cast<uintptr_t>(variances) -
-                               uintptr_t(round.firstElement) * sizeof(float));
 }
 
 } // namespace fsdpc::runtime

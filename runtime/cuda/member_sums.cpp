@@ -15,27 +15,33 @@ static_assert(optimizerSegment / sumGroup <= SquareSum::mostAdditions,
 
 // Segments begin at multiples of a group from their member's begin, as shards
 // do.
-Status CudaUpdate::addSums(const fsdpc_rank &rank, size_t index,
-                           Optimizer &optimizer) {
-  const Layout &layout = rank.manifest.layouts[index];
+std::vector<UpdateSegment> CudaUpdate::ownSegments(const fsdpc_rank &rank,
+                                                   size_t index) {
   const LayoutBuffers &buffers = rank.layouts[index];
-  int64_t perMember = sumsOfOptimizer(layout.optimizer);
-  if (perMember == 0)
-    return {};
-  auto memberTotal = int64_t(layout.members.size());
   std::vector<UpdateSegment> segments;
-  std::vector<int64_t> firsts(layout.members.size() + 1, 0);
-  int64_t first = buffers.ownOf(rank.job.rank);
-  forEachMember(layout, first, first + buffers.own,
+  int64_t first = buffers.ownOf(rank.job.rank), part = buffers.partBegin;
+  forEachMember(rank.manifest.layouts[index], first, first + buffers.own,
                 [&](size_t member, int64_t from, int64_t to) {
-                  int64_t part = buffers.partBegin;
                   for (; from < to; from += optimizerSegment)
                     segments.push_back(
                         {from - part,
                          std::min(from + optimizerSegment, to) - part,
                          int64_t(member)});
-                  firsts[member + 1] = int64_t(segments.size());
                 });
+  return segments;
+}
+
+Status CudaUpdate::addSums(const fsdpc_rank &rank, size_t index,
+                           Optimizer &optimizer) {
+  const Layout &layout = rank.manifest.layouts[index];
+  int64_t perMember = sumsOfOptimizer(layout.optimizer);
+  if (perMember == 0)
+    return {};
+  auto memberTotal = int64_t(layout.members.size());
+  std::vector<UpdateSegment> segments = ownSegments(rank, index);
+  std::vector<int64_t> firsts(layout.members.size() + 1, 0);
+  for (size_t i = 0; i < segments.size(); ++i)
+    firsts[size_t(segments[i].member) + 1] = int64_t(i) + 1;
   // A member of which the rank has nothing ends where the one before does.
   for (size_t m = 1; m < firsts.size(); ++m)
     firsts[m] = std::max(firsts[m], firsts[m - 1]);
@@ -51,24 +57,25 @@ Status CudaUpdate::addSums(const fsdpc_rank &rank, size_t index,
 Status CudaUpdate::takeSums() {
   FSDPC_TRY(upload(std::vector<double>(size_t(groupCount)), groupSums));
   FSDPC_TRY(upload(std::vector<SquareSum>(size_t(segmentCount)), segmentSums));
-  FSDPC_TRY(upload(std::vector<float>(size_t(varianceCount)), variances));
+  FSDPC_TRY(upload(std::vector<float>(size_t(elementCount)), elementNumbers));
+  FSDPC_TRY(upload(std::vector<double>(size_t(digitCount)), matrixDigits));
   return upload(std::vector<double>(size_t(memberCount)), memberSums);
 }
 
 Status CudaUpdate::setSegments(const std::vector<UpdateSegment> &segments,
-                               int64_t most, bool hasFactors, Segments &to) {
-  constexpr int64_t mostElements = variancesCap / int64_t(sizeof(float));
+                               int64_t most, bool takesNumbers, Segments &to) {
+  constexpr int64_t mostElements = elementNumbersCap / int64_t(sizeof(float));
   for (size_t i = 0; i < segments.size(); ++i) {
     const UpdateSegment &segment = segments[i];
     bool fits = !to.rounds.empty() && to.rounds.back().segments < most &&
-                (!hasFactors ||
+                (!takesNumbers ||
                  segment.to - to.rounds.back().firstElement <= mostElements);
     if (!fits)
       to.rounds.push_back({int64_t(i), 0, segment.from});
     Round &round = to.rounds.back();
     ++round.segments;
-    if (hasFactors)
-      varianceCount = std::max(varianceCount, segment.to - round.firstElement);
+    if (takesNumbers)
+      elementCount = std::max(elementCount, segment.to - round.firstElement);
   }
   return upload(segments, to.table);
 }
@@ -91,7 +98,8 @@ Status CudaUpdate::cutUpdate(const Layout &layout, const LayoutBuffers &buffers,
   };
   if (!layout.isOffloaded()) {
     add(0, buffers.part);
-    return setSegments(segments, INT64_MAX, optimizer.factors,
+    return setSegments(segments, INT64_MAX,
+                       optimizer.factors || optimizer.places,
                        optimizer.updates);
   }
   std::vector<Round> &rounds = optimizer.updates.rounds;
@@ -129,8 +137,10 @@ void CudaUpdate::sumMembers(const fsdpc_rank &rank, int32_t index,
     add.sums = segmentSums + round.firstSegment * perMember;
     OptimizerOperands operands =
         memberSumOperands(rank, index, scale, factors != nullptr);
-    if (factors)
-      multiplyFactors(optimizer, optimizer.sums, round, factors, operands);
+    if (factors) {
+      multiplyFactors(optimizer, optimizer.sums, round, factors);
+      setNumbers(operands, round);
+    }
     operands.push(optimizer.sums.table + round.firstSegment);
     operands.push(rates(optimizer));
     operands.push(groupSums);
@@ -175,7 +185,8 @@ void *CudaUpdate::keys(const LayoutBuffers &buffers, const Optimizer &optimizer,
 void CudaUpdate::optimize(const fsdpc_rank &rank, int32_t index,
                           const void *scale, int32_t perMember,
                           const void *sums, const double *factors,
-                          const void *gradient, const Launch &launch) {
+                          const void *updates, const void *gradient,
+                          const Launch &launch) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const Optimizer &optimizer = optimizers[size_t(index)];
   if (optimizer.updates.rounds.empty())
@@ -184,13 +195,17 @@ void CudaUpdate::optimize(const fsdpc_rank &rank, int32_t index,
   size_t slot = 0;
   for (const Round &round : optimizer.updates.rounds) {
     OptimizerOperands operands =
-        optimizerOperands(rank, index, scale, gradient, factors != nullptr);
+        optimizerOperands(rank, index, scale, gradient, factors || updates);
     if (layout.noMaster)
       operands.list[operands.count - 2] =
           keys(rank.layouts[size_t(index)], optimizer,
                layout.isOffloaded() ? round.firstElement : 0);
     if (factors)
-      multiplyFactors(optimizer, optimizer.updates, round, factors, operands);
+      multiplyFactors(optimizer, optimizer.updates, round, factors);
+    if (updates)
+      placeUpdates(optimizer, round, updates);
+    if (factors || updates)
+      setNumbers(operands, round);
     operands.push(optimizer.updates.table + round.firstSegment);
     operands.push(rates(optimizer));
     if (rounded)

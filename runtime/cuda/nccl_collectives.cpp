@@ -113,6 +113,21 @@ public:
     check(api.groupEnd());
   }
 
+  void transfer(std::span<const Outgoing> sends,
+                std::span<const Incoming> receives) override {
+    Scope scope(*this);
+    check(api.groupBegin());
+    for (const Outgoing &message : sends) {
+      sentSoFar[0] += message.bytes;
+      check(api.send(over.ranks, message.data, message.bytes, message.peer,
+                     stream));
+    }
+    for (const Incoming &message : receives)
+      check(api.receive(over.ranks, message.data, message.bytes, message.peer,
+                        stream));
+    check(api.groupEnd());
+  }
+
 private:
   // Gathers and sums in rank order, so that norms are the same bits on all
   // ranks.

@@ -102,6 +102,24 @@ public:
     });
   }
 
+  // The ranks share their lists. Message k that a rank takes from a peer is the
+  // k-th one that this has for it.
+  void transfer(std::span<const Outgoing> sends,
+                std::span<const Incoming> receives) override {
+    Scope scope(*this);
+    share(&sends, [&] {
+      std::vector<size_t> next(size_t(size()), 0);
+      for (const Incoming &message : receives) {
+        auto &list = *static_cast<const std::span<const Outgoing> *>(
+            source(message.peer));
+        size_t &at = next[size_t(message.peer)];
+        while (list[at].peer != rank())
+          ++at;
+        check(api.copy(message.data, list[at++].data, message.bytes, stream));
+      }
+    });
+  }
+
 private:
   void sumPiece(double *values, int count) override {
     // Not in place, since other ranks may still be reading `values`.

@@ -103,6 +103,7 @@ Result<CudaUpdate::Optimizer> CudaUpdate::optimizerOf(const fsdpc_rank &rank,
   if (!layout.trainable)
     return optimizer;
   FSDPC_TRY(addFactors(rank, index, optimizer));
+  FSDPC_TRY(addMatrices(rank, index, optimizer));
   FSDPC_TRY(cutUpdate(layout, buffers, optimizer));
   optimizer.firstMember = members;
   optimizer.firstKey = keyed;

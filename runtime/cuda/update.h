@@ -6,6 +6,7 @@
 
 #include "runtime/core/rank.h"
 #include "runtime/cuda/kernels/factors.h"
+#include "runtime/cuda/kernels/matrices.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/offload.h"
 
@@ -85,7 +86,8 @@ public:
   // `sums` are those of all ranks, or null.
   void optimize(const fsdpc_rank &rank, int32_t layout, const void *scale,
                 int32_t perMember, const void *sums, const double *factors,
-                const void *gradient, const Launch &launch);
+                const void *updates, const void *gradient,
+                const Launch &launch);
 
   // The averages of squares along rows and columns (factors.cpp).
   void sumFactors(const fsdpc_rank &rank, int count, const int32_t *layouts,
@@ -93,6 +95,12 @@ public:
   void updateFactors(const fsdpc_rank &rank, int count, const int32_t *layouts,
                      const double *sums, double eps, double power,
                      double *factors);
+  // This rank's part of the updates of matrices (momentum.cpp), and memory for
+  // the digits of a matrix's norm.
+  void momentumUpdates(const fsdpc_rank &rank, int32_t layout,
+                       const void *scale, const MomentumStep &step,
+                       void *updates);
+  double *normOfMatrix() const { return matrixDigits; }
   // The rows and columns of a layout's members.
   int64_t factorCount(int32_t layout) const {
     return optimizers[size_t(layout)].factorCount;
@@ -123,6 +131,9 @@ private:
     // sum them, their rows and columns, the numbers that ranks add up, and
     // matrices with rows.
     FactorMember *factors = nullptr;
+    // Where the updates of each matrix lie, from the part's element 0 on; null
+    // unless the optimizer takes updates of matrices.
+    int64_t *places = nullptr;
     int64_t factorTasks = 0, factorCount = 0, factorSums = 0, matrices = 0;
   };
   // Numbers are words of eight bytes: the factor of gradients (f64), the loss's
@@ -140,22 +151,35 @@ private:
   Status addSums(const fsdpc_rank &rank, size_t layout, Optimizer &optimizer);
   Status addFactors(const fsdpc_rank &rank, size_t layout,
                     Optimizer &optimizer);
+  Status addMatrices(const fsdpc_rank &rank, size_t layout,
+                     Optimizer &optimizer);
   Status takeSums();
+  // The segments of what the rank answers for in sums.
+  static std::vector<UpdateSegment> ownSegments(const fsdpc_rank &rank,
+                                                size_t layout);
   // Cuts what the rank updates of a layout.
   Status cutUpdate(const Layout &layout, const LayoutBuffers &buffers,
                    Optimizer &optimizer);
-  // Cuts segments into rounds of at most `most` segments; with factors, of as
-  // many elements as there is room for.
+  // Cuts segments into rounds of at most `most` segments; if the kernel takes a
+  // number for each element, of as many elements as there is room for.
   Status setSegments(const std::vector<UpdateSegment> &segments, int64_t most,
-                     bool hasFactors, Segments &to);
+                     bool takesNumbers, Segments &to);
   // Rounds sums over all ranks, and returns where the next optimizer finds
   // them.
   double *roundSums(const fsdpc_rank &rank, int32_t layout, int32_t perMember,
                     const void *digits);
-  // Sets the operand of averages of squares to those of a round.
+  // Write the numbers of a round's elements: averages of squares, or updates.
   void multiplyFactors(const Optimizer &optimizer, const Segments &segments,
-                       const Round &round, const double *factors,
-                       OptimizerOperands &operands);
+                       const Round &round, const double *factors);
+  void placeUpdates(const Optimizer &optimizer, const Round &round,
+                    const void *updates);
+  // Sets the operand of an element's number. The kernel counts elements from
+  // the part's begin; the address may lie outside of the block.
+  void setNumbers(OptimizerOperands &operands, const Round &round) const {
+    operands.list[numberOperand] =
+        reinterpret_cast<void *>(reinterpret_cast<uintptr_t>(elementNumbers) -
+                                 uintptr_t(round.firstElement) * sizeof(float));
+  }
   // The double[4] of a layout's members, and the int64[4] of those without a
   // master (fsdpc.h): for a kernel that counts elements from `begin`, until the
   // next call.
@@ -185,8 +209,10 @@ private:
   // other. In device memory; with their numbers.
   double *groupSums = nullptr, *memberSums = nullptr;
   SquareSum *segmentSums = nullptr;
-  float *variances = nullptr; // averages of squares of a round's elements
-  int64_t groupCount = 0, segmentCount = 0, memberCount = 0, varianceCount = 0;
+  float *elementNumbers = nullptr; // of a round's elements
+  double *matrixDigits = nullptr;
+  int64_t groupCount = 0, segmentCount = 0, memberCount = 0, elementCount = 0,
+          digitCount = 0;
   int64_t numberCount = 0; // of a step
   int64_t members = 0, keyed = 0;
   int64_t *movedKeys = nullptr; // of one layout, in device memory

@@ -3,15 +3,9 @@
 
 #include "runtime/core/rank.h"
 
-#include <cstdint>
-#include <vector>
+#include <cstddef>
 
 namespace fsdpc::runtime {
-
-// Returns the rank that orthogonalises each member of the layout: the next
-// largest goes to the rank that has the least to do. It depends on the members'
-// shapes and the number of ranks only.
-std::vector<int> ownersOf(const Layout &layout, int ranks);
 
 // Returns the operand of a kernel that reads the updates of a member and counts
 // elements from the rank's part on. `updates` lists those of all members,

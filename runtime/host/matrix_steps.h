@@ -4,17 +4,12 @@
 // nor ranks change a bit.
 #pragma once
 
+#include "runtime/core/matrices.h"
+
 #include <cstdint>
 #include <functional>
 
 namespace fsdpc::runtime {
-
-// X becomes a·X + (b·A + c·A²)·X with A = X·Xᵀ, `steps` times.
-struct MatrixSteps {
-  double a = 0, b = 0, c = 0, eps = 0;
-  int32_t steps = 0;
-  bool bf16 = false; // rounds X and every product
-};
 
 // Runs body(begin, end) on pieces of [0, count), side by side. The body must
 // not depend on how the range is cut.

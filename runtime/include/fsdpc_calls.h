@@ -195,14 +195,14 @@ void fsdpc_clip(fsdpc_rank *, int32_t count, const int32_t *layouts,
  * digits of the sum of squares of the gradient times `scale` (one f32),
  * clipped to `clip_value` if that is not 0, over the elements of the member
  * that lie in this rank's shard; or, for small members, the squares of the
- * elements (`fsdp.factor_sums`). Only the host computes it. */
+ * elements (`fsdp.factor_sums`). */
 void fsdpc_factor_sums(fsdpc_rank *, int32_t count, const int32_t *layouts,
                        const void *scale, double clip_value, void *sums);
 
 /* Updates the factored averages of squares. Stream COMPUTE. Takes the sums of
  * all ranks, updates the buffers with the averages of rows and columns, and
  * writes the factors of the elements' averages (`fsdp.update_factors`), one
- * f64 per row and column. Only the host computes it. */
+ * f64 per row and column. */
 void fsdpc_update_factors(fsdpc_rank *, int32_t count, const int32_t *layouts,
                           const void *sums, double eps, double power,
                           void *factors);
@@ -210,7 +210,7 @@ void fsdpc_update_factors(fsdpc_rank *, int32_t count, const int32_t *layouts,
 /* This rank's part of the momentum's updates. Stream COMPUTE. `updates` has
  * one f32 per element of each member. The call writes the update of the
  * momentum (`fsdp.momentum_updates`) for those that lie in this rank's shard.
- * `nesterov` and `maximize` are 0 or 1. Only the host computes it. */
+ * `nesterov` and `maximize` are 0 or 1. */
 void fsdpc_momentum_updates(fsdpc_rank *, int32_t layout, const void *scale,
                             double momentum, double clip_value,
                             int32_t nesterov, int32_t maximize, void *updates);
@@ -219,7 +219,7 @@ void fsdpc_momentum_updates(fsdpc_rank *, int32_t layout, const void *scale,
  * has one f32 per element of each member. With `to_owners` every rank sends
  * its part of a member to the rank that owns it; without, the owner sends
  * every rank the part that this rank updates (`fsdp.collect_matrices`,
- * `fsdp.spread_matrices`). Only the host does it. */
+ * `fsdp.spread_matrices`). */
 void fsdpc_move_matrices(fsdpc_rank *, int32_t layout, void *elements,
                          int32_t to_owners);
 
@@ -227,7 +227,7 @@ void fsdpc_move_matrices(fsdpc_rank *, int32_t layout, void *elements,
  * `updates`, one f32 per element of each member, and writes to `result` those
  * of the members that this rank owns (`fsdp.orthogonalize`). Behind them
  * `result` has room for four times the largest member, in which the call
- * computes. `bf16` and `match_rms` are 0 or 1. Only the host computes it. */
+ * computes. `bf16` and `match_rms` are 0 or 1. */
 void fsdpc_orthogonalize(fsdpc_rank *, int32_t layout, const void *updates,
                          double a, double b, double c, double eps,
                          int32_t steps, int32_t bf16, int32_t match_rms,
@@ -247,8 +247,7 @@ void fsdpc_orthogonalize(fsdpc_rank *, int32_t layout, const void *updates,
  * most, and each has room for 256 times `per_member` sums.
  *
  * With `factors`, which hold an f64 per row and column of each member, the
- * average of squares that follows from them stands behind the gradient. GPUs
- * have no code for that. */
+ * average of squares that follows from them stands behind the gradient. */
 void fsdpc_member_sums(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t count,
                        const int32_t *layouts, const void *scale,
                        int32_t per_member, void *sums, const void *factors);
@@ -280,9 +279,9 @@ void fsdpc_member_sums(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t count,
  * on a GPU that of all members', one after the other. With `factors`, which
  * hold an f64 per row and column of each member, the average of squares that
  * follows from them stands behind the gradient. With `updates`, an f32 per
- * element of the members, the element's stands there. GPUs have no code for
- * either. With `gradient`, an f32 per element of the layout, that is read in
- * place of the gradient in the layout's memory. */
+ * element of the members, the element's stands there. With `gradient`, an f32
+ * per element of the layout, that is read in place of the gradient in the
+ * layout's memory. */
 void fsdpc_optimizer(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t layout,
                      const void *scale, int32_t per_member, const void *sums,
                      const void *factors, const void *updates,

@@ -210,6 +210,42 @@ TEST_P(DeviceCollectives, shareOwned) {
   });
 }
 
+// Every rank sends each other one two messages of different lengths, and the
+// last rank sends nothing.
+TEST_P(DeviceCollectives, transfer) {
+  onRanks(ranks, kind, [&](Rank &own) {
+    constexpr size_t lengths[] = {12, 5000};
+    auto value = [](int from, int to, int message) {
+      return char(1 + from * 16 + to * 2 + message);
+    };
+    std::vector<Outgoing> sends;
+    std::vector<Incoming> receives;
+    int self = own.job.rank, last = ranks - 1;
+    char *out = own.whole, *in = own.whole + 8192 * ranks;
+    for (int message = 0; message < 2; ++message)
+      for (int peer = 0; peer < ranks; ++peer) {
+        size_t bytes = lengths[message], room = (bytes + 63) / 64 * 64;
+        if (peer != self && self != last) {
+          std::memset(out, value(self, peer, message), bytes);
+          sends.push_back({peer, out, bytes});
+          out += room;
+        }
+        if (peer != self && peer != last) {
+          receives.push_back({peer, in, bytes});
+          in += room;
+        }
+      }
+    own.channels[reduceChannel]->announce("move_matrices", "h.0");
+    own.channels[reduceChannel]->transfer(sends, receives);
+    own.synchronize(reduceChannel);
+    for (const Incoming &got : receives)
+      for (size_t i = 0; i < got.bytes; ++i)
+        ASSERT_EQ(static_cast<char *>(got.data)[i],
+                  value(got.peer, self, got.bytes == lengths[1]))
+            << i << " from " << got.peer;
+  });
+}
+
 // An f32 gradient whose result is written inside it.
 TEST_P(DeviceCollectives, reduceInPlace) {
   onRanks(ranks, kind, [&](Rank &own) {

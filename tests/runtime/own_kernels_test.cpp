@@ -341,6 +341,80 @@ TEST_P(OwnKernels, factors) {
   EXPECT_EQ(values[size_t(cells - 32 - 3000 + 3)], averages[3]);
 }
 
+// A matrix of two chunks, in f32 and rounded as torch rounds bf16.
+TEST_P(OwnKernels, normalizeMatrix) {
+  constexpr int64_t count = matrixChunk + 123;
+  std::vector<float> from = randomFloats(count, 33);
+  for (bool bf16 : {false, true}) {
+    auto rounded = [&](float value) {
+      return bf16 ? widen(narrow<BFloat16>(value)) : value;
+    };
+    std::vector<double> digits(2 * normDigits, -1);
+    MatrixSquares squares;
+    squares.values = from.data(), squares.count = count;
+    squares.bf16 = bf16, squares.digits = digits.data();
+    run(squares);
+    std::vector<float> to(count);
+    NormalizeMatrix normalize;
+    normalize.from = from.data(), normalize.count = count;
+    normalize.eps = 1e-7f, normalize.bf16 = bf16;
+    normalize.digits = digits.data(), normalize.to = to.data();
+    run(normalize);
+    double sum = 0;
+    for (float value : from)
+      sum += double(rounded(value)) * rounded(value);
+    float norm = rounded(float(std::sqrt(sum)));
+    for (size_t i = 0; i < to.size(); ++i)
+      ASSERT_EQ(to[i], rounded(rounded(from[i]) / norm)) << i;
+    normalize.eps = 2 * norm;
+    run(normalize);
+    EXPECT_EQ(to[7], rounded(rounded(from[7]) / (2 * norm)));
+
+    std::vector<float> c = from;
+    CombineMatrices combine;
+    combine.c = c.data(), combine.d = to.data(), combine.count = count;
+    combine.alpha = 2, combine.beta = -3, combine.bf16 = bf16;
+    run(combine);
+    EXPECT_EQ(c[count - 1], rounded(2 * from[count - 1] - 3 * to[count - 1]));
+  }
+}
+
+// Two members of which the rank has parts; the updates follow each other
+// without the gap between the members, and without elements of other ranks.
+TEST_P(OwnKernels, momentumUpdates) {
+  std::vector<float> gradients = randomFloats(64, 34),
+                     states = randomFloats(48, 35), updates(60, -1),
+                     values(48, -1);
+  UpdateSegment segments[] = {{0, 5, 0}, {16, 40, 1}};
+  int64_t places[] = {16, 5};
+  float scale = 0.5f;
+  MomentumUpdates m;
+  m.segments = segments, m.count = 2, m.gradientOffset = 3;
+  m.places = places;
+  m.gradients = gradients.data(), m.states = states.data(), m.scale = &scale;
+  m.step.limit = 0.4f, m.step.sign = -1, m.step.momentum = 0.95;
+  m.step.nesterov = true;
+  m.updates = updates.data();
+  run(m);
+  auto expected = [&](size_t element) {
+    float g = -std::clamp(gradients[element + 3] * scale, -0.4f, 0.4f);
+    float average = states[element] + float(1 - 0.95) * (g - states[element]);
+    return average - (average - g) * float(1 - 0.95);
+  };
+  for (size_t i = 0; i < updates.size(); ++i)
+    EXPECT_EQ(updates[i], i >= 16 && i < 21   ? expected(i - 16)
+                          : i >= 21 && i < 45 ? expected(i - 5)
+                                              : -1)
+        << i;
+  PlaceUpdates place;
+  place.segments = segments + 1, place.count = 1, place.first = 16;
+  place.places = places;
+  place.updates = updates.data(), place.values = values.data();
+  run(place);
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(values[i], i < 24 ? updates[21 + i] : -1) << i;
+}
+
 TEST_P(OwnKernels, clip) {
   double sums[2 * normDigits] = {}, norm = 0;
   for (int i = 0; i < 2; ++i) {

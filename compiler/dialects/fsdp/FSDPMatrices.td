@@ -146,13 +146,14 @@ def FSDP_OrthogonalizeOp : FSDP_Op<"orthogonalize", [Pure, UsesSymbols]> {
     0.2·sqrt(max(rows, columns)).
 
     Each rank does so for the matrices that it owns (`fsdp.collect_matrices`); elsewhere
-    the result is undefined. Behind the elements of all members the result has room in
-    which the op computes: four times the largest member.
+    the result is undefined. Behind the elements of all members, rounded up to a multiple
+    of four, the result has room in which the op computes: four times the largest member,
+    rounded up likewise.
 
     **Constraints**
     - `layout` names an `fsdp.layout` whose members are trainable matrices.
     - `updates` is a vector of f32 with an element per element of the members, and the
-      result is longer by four times the largest member.
+      result has room behind them as above.
     - `adjust` is original or match_rms_adamw; `steps` is from 1 to 99.
 
     Example:

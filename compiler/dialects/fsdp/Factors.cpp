@@ -3,6 +3,8 @@
 // torch.optim.Adafactor, so that a converted state needs no other shape.
 #include "compiler/dialects/fsdp/Layouts.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <utility>
 
 using namespace mlir;
@@ -43,12 +45,14 @@ int64_t memberElementsOf(LayoutOp layout) {
 }
 
 // Newton and Schulz's step keeps up to four matrices of the largest member's
-// size beside the updates.
+// size beside the updates. Each begins at a multiple of 16 bytes: products of
+// others may take another algorithm on a GPU.
 int64_t orthogonalElementsOf(LayoutOp layout) {
   int64_t largest = 0;
   for (auto member : layout.getMembers().getAsRange<MemberAttr>())
     largest = std::max<int64_t>(largest, member.getElements());
-  return memberElementsOf(layout) + 4 * largest;
+  return llvm::alignTo(memberElementsOf(layout), 4) +
+         4 * llvm::alignTo(largest, 4);
 }
 
 SmallVector<FactorBuffer, 2> factorBuffersOf(ParameterOp parameter) {

@@ -77,7 +77,7 @@ int64_t factorSumsOf(LayoutOp layout);
 int64_t memberElementsOf(LayoutOp layout);
 
 /// Returns the same with the room in which fsdp.orthogonalize computes: four
-/// times the largest member.
+/// times the largest member. Both are rounded up to multiples of four elements.
 int64_t orthogonalElementsOf(LayoutOp layout);
 
 /// A buffer in which such an optimizer keeps its state of a parameter. An f32

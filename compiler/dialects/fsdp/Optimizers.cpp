@@ -116,8 +116,7 @@ constexpr OptimizerInfo table[] = {
      .eps = 1e-7,
      .weightDecay = 0.1,
      .momentum = 0.95,
-     .ofWholeParameters = true,
-     .onHost = true},
+     .ofWholeParameters = true},
 };
 
 // A program of the user's is given the decay; other numbers are its constants.

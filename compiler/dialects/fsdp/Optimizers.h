@@ -26,7 +26,6 @@ struct OptimizerInfo {
   double alpha = 0;
   double momentum = 0;
   bool ofWholeParameters = false; // needs more than elements of parameters
-  bool onHost = false;            // and no GPU has it
 };
 
 /// Returns all optimizers that have a name, in the order of the help.

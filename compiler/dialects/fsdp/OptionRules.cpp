@@ -75,10 +75,6 @@ std::string checkHyperparameters(const CompileOptions &options) {
     return "'--optimizer=" + options.optimizer.name() +
            "' works on whole parameters, which '--master=none' cannot do yet; "
            "use another optimizer, or omit '--master'";
-  if (options.isCuda() && infoOf(options.optimizer).onHost)
-    return "'--optimizer=" + options.optimizer.name() +
-           "' works on whole matrices, which '--target=" +
-           findOption("target")->print(options) + "' cannot do yet";
   return "";
 }
 

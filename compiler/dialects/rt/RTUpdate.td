@@ -78,7 +78,7 @@ def RT_FactorSumsOp : RT_Command<"factor_sums", "compute",
     each member of each layout, the digits of the sum of squares of the gradient times
     `scale` (one f32), clipped to `clip_value` if that is not 0, over the elements of the
     member that lie in this rank's shard; or, for small members, the squares of the
-    elements (`fsdp.factor_sums`). Only the host computes it.
+    elements (`fsdp.factor_sums`).
 
     **Constraints**
     - `scale` reaches 4 bytes, `sums` 128 bytes per row and column, or 8 per element.
@@ -102,8 +102,7 @@ def RT_UpdateFactorsOp : RT_Command<"update_factors", "compute",
   let description = [{
     Calls `fsdpc_update_factors` on stream `compute`. Takes the sums of all ranks, updates
     the buffers with the averages of rows and columns, and writes the factors of the
-    elements' averages (`fsdp.update_factors`), one f64 per row and column. Only the host
-    computes it.
+    elements' averages (`fsdp.update_factors`), one f64 per row and column.
 
     **Constraints**
     - `sums` reaches as many bytes as that of `rt.factor_sums`, `factors` 8 per row and
@@ -128,8 +127,7 @@ def RT_MomentumUpdatesOp : RT_Command<"momentum_updates", "compute",
   let description = [{
     Calls `fsdpc_momentum_updates` on stream `compute`. `updates` has one f32 per element
     of each member. The call writes the update of the momentum (`fsdp.momentum_updates`)
-    for those that lie in this rank's shard. `nesterov` and `maximize` are 0 or 1. Only
-    the host computes it.
+    for those that lie in this rank's shard. `nesterov` and `maximize` are 0 or 1.
 
     **Constraints**
     - `scale` reaches 4 bytes, `updates` 4 bytes per element of the members.
@@ -156,7 +154,7 @@ def RT_MoveMatricesOp : RT_Command<"move_matrices", "reduce", [MemoryEffects<[Me
     Calls `fsdpc_move_matrices` on stream `reduce`. `elements` has one f32 per element of
     each member. With `to_owners` every rank sends its part of a member to the rank that
     owns it; without, the owner sends every rank the part that this rank updates
-    (`fsdp.collect_matrices`, `fsdp.spread_matrices`). Only the host does it.
+    (`fsdp.collect_matrices`, `fsdp.spread_matrices`).
 
     **Constraints**
     - `elements` reaches 4 bytes per element of the members.
@@ -177,12 +175,11 @@ def RT_OrthogonalizeOp : RT_Command<"orthogonalize", "compute"> {
     Calls `fsdpc_orthogonalize` on stream `compute`. Reads `updates`, one f32 per element
     of each member, and writes to `result` those of the members that this rank owns
     (`fsdp.orthogonalize`). Behind them `result` has room for four times the largest
-    member, in which the call computes. `bf16` and `match_rms` are 0 or 1. Only the host
-    computes it.
+    member, in which the call computes. `bf16` and `match_rms` are 0 or 1.
 
     **Constraints**
     - `updates` reaches 4 bytes per element of the members, `result` as many and 16 per
-      element of the largest one.
+      element of the largest one, both in multiples of 16 bytes.
 
     Example:
     ```mlir
@@ -220,7 +217,7 @@ def RT_MemberSumsOp : RT_Command<"member_sums", "compute",
     segment has 4096 elements at most, and each has room for 256 times `per_member` sums.
 
     With `factors`, which hold an f64 per row and column of each member, the average of
-    squares that follows from them stands behind the gradient. GPUs have no code for that.
+    squares that follows from them stands behind the gradient.
 
     **Constraints**
     - `kernel` names a function marked `nn.kernel`.
@@ -281,7 +278,7 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
     With `sums` the last buffer is the address of the member's, one f64 per sum; on a GPU that
     of all members', one after the other. With `factors`, which hold an f64 per row and column of each member, the average of squares that follows
     from them stands behind the gradient. With `updates`, an f32 per element of the
-    members, the element's stands there. GPUs have no code for either. With
+    members, the element's stands there. With
     `gradient`, an f32 per element of the layout, that is read in place of the gradient
     in the layout's memory.
 

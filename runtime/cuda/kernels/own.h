@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/kernels/factors.h"
 #include "runtime/cuda/kernels/mark.h"
+#include "runtime/cuda/kernels/matrices.h"
 #include "runtime/cuda/kernels/norm.h"
 #include "runtime/cuda/kernels/plain.h"
 #include "runtime/cuda/kernels/pooling.h"
@@ -28,13 +29,13 @@ template <typename... Arguments> struct KernelList {
 };
 
 // The order is that of the numbers; a new kernel goes to the end.
-using OwnKernels =
-    KernelList<Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip,
-               ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
-               PoolingCells, PlainProduct, FinishProduct, SumRows,
-               PlainConvolution, StoreRows, Mark, TakeNumbers, KeepBuffers,
-               SumGroups, SumMembers, RoundSums, SumFactors, UpdateFactors,
-               ScaleRows, MultiplyFactors, MoveKeys>;
+using OwnKernels = KernelList<
+    Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip, ReportLoss,
+    UpdateStatistics, SoftmaxRows, SoftmaxGradRows, PoolingCells, PlainProduct,
+    FinishProduct, SumRows, PlainConvolution, StoreRows, Mark, TakeNumbers,
+    KeepBuffers, SumGroups, SumMembers, RoundSums, SumFactors, UpdateFactors,
+    ScaleRows, MultiplyFactors, MomentumUpdates, PlaceUpdates, MatrixSquares,
+    NormalizeMatrix, CombineMatrices, ScaleMatrix, MoveKeys>;
 
 // A kernel on the host: runs one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);
