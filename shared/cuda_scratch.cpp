@@ -2,6 +2,7 @@
 // for communication. Where an exact size depends on the rank or on a library's
 // choice, it is an upper bound: the program must fit what the compiler printed.
 #include "shared/cuda_scratch.h"
+#include "shared/blocks.h"
 #include "shared/member_sums.h"
 #include "shared/memory_plan.h"
 #include "shared/norm_digits.h"
@@ -42,8 +43,8 @@ int64_t largestWhole(const Manifest &manifest, int64_t ranks) {
 }
 
 // Bytes of the gradients that travel at a time, 4 per element, or 2 if both the
-// layout's type and that of the reduction have 16 bits: those of the largest
-// layout, or of several with owners.
+// layout's type and that of the reduction have 16 bits, or those of blocks: of
+// the largest layout, or of several with owners.
 int64_t largestSent(const Manifest &manifest, int64_t ranks) {
   int64_t largest = 0, owned = 0;
   for (const Layout &layout : manifest.layouts) {
@@ -52,7 +53,10 @@ int64_t largestSent(const Manifest &manifest, int64_t ranks) {
     bool wide = manifest.computeDtypeOf(layout) == "f32" ||
                 manifest.reduceDtype == "f32";
     int64_t width = wide ? 4 : 2;
-    int64_t bytes = wholeElements(manifest, layout, ranks) * width;
+    int64_t whole = wholeElements(manifest, layout, ranks);
+    BlockType blocks = blockTypeOf(manifest.reduceDtype);
+    int64_t bytes =
+        blocks == BlockType::None ? whole * width : blockedBytes(whole, blocks);
     if (layout.owned) {
       bytes = int64_t(ownedBytes(layout.elements, size_t(width)));
       owned += bytes;
@@ -94,6 +98,14 @@ SumBytes sumBytes(const Layout &layout, int64_t own) {
               groupSumsCap + 3 * 4096};
 }
 
+// Bytes of the ranges of a layout's members, two words each, where a reduction
+// takes what lies between them for zero.
+int64_t rangeBytes(const Manifest &manifest, const Layout &layout) {
+  return readsMemberRanges(manifest, layout)
+             ? int64_t(layout.members.size()) * 16 + 4096
+             : 0;
+}
+
 // An upper bound, since the exact cuts depend on the rank, and in groups on
 // their size: a group of one rank updates the whole.
 int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
@@ -108,6 +120,7 @@ int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
     if (!layout.trainable)
       continue;
     int64_t whole = wholeElements(manifest, layout, ranks);
+    bytes += rangeBytes(manifest, layout);
     // A rank may hold all of a member that it sums only a part of.
     SumBytes sums = sumBytes(layout, layout.owned ? whole : whole / ranks);
     bytes += sums.table;
@@ -125,6 +138,11 @@ int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
 }
 
 } // namespace
+
+bool readsMemberRanges(const Manifest &manifest, const Layout &layout) {
+  return layout.trainable &&
+         blockTypeOf(manifest.reduceDtype) != BlockType::None;
+}
 
 int64_t segmentsPerSum(int32_t sumsPerMember) {
   return groupSumsCap / (optimizerSegment / sumGroup * sumsPerMember *
@@ -231,10 +249,11 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
           std::max(scratch.attention,
                    attentionWorkspaceBytes(plan) - libraryWorkspaceBytes);
   }
-  if (communicates) {
+  // A single rank makes blocks of its gradients, too.
+  if (communicates || blockTypeOf(manifest.reduceDtype) != BlockType::None)
     scratch.wire = roundUp(largestSent(manifest, ranks), 256);
+  if (communicates)
     scratch.collectives = collectiveScratchBytes(manifest, ranks);
-  }
   scratch.tables = tableBytes(manifest, ranks);
   // At most 8 blocks per layout, one per buffer and output, two slots per
   // input, and a constant number of others, each with up to 4096 bytes lost in

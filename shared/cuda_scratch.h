@@ -63,6 +63,10 @@ struct CudaScratch {
 CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
                         bool communicates);
 
+// Returns true if a reduction of the layout reads where its members lie: the
+// memory between them may hold anything.
+bool readsMemberRanges(const Manifest &manifest, const Layout &layout);
+
 // Gradients of owned layouts travel together as long as they take at most so
 // many bytes; a larger one travels alone.
 constexpr int64_t ownedTogether = int64_t(32) << 20;

@@ -241,10 +241,12 @@ int64_t gatheredBlockBytes(const Manifest &manifest, int64_t ranks) {
   return roundUp(largest, 64);
 }
 
+// On GPUs blocks lie in the device's own scratch (shared/cuda_scratch.h).
 int64_t reducedBlockBytes(const Manifest &manifest, int64_t ranks) {
   BlockType type = blockTypeOf(manifest.reduceDtype);
-  return type == BlockType::None ? 0
-                                 : roundUp(reducedPieceBytes(ranks, type), 64);
+  return type == BlockType::None || manifest.target.starts_with("cuda")
+             ? 0
+             : roundUp(reducedPieceBytes(ranks, type), 64);
 }
 
 int64_t compressedBytes(const Manifest &manifest, int64_t ranks) {

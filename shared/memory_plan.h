@@ -162,7 +162,8 @@ int64_t statisticsBytes(const Manifest &manifest, int64_t ranks);
 // Bytes of the blocks in which a gather leaves what it has received, before it
 // is converted; the largest over the layouts that travel in blocks.
 int64_t gatheredBlockBytes(const Manifest &manifest, int64_t ranks);
-// Bytes of the pieces of reductions in blocks; 0 if there are none.
+// Bytes of the pieces of reductions in blocks; 0 if there are none, and on
+// GPUs.
 int64_t reducedBlockBytes(const Manifest &manifest, int64_t ranks);
 // Bytes through which a layout's reduction sends less than its gradient: the
 // largest elements of all ranks, or left factors. The largest over the layouts.

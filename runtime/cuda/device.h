@@ -87,10 +87,23 @@ private:
   Status tune();
   Status makeCollectives(const fsdpc_rank &rank);
   Collectives &channel(Channel channel) { return *channels[size_t(channel)]; }
-  // Gathers all shards of a layout into `whole`, of `width` bytes per element;
-  // on a single rank a copy.
-  void gather(const fsdpc_rank &rank, int32_t layout, const void *shard,
-              void *whole, size_t width);
+  // Gathers all shards of a layout into `whole`, of so many bytes each; on a
+  // single rank a copy.
+  void gatherBytes(const fsdpc_rank &rank, int32_t layout, const void *shard,
+                   void *whole, size_t bytes);
+  // The same for f32.
+  void gatherWide(const fsdpc_rank &rank, int32_t layout, const void *shard,
+                  void *whole) {
+    gatherBytes(rank, layout, shard, whole,
+                size_t(rank.layouts[size_t(layout)].shard) * sizeof(float));
+  }
+  // The same in blocks, which are converted to the compute type when all are
+  // there: every rank computes with the same rounded values.
+  void gatherBlocks(const fsdpc_rank &rank, int32_t layout, void *whole);
+  // Gathers a layout's parameters in the compute type.
+  void gatherParameters(const fsdpc_rank &rank, int32_t layout, void *whole);
+  // Uploads where the members of layouts lie whose reductions read it.
+  Status uploadRanges();
   // Returns true if one of several ranks owns the layout.
   bool isShared(const fsdpc_rank &rank, int32_t layout) const;
   // Lists what flushShared then sends from owners to all others.
@@ -111,6 +124,8 @@ private:
                  WireType type, bool add);
   void reduceOwned(fsdpc_rank &rank, int32_t layout, const void *gradient,
                    WireType type, bool add);
+  void reduceBlocks(fsdpc_rank &rank, int32_t layout, const void *gradient,
+                    WireType type, BlockType blocks, bool add);
   // Sums the gradients that reduceOwned has listed on their owners.
   void flushOwned(bool add);
   // Enqueues a cast to the wire, at a byte of `wire`; returns where that is.
@@ -144,6 +159,8 @@ private:
   void *wire = nullptr;
   size_t wireCapacity = 0;
   void *collectiveScratch = nullptr;
+  // By layout; null where no reduction reads them.
+  std::vector<const MemberRange *> ranges;
 
   SentCounts sent;
   // Lists of one call; kept, so that a step allocates nothing.

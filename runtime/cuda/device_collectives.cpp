@@ -52,9 +52,8 @@ void CudaDevice::announce(const CallScope &scope, Channel on) {
   context.commands.announced(on);
 }
 
-void CudaDevice::gather(const fsdpc_rank &rank, int32_t index,
-                        const void *shard, void *whole, size_t width) {
-  size_t bytes = size_t(rank.layouts[size_t(index)].shard) * width;
+void CudaDevice::gatherBytes(const fsdpc_rank &rank, int32_t index,
+                             const void *shard, void *whole, size_t bytes) {
   if (isAlone()) {
     if (shard != whole)
       context.copy(whole, shard, bytes, FSDPC_STREAM_GATHER);
@@ -63,6 +62,50 @@ void CudaDevice::gather(const fsdpc_rank &rank, int32_t index,
   } else {
     channel(gatherChannel).allGather(shard, whole, bytes);
   }
+}
+
+void CudaDevice::gatherBlocks(const fsdpc_rank &rank, int32_t index,
+                              void *whole) {
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  BlockType type = gatheredAs(rank, index);
+  BlockForm form = {type, blockBytes(type)};
+  char *own = rank.gatheredBlocks +
+              layout.shardOf(rank.job.rank) / blockElements * form.bytes;
+  ToBlocks to;
+  to.from = layout.masterShard ? static_cast<void *>(layout.masterShard)
+                               : layout.computeShard;
+  to.type = layout.masterShard ? WireType::f32 : computeTypeOf(rank, index);
+  to.to = own, to.form = form;
+  to.count = layout.shard / blockElements, to.elements = layout.shard;
+  context.launch(to, layout.shard / 4, FSDPC_STREAM_GATHER);
+  gatherBytes(rank, index, own, rank.gatheredBlocks,
+              size_t(to.count * form.bytes));
+  FromBlocks from;
+  from.from = rank.gatheredBlocks, from.form = form;
+  from.to = whole, from.type = computeTypeOf(rank, index);
+  from.elements = layout.whole;
+  context.launch(from, layout.whole / 4, FSDPC_STREAM_GATHER);
+}
+
+// Without a compute copy the master is cast straight into this rank's place of
+// the destination, which then gathers in place.
+void CudaDevice::gatherParameters(const fsdpc_rank &rank, int32_t index,
+                                  void *whole) {
+  if (gatheredAs(rank, index) != BlockType::None)
+    return gatherBlocks(rank, index, whole);
+  WireType type = computeTypeOf(rank, index);
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  char *own = layout.computeShard;
+  if (!own) {
+    own = static_cast<char *>(whole) +
+          size_t(layout.shardOf(rank.job.rank)) * wireBytes(type);
+    Cast cast;
+    cast.from = layout.masterShard, cast.to = own;
+    cast.toType = type;
+    cast.elements = cast.padded = layout.shard;
+    context.launch(cast, layout.shard / 4, FSDPC_STREAM_GATHER);
+  }
+  gatherBytes(rank, index, own, whole, size_t(layout.shard) * wireBytes(type));
 }
 
 bool CudaDevice::isShared(const fsdpc_rank &rank, int32_t index) const {
@@ -84,12 +127,25 @@ void CudaDevice::flushShared() {
   shared.clear();
 }
 
+Status CudaDevice::uploadRanges() {
+  for (const Layout &layout : context.manifest.layouts) {
+    std::vector<MemberRange> own;
+    if (readsMemberRanges(context.manifest, layout))
+      for (const Member &member : layout.members)
+        own.push_back({member.offset, member.offset + member.elements});
+    ranges.push_back(nullptr);
+    FSDPC_TRY(memory.uploadTable(own, ranges.back()));
+  }
+  return {};
+}
+
 // The first call makes the channels, since NCCL needs the memory to be
 // allocated first in order to register it. A run that goes back to a checkpoint
 // calls it again.
 Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
   if (!update->isPrepared()) {
     FSDPC_TRY(makeCollectives(rank));
+    FSDPC_TRY(uploadRanges());
     FSDPC_TRY(update->prepare(rank));
   }
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
@@ -100,14 +156,12 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
       continue;
     }
     if (buffers.masterWhole)
-      gather(rank, index, buffers.masterShard, buffers.masterWhole,
-             sizeof(float));
+      gatherWide(rank, index, buffers.masterShard, buffers.masterWhole);
     // In f32 the compute copy may be the master itself.
     bool separate =
         static_cast<void *>(buffers.masterWhole) != buffers.computeWhole;
     if (buffers.computeWhole && separate)
-      gather(rank, index, buffers.computeShard, buffers.computeWhole,
-             wireBytes(computeTypeOf(rank, index)));
+      gatherParameters(rank, index, buffers.computeWhole);
   }
   flushShared();
   // The loop may read or overwrite the wholes on any stream afterwards.
@@ -118,32 +172,16 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
   return {};
 }
 
-// Without a compute copy the master is cast straight into this rank's place of
-// the destination, which then gathers in place. An owner's copy lies there
-// already.
+// An owner's copy lies in the destination already.
 void CudaDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
                            void *const *destinations) {
   CallScope scope(context, FSDPC_STREAM_GATHER);
   announce(scope, gatherChannel);
-  for (int i = 0; i < count; ++i) {
-    if (isShared(rank, layouts[i])) {
+  for (int i = 0; i < count; ++i)
+    if (isShared(rank, layouts[i]))
       shareOwned(rank, layouts[i], destinations[i]);
-      continue;
-    }
-    WireType type = computeTypeOf(rank, layouts[i]);
-    const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
-    char *own = layout.computeShard;
-    if (!own) {
-      own = static_cast<char *>(destinations[i]) +
-            size_t(layout.shardOf(rank.job.rank)) * wireBytes(type);
-      Cast cast;
-      cast.from = layout.masterShard, cast.to = own;
-      cast.toType = type;
-      cast.elements = cast.padded = layout.shard;
-      context.launch(cast, layout.shard / 4, FSDPC_STREAM_GATHER);
-    }
-    gather(rank, layouts[i], own, destinations[i], wireBytes(type));
-  }
+    else
+      gatherParameters(rank, layouts[i], destinations[i]);
   flushShared();
 }
 
@@ -209,6 +247,35 @@ void CudaDevice::reduceCut(fsdpc_rank &rank, int32_t index,
   channel(reduceChannel).reduceScatter(reduction);
 }
 
+// The sum of a single rank's blocks rounds as that of several does.
+void CudaDevice::reduceBlocks(fsdpc_rank &rank, int32_t index,
+                              const void *gradient, WireType type,
+                              BlockType blocks, bool add) {
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  ToBlocks to;
+  to.from = gradient, to.type = type;
+  to.to = wire, to.form = {blocks, blockBytes(blocks)};
+  to.count = layout.whole / blockElements;
+  to.ranges = ranges[size_t(index)];
+  to.rangeCount = int64_t(rank.manifest.layouts[size_t(index)].members.size());
+  context.launch(to, layout.whole / 4, FSDPC_STREAM_REDUCE);
+  if (isAlone()) {
+    SumRanks sum;
+    sum.parts[0] = wire;
+    sum.blocks = to.form;
+    sum.elements = sum.shardElements = layout.shard;
+    sum.shard = layout.gradientShard, sum.add = add;
+    context.launch(sum, layout.shard / 4, FSDPC_STREAM_REDUCE);
+    return;
+  }
+  DeviceReduction reduction;
+  reduction.whole = wire, reduction.blocks = blocks;
+  reduction.shardElements = layout.shard;
+  reduction.shard = layout.gradientShard;
+  reduction.add = add;
+  channel(reduceChannel).reduceScatter(reduction);
+}
+
 void *CudaDevice::castToWire(const void *gradient, WireType from, WireType to,
                              int64_t elements, int64_t padded, size_t offset) {
   Cast cast;
@@ -248,8 +315,11 @@ void CudaDevice::flushOwned(bool add) {
 // flushOwned, so that several are reduced at once.
 void CudaDevice::reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
                         WireType type, bool add) {
+  BlockType blocks = blockTypeOf(rank.manifest.reduceDtype);
   if (isShared(rank, index))
     reduceOwned(rank, index, gradient, type, add);
+  else if (blocks != BlockType::None)
+    reduceBlocks(rank, index, gradient, type, blocks, add);
   else
     reduceCut(rank, index, gradient, type, add);
 }
@@ -298,8 +368,7 @@ void CudaDevice::gatherGradients(fsdpc_rank &rank, int count,
   announce(scope, gatherChannel);
   for (int i = 0; i < count; ++i) {
     const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
-    gather(rank, layouts[i], layout.gradientShard, layout.gradientWhole,
-           sizeof(float));
+    gatherWide(rank, layouts[i], layout.gradientShard, layout.gradientWhole);
   }
 }
 
@@ -309,7 +378,7 @@ void CudaDevice::wholeGradient(fsdpc_rank &rank, int32_t index,
   CallScope scope(context, FSDPC_STREAM_GATHER);
   announce(scope, gatherChannel);
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
-  gather(rank, index, layout.gradientShard, gradient, sizeof(float));
+  gatherWide(rank, index, layout.gradientShard, gradient);
 }
 
 // Gathers instead of reducing, because the running mean is applied once per

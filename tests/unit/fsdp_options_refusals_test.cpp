@@ -177,6 +177,8 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"reduce-hook", "power-sgd=1"}, {"reduce-hook", "top-k=1%"}},
        "'--reduce-hook=power-sgd=1' is what travels, so "
        "'--reduce-hook=top-k=1%' cannot follow it; give it last"},
+      {{{"gather-dtype", "i8"}, {"reduce-dtype", "i4"}, {"target", "cuda"}},
+       ""},
       {{{"reduce-hook", "top-k=1%"}, {"target", "cuda"}},
        "'--reduce-hook=top-k=1%' is not supported with '--target=cuda'; omit "
        "it"},

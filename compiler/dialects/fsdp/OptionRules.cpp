@@ -130,7 +130,7 @@ static std::string checkTarget(const CompileOptions &options) {
   return "";
 }
 
-// Only the host sends blocks. Groups hand on sums, which only f32 holds without
+// Groups hand on sums, which only f32 holds without
 // rounding them again, and owners share values as they are. A gather in blocks
 // rounds anew each time, so it needs f32 masters, which are never rounded.
 static std::string checkBlocks(const CompileOptions &options) {
@@ -140,9 +140,6 @@ static std::string checkBlocks(const CompileOptions &options) {
       options.reducesBlocks()
           ? ("'--reduce-dtype=" + nameOf(options.reduceType) + "'").str()
           : ("'--gather-dtype=" + nameOf(options.gatherType) + "'").str();
-  if (options.isCuda())
-    return flag + " is not supported with '--target=" +
-           findOption("target")->print(options) + "'; omit it";
   if (options.reducesBlocks() && usesStrategy(options, isHybrid))
     return flag + " is not supported with the hybrid strategies; use zero3 "
                   "with '--reshard-to', or bf16";

@@ -43,19 +43,26 @@ struct Grid {
   // rounding; the tree is the same for every grid.
   template <typename T, typename Combine>
   FSDPC_SHARED T reduce(T value, Combine combine) const {
-    if (threads == 1)
+    return reduceIn(threads, value, combine);
+  }
+
+  // The same in each team of `width` adjacent threads, a power of two.
+  template <typename T, typename Combine>
+  FSDPC_SHARED T reduceIn(int width, T value, Combine combine) const {
+    if (width == 1)
       return value;
+    int place = thread % width;
     shared[thread] = double(value); // exact
-    for (int half = threads / 2; half > 0; half /= 2) {
+    for (int half = width / 2; half > 0; half /= 2) {
       synchronize();
-      if (thread < half)
+      if (place < half)
         shared[thread] =
             double(combine(T(shared[thread]), T(shared[thread + half])));
     }
     synchronize();
-    // The barrier after it keeps the next reduction from overwriting shared[0]
+    // The barrier after it keeps the next reduction from overwriting the result
     // before all have read it.
-    T result = T(shared[0]);
+    T result = T(shared[thread - place]);
     synchronize();
     return result;
   }

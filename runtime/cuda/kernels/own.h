@@ -32,7 +32,7 @@ using OwnKernels =
                ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
                PoolingCells, PlainProduct, FinishProduct, SumRows,
                PlainConvolution, StoreRows, Mark, TakeNumbers, KeepBuffers,
-               SumGroups, SumMembers, RoundSums>;
+               SumGroups, SumMembers, RoundSums, ToBlocks, FromBlocks>;
 
 // A kernel on the host: runs one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);
