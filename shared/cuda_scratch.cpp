@@ -7,6 +7,7 @@
 #include "shared/memory_plan.h"
 #include "shared/norm_digits.h"
 #include "shared/owners.h"
+#include "shared/power_sgd.h"
 
 #include <algorithm>
 
@@ -234,6 +235,20 @@ int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {
          roundUp(whole / ranks * 4, 256) + roundUp(sums, 256);
 }
 
+int64_t compressionBytes(const Manifest &manifest) {
+  int64_t counts = 0, factors = 0;
+  for (const Layout &layout : manifest.layouts) {
+    if (layout.topK > 0)
+      counts = std::max(counts, selectionBytes(layout.elements));
+    if (layout.powerRank > 0)
+      factors += roundUp(powerSizesOf(layout).right * 4, 4096) + 4096;
+  }
+  constexpr int64_t lanes = powerLanes * 8;
+  return counts + factors > 0
+             ? roundUp(counts, 4096) + factors + roundUp(lanes, 4096) + 4096
+             : 0;
+}
+
 CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
                         bool communicates) {
   CudaScratch scratch;
@@ -254,6 +269,7 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
     scratch.wire = roundUp(largestSent(manifest, ranks), 256);
   if (communicates)
     scratch.collectives = collectiveScratchBytes(manifest, ranks);
+  scratch.compression = compressionBytes(manifest);
   scratch.tables = tableBytes(manifest, ranks);
   // At most 8 blocks per layout, one per buffer and output, two slots per
   // input, and a constant number of others, each with up to 4096 bytes lost in

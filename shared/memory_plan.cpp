@@ -5,7 +5,6 @@
 #include "shared/memory_plan.h"
 
 #include "shared/blocks.h"
-#include "shared/power_sgd.h"
 #include "shared/staging.h"
 #include "shared/top_k.h"
 
@@ -136,7 +135,7 @@ OffloadPieces offloadPieces(const Manifest &manifest, int ranks, int groupRanks,
   return pieces;
 }
 
-static PowerSizes powerSizesOf(const Layout &layout) {
+PowerSizes powerSizesOf(const Layout &layout) {
   PowerSizes sizes;
   for (const Member &member : layout.members)
     sizes.add(powerShapeOf(member.shape), layout.powerRank);

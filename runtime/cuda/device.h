@@ -14,6 +14,7 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/products.h"
 #include "runtime/cuda/sections.h"
+#include "runtime/cuda/selection.h"
 #include "runtime/cuda/sent_bytes.h"
 #include "runtime/cuda/update.h"
 #include "shared/cuda_scratch.h"
@@ -21,6 +22,13 @@
 #include <unordered_map>
 
 namespace fsdpc::runtime {
+
+// The elements [begin, begin + elements) of a layout's sum, which this rank
+// takes.
+struct SumPart {
+  float *sum;
+  int64_t begin, elements;
+};
 
 // All calls belong on the thread that called prepare(): CUDA keeps the selected
 // device per thread, and a library plan belongs to the thread that made it.
@@ -126,6 +134,19 @@ private:
                    WireType type, bool add);
   void reduceBlocks(fsdpc_rank &rank, int32_t layout, const void *gradient,
                     WireType type, BlockType blocks, bool add);
+  // The same where ranks send a part of their gradients only.
+  void reduceTopK(fsdpc_rank &rank, int32_t layout, const void *gradient,
+                  WireType type, bool add);
+  void reducePowerSgd(fsdpc_rank &rank, int32_t layout, const void *gradient,
+                      WireType type, bool add);
+  SumPart sumPartOf(const fsdpc_rank &rank, int32_t layout) const;
+  void addMember(const Member &member, const void *gradient, WireType type,
+                 bool add, float *to);
+  void addPart(const SumPart &part, const float *values, const Member &member);
+  void orthonormalise(float *vectors, const float *first, int64_t count,
+                      int64_t length);
+  void sumOverRanks(float *values, int64_t elements);
+  Status uploadFactors();
   // Sums the gradients that reduceOwned has listed on their owners.
   void flushOwned(bool add);
   // Enqueues a cast to the wire, at a byte of `wire`; returns where that is.
@@ -161,6 +182,11 @@ private:
   void *collectiveScratch = nullptr;
   // By layout; null where no reduction reads them.
   std::vector<const MemberRange *> ranges;
+  Selection selection;
+  // By layout; null where nothing is compressed by factors. With the lanes of a
+  // sum.
+  std::vector<const float *> firstFactors;
+  double *powerSums = nullptr;
 
   SentCounts sent;
   // Lists of one call; kept, so that a step allocates nothing.

@@ -146,6 +146,7 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
   if (!update->isPrepared()) {
     FSDPC_TRY(makeCollectives(rank));
     FSDPC_TRY(uploadRanges());
+    FSDPC_TRY(uploadFactors());
     FSDPC_TRY(update->prepare(rank));
   }
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
@@ -318,6 +319,10 @@ void CudaDevice::reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
   BlockType blocks = blockTypeOf(rank.manifest.reduceDtype);
   if (isShared(rank, index))
     reduceOwned(rank, index, gradient, type, add);
+  else if (rank.manifest.layouts[size_t(index)].topK > 0)
+    reduceTopK(rank, index, gradient, type, add);
+  else if (rank.manifest.layouts[size_t(index)].powerRank > 0)
+    reducePowerSgd(rank, index, gradient, type, add);
   else if (blocks != BlockType::None)
     reduceBlocks(rank, index, gradient, type, blocks, add);
   else

@@ -93,6 +93,10 @@ def counted(bench, program, data, steps: int, *flags) -> dict[str, list[list[int
     return sums
 
 
+def layouts_of(program) -> int:
+    return len(re.findall(r"^  \S+ +\d+ parameters?, ", harness.run([program, "--info"]).stdout, re.MULTILINE))
+
+
 def check_log(bench, name: str, launch: list, data, expected: list[float], group: int | None) -> list[str]:
     """Compares what the log says of two steps of a run, in groups if there are any, with the expected bytes by level."""
     header, found = logged(bench, launch, data)
@@ -160,6 +164,9 @@ def check_compressed(bench, model, data) -> list[str]:
             print(f"{'same     ' if same else 'DIFFERENT'} {name}: sent {found}, expected {expected}", flush=True)
             if not same:
                 wrong.append(f"{name}: the ranks sent {found}, expected {expected} each")
+        harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--target=cuda-emulation", "--unit-class=Layer", *flags])
+        norm = (RANKS - 1) * NORM * layouts_of(program)
+        wrong += check_emulated(bench, f"{name} on GPUs", program, data, {"": [norm + expected[0]]}, False)
     return wrong
 
 
@@ -185,8 +192,7 @@ def test(bench, options):
         program = bench.path("program")
         summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--target=cuda-emulation",
                                "--unit-class=Layer", *flags]).stdout
-        layouts = len(re.findall(r"^  \S+ +\d+ parameters?, ", harness.run([program, "--info"]).stdout, re.MULTILINE))
-        expected = announced(summary, layouts)
+        expected = announced(summary, layouts_of(program))
         group = ["--shard-group", "2"] if "hybrid" in summary else []
         owners = "rank 0 owns" in summary
         # Gradients in blocks are single messages, and so are those for owners.

@@ -195,9 +195,6 @@ static std::string checkResiduals(const CompileOptions &options) {
   if (hook != &options.reduceHooks.back())
     return flag + " is what travels, so '--reduce-hook=" + printHook(hook[1]) +
            "' cannot follow it; give it last";
-  if (options.isCuda())
-    return flag + " is not supported with '--target=" +
-           findOption("target")->print(options) + "'; omit it";
   if (usesStrategy(options, isHybrid))
     return flag + " is not supported with the hybrid strategies; use zero3, "
                   "or zero2 for hybrid_zero2";

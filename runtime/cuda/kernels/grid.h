@@ -70,6 +70,21 @@ struct Grid {
   template <typename T> FSDPC_SHARED T sum(T value) const {
     return reduce(value, [](T a, T b) { return a + b; });
   }
+
+  // Returns the sum of the values of the block's threads before this one, whole
+  // numbers whose sums f64 holds. All threads of the block must call it.
+  template <typename T> FSDPC_SHARED T sumBefore(T value) const {
+    if (threads == 1)
+      return 0;
+    shared[thread] = double(value);
+    for (int step = 1; step < threads; step *= 2) {
+      synchronize();
+      double other = thread >= step ? shared[thread - step] : 0;
+      synchronize();
+      shared[thread] += other;
+    }
+    return T(shared[thread]) - value;
+  }
 };
 
 // Four adjacent elements, for wide accesses: 16 bytes of f32, 8 of a 16-bit
