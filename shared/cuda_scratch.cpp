@@ -2,11 +2,13 @@
 // for communication. Where an exact size depends on the rank or on a library's
 // choice, it is an upper bound: the program must fit what the compiler printed.
 #include "shared/cuda_scratch.h"
+#include "shared/blocks.h"
 #include "shared/factors.h"
 #include "shared/member_sums.h"
 #include "shared/memory_plan.h"
 #include "shared/norm_digits.h"
 #include "shared/owners.h"
+#include "shared/power_sgd.h"
 
 #include <algorithm>
 
@@ -43,8 +45,8 @@ int64_t largestWhole(const Manifest &manifest, int64_t ranks) {
 }
 
 // Bytes of the gradients that travel at a time, 4 per element, or 2 if both the
-// layout's type and that of the reduction have 16 bits: those of the largest
-// layout, or of several with owners.
+// layout's type and that of the reduction have 16 bits, or those of blocks: of
+// the largest layout, or of several with owners.
 int64_t largestSent(const Manifest &manifest, int64_t ranks) {
   int64_t largest = 0, owned = 0;
   for (const Layout &layout : manifest.layouts) {
@@ -53,7 +55,10 @@ int64_t largestSent(const Manifest &manifest, int64_t ranks) {
     bool wide = manifest.computeDtypeOf(layout) == "f32" ||
                 manifest.reduceDtype == "f32";
     int64_t width = wide ? 4 : 2;
-    int64_t bytes = wholeElements(manifest, layout, ranks) * width;
+    int64_t whole = wholeElements(manifest, layout, ranks);
+    BlockType blocks = blockTypeOf(manifest.reduceDtype);
+    int64_t bytes =
+        blocks == BlockType::None ? whole * width : blockedBytes(whole, blocks);
     if (layout.owned) {
       bytes = int64_t(ownedBytes(layout.elements, size_t(width)));
       owned += bytes;
@@ -116,6 +121,14 @@ SumBytes sumBytes(const Layout &layout, int64_t part, int64_t own) {
   return bytes;
 }
 
+// Bytes of the ranges of a layout's members, two words each, where a reduction
+// takes what lies between them for zero.
+int64_t rangeBytes(const Manifest &manifest, const Layout &layout) {
+  return readsMemberRanges(manifest, layout)
+             ? int64_t(layout.members.size()) * 16 + 4096
+             : 0;
+}
+
 // An upper bound, since the exact cuts depend on the rank, and in groups on
 // their size: a group of one rank updates the whole.
 int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
@@ -131,6 +144,7 @@ int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
       continue;
     int64_t whole = wholeElements(manifest, layout, ranks);
     bool updatesAll = layout.stateWhole || layout.hybrid;
+    bytes += rangeBytes(manifest, layout);
     // A rank may hold all of a member that it sums only a part of.
     SumBytes sums =
         sumBytes(layout, layout.owned || updatesAll ? whole : whole / ranks,
@@ -149,6 +163,11 @@ int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
 }
 
 } // namespace
+
+bool readsMemberRanges(const Manifest &manifest, const Layout &layout) {
+  return layout.trainable &&
+         blockTypeOf(manifest.reduceDtype) != BlockType::None;
+}
 
 int64_t segmentsPerSum(int32_t sumsPerMember) {
   return groupSumsCap / (optimizerSegment / sumGroup * sumsPerMember *
@@ -246,6 +265,20 @@ int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {
          roundUp(whole / ranks * 4, 256) + roundUp(sums, 256);
 }
 
+int64_t compressionBytes(const Manifest &manifest) {
+  int64_t counts = 0, factors = 0;
+  for (const Layout &layout : manifest.layouts) {
+    if (layout.topK > 0)
+      counts = std::max(counts, selectionBytes(layout.elements));
+    if (layout.powerRank > 0)
+      factors += roundUp(powerSizesOf(layout).right * 4, 4096) + 4096;
+  }
+  constexpr int64_t lanes = powerLanes * 8;
+  return counts + factors > 0
+             ? roundUp(counts, 4096) + factors + roundUp(lanes, 4096) + 4096
+             : 0;
+}
+
 CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
                         bool communicates) {
   CudaScratch scratch;
@@ -263,10 +296,12 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
           std::max(scratch.attention,
                    attentionWorkspaceBytes(plan) - libraryWorkspaceBytes);
   }
-  if (communicates) {
+  // A single rank makes blocks of its gradients, too.
+  if (communicates || blockTypeOf(manifest.reduceDtype) != BlockType::None)
     scratch.wire = roundUp(largestSent(manifest, ranks), 256);
+  if (communicates)
     scratch.collectives = collectiveScratchBytes(manifest, ranks);
-  }
+  scratch.compression = compressionBytes(manifest);
   scratch.tables = tableBytes(manifest, ranks);
   // At most 8 blocks per layout, one per buffer and output, two slots per
   // input, and a constant number of others, each with up to 4096 bytes lost in

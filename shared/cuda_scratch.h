@@ -7,6 +7,7 @@
 #pragma once
 
 #include "shared/manifest.h"
+#include "shared/top_k.h"
 
 #include <cstdint>
 
@@ -63,15 +64,21 @@ struct CudaScratch {
   int64_t attention = 0;   // a chunk's scores, or cuDNN's own memory
   int64_t wire = 0;        // gradients cast for the other ranks
   int64_t collectives = 0; // collectiveScratchBytes
+  int64_t compression = 0; // compressionBytes
   int64_t tables = 0;      // norms, optimizers, numbers, reports
   int64_t alignment = 0;   // lost between blocks
   int64_t total() const {
-    return library + attention + wire + collectives + tables + alignment;
+    return library + attention + wire + collectives + compression + tables +
+           alignment;
   }
 };
 // `communicates` is false for a single rank, unless it tests NCCL alone.
 CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
                         bool communicates);
+
+// Returns true if a reduction of the layout reads where its members lie: the
+// memory between them may hold anything.
+bool readsMemberRanges(const Manifest &manifest, const Layout &layout);
 
 // Gradients of owned layouts travel together as long as they take at most so
 // many bytes; a larger one travels alone.
@@ -86,5 +93,16 @@ int64_t stepNumberCount(const Manifest &manifest);
 // Scratch that the collectives of both channels need together: gradients with
 // all ranks' shards as they travel, one shard, and the sums of every rank.
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks);
+
+// Returns the bytes of the counts by which a GPU chooses the largest of so many
+// elements: two words per segment and for the threshold, and a word per digit
+// of each strip.
+constexpr int64_t selectionBytes(int64_t elements) {
+  return 16 * (selectionSegments(elements) + 1) +
+         8 * selectionDigits * selectionStrips(elements);
+}
+// What compressed reductions of all layouts compute with: those counts, or the
+// right factors with which matrices begin, and the lanes of a sum.
+int64_t compressionBytes(const Manifest &manifest);
 
 } // namespace fsdpc

@@ -5,7 +5,6 @@
 #include "shared/memory_plan.h"
 
 #include "shared/blocks.h"
-#include "shared/power_sgd.h"
 #include "shared/staging.h"
 #include "shared/top_k.h"
 
@@ -147,7 +146,7 @@ OffloadPieces offloadPieces(const Manifest &manifest, int ranks, int groupRanks,
   return pieces;
 }
 
-static PowerSizes powerSizesOf(const Layout &layout) {
+PowerSizes powerSizesOf(const Layout &layout) {
   PowerSizes sizes;
   for (const Member &member : layout.members)
     sizes.add(powerShapeOf(member.shape), layout.powerRank);
@@ -253,10 +252,12 @@ int64_t gatheredBlockBytes(const Manifest &manifest, int64_t ranks) {
   return roundUp(largest, 64);
 }
 
+// On GPUs blocks lie in the device's own scratch (shared/cuda_scratch.h).
 int64_t reducedBlockBytes(const Manifest &manifest, int64_t ranks) {
   BlockType type = blockTypeOf(manifest.reduceDtype);
-  return type == BlockType::None ? 0
-                                 : roundUp(reducedPieceBytes(ranks, type), 64);
+  return type == BlockType::None || manifest.target.starts_with("cuda")
+             ? 0
+             : roundUp(reducedPieceBytes(ranks, type), 64);
 }
 
 int64_t compressedBytes(const Manifest &manifest, int64_t ranks) {

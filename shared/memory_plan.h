@@ -8,6 +8,7 @@
 
 #include "shared/manifest.h"
 #include "shared/owners.h"
+#include "shared/power_sgd.h"
 
 #include <cstdint>
 #include <string>
@@ -174,8 +175,11 @@ int64_t statisticsBytes(const Manifest &manifest, int64_t ranks);
 // Bytes of the blocks in which a gather leaves what it has received, before it
 // is converted; the largest over the layouts that travel in blocks.
 int64_t gatheredBlockBytes(const Manifest &manifest, int64_t ranks);
-// Bytes of the pieces of reductions in blocks; 0 if there are none.
+// Bytes of the pieces of reductions in blocks; 0 if there are none, and on
+// GPUs.
 int64_t reducedBlockBytes(const Manifest &manifest, int64_t ranks);
+// Returns the elements of both sums of a layout with a powerRank.
+PowerSizes powerSizesOf(const Layout &layout);
 // Bytes through which a layout's reduction sends less than its gradient: the
 // largest elements of all ranks, or left factors. The largest over the layouts.
 int64_t compressedBytes(const Manifest &manifest, int64_t ranks);

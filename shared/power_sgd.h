@@ -4,23 +4,14 @@
 // runtime compute the sizes by the functions below.
 #pragma once
 
+#include "shared/power_shape.h"
+
 #include <cstdint>
 #include <span>
 
 namespace fsdpc {
 
 constexpr int64_t mostPowerRank = 65536;
-
-// A parameter as a matrix: its first axis by all others.
-struct PowerShape {
-  int64_t rows = 1, columns = 1;
-
-  // Returns true if both factors together have less than half of the elements.
-  // Any other parameter is reduced as it is.
-  bool isCompressed(int64_t rank) const {
-    return 2 * (rows + columns) * rank < rows * columns;
-  }
-};
 
 // The other extents of an empty parameter may have a product beyond 64 bits.
 inline PowerShape powerShapeOf(std::span<const int64_t> shape) {

@@ -26,6 +26,19 @@ inline int64_t chosenElements(int64_t elements, double percent) {
   return int64_t(std::ceil(double(elements) * percent / 100));
 }
 
+// A GPU chooses by counts of the elements of each segment, and of those of each
+// strip of several segments by a digit of their magnitudes.
+constexpr int64_t selectionSegment = 4096, mostSelectionStrips = 1024;
+constexpr int selectionDigits = 16;
+constexpr int64_t selectionSegments(int64_t elements) {
+  return (elements + selectionSegment - 1) / selectionSegment;
+}
+constexpr int64_t selectionStrips(int64_t elements) {
+  return selectionSegments(elements) < mostSelectionStrips
+             ? selectionSegments(elements)
+             : mostSelectionStrips;
+}
+
 // Returns the bytes that one rank sends to each other rank.
 constexpr int64_t chosenBytes(int64_t chosen) {
   return chosen * int64_t(sizeof(ChosenElement));

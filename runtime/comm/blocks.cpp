@@ -2,78 +2,64 @@
 // generation, with the same bits in each: there are no sums, and
 // multiplications are never fused with additions here.
 #include "runtime/comm/blocks.h"
+#include "runtime/comm/block_codes.h"
 #include "runtime/comm/each_processor.h"
-#include "runtime/comm/float8.h"
+#include "runtime/comm/magnitude.h"
 #include "runtime/comm/reduce.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 namespace fsdpc::runtime {
 
 namespace {
 
-constexpr uint32_t infinity = 0x7f800000;
-constexpr float least = 0x1p-100f; // of a block that is not zero
-
-// Magnitudes compare as the integers of their bits, with NaN above infinity.
 FSDPC_EACH_PROCESSOR
 uint32_t largestOf(const float *values) {
   uint32_t largest = 0;
-  for (int64_t i = 0; i < blockElements; ++i) {
-    uint32_t bits;
-    memcpy(&bits, values + i, sizeof bits);
-    largest = std::max(largest, bits & 0x7fffffff);
-  }
+  for (int64_t i = 0; i < blockElements; ++i)
+    largest = std::max(largest, magnitudeOf(values[i]));
   return largest;
 }
 
-// Adding 1.5 · 2^23 rounds to whole numbers, ties to even.
 FSDPC_EACH_PROCESSOR
-void roundToI8(const float *values, float inverse, uint8_t *codes) {
-  constexpr float whole = 12582912;
-  for (int64_t i = 0; i < blockElements; ++i) {
-    float shifted = values[i] * inverse + whole;
-    uint32_t bits;
-    memcpy(&bits, &shifted, sizeof bits);
-    codes[i] = uint8_t(bits);
-  }
-}
-
-FSDPC_EACH_PROCESSOR
-void roundToF8(const float *values, float inverse, uint8_t *codes) {
+void roundAllToI8(const float *values, float factor, uint8_t *codes) {
   for (int64_t i = 0; i < blockElements; ++i)
-    codes[i] = narrow<Float8>(values[i] * inverse).bits;
+    codes[i] = roundToI8(values[i] * factor);
 }
 
-// Two codes of four bits in a byte, as numbers from -7 to 7.
 FSDPC_EACH_PROCESSOR
-void roundToI4(const float *values, float inverse, uint8_t *codes) {
+void roundAllToF8(const float *values, float factor, uint8_t *codes) {
+  for (int64_t i = 0; i < blockElements; ++i)
+    codes[i] = roundToF8(values[i] * factor);
+}
+
+FSDPC_EACH_PROCESSOR
+void roundAllToI4(const float *values, float factor, uint8_t *codes) {
   uint8_t wide[blockElements];
-  roundToI8(values, inverse, wide);
+  roundAllToI8(values, factor, wide);
   for (int64_t i = 0; i < blockElements / 2; ++i)
-    codes[i] = uint8_t((wide[2 * i] & 15) | wide[2 * i + 1] << 4);
+    codes[i] = joinI4(wide[2 * i], wide[2 * i + 1]);
 }
 
 FSDPC_EACH_PROCESSOR
-void widenI4(const uint8_t *codes, float scale, float *to) {
+void widenAllI4(const uint8_t *codes, float scale, float *to) {
   for (int64_t i = 0; i < blockElements / 2; ++i) {
-    to[2 * i] = float(int8_t(codes[i] << 4) >> 4) * scale;
-    to[2 * i + 1] = float(int8_t(codes[i]) >> 4) * scale;
+    to[2 * i] = evenOfI4(codes[i]) * scale;
+    to[2 * i + 1] = oddOfI4(codes[i]) * scale;
   }
 }
 
 FSDPC_EACH_PROCESSOR
-void widenI8(const uint8_t *codes, float scale, float *to) {
+void widenAllI8(const uint8_t *codes, float scale, float *to) {
   for (int64_t i = 0; i < blockElements; ++i)
-    to[i] = float(int8_t(codes[i])) * scale;
+    to[i] = widenI8(codes[i]) * scale;
 }
 
 FSDPC_EACH_PROCESSOR
-void widenF8(const uint8_t *codes, float scale, float *to) {
+void widenAllF8(const uint8_t *codes, float scale, float *to) {
   for (int64_t i = 0; i < blockElements; ++i)
-    to[i] = widen(Float8{codes[i]}) * scale;
+    to[i] = widenF8(codes[i]) * scale;
 }
 
 FSDPC_EACH_PROCESSOR
@@ -82,38 +68,32 @@ void addAll(const float *from, int64_t count, float *to) {
     to[i] += from[i];
 }
 
-// How a type codes an element: the code of the largest magnitude, and loops
-// over a block.
+// Loops over a block of a type.
 struct Coding {
-  float largest;
-  void (*round)(const float *values, float inverse, uint8_t *codes);
+  void (*round)(const float *values, float factor, uint8_t *codes);
   void (*widen)(const uint8_t *codes, float scale, float *to);
 };
 
 Coding codingOf(BlockType type) {
   switch (type) {
   case BlockType::I4:
-    return {7, roundToI4, widenI4};
+    return {roundAllToI4, widenAllI4};
   case BlockType::F8E4M3:
-    return {448, roundToF8, widenF8};
+    return {roundAllToF8, widenAllF8};
   case BlockType::I8:
   case BlockType::None: // no blocks are of it
     break;
   }
-  return {127, roundToI8, widenI8};
+  return {roundAllToI8, widenAllI8};
 }
 
 void toBlock(const float *values, const Coding &coding, Blocks block) {
-  uint32_t bits = largestOf(values);
-  float largest;
-  memcpy(&largest, &bits, sizeof largest);
-  if (bits >= infinity || largest < least) {
+  auto [scale, factor] = blockScale(largestOf(values), largestCode(block.type));
+  if (factor == 0)
     memset(block.bytes, 0, size_t(blockBytes(block.type)));
-    block.scale() = bits >= infinity ? NAN : 0;
-    return;
-  }
-  block.scale() = largest / coding.largest;
-  coding.round(values, coding.largest / largest, block.codes());
+  else
+    coding.round(values, factor, block.codes());
+  block.scale() = scale;
 }
 
 // Converts the gradient's elements [begin, begin + count blocks). A block has

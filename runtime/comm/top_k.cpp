@@ -2,22 +2,15 @@
 // find the k-th largest one exactly, in time that does not depend on the
 // values.
 #include "runtime/comm/top_k.h"
+#include "runtime/comm/magnitude.h"
 #include "runtime/comm/reduce.h"
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 namespace fsdpc::runtime {
 
 namespace {
-
-// Magnitudes compare as the integers of their bits, with NaN above infinity.
-uint32_t magnitudeOf(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  return bits & 0x7fffffff;
-}
 
 // The k-th largest magnitude, and how many of the k are above it.
 struct Threshold {

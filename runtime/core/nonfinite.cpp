@@ -24,8 +24,11 @@ namespace {
 
 // Residuals of the gradients of such a step would make all later steps
 // non-finite, too. All ranks begin anew together, since the factors that
-// reductions begin with must be equal on all.
+// reductions begin with must be equal on all. A device that runs ahead has done
+// so before it began the next step.
 void forgetResiduals(fsdpc_rank &rank) {
+  if (rank.device->runsAhead())
+    return;
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
     const LayoutBuffers &buffers = rank.layouts[i];
     LayoutMemory memory = layoutMemory(rank.manifest, rank.manifest.layouts[i],

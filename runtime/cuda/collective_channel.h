@@ -87,6 +87,7 @@ protected:
   // describes, or adds to it.
   void launchSum(SumRanks sum, const DeviceReduction &reduction) {
     sum.type = sum.wire = reduction.type;
+    sum.blocks = {reduction.blocks, blockBytes(reduction.blocks)};
     sum.elements = sum.shardElements = reduction.shardElements;
     if (!sum.stride)
       sum.stride = reduction.shardElements;

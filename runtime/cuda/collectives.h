@@ -9,8 +9,10 @@
 #pragma once
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/core/device.h"
 #include "runtime/cuda/api.h"
+#include "shared/blocks.h"
 #include "shared/status.h"
 
 #include <array>
@@ -44,6 +46,16 @@ struct DeviceReduction {
   // The shards are those of a group's members: member m of every group gets
   // part m of the sum over all ranks.
   bool inGroups = false;
+  // Unless None, `whole` is in such blocks, shards are whole blocks, and all is
+  // summed in f32 and in rank order. Not in groups.
+  BlockType blocks = BlockType::None;
+
+  // Returns the bytes of a shard in `whole`.
+  size_t shardBytes() const {
+    return blocks != BlockType::None
+               ? size_t(blockedBytes(shardElements, blocks))
+               : size_t(shardElements) * wireBytes(type);
+  }
 };
 
 class Collectives {

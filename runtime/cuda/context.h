@@ -80,6 +80,12 @@ public:
     check(api.copy(to, from, bytes, streams[size_t(stream)]));
   }
 
+  // Enqueues a fill of bytes on a stream, unless there are none.
+  void fill(void *to, int byte, size_t bytes, int stream) {
+    if (bytes > 0)
+      check(api.fill(to, byte, bytes, streams[size_t(stream)]));
+  }
+
   CudaApi &api;
   Job &job;
   const Manifest &manifest;

@@ -19,7 +19,8 @@ CudaDevice::CudaDevice(CudaApi &api, const Manifest &manifest,
                        const fsdpc_program &program, Job &job,
                        const DeviceOptions &options)
     : context(api, job, manifest), program(program), options(options),
-      memory(context), products(context), matrixProducts(context, products) {
+      memory(context), products(context), matrixProducts(context, products),
+      selection(context) {
   context.limitSeconds = options.firstStepSeconds;
 }
 
@@ -158,6 +159,15 @@ Status CudaDevice::reserve(const MemoryPlan &plan) {
   wire = memory.takeDevice(scratch.wire);
   wireCapacity = size_t(scratch.wire);
   collectiveScratch = memory.takeDevice(scratch.collectives);
+  int64_t longest = 0;
+  for (const Layout &layout : manifest.layouts)
+    if (layout.topK > 0)
+      longest = std::max(longest, layout.elements);
+  if (scratch.compression > 0)
+    powerSums = static_cast<double *>(
+        memory.takeDevice(powerLanes * int64_t(sizeof(double))));
+  if (longest > 0)
+    selection.use(memory.takeDevice(selectionBytes(longest)), longest);
   if (constants > 0) {
     void *to = memory.takeDevice(constants);
     memory.upload(to, program.constants, size_t(constants));
@@ -338,8 +348,7 @@ void CudaDevice::attentionGrad(int32_t plan, const fsdpc_kernel *,
 void CudaDevice::poison(void *to, int64_t bytes) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
   // Bytes of ones are a NaN in every float type.
-  context.check(context.api.fill(to, 0xff, size_t(bytes),
-                                 context.streams[FSDPC_STREAM_COMPUTE]));
+  context.fill(to, 0xff, size_t(bytes), FSDPC_STREAM_COMPUTE);
 }
 
 void CudaDevice::reportLoss(fsdpc_rank &rank, const void *loss,

@@ -16,6 +16,7 @@
 #include "runtime/cuda/offload.h"
 #include "runtime/cuda/products.h"
 #include "runtime/cuda/sections.h"
+#include "runtime/cuda/selection.h"
 #include "runtime/cuda/sent_bytes.h"
 #include "runtime/cuda/update.h"
 #include "shared/cuda_scratch.h"
@@ -23,6 +24,13 @@
 #include <unordered_map>
 
 namespace fsdpc::runtime {
+
+// The elements [begin, begin + elements) of a layout's sum, which this rank
+// takes.
+struct SumPart {
+  float *sum;
+  int64_t begin, elements;
+};
 
 // All calls belong on the thread that called prepare(): CUDA keeps the selected
 // device per thread, and a library plan belongs to the thread that made it.
@@ -91,10 +99,25 @@ private:
   void makeSections();
   Status makeCollectives(const fsdpc_rank &rank);
   Collectives &channel(Channel channel) { return *channels[size_t(channel)]; }
-  // Gathers all shards of a layout into `whole`, of `width` bytes per element;
-  // on a single rank a copy.
-  void gather(const fsdpc_rank &rank, int32_t layout, const void *shard,
-              void *whole, size_t width);
+  // Gathers all shards of a layout into `whole`, of so many bytes each; on a
+  // single rank a copy.
+  void gatherBytes(const fsdpc_rank &rank, int32_t layout, const void *shard,
+                   void *whole, size_t bytes);
+  // The same for f32.
+  void gatherWide(const fsdpc_rank &rank, int32_t layout, const void *shard,
+                  void *whole) {
+    gatherBytes(rank, layout, shard, whole,
+                size_t(rank.layouts[size_t(layout)].shard) * sizeof(float));
+  }
+  // The same in blocks, which are converted to the compute type when all are
+  // there: every rank computes with the same rounded values.
+  void gatherBlocks(const fsdpc_rank &rank, int32_t layout, void *whole);
+  // Gathers a layout's parameters in the compute type.
+  void gatherParameters(const fsdpc_rank &rank, int32_t layout, void *whole);
+  // Uploads where the members of layouts lie whose reductions read it.
+  Status uploadRanges();
+  // Returns true if gathers read a layout's shard from pinned memory.
+  bool isReadFromPinned(const fsdpc_rank &rank, int32_t layout) const;
   // Enqueues a cast of a master to where a gather finds it.
   void castMaster(const float *master, void *to, WireType type,
                   int64_t elements);
@@ -120,11 +143,25 @@ private:
               WireType type, bool add);
   void reduceCut(fsdpc_rank &rank, int32_t layout, const void *gradient,
                  WireType type, bool add);
-  // The same with the shard in device memory.
-  void reduceTo(fsdpc_rank &rank, int32_t layout, const void *gradient,
-                WireType type, float *shard, bool add);
+  // Returns where that shard is while it is added to.
+  float *sumShard(const fsdpc_rank &rank, int32_t layout) const;
   void reduceOwned(fsdpc_rank &rank, int32_t layout, const void *gradient,
                    WireType type, bool add);
+  void reduceBlocks(fsdpc_rank &rank, int32_t layout, const void *gradient,
+                    WireType type, BlockType blocks, bool add);
+  // The same where ranks send a part of their gradients only.
+  void reduceTopK(fsdpc_rank &rank, int32_t layout, const void *gradient,
+                  WireType type, bool add);
+  void reducePowerSgd(fsdpc_rank &rank, int32_t layout, const void *gradient,
+                      WireType type, bool add);
+  SumPart sumPartOf(const fsdpc_rank &rank, int32_t layout) const;
+  void addMember(const Member &member, const void *gradient, WireType type,
+                 bool add, float *to);
+  void addPart(const SumPart &part, const float *values, const Member &member);
+  void orthonormalise(float *vectors, const float *first, int64_t count,
+                      int64_t length);
+  void sumOverRanks(float *values, int64_t elements);
+  Status uploadFactors();
   // Sums the gradients that reduceOwned has listed on their owners.
   void flushOwned(bool add);
   // Enqueues a cast to the wire, at a byte of `wire`; returns where that is.
@@ -159,6 +196,13 @@ private:
   void *wire = nullptr;
   size_t wireCapacity = 0;
   void *collectiveScratch = nullptr;
+  // By layout; null where no reduction reads them.
+  std::vector<const MemberRange *> ranges;
+  Selection selection;
+  // By layout; null where nothing is compressed by factors. With the lanes of a
+  // sum.
+  std::vector<const float *> firstFactors;
+  double *powerSums = nullptr;
 
   SentCounts sent;
   // Lists of one call; kept, so that a step allocates nothing.

@@ -54,9 +54,8 @@ void CudaDevice::announce(const CallScope &scope, Channel on) {
   context.commands.announced(on);
 }
 
-void CudaDevice::gather(const fsdpc_rank &rank, int32_t index,
-                        const void *shard, void *whole, size_t width) {
-  size_t bytes = size_t(rank.layouts[size_t(index)].shard) * width;
+void CudaDevice::gatherBytes(const fsdpc_rank &rank, int32_t index,
+                             const void *shard, void *whole, size_t bytes) {
   if (isAlone()) {
     if (shard != whole)
       context.copy(whole, shard, bytes, FSDPC_STREAM_GATHER);
@@ -65,6 +64,64 @@ void CudaDevice::gather(const fsdpc_rank &rank, int32_t index,
   } else {
     channel(gatherChannel).allGather(shard, whole, bytes);
   }
+}
+
+// Offloaded parameters come to the device piece by piece.
+void CudaDevice::gatherBlocks(const fsdpc_rank &rank, int32_t index,
+                              void *whole) {
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  BlockType type = gatheredAs(rank, index);
+  BlockForm form = {type, blockBytes(type)};
+  WireType ownType =
+      layout.masterShard ? WireType::f32 : computeTypeOf(rank, index);
+  const char *from = layout.masterShard
+                         ? reinterpret_cast<const char *>(layout.masterShard)
+                         : layout.computeShard;
+  auto width = int64_t(wireBytes(ownType));
+  char *own = rank.gatheredBlocks +
+              layout.shardOf(rank.job.rank) / blockElements * form.bytes;
+  bool isPinned = isReadFromPinned(rank, index);
+  int64_t most = isPinned ? offloadPieceElements : layout.shard;
+  for (int64_t at = 0; at < layout.shard; at += most) {
+    ToBlocks to;
+    to.elements = std::min(most, layout.shard - at);
+    to.count = to.elements / blockElements;
+    to.from = from + at * width, to.type = ownType;
+    to.to = own + at / blockElements * form.bytes, to.form = form;
+    if (isPinned) {
+      context.copy(rank.gatherPiece, to.from, size_t(to.elements * width),
+                   FSDPC_STREAM_GATHER);
+      to.from = rank.gatherPiece;
+    }
+    context.launch(to, to.elements / 4, FSDPC_STREAM_GATHER);
+  }
+  gatherBytes(rank, index, own, rank.gatheredBlocks,
+              size_t(layout.shard / blockElements * form.bytes));
+  FromBlocks back;
+  back.from = rank.gatheredBlocks, back.form = form;
+  back.to = whole, back.type = computeTypeOf(rank, index);
+  back.elements = layout.whole;
+  context.launch(back, layout.whole / 4, FSDPC_STREAM_GATHER);
+}
+
+// Without a compute copy in device memory the master is cast straight into this
+// rank's place of the destination, which then gathers in place.
+void CudaDevice::gatherParameters(const fsdpc_rank &rank, int32_t index,
+                                  void *whole) {
+  if (gatheredAs(rank, index) != BlockType::None)
+    return gatherBlocks(rank, index, whole);
+  WireType type = computeTypeOf(rank, index);
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  char *own = layout.computeShard;
+  if (!own || isReadFromPinned(rank, index)) {
+    own = static_cast<char *>(whole) +
+          size_t(layout.shardOf(rank.job.rank)) * wireBytes(type);
+    if (isReadFromPinned(rank, index))
+      readParameters(rank, index, own);
+    else
+      castMaster(layout.masterShard, own, type, layout.shard);
+  }
+  gatherBytes(rank, index, own, whole, size_t(layout.shard) * wireBytes(type));
 }
 
 bool CudaDevice::isShared(const fsdpc_rank &rank, int32_t index) const {
@@ -86,12 +143,26 @@ void CudaDevice::flushShared() {
   shared.clear();
 }
 
+Status CudaDevice::uploadRanges() {
+  for (const Layout &layout : context.manifest.layouts) {
+    std::vector<MemberRange> own;
+    if (readsMemberRanges(context.manifest, layout))
+      for (const Member &member : layout.members)
+        own.push_back({member.offset, member.offset + member.elements});
+    ranges.push_back(nullptr);
+    FSDPC_TRY(memory.uploadTable(own, ranges.back()));
+  }
+  return {};
+}
+
 // The first call makes the channels, since NCCL needs the memory to be
 // allocated first in order to register it. A run that goes back to a checkpoint
 // calls it again.
 Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
   if (!update->isPrepared()) {
     FSDPC_TRY(makeCollectives(rank));
+    FSDPC_TRY(uploadRanges());
+    FSDPC_TRY(uploadFactors());
     if (offload)
       offload->prepare(rank);
     FSDPC_TRY(update->prepare(rank));
@@ -104,14 +175,12 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
       continue;
     }
     if (buffers.masterWhole)
-      gather(rank, index, buffers.masterShard, buffers.masterWhole,
-             sizeof(float));
+      gatherWide(rank, index, buffers.masterShard, buffers.masterWhole);
     // In f32 the compute copy may be the master itself.
     bool separate =
         static_cast<void *>(buffers.masterWhole) != buffers.computeWhole;
     if (buffers.computeWhole && separate)
-      gather(rank, index, buffers.computeShard, buffers.computeWhole,
-             wireBytes(computeTypeOf(rank, index)));
+      gatherParameters(rank, index, buffers.computeWhole);
   }
   flushShared();
   // The loop may read or overwrite the wholes on any stream afterwards.
@@ -120,6 +189,11 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
     context.commands.start(channels);
   sent.start(sentSoFar());
   return {};
+}
+
+bool CudaDevice::isReadFromPinned(const fsdpc_rank &rank, int32_t index) const {
+  return rank.manifest.layouts[size_t(index)].parametersOffloaded &&
+         !rank.layouts[size_t(index)].computeWhole;
 }
 
 void CudaDevice::castMaster(const float *master, void *to, WireType type,
@@ -149,34 +223,16 @@ void CudaDevice::readParameters(const fsdpc_rank &rank, int32_t index,
   }
 }
 
-// Without a compute copy the master is cast straight into this rank's place of
-// the destination, which then gathers in place. An owner's copy lies there
-// already.
+// An owner's copy lies in the destination already.
 void CudaDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
                            void *const *destinations) {
   CallScope scope(context, FSDPC_STREAM_GATHER);
   announce(scope, gatherChannel);
-  for (int i = 0; i < count; ++i) {
-    if (isShared(rank, layouts[i])) {
+  for (int i = 0; i < count; ++i)
+    if (isShared(rank, layouts[i]))
       shareOwned(rank, layouts[i], destinations[i]);
-      continue;
-    }
-    WireType type = computeTypeOf(rank, layouts[i]);
-    const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
-    char *own = layout.computeShard;
-    bool isPinned =
-        rank.manifest.layouts[size_t(layouts[i])].parametersOffloaded &&
-        !layout.computeWhole;
-    if (!own || isPinned) {
-      own = static_cast<char *>(destinations[i]) +
-            size_t(layout.shardOf(rank.job.rank)) * wireBytes(type);
-      if (isPinned)
-        readParameters(rank, layouts[i], own);
-      else
-        castMaster(layout.masterShard, own, type, layout.shard);
-    }
-    gather(rank, layouts[i], own, destinations[i], wireBytes(type));
-  }
+    else
+      gatherParameters(rank, layouts[i], destinations[i]);
   flushShared();
 }
 
@@ -208,26 +264,16 @@ void CudaDevice::gatherSecondary(fsdpc_rank &rank, int count,
 }
 
 // An offloaded shard comes to the device to be added to, and goes back.
-void CudaDevice::reduceCut(fsdpc_rank &rank, int32_t index,
-                           const void *gradient, WireType type, bool add) {
-  const LayoutBuffers &layout = rank.layouts[size_t(index)];
-  if (rank.manifest.layouts[size_t(index)].gradientOffloaded) {
-    auto bytes = size_t(layout.shard) * sizeof(float);
-    if (add)
-      context.copy(rank.reducePiece, layout.gradientShard, bytes,
-                   FSDPC_STREAM_REDUCE);
-    reduceTo(rank, index, gradient, type, rank.reducePiece, add);
-    context.copy(layout.gradientShard, rank.reducePiece, bytes,
-                 FSDPC_STREAM_REDUCE);
-  } else {
-    reduceTo(rank, index, gradient, type, layout.gradientShard, add);
-  }
+float *CudaDevice::sumShard(const fsdpc_rank &rank, int32_t index) const {
+  return rank.manifest.layouts[size_t(index)].gradientOffloaded
+             ? rank.reducePiece
+             : rank.layouts[size_t(index)].gradientShard;
 }
 
 // `gradient` holds the layout's elements and, if it is accumulated, the padding
 // too.
-void CudaDevice::reduceTo(fsdpc_rank &rank, int32_t index, const void *gradient,
-                          WireType type, float *shard, bool add) {
+void CudaDevice::reduceCut(fsdpc_rank &rank, int32_t index,
+                           const void *gradient, WireType type, bool add) {
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
   int64_t elements = rank.manifest.layouts[size_t(index)].elements;
   // The sum over one rank still rounds to the wire type, as every addend of
@@ -238,7 +284,7 @@ void CudaDevice::reduceTo(fsdpc_rank &rank, int32_t index, const void *gradient,
     sum.parts[0] = gradient;
     sum.type = type, sum.wire = wireOf;
     sum.elements = elements, sum.shardElements = layout.shard;
-    sum.shard = shard, sum.add = add;
+    sum.shard = sumShard(rank, index), sum.add = add;
     context.launch(sum, layout.shard / 4, FSDPC_STREAM_REDUCE);
     return;
   }
@@ -248,7 +294,7 @@ void CudaDevice::reduceTo(fsdpc_rank &rank, int32_t index, const void *gradient,
   reduction.type = channel(reduceChannel).travels(type, wireOf);
   reduction.whole = gradient;
   reduction.shardElements = layout.shard;
-  reduction.shard = shard;
+  reduction.shard = sumShard(rank, index);
   reduction.add = add;
   reduction.inGroups = rank.manifest.layouts[size_t(index)].hybrid;
   // An accumulated gradient is as long as all shards, and its padding is zero.
@@ -256,6 +302,35 @@ void CudaDevice::reduceTo(fsdpc_rank &rank, int32_t index, const void *gradient,
   if (type != reduction.type || !padded)
     reduction.whole =
         castToWire(gradient, type, reduction.type, elements, layout.whole, 0);
+  channel(reduceChannel).reduceScatter(reduction);
+}
+
+// The sum of a single rank's blocks rounds as that of several does.
+void CudaDevice::reduceBlocks(fsdpc_rank &rank, int32_t index,
+                              const void *gradient, WireType type,
+                              BlockType blocks, bool add) {
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  ToBlocks to;
+  to.from = gradient, to.type = type;
+  to.to = wire, to.form = {blocks, blockBytes(blocks)};
+  to.count = layout.whole / blockElements;
+  to.ranges = ranges[size_t(index)];
+  to.rangeCount = int64_t(rank.manifest.layouts[size_t(index)].members.size());
+  context.launch(to, layout.whole / 4, FSDPC_STREAM_REDUCE);
+  if (isAlone()) {
+    SumRanks sum;
+    sum.parts[0] = wire;
+    sum.blocks = to.form;
+    sum.elements = sum.shardElements = layout.shard;
+    sum.shard = sumShard(rank, index), sum.add = add;
+    context.launch(sum, layout.shard / 4, FSDPC_STREAM_REDUCE);
+    return;
+  }
+  DeviceReduction reduction;
+  reduction.whole = wire, reduction.blocks = blocks;
+  reduction.shardElements = layout.shard;
+  reduction.shard = sumShard(rank, index);
+  reduction.add = add;
   channel(reduceChannel).reduceScatter(reduction);
 }
 
@@ -299,9 +374,23 @@ void CudaDevice::flushOwned(bool add) {
 void CudaDevice::reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
                         WireType type, bool add) {
   if (isShared(rank, index))
-    reduceOwned(rank, index, gradient, type, add);
+    return reduceOwned(rank, index, gradient, type, add);
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  BlockType blocks = blockTypeOf(rank.manifest.reduceDtype);
+  float *shard = rank.layouts[size_t(index)].gradientShard;
+  auto bytes = size_t(rank.layouts[size_t(index)].shard) * sizeof(float);
+  if (layout.gradientOffloaded && add)
+    context.copy(rank.reducePiece, shard, bytes, FSDPC_STREAM_REDUCE);
+  if (layout.topK > 0)
+    reduceTopK(rank, index, gradient, type, add);
+  else if (layout.powerRank > 0)
+    reducePowerSgd(rank, index, gradient, type, add);
+  else if (blocks != BlockType::None)
+    reduceBlocks(rank, index, gradient, type, blocks, add);
   else
     reduceCut(rank, index, gradient, type, add);
+  if (layout.gradientOffloaded)
+    context.copy(shard, rank.reducePiece, bytes, FSDPC_STREAM_REDUCE);
 }
 
 void CudaDevice::reduceScatter(fsdpc_rank &rank, int count,
@@ -348,8 +437,7 @@ void CudaDevice::gatherGradients(fsdpc_rank &rank, int count,
   announce(scope, gatherChannel);
   for (int i = 0; i < count; ++i) {
     const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
-    gather(rank, layouts[i], layout.gradientShard, layout.gradientWhole,
-           sizeof(float));
+    gatherWide(rank, layouts[i], layout.gradientShard, layout.gradientWhole);
   }
 }
 
@@ -359,7 +447,7 @@ void CudaDevice::wholeGradient(fsdpc_rank &rank, int32_t index,
   CallScope scope(context, FSDPC_STREAM_GATHER);
   announce(scope, gatherChannel);
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
-  gather(rank, index, layout.gradientShard, gradient, sizeof(float));
+  gatherWide(rank, index, layout.gradientShard, gradient);
 }
 
 // Gathers instead of reducing, because the running mean is applied once per

@@ -27,6 +27,10 @@ public:
   void upload(void *to, const void *from, size_t bytes);
   void download(void *to, const void *from, size_t bytes);
   void zero(void *memory, size_t bytes);
+  // Sets `table` to device memory with these values, or to null if there are
+  // none.
+  template <typename T, typename Pointer>
+  Status uploadTable(const std::vector<T> &values, Pointer &table);
 
   // The whole device allocation, which NCCL registers.
   void *base() const { return device.memory; }
@@ -45,5 +49,20 @@ private:
   // bounceBytes of pinned memory that the blocking copies go through.
   void *bounce = nullptr;
 };
+
+template <typename T, typename Pointer>
+Status CudaMemory::uploadTable(const std::vector<T> &values, Pointer &table) {
+  table = nullptr;
+  size_t bytes = values.size() * sizeof(T);
+  if (bytes == 0)
+    return {};
+  void *to = takeDevice(int64_t(bytes));
+  if (!to)
+    return Error{"out of device memory for a table of " +
+                 std::to_string(bytes) + " bytes"};
+  upload(to, values.data(), bytes);
+  table = static_cast<Pointer>(to);
+  return {};
+}
 
 } // namespace fsdpc::runtime

@@ -1,6 +1,6 @@
-// Collectives over NCCL. With --deterministic the ranks exchange values and sum
-// them in rank order, and groups of ranks hand their sums to each other;
-// otherwise NCCL sums in an order of its own.
+// Collectives over NCCL. With --deterministic, and in blocks of 8 or 4 bits,
+// the ranks exchange values and sum them in rank order, and groups of ranks
+// hand their sums to each other; otherwise NCCL sums in an order of its own.
 #include "runtime/comm/owned.h"
 #include "runtime/cuda/collective_channel.h"
 #include "runtime/cuda/nccl_communicators.h"
@@ -62,9 +62,8 @@ public:
     Scope scope(*this);
     bool across = reduction.inGroups && over.across;
     size_t others = size_t(reduction.inGroups ? groupRanks : size()) - 1;
-    sentSoFar[reduction.inGroups] +=
-        others * size_t(reduction.shardElements) * wireBytes(reduction.type);
-    if (deterministic) {
+    sentSoFar[reduction.inGroups] += others * reduction.shardBytes();
+    if (deterministic || reduction.blocks != BlockType::None) {
       trade(reduction, across ? over.group : over.ranks,
             across ? groupRanks : size());
       if (across)
@@ -165,7 +164,7 @@ private:
   void trade(const DeviceReduction &reduction, CudaCommunicator communicator,
              int ranks) {
     int self = rank() % ranks;
-    size_t bytes = size_t(reduction.shardElements) * wireBytes(reduction.type);
+    size_t bytes = reduction.shardBytes();
     auto *segments = static_cast<const char *>(reduction.whole);
     size_t own = size_t(self) * bytes;
     check(api.copy(scratch + own, segments + own, bytes, stream));

@@ -60,8 +60,7 @@ public:
   void reduceScatter(const DeviceReduction &reduction) override {
     Scope scope(*this);
     int part = reduction.inGroups ? rank() % groupRanks : rank();
-    size_t first = size_t(part) * size_t(reduction.shardElements) *
-                   wireBytes(reduction.type);
+    size_t first = size_t(part) * reduction.shardBytes();
     share(reduction.whole, [&] {
       SumRanks sum;
       sum.ranks = size();

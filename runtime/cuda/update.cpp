@@ -3,6 +3,7 @@
 // device runs the other.
 #include "runtime/cuda/update.h"
 #include "shared/cuda_scratch.h"
+#include "shared/memory_plan.h"
 
 #include <cstring>
 
@@ -41,6 +42,9 @@ int64_t CudaUpdate::keptBytes(const Manifest &manifest) {
   int64_t bytes = 4096;
   for (const Buffer &buffer : manifest.buffers)
     bytes += int64_t(changingBytes(buffer) + sizeof(KeptBuffer)) + 4096;
+  for (const Layout &layout : manifest.layouts)
+    if (layout.keepsResidual())
+      bytes += 2 * int64_t(sizeof(KeptBuffer));
   return bytes;
 }
 
@@ -166,6 +170,23 @@ Status CudaUpdate::keep(const fsdpc_rank &rank) {
                    std::to_string(bytes) + " bytes"};
     buffers.push_back(buffer);
     longestKept = std::max(longestKept, bytes);
+  }
+  // Residuals of gradients that are not finite would make all later steps so.
+  // All ranks begin anew, as the factors of reductions are equal on all.
+  for (size_t i = 0; i < rank.layouts.size(); ++i) {
+    LayoutMemory sizes = layoutMemory(rank.manifest, rank.manifest.layouts[i],
+                                      rank.job.size, rank.groupRanks);
+    for (auto [values, bytes] :
+         {std::pair(rank.layouts[i].residual, sizes.residual),
+          std::pair(rank.layouts[i].rightFactors, sizes.factors)}) {
+      if (!values)
+        continue;
+      KeptBuffer buffer;
+      buffer.own = reinterpret_cast<char *>(values);
+      buffer.bytes = bytes;
+      buffers.push_back(buffer);
+      longestKept = std::max(longestKept, bytes);
+    }
   }
   keptCount = int64_t(buffers.size());
   return upload(buffers, kept);

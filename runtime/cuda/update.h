@@ -192,10 +192,11 @@ private:
   ReportLoss rowOf(const fsdpc_rank &rank, const void *value, size_t row) const;
   Status keep(const fsdpc_rank &rank);
   void copyBuffers(const int64_t *failed);
-  // Sets `table` to device memory with these values, or to null if there are
-  // none.
+  // CudaMemory::uploadTable.
   template <typename T, typename Pointer>
-  Status upload(const std::vector<T> &values, Pointer &table);
+  Status upload(const std::vector<T> &values, Pointer &table) {
+    return memory.uploadTable(values, table);
+  }
 
   CudaContext &context;
   CudaMemory &memory;
@@ -234,20 +235,5 @@ private:
   KeptBuffer *kept = nullptr;
   int64_t keptCount = 0, longestKept = 0;
 };
-
-template <typename T, typename Pointer>
-Status CudaUpdate::upload(const std::vector<T> &values, Pointer &table) {
-  table = nullptr;
-  size_t bytes = values.size() * sizeof(T);
-  if (bytes == 0)
-    return {};
-  void *to = memory.takeDevice(int64_t(bytes));
-  if (!to)
-    return Error{"out of device memory for a table of " +
-                 std::to_string(bytes) + " bytes"};
-  memory.upload(to, values.data(), bytes);
-  table = static_cast<Pointer>(to);
-  return {};
-}
 
 } // namespace fsdpc::runtime

@@ -5,7 +5,7 @@
 
 #include "runtime/comm/each_processor.h"
 #include "runtime/comm/reduce.h"
-#include "runtime/core/init_values.h"
+#include "runtime/core/first_factor.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,45 +14,32 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// The seed of right factors that have no past: equal on all ranks and in all
-// runs, as torch's random_seed of 0.
-constexpr uint64_t firstSeed = 0x506f776572534744; // "PowerSGD"
-
-// A vector that keeps less than this of its length depends on those before it:
-// what is left is rounding.
-constexpr double dependent = 1e-6;
-
-constexpr int64_t lanes = 16;
-
-FSDPC_EACH_PROCESSOR
-float dot(const float *a, const float *b, int64_t length) {
-  float sums[lanes] = {};
+// Sums of products in lanes (shared/power_sgd.h).
+template <typename T, int64_t lanes>
+[[gnu::always_inline]] inline T sumInLanes(const float *a, const float *b,
+                                           int64_t length) {
+  T sums[lanes] = {};
   int64_t whole = length / lanes * lanes;
   for (int64_t i = 0; i < whole; i += lanes)
     for (int64_t lane = 0; lane < lanes; ++lane)
-      sums[lane] += a[i + lane] * b[i + lane];
+      sums[lane] += T(a[i + lane]) * T(b[i + lane]);
   for (int64_t i = whole; i < length; ++i)
-    sums[i - whole] += a[i] * b[i];
+    sums[i - whole] += T(a[i]) * T(b[i]);
   for (int64_t half = lanes / 2; half > 0; half /= 2)
     for (int64_t lane = 0; lane < half; ++lane)
       sums[lane] += sums[lane + half];
   return sums[0];
 }
 
+FSDPC_EACH_PROCESSOR
+float dot(const float *a, const float *b, int64_t length) {
+  return sumInLanes<float, powerRowLanes>(a, b, length);
+}
+
 // Norms and shares are f64: squares of small gradients are no f32.
 FSDPC_EACH_PROCESSOR
 double wideDot(const float *a, const float *b, int64_t length) {
-  double sums[lanes] = {};
-  int64_t whole = length / lanes * lanes;
-  for (int64_t i = 0; i < whole; i += lanes)
-    for (int64_t lane = 0; lane < lanes; ++lane)
-      sums[lane] += double(a[i + lane]) * double(b[i + lane]);
-  for (int64_t i = whole; i < length; ++i)
-    sums[i - whole] += double(a[i]) * double(b[i]);
-  for (int64_t half = lanes / 2; half > 0; half /= 2)
-    for (int64_t lane = 0; lane < half; ++lane)
-      sums[lane] += sums[lane + half];
-  return sums[0];
+  return sumInLanes<double, powerLanes>(a, b, length);
 }
 
 FSDPC_EACH_PROCESSOR
@@ -68,8 +55,7 @@ void beginRight(const Member &member, PowerShape shape, int64_t rank,
   for (int64_t k = 0; k < rank; ++k) {
     float *vector = right + k * shape.columns;
     if (wideDot(vector, vector, shape.columns) == 0)
-      applyInitRule({InitRule::normal, {0, 1}}, member.name, firstSeed,
-                    k * shape.columns, shape.columns, vector);
+      beginFactor(member.name, k * shape.columns, shape.columns, vector);
   }
   orthonormaliseFactor(right, rank, shape.columns);
 }
@@ -162,7 +148,7 @@ void orthonormaliseFactor(float *vectors, int64_t count, int64_t length) {
       }
     double after = std::sqrt(wideDot(own, own, length));
     // NaN and infinity are no reason to hide a gradient that is not finite.
-    bool depends = after <= dependent * before && std::isfinite(before);
+    bool depends = after <= powerDependent * before && std::isfinite(before);
     for (int64_t k = 0; k < length; ++k)
       own[k] = depends ? 0 : float(own[k] / after);
   }

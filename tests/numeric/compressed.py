@@ -16,12 +16,13 @@ STRATEGIES = {("zero3",): (True, False), ("zero3", "--prefetch=none"): (True,), 
               ("ddp",): (True, False), ("ddp", "--max-accumulate=1"): (True,)}
 
 
-def check_strategies(bench, chosen, hook: str) -> None:
+def check_strategies(bench, chosen, hook: str, target: str) -> None:
+    order = [] if target == "host" else ["--deterministic"]
     first = None
     for flags, several in STRATEGIES.items():
-        program = bench.compile_fixture(chosen, "strategy", hook, f"--strategy={flags[0]}", *flags[1:])
+        program = bench.compile_fixture(chosen, "strategy", f"--target={target}", hook, f"--strategy={flags[0]}", *flags[1:])
         for local in several:
-            training = bench.train(program, chosen, 4, local=local, steps=3, accumulate=1)
+            training = bench.train(program, chosen, 4, *order, local=local, steps=3, accumulate=1)
             first = first or content(training)
             if content(training) != first:
                 raise Failure(f"{hook} --strategy={' '.join(flags)} {'as threads' if local else 'under mpirun'}: other bits than zero3's")
@@ -51,9 +52,9 @@ def check_convergence(bench, chosen, hook: str, steps: int, most_sent: float, mo
         raise Failure(f"{hook}: the loss falls to {found:.4f} and not to about {base:.4f}")
 
 
-def check_left_out(bench, hook: str) -> None:
+def check_left_out(bench, hook: str, target: str) -> None:
     """A step that is not finite leaves nothing in the residuals: the steps after it learn what they learn alone."""
-    model, learnt = SampleGradients(bench, {"matrix": (37, 24)}, 12), []
+    model, learnt = SampleGradients(bench, {"matrix": (37, 24)}, 12, target), []
     program = model.compile("left-out", f"--reduce-hook={hook}")
     for first in (0, 4):
         samples = model.samples["matrix"][first:].copy()
@@ -72,9 +73,9 @@ def residuals_of(folder, ranks: int) -> list[np.ndarray]:
     return [next(value.astype(np.float32) for name, value in file.items() if name.endswith(".residual")) for file in files]
 
 
-def check_resumed(bench, hook: str) -> None:
+def check_resumed(bench, hook: str, target: str) -> None:
     """A run that resumes has the bits of one that was not stopped; on other ranks the sum of the residuals is what it was."""
-    model, half = SampleGradients(bench, {"matrix": (37, 24), "small": (3, 4)}, 24), 3
+    model, half = SampleGradients(bench, {"matrix": (37, 24), "small": (3, 4)}, 24, target), 3
     program = model.compile("resumed", f"--reduce-hook={hook}")
     whole, folder = model.train(program, 4, 2 * half, 1), bench.path("resumed-checkpoints")
     keep = ("--checkpoint", folder)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks reductions of factors of low rank with error feedback (--reduce-hook=power-sgd=RANK).
 
-usage: power_sgd.py --build DIR [--steps 40]
+usage: power_sgd.py --build DIR [--steps 40] [--target cuda-emulation]
 
   formula      several steps of a model whose gradients are its samples, against algorithm 1 of Vogels et al. (2019) in f64, with the
                feedback of its algorithm 2, right factors that begin with those of the last reduction, and vectors as they are
@@ -83,12 +83,25 @@ def expected(model: SampleGradients, rank: int, ranks: int, once: bool) -> dict[
     return weights
 
 
-def check_formula(bench) -> None:
+def trained(bench, target: str, hook: str, flags: list[str], ranks: int) -> np.ndarray:
+    """Returns the parameters of a run. On GPUs they are the host's, to the bit, with ranks as threads and as processes."""
+    host, other = (SampleGradients(bench, SHAPES, STEPS * MICROBATCHES, name) for name in ("host", target))
+    found = host.train(host.compile("formula", f"--reduce-hook={hook}", *flags), ranks, STEPS, MICROBATCHES // ranks)
+    if target != "host":
+        program = other.compile("formula-on-gpus", f"--reduce-hook={hook}", *flags)
+        for local in (True, False):
+            own = other.train(program, ranks, STEPS, MICROBATCHES // ranks, "--deterministic", local=local)
+            if not np.array_equal(own, found):
+                raise Failure(f"{hook} {' '.join(flags)} on {ranks} ranks: {np.count_nonzero(own != found)} parameters are not the host's")
+    return found
+
+
+def check_formula(bench, target: str) -> None:
     model = SampleGradients(bench, SHAPES, STEPS * MICROBATCHES)
     for (hook, *flags), several in FORMULA.items():
-        program, worst = model.compile("formula", f"--reduce-hook={hook}", *flags), 0.0
+        worst = 0.0
         for ranks in several:
-            found = model.train(program, ranks, STEPS, MICROBATCHES // ranks)
+            found = trained(bench, target, hook, flags, ranks)
             offsets, _ = model.offsets()
             for name, wanted in expected(model, int(hook.split("=")[1]), ranks, "--reduce=step" in flags).items():
                 change = wanted - model.start[name]
@@ -100,16 +113,18 @@ def check_formula(bench) -> None:
 
 
 def test(bench, options):
-    check_formula(bench)
-    check_left_out(bench, "power-sgd=2")
-    check_resumed(bench, "power-sgd=2")
+    check_formula(bench, options.target)
+    check_left_out(bench, "power-sgd=2", options.target)
+    check_resumed(bench, "power-sgd=2", options.target)
     chosen = harness.fixture("gpt")
-    check_strategies(bench, chosen, "--reduce-hook=power-sgd=2")
-    check_convergence(bench, chosen, "--reduce-hook=power-sgd=4", options.steps, most_sent=0.4, most_off=0.1)
+    check_strategies(bench, chosen, "--reduce-hook=power-sgd=2", options.target)
+    if options.target == "host":
+        check_convergence(bench, chosen, "--reduce-hook=power-sgd=4", options.steps, most_sent=0.4, most_off=0.1)
 
 
 def arguments(parser):
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--target", default="host")
 
 
 if __name__ == "__main__":

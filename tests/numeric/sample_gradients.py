@@ -13,8 +13,8 @@ ALIGNMENT = 16                                # elements, of members in a layout
 
 
 class SampleGradients:
-    def __init__(self, bench, shapes: dict[str, tuple], count: int):
-        self.bench, self.model, self.shapes = bench, bench.path("samples.onnx"), shapes
+    def __init__(self, bench, shapes: dict[str, tuple], count: int, target: str = "host"):
+        self.bench, self.model, self.shapes, self.target = bench, bench.path("samples.onnx"), shapes, target
         random = np.random.default_rng(7)
         self.start = {name: random.integers(-4096, 4096, shape).astype(np.float32) / 64 for name, shape in shapes.items()}
         self.samples = {name: random.integers(-4096, 4096, (count, *shape)).astype(np.float32) / 512 for name, shape in shapes.items()}
@@ -51,10 +51,11 @@ class SampleGradients:
         return self.flat({name: values[sample] for name, values in self.samples.items()})
 
     def compile(self, name: str, *flags: str):
-        return self.bench.compile(self.model, name, "-q", "--units=whole", "--optimizer=sgd", "--lr=1", *flags)
+        return self.bench.compile(self.model, name, "-q", f"--target={self.target}", "--units=whole", "--optimizer=sgd", "--lr=1", *flags)
 
-    def train(self, program, ranks: int, steps: int, accumulate: int, *flags: str) -> np.ndarray:
-        """Returns the flat parameters after a run."""
+    def train(self, program, ranks: int, steps: int, accumulate: int, *flags: str, local: bool = True) -> np.ndarray:
+        """Returns the flat parameters after a run, with ranks as threads or as processes."""
+        launch = [program, "--ranks", ranks] if local else [*harness.mpirun(ranks), program]
         saved = program.with_name(f"{program.name}.safetensors")
-        harness.run([program, "--ranks", ranks, "--accumulate", accumulate, *self.data, "--steps", steps, "--threads", 1, "--save", saved, *flags])
+        harness.run([*launch, "--accumulate", accumulate, *self.data, "--steps", steps, "--threads", 1, "--save", saved, *flags])
         return self.flat({name: np.asarray(value, np.float32) for name, value in read_safetensors(saved).items()})

@@ -2,6 +2,7 @@
 // capture.
 #include "tests/runtime/device_collectives.h"
 
+#include "runtime/comm/blocks.h"
 #include "runtime/cuda/kernels/elements.h"
 
 using namespace fsdpc;
@@ -243,6 +244,47 @@ TEST_P(DeviceCollectives, transfer) {
         ASSERT_EQ(static_cast<char *>(got.data)[i],
                   value(got.peer, self, got.bytes == lengths[1]))
             << i << " from " << got.peer;
+  });
+}
+
+// Blocks are summed in rank order, whatever the order of NCCL's own sums is.
+TEST_P(DeviceCollectives, reduceBlocksInRankOrder) {
+  onRanks(ranks, kind, [&](Rank &own) {
+    constexpr int64_t count = 5, elements = count * blockElements;
+    for (BlockType type : {BlockType::I8, BlockType::F8E4M3, BlockType::I4})
+      for (bool add : {false, true}) {
+        // What a rank sends, which all know.
+        auto sentBy = [&](int rank, Blocks blocks) {
+          std::vector<float> values(size_t(elements * ranks));
+          for (size_t i = 0; i < values.size(); ++i)
+            values[i] = valueOf(rank, int64_t(i));
+          toBlocks(values.data(), WireType::f32, int64_t(values.size()), blocks,
+                   count * ranks);
+        };
+        sentBy(own.job.rank, {own.whole, type});
+        std::vector<float> sum(elements), wide(elements);
+        for (int64_t i = 0; i < elements; ++i)
+          sum[size_t(i)] = own.shard[i] = valueOf(99, i);
+        own.channels[reduceChannel]->announce("reduce_scatter", "h.1");
+        DeviceReduction reduction;
+        reduction.whole = own.whole, reduction.blocks = type;
+        reduction.shardElements = elements, reduction.shard = own.shard;
+        reduction.add = add;
+        own.channels[reduceChannel]->reduceScatter(reduction);
+        own.synchronize(reduceChannel);
+        std::vector<char> other(size_t(count * ranks * blockBytes(type)));
+        for (int rank = 0; rank < ranks; ++rank) {
+          Blocks blocks{other.data(), type};
+          sentBy(rank, blocks);
+          fromBlocks(blocks.from(own.job.rank * count), elements, WireType::f32,
+                     wide.data());
+          for (size_t i = 0; i < sum.size(); ++i)
+            sum[i] = rank == 0 && !add ? wide[i] : sum[i] + wide[i];
+        }
+        EXPECT_EQ(memcmp(own.shard, sum.data(), sum.size() * sizeof(float)), 0)
+            << "blocks of type " << int(type);
+        own.job.channel[controlChannel]->barrier();
+      }
   });
 }
 

@@ -1,113 +1,19 @@
-// The bodies of the runtime's own CUDA kernels against plain loops: with one
-// thread per block, as the emulation runs them, and with one thread of the
-// system per CUDA thread of a block, which tests barriers and block-wide sums.
-#include "runtime/comm/float16.h"
-#include "runtime/comm/reduce.h"
-#include "runtime/cuda/kernels/own.h"
+// The bodies of the runtime's own CUDA kernels against plain loops.
+#include "tests/runtime/own_kernels.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <cstring>
 #include <limits>
-#include <ostream>
-#include <pthread.h>
-#include <random>
-#include <thread>
-#include <vector>
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
+using namespace fsdpc::testing;
 
 namespace {
 
-struct Launch {
-  int64_t blocks;
-  int threads;
-};
-
-void PrintTo(const Launch &launch, std::ostream *out) {
-  *out << launch.blocks << " blocks of " << launch.threads;
-}
-
-class OwnKernels : public ::testing::TestWithParam<Launch> {
-protected:
-  template <typename Arguments> void run(const Arguments &arguments) {
-    int threads = GetParam().threads;
-    OwnHostKernel kernel =
-        ownHostKernels[fsdpc::runtime::OwnKernels::numberOf<Arguments>()];
-    for (int64_t block = 0; block < GetParam().blocks; ++block) {
-      std::vector<double> shared(threads);
-      pthread_barrier_t barrier;
-      pthread_barrier_init(&barrier, nullptr, threads);
-      auto body = [&](int thread) {
-        Grid grid;
-        grid.block = block, grid.blocks = GetParam().blocks;
-        grid.thread = thread, grid.threads = threads;
-        grid.shared = shared.data();
-        grid.barrier = [](void *b) {
-          pthread_barrier_wait(static_cast<pthread_barrier_t *>(b));
-        };
-        grid.barrierState = &barrier;
-        kernel(grid, &arguments);
-      };
-      std::vector<std::thread> others;
-      for (int thread = 1; thread < threads; ++thread)
-        others.emplace_back(body, thread);
-      body(0);
-      for (std::thread &other : others)
-        other.join();
-      pthread_barrier_destroy(&barrier);
-    }
-  }
-};
-
-std::vector<float> randomFloats(size_t count, int seed) {
-  std::mt19937 random(seed);
-  std::vector<float> values(count);
-  for (float &value : values)
-    value = float(int(random() % 20001) - 10000) / 7000;
-  return values;
-}
-
-std::vector<BFloat16> narrowed(const std::vector<float> &values) {
-  std::vector<BFloat16> result;
-  for (float value : values)
-    result.push_back(narrow<BFloat16>(value));
-  return result;
-}
-
-constexpr WireType types[] = {WireType::f32, WireType::bf16, WireType::f16};
-
-// The bytes of the values in a type, as castToWire rounds them.
-std::vector<char> bytesIn(WireType type, const std::vector<float> &values) {
-  std::vector<char> bytes(values.size() * wireBytes(type));
-  castToWire(values.data(), WireType::f32, type, int64_t(values.size()),
-             bytes.data());
-  return bytes;
-}
-
-template <typename T> std::string image(const std::vector<T> &values) {
-  return {reinterpret_cast<const char *>(values.data()),
-          values.size() * sizeof(T)};
-}
-
-// Memory that is aligned as on a device.
-template <typename T> struct Aligned {
-  explicit Aligned(const std::vector<T> &values)
-      : bytes(image(values).size() + 64) {
-    auto address = reinterpret_cast<uintptr_t>(bytes.data());
-    data = reinterpret_cast<T *>((address + 63) / 64 * 64);
-    std::copy(values.begin(), values.end(), data);
-  }
-  Aligned(const Aligned &) = delete;
-  std::vector<char> bytes;
-  T *data;
-};
-
 // Casts both ways, with zeroes as padding, for lengths that are not a multiple
 // of a vector's.
-TEST_P(OwnKernels, cast) {
+TEST_P(OwnKernelTest, cast) {
   for (int64_t elements : {1, 3, 64, 1027}) {
     int64_t padded = elements + 37;
     std::vector<float> values = randomFloats(elements, 1);
@@ -128,7 +34,7 @@ TEST_P(OwnKernels, cast) {
 }
 
 // The host's bits for every mix of types, overwriting and adding.
-TEST_P(OwnKernels, sumRanks) {
+TEST_P(OwnKernelTest, sumRanks) {
   constexpr int ranks = 3;
   constexpr int64_t count = 1030;
   for (WireType type : types)
@@ -162,7 +68,7 @@ TEST_P(OwnKernels, sumRanks) {
 }
 
 // Elements beyond the real ones count as zero.
-TEST_P(OwnKernels, sumRanksOfPadding) {
+TEST_P(OwnKernelTest, sumRanksOfPadding) {
   Aligned<float> part(randomFloats(50, 4)), shard(randomFloats(64, 5));
   std::vector<float> before(shard.data, shard.data + 64);
   SumRanks s;
@@ -179,7 +85,7 @@ TEST_P(OwnKernels, sumRanksOfPadding) {
 }
 
 // Values whose sum shows the order: (1e16 + 1) - 1e16 is not 1.
-TEST_P(OwnKernels, sumDoubles) {
+TEST_P(OwnKernelTest, sumDoubles) {
   std::vector<double> all = {1e16, 3, 1, -4, -1e16, 5};
   SumDoubles s;
   double sums[2];
@@ -196,7 +102,7 @@ TEST_P(OwnKernels, sumDoubles) {
 }
 
 // The sum is exact over groups, so segments may be cut anywhere between them.
-TEST_P(OwnKernels, squaresAreTheSameHoweverTheyAreCut) {
+TEST_P(OwnKernelTest, squaresAreTheSameHoweverTheyAreCut) {
   std::vector<float> gradient = randomFloats(3 * 4096 + 99, 6);
   gradient[5] = 1e18f, gradient[4100] = 1e-18f;
   SquareSum whole;
@@ -416,6 +322,7 @@ TEST_P(OwnKernels, momentumUpdates) {
 }
 
 TEST_P(OwnKernels, clip) {
+TEST_P(OwnKernelTest, clip) {
   double sums[2 * normDigits] = {}, norm = 0;
   for (int i = 0; i < 2; ++i) {
     SquareSum sum;
@@ -448,7 +355,7 @@ TEST_P(OwnKernels, clip) {
 
 // More layouts than threads, of which each adds some. The sum has the bits of
 // the host, and the first of several sums that are not finite is reported.
-TEST_P(OwnKernels, clipOfManyLayouts) {
+TEST_P(OwnKernelTest, clipOfManyLayouts) {
   constexpr int count = 600;
   std::vector<float> values = randomFloats(16 * count, 11);
   std::vector<double> sums(size_t(count) * normDigits);
@@ -473,7 +380,7 @@ TEST_P(OwnKernels, clipOfManyLayouts) {
 }
 
 // A microbatch's index on this rank follows from its number among all ranks'.
-TEST_P(OwnKernels, reportLoss) {
+TEST_P(OwnKernelTest, reportLoss) {
   float loss = 3, valid = 0, losses[3] = {}, valids[3] = {};
   uint32_t random[4] = {1, 2, 2 * 4 + 3, 5};
   run(ReportLoss{&loss, &valid, random, 4, losses, valids});
@@ -488,7 +395,7 @@ TEST_P(OwnKernels, reportLoss) {
 }
 
 // A step takes the second list of numbers if the one before was skipped.
-TEST_P(OwnKernels, takeNumbers) {
+TEST_P(OwnKernelTest, takeNumbers) {
   uint64_t offered[] = {1, 2, 3, 4, 5, 6}, numbers[3] = {};
   int64_t skipped = -1;
   run(TakeNumbers{&skipped, offered, numbers, 3});
@@ -506,7 +413,7 @@ TEST_P(OwnKernels, moveKeys) {
 }
 
 // The running average over ranks depends on their order.
-TEST_P(OwnKernels, statisticsOfRanksInOrder) {
+TEST_P(OwnKernelTest, statisticsOfRanksInOrder) {
   std::vector<float> buffer = randomFloats(70, 7), all = randomFloats(140, 8);
   std::vector<float> expected = buffer;
   for (int rank = 0; rank < 2; ++rank)
@@ -532,7 +439,7 @@ struct Case {
 
 // Softmax of rows of heads 1 to 4, of a batch of two with three heads, and its
 // gradient, against f64.
-TEST_P(OwnKernels, softmaxRowsAndTheirGradients) {
+TEST_P(OwnKernelTest, softmaxRowsAndTheirGradients) {
   std::vector<Case> cases;
   for (MaskType mask : {MaskType::none, MaskType::keep, MaskType::added})
     for (bool causal : {false, true})
@@ -632,7 +539,7 @@ TEST_P(OwnKernels, softmaxRowsAndTheirGradients) {
 }
 
 // f32 rows of two heads become bf16 rows that lie side by side.
-TEST_P(OwnKernels, storeRows) {
+TEST_P(OwnKernelTest, storeRows) {
   std::vector<float> from = randomFloats(2 * 3 * 4, 14);
   std::vector<BFloat16> to(3 * 8, {9});
   StoreRows s;
@@ -647,8 +554,6 @@ TEST_P(OwnKernels, storeRows) {
                   narrow<BFloat16>(from[(head * 3 + row) * 4 + j]).bits);
 }
 
-INSTANTIATE_TEST_SUITE_P(Grids, OwnKernels,
-                         ::testing::Values(Launch{1, 1}, Launch{3, 1},
-                                           Launch{1, 8}, Launch{2, 32}));
+INSTANTIATE_TEST_SUITE_P(Grids, OwnKernelTest, someLaunches());
 
 } // namespace

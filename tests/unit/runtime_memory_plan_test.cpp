@@ -121,6 +121,13 @@ TEST_F(PlannedMemory, BlocksHaveMemory) {
   manifest.reduceDtype = "i8";
   EXPECT_EQ(planOf().communication - plan.communication,
             (2 * 3 * (262144 / 260 / 3) * 260 + 63) / 64 * 64);
+  // On GPUs the blocks of the whole layout lie in the device's scratch. A
+  // single rank makes them, too.
+  manifest.target = "cuda";
+  EXPECT_EQ(planMemory(manifest, 3, 3, 1, 0, 0).communication,
+            plan.communication);
+  EXPECT_EQ(cudaScratch(manifest, 3, true).wire, 1792); // 6 blocks
+  EXPECT_EQ(cudaScratch(manifest, 1, false).wire, 1280);
   layout.computeWhole = true;
   LayoutMemory memory = memoryOf();
   EXPECT_EQ(memory.master, 512 * 4);

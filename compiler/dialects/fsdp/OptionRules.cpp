@@ -125,7 +125,7 @@ static std::string checkTarget(const CompileOptions &options) {
   return "";
 }
 
-// Only the host sends blocks. Groups hand on sums, which only f32 holds without
+// Groups hand on sums, which only f32 holds without
 // rounding them again, and owners share values as they are. A gather in blocks
 // rounds anew each time, so it needs f32 masters, which are never rounded.
 static std::string checkBlocks(const CompileOptions &options) {
@@ -135,9 +135,6 @@ static std::string checkBlocks(const CompileOptions &options) {
       options.reducesBlocks()
           ? ("'--reduce-dtype=" + nameOf(options.reduceType) + "'").str()
           : ("'--gather-dtype=" + nameOf(options.gatherType) + "'").str();
-  if (options.isCuda())
-    return flag + " is not supported with '--target=" +
-           findOption("target")->print(options) + "'; omit it";
   if (options.reducesBlocks() && usesStrategy(options, isHybrid))
     return flag + " is not supported with the hybrid strategies; use zero3 "
                   "with '--reshard-to', or bf16";
@@ -193,9 +190,6 @@ static std::string checkResiduals(const CompileOptions &options) {
   if (hook != &options.reduceHooks.back())
     return flag + " is what travels, so '--reduce-hook=" + printHook(hook[1]) +
            "' cannot follow it; give it last";
-  if (options.isCuda())
-    return flag + " is not supported with '--target=" +
-           findOption("target")->print(options) + "'; omit it";
   if (usesStrategy(options, isHybrid))
     return flag + " is not supported with the hybrid strategies; use zero3, "
                   "or zero2 for hybrid_zero2";

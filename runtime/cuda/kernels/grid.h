@@ -39,30 +39,53 @@ struct Grid {
   }
 
   // Combines the values of the block's threads, and returns the result to each.
-  // With `width`, a power of two, those of the threads that are equal modulo
+  // With `stride`, a power of two, those of the threads that are equal modulo
   // it. All threads of the block must call it. `combine` must be associative up
   // to rounding; the tree is the same for every grid.
   template <typename T, typename Combine>
-  FSDPC_SHARED T reduce(T value, Combine combine, int width = 1) const {
-    if (threads == width)
+  FSDPC_SHARED T reduce(T value, Combine combine, int stride = 1) const {
+    return reduceIn(threads, value, combine, stride);
+  }
+
+  // The same in each team of `width` adjacent threads, a power of two.
+  template <typename T, typename Combine>
+  FSDPC_SHARED T reduceIn(int width, T value, Combine combine,
+                          int stride = 1) const {
+    if (width == stride)
       return value;
+    int place = thread % width;
     shared[thread] = double(value); // exact
-    for (int half = threads / 2; half >= width; half /= 2) {
+    for (int half = width / 2; half >= stride; half /= 2) {
       synchronize();
-      if (thread < half)
+      if (place < half)
         shared[thread] =
             double(combine(T(shared[thread]), T(shared[thread + half])));
     }
     synchronize();
     // The barrier after it keeps the next reduction from overwriting the result
     // before all have read it.
-    T result = T(shared[thread % width]);
+    T result = T(shared[thread - place + place % stride]);
     synchronize();
     return result;
   }
 
   template <typename T> FSDPC_SHARED T sum(T value) const {
     return reduce(value, [](T a, T b) { return a + b; });
+  }
+
+  // Returns the sum of the values of the block's threads before this one, whole
+  // numbers whose sums f64 holds. All threads of the block must call it.
+  template <typename T> FSDPC_SHARED T sumBefore(T value) const {
+    if (threads == 1)
+      return 0;
+    shared[thread] = double(value);
+    for (int step = 1; step < threads; step *= 2) {
+      synchronize();
+      double other = thread >= step ? shared[thread - step] : 0;
+      synchronize();
+      shared[thread] += other;
+    }
+    return T(shared[thread]) - value;
   }
 };
 

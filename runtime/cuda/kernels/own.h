@@ -8,7 +8,9 @@
 #include "runtime/cuda/kernels/norm.h"
 #include "runtime/cuda/kernels/plain.h"
 #include "runtime/cuda/kernels/pooling.h"
+#include "runtime/cuda/kernels/power_sgd.h"
 #include "runtime/cuda/kernels/report.h"
+#include "runtime/cuda/kernels/selection.h"
 #include "runtime/cuda/kernels/softmax.h"
 #include "runtime/cuda/kernels/sum_ranks.h"
 
@@ -29,13 +31,17 @@ template <typename... Arguments> struct KernelList {
 };
 
 // The order is that of the numbers; a new kernel goes to the end.
-using OwnKernels = KernelList<
-    Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip, ReportLoss,
-    UpdateStatistics, SoftmaxRows, SoftmaxGradRows, PoolingCells, PlainProduct,
-    FinishProduct, SumRows, PlainConvolution, StoreRows, Mark, TakeNumbers,
-    KeepBuffers, SumGroups, SumMembers, RoundSums, SumFactors, UpdateFactors,
-    ScaleRows, MultiplyFactors, MomentumUpdates, PlaceUpdates, MatrixSquares,
-    NormalizeMatrix, CombineMatrices, ScaleMatrix, MoveKeys>;
+using OwnKernels =
+    KernelList<Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip,
+               ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
+               PoolingCells, PlainProduct, FinishProduct, SumRows,
+               PlainConvolution, StoreRows, Mark, TakeNumbers, KeepBuffers,
+               SumGroups, SumMembers, RoundSums, SumFactors, UpdateFactors,
+               ScaleRows, MultiplyFactors, MomentumUpdates, PlaceUpdates,
+               MatrixSquares, NormalizeMatrix, CombineMatrices, ScaleMatrix,
+               MoveKeys, ToBlocks, FromBlocks, CountDigits, PickDigit,
+               CountChosen, CountBefore, TakeChosen, AddChosen, AddValues,
+               Orthonormalise, MultiplyRight, MultiplyLeft, SpreadFactors>;
 
 // A kernel on the host: runs one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);

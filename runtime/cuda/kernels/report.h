@@ -37,7 +37,8 @@ struct MoveKeys {
   int64_t members = 0, elements = 0;
 };
 
-// A buffer of the model and its copy.
+// A buffer of the model and its copy. Without a copy its values before a step
+// are not kept: it becomes zero where they would be put back.
 struct KeptBuffer {
   char *own = nullptr, *copy = nullptr;
   int64_t bytes = 0;
@@ -80,8 +81,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const KeepBuffers &k) {
     const KeptBuffer &buffer = k.buffers[b];
     const char *from = k.failed ? buffer.copy : buffer.own;
     char *to = k.failed ? buffer.own : buffer.copy;
-    for (int64_t i = grid.first(); i < buffer.bytes; i += grid.stride())
-      to[i] = from[i];
+    for (int64_t i = grid.first(); to && i < buffer.bytes; i += grid.stride())
+      to[i] = from ? from[i] : 0;
   }
 }
 

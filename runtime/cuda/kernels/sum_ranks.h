@@ -5,7 +5,7 @@
 
 #include "runtime/comm/float16.h"
 #include "runtime/comm/wire_type.h"
-#include "runtime/cuda/kernels/grid.h"
+#include "runtime/cuda/kernels/blocks.h"
 
 namespace fsdpc::runtime {
 
@@ -36,6 +36,9 @@ struct SumRanks {
   int64_t elements = 0, shardElements = 0;
   float *shard = nullptr;
   bool add = false;
+  // Unless None, all parts are in such blocks, whatever `type` says, and the
+  // stride and the shard are whole blocks.
+  BlockForm blocks;
 };
 
 // Writes to values[i] the sum of parts[r][i] over the ranks r, in rank order.
@@ -138,7 +141,30 @@ FSDPC_SHARED void sumAll(const Grid &grid, const SumRanks &s) {
     one(i);
 }
 
+// Of each rank's blocks, all elements of the shard.
+FSDPC_SHARED inline void sumBlocks(const Grid &grid, const SumRanks &s) {
+  auto *shard4 = reinterpret_cast<Four<float> *>(s.shard);
+  int64_t stride = s.stride / blockElements * s.blocks.bytes;
+  for (int64_t i = grid.first(); i < s.shardElements / 4; i += grid.stride()) {
+    Four<float> sums = {};
+    if (s.add)
+      sums = shard4[i];
+    for (int rank = 0; rank < s.ranks; ++rank) {
+      const void *part =
+          s.first ? static_cast<const char *>(s.first) + rank * stride
+                  : s.parts[rank];
+      Four<float> values = widenFour(part, s.blocks, i);
+      for (int k = 0; k < 4; ++k)
+        sums.at[k] =
+            rank == 0 && !s.add ? values.at[k] : sums.at[k] + values.at[k];
+    }
+    shard4[i] = sums;
+  }
+}
+
 FSDPC_SHARED inline void body(const Grid &grid, const SumRanks &s) {
+  if (s.blocks.type != BlockType::None)
+    return sumBlocks(grid, s);
   s.type == WireType::f32    ? sumAll<float>(grid, s)
   : s.type == WireType::bf16 ? sumAll<BFloat16>(grid, s)
                              : sumAll<Float16>(grid, s);
