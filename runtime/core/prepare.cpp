@@ -6,6 +6,7 @@
 #include "runtime/core/failure.h"
 #include "runtime/core/new_file.h"
 #include "runtime/core/output_paths.h"
+#include "runtime/core/reserved_file.h"
 #include "runtime/core/resources.h"
 #include "runtime/core/spelling.h"
 #include "runtime/core/startup.h"
