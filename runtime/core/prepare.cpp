@@ -170,7 +170,7 @@ Status Trainer::load() {
     updateRatios = std::make_unique<UpdateRatios>(manifest);
   trace.start(*rank, options.accumulate);
   FSDPC_TRY(rank->allocate(info.plan));
-  FSDPC_TRY(openShardFile());
+  FSDPC_TRY(openFiles());
   FSDPC_TRY(prepareCheckpoints());
   if (resumed) {
     FSDPC_TRY(loadFrom(*resumed));
@@ -189,8 +189,8 @@ Status Trainer::load() {
   return started.step < options.steps ? readStep(started.step) : Status();
 }
 
-// Makes the file of what is offloaded.
-Status Trainer::openShardFile() {
+// Makes the files of what is offloaded.
+Status Trainer::openFiles() {
   if (info.plan.onDisk == 0)
     return {};
   std::string folder =
@@ -199,7 +199,7 @@ Status Trainer::openShardFile() {
     printWarning("'" + folder +
                  "' lies in memory (tmpfs), so that offloading to it saves "
                  "none; name a folder on a disk by --offload-dir");
-  return rank->openShardFile(folder);
+  return rank->openFiles(folder);
 }
 
 // Sets this rank's shards, states and buffers to those of a checkpoint. Also

@@ -365,6 +365,14 @@ void CudaDevice::momentumUpdates(fsdpc_rank &, int32_t, const void *, double,
   fail("a CUDA device does not collect updates of matrices");
 }
 
+void CudaDevice::offload(fsdpc_rank &, const void *, int64_t, int64_t) {
+  fail("a CUDA device does not write activations to a file");
+}
+
+void CudaDevice::fetch(fsdpc_rank &, void *, int64_t, int64_t) {
+  fail("a CUDA device does not read activations from a file");
+}
+
 void CudaDevice::moveMatrices(fsdpc_rank &, int32_t, void *, int32_t) {
   fail("a CUDA device does not move matrices to their owners");
 }
