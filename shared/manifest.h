@@ -277,7 +277,9 @@ struct Manifest {
   int64_t arenaGathered = 0, arenaGradients = 0,
           arenaActivations = 0; // shares of the arena's peak, for the table;
                                 // the rest of the arena is slack
-  int64_t constantBytes = 0;    // constant tensors in the program
+  // The file that holds activations between forward and backward; 0: none.
+  int64_t activationFileBytes = 0;
+  int64_t constantBytes = 0; // constant tensors in the program
   int32_t events = 0;
   int64_t stackBytes = 0;  // deepest stack of a kernel, bytes per thread
   std::string tokensInput; // input whose elements count as tokens, or empty

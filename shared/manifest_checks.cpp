@@ -38,6 +38,7 @@ Status checkSizes(const Manifest &manifest) {
            {"arenaGathered", manifest.arenaGathered},
            {"arenaGradients", manifest.arenaGradients},
            {"arenaActivations", manifest.arenaActivations},
+           {"activationFileBytes", manifest.activationFileBytes},
            {"constantBytes", manifest.constantBytes},
            {"events", manifest.events},
            {"stackBytes", manifest.stackBytes}})

@@ -160,6 +160,7 @@ template <class V> void fields(V &v, Manifest &x) {
   v("memoryLimit", x.memoryLimit), v("arenaBytes", x.arenaBytes);
   v("arenaGathered", x.arenaGathered), v("arenaGradients", x.arenaGradients);
   v("arenaActivations", x.arenaActivations);
+  v("activationFileBytes", x.activationFileBytes);
   v("constantBytes", x.constantBytes), v("events", x.events);
   v("stackBytes", x.stackBytes), v("tokensInput", x.tokensInput);
   v("evaluatesMeans", x.evaluatesMeans);

@@ -352,6 +352,7 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
   plan.slack = manifest.arenaBytes - manifest.arenaGathered -
                manifest.arenaGradients - manifest.arenaActivations;
   plan.communication = communicationBytes + exchanged;
+  plan.offloaded += manifest.activationFileBytes;
   plan.scratchpads = scratchpadBytes;
   plan.stacks = threads * manifest.stackBytes;
   return plan;

@@ -4,6 +4,7 @@
 // ties come last, because only then are all live ranges known.
 #include "compiler/analysis/Slots.h"
 
+#include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/Strided.h"
 
@@ -21,10 +22,12 @@ static int64_t bytesOf(Type type) {
 }
 
 // A start yields a token, and its tensors are the results of the wait. It is
-// the start that fixes their memory, so it carries one offset per layout.
+// the start that fixes their memory, so it carries their offsets.
 unsigned fsdpc::analysis::offsetCount(Operation *op) {
   if (auto start = dyn_cast<fsdp::AllGatherStartOp>(op))
     return start.getLayouts().size();
+  if (auto start = dyn_cast<fsdp::FetchStartOp>(op))
+    return fsdp::offloadedValues(start.getHeld())->size();
   return op->getNumResults();
 }
 
@@ -61,6 +64,7 @@ private:
   // The two walks of run() call `define` and `use` for each op.
   void define(Operation *op);
   void gather(Operation *op, ValueRange results);
+  void fetch(Operation *op, ValueRange results);
   void use(Operation *op);
   LogicalResult accumulate(nn::LibraryCallOpInterface call);
   LogicalResult place(fsdp::PackOp pack);
@@ -126,12 +130,19 @@ void SlotFinder::gather(Operation *op, ValueRange results) {
   }
 }
 
+// Nothing but the values is written: a file has no shards.
+void SlotFinder::fetch(Operation *op, ValueRange results) {
+  for (auto [index, result] : llvm::enumerate(results))
+    places[result] = {
+        newNode(op, index, bytesOf(result.getType()), SlotKind::Fetched), 0};
+}
+
 // Gives memory to an op's results, or finds whose memory they are in.
 void SlotFinder::define(Operation *op) {
-  // The wait of a gather yields tensors that its start has placed already, and
-  // the start of a reduction yields a token only.
-  if (op->hasTrait<nn::OutsideArena>() ||
-      isa<fsdp::AllGatherWaitOp, fsdp::ReduceScatterStartOp>(op))
+  // What a wait yields, its start has placed already.
+  bool waits =
+      llvm::any_of(op->getOperandTypes(), llvm::IsaPred<fsdp::TokenType>);
+  if (op->hasTrait<nn::OutsideArena>() || waits)
     return;
   if (auto view = dyn_cast<nn::ViewOpInterface>(op)) {
     Place place = placeOf(view.getViewSource());
@@ -147,17 +158,24 @@ void SlotFinder::define(Operation *op) {
   }
   if (isa<fsdp::AllGatherOp>(op))
     return gather(op, op->getResults());
+  if (auto start = dyn_cast<fsdp::FetchStartOp>(op))
+    return fetch(op, (*start.getToken().user_begin())->getResults());
+  if (isa<fsdp::FetchOp>(op))
+    return fetch(op, op->getResults());
   SlotKind kind = isa<fsdp::PackOp, fsdp::WholeGradientOp>(op)
                       ? SlotKind::Gradient
                       : SlotKind::Activation;
+  // The start of a reduction yields a token only.
   for (OpResult result : op->getResults())
-    places[result] = {
-        newNode(op, result.getResultNumber(), bytesOf(result.getType()), kind),
-        0};
+    if (isa<RankedTensorType>(result.getType()))
+      places[result] = {newNode(op, result.getResultNumber(),
+                                bytesOf(result.getType()), kind),
+                        0};
 }
 
 // Extends the live ranges of the operands to this op. A reduction reads its
-// gradients until its wait, although the start holds the operands.
+// gradients until its wait, although the start holds the operands, and so does
+// an offload its values.
 void SlotFinder::use(Operation *op) {
   auto extend = [&](Value value) {
     if (Place place = placeOf(value); place.node >= 0)
@@ -168,6 +186,8 @@ void SlotFinder::use(Operation *op) {
     auto start = wait.getToken().getDefiningOp<fsdp::ReduceScatterStartOp>();
     llvm::for_each(start.getGradients(), extend);
   }
+  if (auto wait = dyn_cast<fsdp::OffloadWaitOp>(op))
+    llvm::for_each(wait.getToken().getDefiningOp()->getOperands(), extend);
 }
 
 // A product that accumulates overwrites an operand with its result, so both are

@@ -9,8 +9,9 @@
 
 namespace fsdpc::analysis {
 
-// Gradients are packs; gathered slots are those of parameters.
-enum class SlotKind { Activation, Gathered, Gradient };
+// Gradients are packs; gathered slots are those of parameters, fetched ones
+// those of activations that were offloaded.
+enum class SlotKind { Activation, Gathered, Gradient, Fetched };
 
 // A result that owns memory, and its offset in its slot.
 struct SlotValue {

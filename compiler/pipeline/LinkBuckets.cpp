@@ -59,9 +59,11 @@ bool areEqual(Operation &one, Operation &other) {
   return equal;
 }
 
-int64_t arenaBytes(ModuleOp module) {
+// Returns an entry of the plan of the arena, or 0.
+int64_t arenaEntry(ModuleOp module, StringRef name) {
   auto arena = module->getAttrOfType<DictionaryAttr>("fsdp.arena");
-  return arena ? arena.getAs<IntegerAttr>("bytes").getInt() : 0;
+  auto bytes = arena ? arena.getAs<IntegerAttr>(name) : IntegerAttr();
+  return bytes ? bytes.getInt() : 0;
 }
 
 // Adds the modules of further buckets to that of the first one.
@@ -88,6 +90,7 @@ private:
   LogicalResult checkMissing(ModuleOp module, size_t bucket);
   LogicalResult checkOutputs(ModuleOp module, size_t bucket);
   void takeArena(ModuleOp module);
+  void takeLarger(ModuleOp module);
   InFlightDiagnostic differ(Operation &op, size_t bucket) {
     return op.emitError("bucket '")
            << names[bucket] << "' and bucket '" << names[0] << "' differ in ";
@@ -195,10 +198,20 @@ LogicalResult Linker::checkOutputs(ModuleOp module, size_t bucket) {
 }
 
 // The bucket with the largest arena also stands for the predicted step, and for
-// what a limit has computed again.
+// what a limit has computed again. The file of activations has room for each.
 void Linker::takeArena(ModuleOp module) {
-  if (arenaBytes(module) <= arenaBytes(linked))
+  int64_t onDisk =
+      std::max(arenaEntry(module, "on_disk"), arenaEntry(linked, "on_disk"));
+  if (arenaEntry(module, "bytes") > arenaEntry(linked, "bytes"))
+    takeLarger(module);
+  if (onDisk == 0)
     return;
+  NamedAttrList arena(linked->getAttrOfType<DictionaryAttr>("fsdp.arena"));
+  arena.set("on_disk", Builder(linked.getContext()).getI64IntegerAttr(onDisk));
+  linked->setAttr("fsdp.arena", arena.getDictionary(linked.getContext()));
+}
+
+void Linker::takeLarger(ModuleOp module) {
   for (StringRef name :
        {StringRef("fsdp.arena"), StringRef(fsdp::FSDPDialect::kPredictedAttr)})
     if (Attribute value = module->getAttr(name))

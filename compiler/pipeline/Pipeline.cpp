@@ -85,11 +85,12 @@ static const PipelineStep steps[] = {
     {Phase::Kernels, "verify-kernels", createVerifyKernels},
 
     // Collectives are where the strategy wants them, synchronous and correct in
-    // program order.
+    // program order. So is what moves activations to a file and back.
     {Phase::Collectives, "delay-gradients", createDelayGradients},
     {Phase::Collectives, "materialize-collectives",
      createMaterializeCollectives},
     {Phase::Collectives, "fuse-small-collectives", createFuseSmallCollectives},
+    {Phase::Collectives, "offload-activations", createOffloadActivations},
     {Phase::Collectives, "verify-collectives", createVerifyCollectives},
 
     // Collectives start and are waited for where the solver chose, under the

@@ -49,7 +49,8 @@ GatherLives::GatherLives(Block &body) {
 LogicalResult GatherLives::verify(Operation *op) {
   if (auto gather = dyn_cast<fsdp::AllGatherOp>(op))
     return verifyGather(gather);
-  if (auto free = dyn_cast<fsdp::FreeOp>(op))
+  if (auto free = dyn_cast<fsdp::FreeOp>(op);
+      free && free.getFlat().getDefiningOp<fsdp::AllGatherOp>())
     alive.erase(fsdp::getLayoutOf(free.getFlat()).getAttr());
   return success();
 }

@@ -110,6 +110,40 @@ def FuseSmallCollectives : Pass<"fuse-small-collectives", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"fused", "fused", "collectives fused away">];
 }
 
+def OffloadActivations : Pass<"offload-activations", "::mlir::ModuleOp"> {
+  let summary = "Has activations lie in a file between forward and backward";
+  let description = [{
+    With `offload = activations`, values that the backward reads are written to the rank's
+    file after their last reader in the forward, and read back before their first one in
+    the backward. Those with the same segments at both ends move together. The arena has
+    their bytes for something else between the two. `schedule-prefetch` then has both overlap
+    compute, as it does with reductions and gathers.
+
+    A value stays in memory if it has less than 1024 bytes, if no other segment runs
+    between the two readers, or if its memory is part of another value's (of a concat, a
+    pack or a sum in place). An option that moves nothing is an error.
+
+    Before:
+    ```mlir
+    %h = nn.launch @gelu_8x192(%x) {fsdp.unit = @h.0} : …
+    %y = nn.matmul %h, %w {fsdp.unit = @h.0} : …
+    … the other units …
+    %dw = nn.matmul %h, %dy {fsdp.unit = @h.0, fsdp.backward} : …
+    ```
+    After:
+    ```mlir
+    %h = nn.launch @gelu_8x192(%x) {fsdp.unit = @h.0} : …
+    %y = nn.matmul %h, %w {fsdp.unit = @h.0} : …
+    %held = fsdp.offload %h {fsdp.unit = @h.0} : tensor<8x192xf32>
+    … the other units …
+    %again = fsdp.fetch %held {fsdp.unit = @h.0, fsdp.backward} : tensor<8x192xf32>
+    %dw = nn.matmul %again, %dy {fsdp.unit = @h.0, fsdp.backward} : …
+    ```
+  }];
+  let statistics = [Statistic<"offloads", "offloads", "pieces offloaded">,
+                    Statistic<"bytes", "bytes", "bytes offloaded">];
+}
+
 def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
   let summary = "Checks what holds after the phase `collectives`";
   let description = [{

@@ -20,6 +20,9 @@ def PlanMemory : Pass<"plan-memory", "::mlir::ModuleOp"> {
     of the peak, and in `reused` each range of bytes that one stream takes over from another:
     there collectives and compute must be ordered although no value passes between them.
 
+    Each `fsdp.offload_start` gets the `places` of its values in the rank's file, and
+    `fsdp.arena` the file's bytes as `on_disk`.
+
     Before:
     ```mlir
     %y = nn.launch @gelu_8x48(%x) {tied = array<i64: 0>} : (tensor<8x48xf32>) -> tensor<8x48xf32>
@@ -45,6 +48,8 @@ def VerifyMemory : Pass<"verify-memory", "::mlir::ModuleOp"> {
     - A value that must lie inside another (a member of a pack, a product over its
       accumulator) lies there (`placed`).
     - No slot reaches past the bytes of `fsdp.arena` (`arena`).
+    - What is offloaded lies within the file of `on_disk` bytes, and no two values share a
+      byte of it (`file`).
     - A rank's peak at `plan-ranks` is at most `memory-limit` (`memory-cap`).
 
     ```mlir

@@ -1,7 +1,9 @@
-// plan-memory: gives every tensor an offset in one arena, and writes the size
-// of the arena and its contents at the peak for the manifest and the summary.
+// plan-memory: gives every tensor an offset in one arena, and what is offloaded
+// a place in the rank's file. Writes the sizes of both, and the arena's
+// contents at the peak, for the manifest and the summary.
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/analysis/Slots.h"
+#include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "passes/memory/Passes.h"
 #include "passes/memory/Reuse.h"
@@ -32,7 +34,23 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
       return signalPassFailure();
     writeOffsets(plan->slots, plan->packing.offsets);
     writeOffsets(plan->evaluateSlots, plan->evaluatePacking.offsets);
-    writeArena(plan->slots, plan->packing, plan->evaluatePacking.peak);
+    writeArena(plan->slots, plan->packing, plan->evaluatePacking.peak,
+               writePlaces());
+  }
+
+  // Gives what is offloaded its places in the file, one behind the other: all
+  // of it is there when the backward begins. Returns the bytes of the file.
+  int64_t writePlaces() {
+    int64_t bytes = 0;
+    getOperation().walk([&](fsdp::OffloadStartOp start) {
+      SmallVector<int64_t> places;
+      for (Value value : start.getValues()) {
+        places.push_back(bytes);
+        bytes += llvm::alignTo(fsdp::fileBytesOf(value), slotAlignment);
+      }
+      start.setPlaces(places);
+    });
+    return bytes;
   }
 
   // An op with several results has one list. Results without a slot keep -1. A
@@ -53,7 +71,7 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
   // Writes the size of the arena, and what it holds where most bytes of a step
   // are live. @evaluate may need more only if a step needs next to nothing.
   void writeArena(ArrayRef<Slot> slots, const schedule::Packing &packing,
-                  int64_t evaluatePeak) {
+                  int64_t evaluatePeak, int64_t onDisk) {
     // A position in the program, as those of the slots.
     int peak = schedule::livePeak(intervalsOf(slots)).position;
     int64_t gathered = 0, gradients = 0, activations = 0;
@@ -76,14 +94,16 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
       return builder.getNamedAttr(name, builder.getI64IntegerAttr(bytes));
     };
     // One arena serves both functions, which never run at the same time.
-    getOperation()->setAttr(
-        "fsdp.arena",
-        builder.getDictionaryAttr(
-            {entry("bytes", std::max(packing.peak, evaluatePeak)),
-             entry("lower_bound", packing.lowerBound),
-             entry("gathered", gathered), entry("gradients", gradients),
-             entry("activations", activations),
-             builder.getNamedAttr("reused", builder.getStrArrayAttr(texts))}));
+    SmallVector<NamedAttribute> entries = {
+        entry("bytes", std::max(packing.peak, evaluatePeak)),
+        entry("lower_bound", packing.lowerBound),
+        entry("gathered", gathered),
+        entry("gradients", gradients),
+        entry("activations", activations),
+        builder.getNamedAttr("reused", builder.getStrArrayAttr(texts))};
+    if (onDisk > 0)
+      entries.push_back(entry("on_disk", onDisk));
+    getOperation()->setAttr("fsdp.arena", builder.getDictionaryAttr(entries));
   }
 };
 

@@ -55,17 +55,19 @@ private:
   std::map<int64_t, Range> ranges;
 };
 
-// Returns the stream that touches a slot first. A gather writes its slot on its
-// own stream; everything else is written by compute.
+// Returns the stream that touches a slot first. Gathers and fetches write their
+// slots on their own stream; everything else is written by compute.
 StringRef firstStream(const Slot &slot) {
-  return slot.kind == SlotKind::Gathered ? "gather" : "compute";
+  bool arrives =
+      slot.kind == SlotKind::Gathered || slot.kind == SlotKind::Fetched;
+  return arrives ? "gather" : "compute";
 }
 
 // Returns the stream that touches a slot last. Compute reads what is gathered.
 StringRef lastStream(const Slot &slot) {
   bool reduced = llvm::any_of(slot.values, [](const SlotValue &value) {
     return llvm::any_of(value.op->getUsers(), [](Operation *user) {
-      return isa<fsdp::ReduceScatterStartOp>(user);
+      return isa<fsdp::ReduceScatterStartOp, fsdp::OffloadStartOp>(user);
     });
   });
   return reduced ? "reduce" : "compute";

@@ -4,8 +4,11 @@
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/analysis/Slots.h"
 #include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "passes/memory/Passes.h"
+
+#include <map>
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_VERIFYMEMORY
@@ -72,10 +75,43 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
       for (const Slot &slot : *slots)
         if (failed(verifySlot(slot, bytes.getInt())))
           return failure();
-      if (failed(verifyApart(*slots)))
+      if (failed(verifyApart(*slots)) || failed(verifyPlaces(function, arena)))
         return failure();
     }
     return verifyCap(module, bytes.getInt());
+  }
+
+  // Every value that a microbatch offloads is still needed when the next one
+  // is written, so no two of them share a byte of the file.
+  static LogicalResult verifyPlaces(func::FuncOp function,
+                                    DictionaryAttr arena) {
+    auto size = arena.getAs<IntegerAttr>("on_disk");
+    std::map<int64_t, std::pair<int64_t, fsdp::OffloadStartOp>> taken;
+    for (auto start : function.getOps<fsdp::OffloadStartOp>()) {
+      if (!start.getPlaces())
+        return start.emitOpError(
+            "violates rule 'planned': it has no 'places' in the file");
+      for (auto [value, place] :
+           llvm::zip_equal(start.getValues(), *start.getPlaces())) {
+        int64_t bytes = fsdp::fileBytesOf(value);
+        if (place < 0 || !size || place > size.getInt() - bytes)
+          return start.emitOpError("violates rule 'file': its ")
+                 << bytes << " bytes from " << place
+                 << " on extend past the file";
+        auto next = taken.lower_bound(place + bytes);
+        if (next != taken.begin() &&
+            place < std::prev(next)->first + std::prev(next)->second.first) {
+          auto diagnostic = start.emitOpError("violates rule 'file': bytes [")
+                            << place << ", " << place + bytes
+                            << ") are taken already";
+          diagnostic.attachNote(std::prev(next)->second.second.getLoc())
+              << "by this op";
+          return diagnostic;
+        }
+        taken[place] = {bytes, start};
+      }
+    }
+    return success();
   }
 
   // The cap counts all memory of a rank, as the schedule's model does. What

@@ -3,6 +3,7 @@
 // streams gets an event.
 #include "passes/runtime/FunctionConverter.h"
 
+#include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/RunningStatistics.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -27,6 +28,34 @@ void FunctionConverter::gather(fsdp::AllGatherStartOp start,
       rt::KeepSecondaryOp::create(rtBuilder, here, layouts, destinations);
   // The bytes of the start are those that are gathered.
   keep->removeAttr(fsdp::FSDPDialect::kBytesAttr);
+}
+
+// One call per value. The bytes of the start are those of all of them.
+void FunctionConverter::offload(fsdp::OffloadStartOp start) {
+  for (auto [value, place] :
+       llvm::zip_equal(start.getValues(), *start.getPlaces())) {
+    int64_t bytes = fsdp::fileBytesOf(value);
+    auto call = rt::OffloadOp::create(rtBuilder, here,
+                                      pointers.get(here, value), bytes, place);
+    call->setAttr(fsdp::FSDPDialect::kBytesAttr,
+                  rtBuilder.getI64IntegerAttr(bytes));
+  }
+}
+
+void FunctionConverter::fetch(fsdp::FetchStartOp start) {
+  auto from = start.getHeld()
+                  .getDefiningOp<fsdp::OffloadWaitOp>()
+                  .getToken()
+                  .getDefiningOp<fsdp::OffloadStartOp>();
+  Operation *wait = *start.getToken().user_begin();
+  for (auto [value, place] :
+       llvm::zip_equal(wait->getResults(), *from.getPlaces())) {
+    int64_t bytes = fsdp::fileBytesOf(value);
+    auto call = rt::FetchOp::create(rtBuilder, here, pointers.get(here, value),
+                                    bytes, place);
+    call->setAttr(fsdp::FSDPDialect::kBytesAttr,
+                  rtBuilder.getI64IntegerAttr(bytes));
+  }
 }
 
 // A start waits for compute to reach it, runs on its own stream and records an
@@ -59,6 +88,24 @@ LogicalResult FunctionConverter::convertCollective(Operation *op) {
         return success();
       })
       .Case([&](fsdp::ReduceScatterWaitOp op) {
+        wait(rt::Stream::compute, tokenEvents.lookup(op.getToken()));
+        return success();
+      })
+      .Case([&](fsdp::OffloadStartOp start) {
+        order(rt::Stream::compute, rt::Stream::reduce);
+        offload(start);
+        tokenEvents[start.getToken()] = events;
+        record(rt::Stream::reduce, events++);
+        return success();
+      })
+      .Case([&](fsdp::FetchStartOp start) {
+        order(rt::Stream::compute, rt::Stream::gather);
+        fetch(start);
+        tokenEvents[start.getToken()] = events;
+        record(rt::Stream::gather, events++);
+        return success();
+      })
+      .Case<fsdp::OffloadWaitOp, fsdp::FetchWaitOp>([&](auto op) {
         wait(rt::Stream::compute, tokenEvents.lookup(op.getToken()));
         return success();
       })

@@ -44,6 +44,8 @@ private:
   mlir::LogicalResult convert(mlir::Operation *op);
   mlir::LogicalResult convertCollective(mlir::Operation *op);
   void gather(fsdp::AllGatherStartOp start, mlir::ValueRange destinations);
+  void offload(fsdp::OffloadStartOp start);
+  void fetch(fsdp::FetchStartOp start);
   mlir::LogicalResult convertUpdate(mlir::Operation *op);
   mlir::LogicalResult convertOptimizer(mlir::Operation *op);
   mlir::LogicalResult convertMatrices(mlir::Operation *op);

@@ -103,9 +103,9 @@ Value PointerBuilder::get(Location loc, Value value) {
   if (auto constantOp = dyn_cast<nn::ConstantOp>(op))
     return pointer(loc, rt::Space::constant, constant(constantOp), offset,
                    bytes);
-  // The offset of a gathered buffer is on the op that starts the gather.
-  if (auto wait = dyn_cast<fsdp::AllGatherWaitOp>(op))
-    op = wait.getToken().getDefiningOp();
+  // The offset of what is gathered or fetched is on the op that starts that.
+  if (isa<fsdp::AllGatherWaitOp, fsdp::FetchWaitOp>(op))
+    op = op->getOperand(0).getDefiningOp();
   auto offsets =
       op->getAttrOfType<DenseI64ArrayAttr>(fsdp::FSDPDialect::kOffsetsAttr);
   assert(offsets && "verify-memory lets no unplanned value through");

@@ -268,8 +268,8 @@ int64_t fsdpc::passes::reachOf(OpOperand &operand) {
         return index ? scalar
                      : sum * static_cast<int64_t>(op.getLayouts().size());
       })
-      .Case(
-          [&](rt::PoisonOp op) { return static_cast<int64_t>(op.getBytes()); })
+      .Case<rt::PoisonOp, rt::OffloadOp, rt::FetchOp>(
+          [&](auto op) { return static_cast<int64_t>(op.getBytes()); })
       .Case([&](rt::OptimizerOp op) {
         if (operand.get() == op.getFactors())
           return factorBytes(op);

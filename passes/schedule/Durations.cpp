@@ -64,6 +64,13 @@ double blocksUs(const schedule::Machine &machine, const CollectiveOps &ops) {
                         schedule::ElementType::F32);
 }
 
+// A copy between memory and the page cache, which no class of ops but that of
+// kernels comes close to. The machine knows no disk, which may be slower.
+double fileUs(const schedule::Machine &machine, const CollectiveOps &ops) {
+  return schedule::opUs(machine, "launch", 0, 2 * double(ops.fileBytes),
+                        schedule::ElementType::F32);
+}
+
 double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
   // As plannedGroup of the memory plan: all ranks where the group does not
   // divide them.
@@ -117,7 +124,9 @@ void fsdpc::passes::setDurations(ScheduleIR &ir,
   for (auto [ops, c] :
        llvm::zip_equal(ir.collectives, ir.problem.collectives)) {
     bool gathers = c.kind == schedule::CollectiveKind::Gather;
-    c.durationUs = gathers ? gatherUs(machine, ops) : reduceUs(machine, ops);
+    c.durationUs = ops.fileBytes ? fileUs(machine, ops)
+                   : gathers     ? gatherUs(machine, ops)
+                                 : reduceUs(machine, ops);
     // Gathers and reductions then wait for each other, as on one channel.
     if (machine.sharedLink)
       c.channel = gatherChannel;

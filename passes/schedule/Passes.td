@@ -10,7 +10,8 @@ def SchedulePrefetch : Pass<"schedule-prefetch", "::mlir::ModuleOp"> {
   let description = [{
     Translates @microbatch into a problem of compiler/schedule (ops with their costs,
     collectives with the windows in which they may run, the arena's slots as buffers),
-    solves it and rewrites the collectives. `prefetch` chooses the solver:
+    solves it and rewrites the collectives. An offload of activations counts as a reduction
+    and a fetch as a gather, on their channels. `prefetch` chooses the solver:
 
     | `prefetch` | an all_gather starts |
     |---|---|
@@ -98,12 +99,14 @@ def VerifySchedule : Pass<"verify-schedule", "::mlir::ModuleOp"> {
     |---|---|
     | `split` | a collective of @microbatch is not split into start and wait |
     | `token` | a start is not waited for exactly once |
-    | `used` | nothing reads what an all_gather gathers |
-    | `free-once` | a gathered buffer is not freed exactly once |
+    | `used` | nothing reads what an all_gather gathers or a fetch reads, or nothing fetches what is offloaded |
+    | `free-once` | a gathered or fetched buffer is not freed exactly once |
     | `free-after-use` | it is freed before the last use of it, of its views, or of what is accumulated in it |
-    | `source-kept` | a gradient is written while its reduce_scatter is under way |
+    | `source-kept` | a gradient is written while its reduce_scatter is under way, or a value while it is offloaded |
     | `symbol-hazard` | memory behind a symbol is written, or read while written, by an op between a collective's start and its wait |
     | `live-gathers` | more gathers are alive than `limit-all-gathers` |
+    | `start-window` | a reduction or an offload starts before its operands are complete (an offload also before its last reader), or a fetch before the backward has begun |
+    | `wait-before-use` | a gather or a fetch is waited for after its first use, or an offload after the backward has begun |
 
     What an op does to memory behind symbols is what its effects in ODS say. An op that
     does not state them is refused, as is one that names layouts and has no effect on

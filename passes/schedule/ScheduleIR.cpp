@@ -8,6 +8,7 @@
 #include "compiler/analysis/Slots.h"
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Machine.h"
+#include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/nn/Build.h"
 
@@ -62,14 +63,19 @@ private:
   void readOps();
   void readGather(Operation *first, ArrayAttr layouts, Operation *wait,
                   ValueRange results);
+  void addArrival(CollectiveOps ops, schedule::Collective c);
   void countBlocks(ArrayAttr layouts, ValueRange results,
                    CollectiveOps &ops) const;
   int64_t countCompressed(ArrayAttr layouts, ValueRange gradients,
                           CollectiveOps &ops) const;
   void readReduction(Operation *first, ArrayAttr layouts, ValueRange gradients);
+  void readOffload(Operation *first, ValueRange values);
+  void readFetch(Operation *first, Operation *wait, ValueRange results);
   void readCollective(Operation *op);
   LogicalResult readMemory();
-  DenseMap<Operation *, int> collectivesByMemory() const;
+  int turn();
+  using ResultKey = std::pair<Operation *, unsigned>;
+  DenseMap<ResultKey, int> collectivesByMemory() const;
   void readSlot(const Slot &slot, std::optional<int> id);
   void readActions();
   int positionOf(Operation *op) const { return positions.lookup(op); }
@@ -163,13 +169,19 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   if (!readsSecondary(first))
     countBlocks(layouts, results, ops);
   schedule::Collective c;
+  c.label = labelOf("all_gather", layouts);
+  addArrival(std::move(ops), std::move(c));
+}
+
+// Adds a collective that brings `ops.results` into memory. The window: it must
+// be done before the first op that reads any of them.
+void Reader::addArrival(CollectiveOps ops, schedule::Collective c) {
   c.kind = schedule::CollectiveKind::Gather;
   c.channel = gatherChannel;
-  // The window: a gather must be done before the first op that reads any of its
-  // buffers. One behind the last op, if no reader lowers it.
+  // One behind the last op, if no reader lowers it.
   c.latest = ir.problem.numOps();
   c.lastUse = -1;
-  for (Value result : results) {
+  for (Value result : ops.results) {
     for (Operation *user : usersOfMemory(result)) {
       c.latest = std::min(c.latest, positionOf(user));
       c.lastUse = std::max(*c.lastUse, positionOf(user));
@@ -182,9 +194,8 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   // the problem, and verify-schedule refuses it.
   if (*c.lastUse < 0)
     return;
-  c.label = labelOf("all_gather", layouts);
-  ir.collectives.push_back(ops);
-  ir.problem.collectives.push_back(c);
+  ir.collectives.push_back(std::move(ops));
+  ir.problem.collectives.push_back(std::move(c));
 }
 
 // Replaces the bytes of buffers that travel in blocks.
@@ -258,6 +269,57 @@ void Reader::readReduction(Operation *first, ArrayAttr layouts,
   ir.problem.collectives.push_back(c);
 }
 
+// Returns the position of the mark with which the backward begins, or one past
+// the last op. What is offloaded must be in the file there, and is fetched
+// after it, so that the order of both holds wherever the schedule puts them.
+int Reader::turn() {
+  for (fsdp::EnterOp enter : function.getOps<fsdp::EnterOp>())
+    if (enter.getBackward())
+      return positionOf(enter);
+  return ir.problem.numOps();
+}
+
+// Named after the unit that computes them, or reads them last.
+std::string activationsOf(StringRef what, Operation *op) {
+  auto unit =
+      op->getAttrOfType<FlatSymbolRefAttr>(fsdp::FSDPDialect::kUnitAttr);
+  return (what + " of " + (unit ? unit.getValue() : "no unit") + ".activations")
+      .str();
+}
+
+// An offload starts after the last op that reads its values, so their memory
+// ends with its wait.
+void Reader::readOffload(Operation *first, ValueRange values) {
+  CollectiveOps ops{first, nullptr, {}, {}};
+  if (auto start = dyn_cast<fsdp::OffloadStartOp>(first))
+    ops.wait = *start.getToken().user_begin();
+  schedule::Collective c;
+  c.kind = schedule::CollectiveKind::Reduce;
+  c.channel = reduceChannel;
+  c.latest = turn();
+  for (Value value : values) {
+    ops.fileBytes += fsdp::fileBytesOf(value);
+    if (Operation *op = value.getDefiningOp())
+      c.earliest = std::max(c.earliest, positionOf(op) + 1);
+    for (Operation *user : usersOfMemory(value))
+      if (!isScheduled(user))
+        c.earliest = std::max(c.earliest, positionOf(user) + 1);
+  }
+  c.label = activationsOf("offload", first);
+  ir.collectives.push_back(std::move(ops));
+  ir.problem.collectives.push_back(std::move(c));
+}
+
+void Reader::readFetch(Operation *first, Operation *wait, ValueRange results) {
+  CollectiveOps ops{first, wait, SmallVector<Value>(results), {}};
+  for (Value result : results)
+    ops.fileBytes += fsdp::fileBytesOf(result);
+  schedule::Collective c;
+  c.earliest = turn() + 1;
+  c.label = activationsOf("fetch", first);
+  addArrival(std::move(ops), std::move(c));
+}
+
 void Reader::readCollective(Operation *op) {
   TypeSwitch<Operation *>(op)
       .Case([&](fsdp::AllGatherOp op) {
@@ -269,19 +331,27 @@ void Reader::readCollective(Operation *op) {
       })
       .Case<fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp>([&](auto op) {
         readReduction(op, op.getLayouts(), op.getGradients());
+      })
+      .Case<fsdp::OffloadOp, fsdp::OffloadStartOp>(
+          [&](auto op) { readOffload(op, op.getValues()); })
+      .Case([&](fsdp::FetchOp op) { readFetch(op, nullptr, op.getResults()); })
+      .Case([&](fsdp::FetchStartOp op) {
+        Operation *wait = *op.getToken().user_begin();
+        readFetch(op, wait, wait->getResults());
       });
 }
 
-// The ops that define the memory of collectives: a gather itself, and what
-// defines the gradients of a reduction.
-DenseMap<Operation *, int> Reader::collectivesByMemory() const {
-  DenseMap<Operation *, int> ids;
+// The results that define the memory of collectives: a gather's own, which its
+// start stands for, and what defines the operands of a reduction.
+DenseMap<Reader::ResultKey, int> Reader::collectivesByMemory() const {
+  DenseMap<ResultKey, int> ids;
   for (auto [id, ops] : llvm::enumerate(ir.collectives)) {
-    ids[ops.first] = id;
+    for (unsigned result = 0; result < ops.results.size(); ++result)
+      ids[{ops.first, result}] = id;
     if (ir.problem.collectives[id].kind == schedule::CollectiveKind::Reduce)
       for (Value operand : ops.first->getOperands())
-        if (Operation *source = throughViews(operand).getDefiningOp())
-          ids[source] = id;
+        if (auto source = dyn_cast<OpResult>(throughViews(operand)))
+          ids[{source.getOwner(), source.getResultNumber()}] = id;
   }
   return ids;
 }
@@ -292,7 +362,8 @@ void Reader::readSlot(const Slot &slot, std::optional<int> id) {
   schedule::Problem &problem = ir.problem;
   int64_t bytes = llvm::alignTo(slot.bytes, slotAlignment);
   Operation *begin = inOrder[slot.begin], *end = inOrder[slot.end];
-  bool gathered = slot.kind == SlotKind::Gathered;
+  bool gathered =
+      slot.kind == SlotKind::Gathered || slot.kind == SlotKind::Fetched;
   if (id && (gathered || isScheduled(end))) {
     // A gathered buffer lives from its start, which the schedule decides; a
     // reduction's buffer lives from the first op that writes it.
@@ -321,14 +392,14 @@ LogicalResult Reader::readMemory() {
   FailureOr<ArenaSlots> arena = findArenaSlots(module);
   if (failed(arena))
     return failure();
-  DenseMap<Operation *, int> ids = collectivesByMemory();
+  DenseMap<ResultKey, int> ids = collectivesByMemory();
   bool evaluates = function.getSymName() == fsdp::kEvaluate;
   for (const Slot &slot : evaluates ? arena->evaluate : arena->microbatch) {
     // A slot may hold several values. It belongs to a collective if one of them
     // does.
     std::optional<int> id;
     for (const SlotValue &value : slot.values)
-      if (auto found = ids.find(value.op); found != ids.end())
+      if (auto found = ids.find({value.op, value.result}); found != ids.end())
         id = found->second;
     readSlot(slot, id);
   }

@@ -14,11 +14,13 @@ namespace fsdpc::passes {
 // whose links are shared setDurations puts all on one.
 enum Channel { gatherChannel, reduceChannel };
 
-// A collective, in one piece as materialize-collectives writes it, or split.
+// A collective, in one piece as materialize-collectives writes it, or split. An
+// offload counts as a reduction and a fetch as a gather: they run on the same
+// streams and hold memory in the same way.
 struct CollectiveOps {
   mlir::Operation *first; // all_gather, reduce_scatter, or its start
   mlir::Operation *wait;  // of a start, else null
-  mlir::SmallVector<mlir::Value> results; // the gathered buffers
+  mlir::SmallVector<mlir::Value> results; // what is gathered or fetched
   mlir::SmallVector<mlir::Operation *> frees;
   // The bytes that it moves: of layouts cut over all ranks, of those cut over
   // groups, and the sums that groups hand on.
@@ -33,6 +35,8 @@ struct CollectiveOps {
   double factorFlops = 0;
   // The elements that travel in blocks, and the bytes of these.
   int64_t blockElements = 0, blockedBytes = 0;
+  // The bytes that an offload writes or a fetch reads.
+  int64_t fileBytes = 0;
   // The ranks of a group that gathers secondary shards (0: none are read).
   int64_t secondaryRanks = 0;
 };

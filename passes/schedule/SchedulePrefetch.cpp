@@ -56,12 +56,18 @@ private:
 void Rewriter::start(int id) {
   Operation *whole = wholes[id].first;
   Location location = whole->getLoc();
-  Operation *start;
   auto token = fsdp::TokenType::get(builder.getContext());
+  Operation *start;
   if (auto gather = dyn_cast<fsdp::AllGatherOp>(whole))
     start = fsdp::AllGatherStartOp::create(
         builder, location, token, gather.getLayoutsAttr(),
         gather.getKeepSecondaryAttr(), gather.getFromSecondaryAttr());
+  else if (auto offload = dyn_cast<fsdp::OffloadOp>(whole))
+    start = fsdp::OffloadStartOp::create(
+        builder, location, token, offload.getValues(), DenseI64ArrayAttr());
+  else if (auto fetch = dyn_cast<fsdp::FetchOp>(whole))
+    start =
+        fsdp::FetchStartOp::create(builder, location, token, fetch.getHeld());
   else
     start = fsdp::ReduceScatterStartOp::create(
         builder, location, token,
@@ -75,17 +81,22 @@ void Rewriter::start(int id) {
 void Rewriter::wait(int id) {
   Operation *whole = wholes[id].first;
   Location location = whole->getLoc();
+  TypeRange types = whole->getResultTypes();
+  Value token = tokens[id];
   Operation *wait;
-  if (isa<fsdp::AllGatherOp>(whole)) {
-    wait = fsdp::AllGatherWaitOp::create(builder, location,
-                                         whole->getResultTypes(), tokens[id]);
-    // Readers turn to the wait's results. Frees are created later, from the
-    // same results.
-    whole->replaceAllUsesWith(wait->getResults());
+  if (isa<fsdp::AllGatherOp>(whole))
+    wait = fsdp::AllGatherWaitOp::create(builder, location, types, token);
+  else if (isa<fsdp::OffloadOp>(whole))
+    wait = fsdp::OffloadWaitOp::create(builder, location, types, token);
+  else if (isa<fsdp::FetchOp>(whole))
+    wait = fsdp::FetchWaitOp::create(builder, location, types, token);
+  else
+    wait = fsdp::ReduceScatterWaitOp::create(builder, location, token);
+  // Readers turn to the wait's results. Frees are created later, from the same
+  // results.
+  whole->replaceAllUsesWith(wait->getResults());
+  if (!ir.collectives[id].results.empty())
     ir.collectives[id].results = SmallVector<Value>(wait->getResults());
-  } else {
-    wait = fsdp::ReduceScatterWaitOp::create(builder, location, tokens[id]);
-  }
   copyUnit(whole, wait);
   ir.collectives[id].wait = wait;
 }
@@ -121,7 +132,8 @@ void Rewriter::run(const schedule::Schedule &schedule) {
       break;
     }
   }
-  // All uses have turned to the split ops by now.
+  // All uses have turned to the split ops by now. A fetch that is not split
+  // reads from the wait of its offload.
   for (const CollectiveOps &ops : wholes)
     ops.first->erase();
 }

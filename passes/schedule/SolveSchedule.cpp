@@ -32,7 +32,7 @@ FailureOr<MicrobatchProblem> readProblem(ModuleOp module) {
   // A function that is split already has a schedule, which is verified and not
   // solved again.
   for (Operation &op : function->front())
-    if (isa<fsdp::AllGatherStartOp, fsdp::ReduceScatterStartOp>(op))
+    if (llvm::any_of(op.getResultTypes(), llvm::IsaPred<fsdp::TokenType>))
       return op.emitOpError("is already split into start and wait; "
                             "schedule-prefetch expects unsplit collectives");
   eraseUnusedGathers(*function);

@@ -35,8 +35,16 @@ InFlightDiagnostic broken(Operation *op, StringRef rule) {
 
 // ---- rules of single collectives ----
 
+bool isStart(Operation *op) {
+  return llvm::any_of(op->getResultTypes(), llvm::IsaPred<fsdp::TokenType>);
+}
+
+bool isWait(Operation *op) {
+  return llvm::any_of(op->getOperandTypes(), llvm::IsaPred<fsdp::TokenType>);
+}
+
 LogicalResult verifySplit(Operation *op) {
-  if (isa<fsdp::AllGatherOp, fsdp::ReduceScatterOp>(op))
+  if (isScheduled(op) && !isa<fsdp::FreeOp>(op) && !isStart(op) && !isWait(op))
     return broken(op, "split") << "it is not split into start and wait";
   return success();
 }
@@ -46,8 +54,7 @@ LogicalResult verifySplit(Operation *op) {
 LogicalResult verifyToken(Operation *start) {
   // Users are listed last first, so notes reverse them.
   auto users = llvm::to_vector(start->getResult(0).getUsers());
-  if (users.size() == 1 &&
-      isa<fsdp::AllGatherWaitOp, fsdp::ReduceScatterWaitOp>(users[0]))
+  if (users.size() == 1)
     return success();
   auto diagnostic = broken(start, "token")
                     << "its token is waited for " << users.size()
@@ -57,18 +64,18 @@ LogicalResult verifyToken(Operation *start) {
   return diagnostic;
 }
 
-// Each buffer of a gather is checked by itself: it is freed once, after all its
-// readers. At least one of them must be read.
-LogicalResult verifyFree(fsdp::AllGatherWaitOp wait) {
+// Each buffer of a gather or a fetch is checked by itself: it is freed once,
+// after all its readers. At least one of them must be read.
+LogicalResult verifyFree(Operation *wait) {
   bool used = false;
-  for (Value result : wait.getResults()) {
+  for (Value result : wait->getResults()) {
     SmallVector<Operation *> frees;
     for (Operation *user : result.getUsers())
       if (isa<fsdp::FreeOp>(user))
         frees.push_back(user);
     if (frees.size() != 1) {
       auto diagnostic = broken(wait, "free-once")
-                        << "a gathered buffer is freed " << frees.size()
+                        << "a buffer is freed " << frees.size()
                         << " times; each must be freed exactly once";
       for (Operation *free : llvm::reverse(frees))
         diagnostic.attachNote(free->getLoc()) << "freed here";
@@ -86,23 +93,32 @@ LogicalResult verifyFree(fsdp::AllGatherWaitOp wait) {
   }
   if (!used)
     return broken(wait, "used")
-           << "the gathered buffers are never read; remove the collective";
+           << "the buffers are never read; remove the collective";
   return success();
 }
 
-// A reduction reads its gradients until its wait, so nothing may overwrite
-// them. Looks at the users of the gradient's memory between start and wait that
-// write it in place.
-LogicalResult verifySource(fsdp::ReduceScatterStartOp start) {
-  Operation *wait = *start.getToken().user_begin();
-  for (Value gradient : start.getGradients())
-    for (Operation *user : usersOfMemory(gradient)) {
+// What is written to the file and never read back is an edit gone wrong: the
+// backward then reads what memory has.
+LogicalResult verifyHeld(fsdp::OffloadWaitOp wait) {
+  if (wait.getHeld().use_empty())
+    return broken(wait, "used")
+           << "nothing fetches what is offloaded; remove the collective";
+  return success();
+}
+
+// A reduction reads its gradients until its wait, and an offload its values, so
+// nothing may overwrite them. Looks at the users of the memory between start
+// and wait that write it in place.
+LogicalResult verifySource(Operation *start) {
+  Operation *wait = *start->getResult(0).user_begin();
+  for (Value source : start->getOperands())
+    for (Operation *user : usersOfMemory(source)) {
       auto call = dyn_cast<nn::LibraryCallOpInterface>(user);
       if (!call || !call.getOverwritten() || !start->isBeforeInBlock(user) ||
           !user->isBeforeInBlock(wait))
         continue;
       auto diagnostic = broken(start, "source-kept")
-                        << "its gradient is overwritten before its wait";
+                        << "its operand is overwritten before its wait";
       diagnostic.attachNote(user->getLoc()) << "overwritten here";
       return diagnostic;
     }
@@ -128,10 +144,6 @@ FailureOr<EffectsByOp> readEffects(Block &body) {
       result[&op] = std::move(*symbolEffects);
   }
   return result;
-}
-
-bool isStart(Operation *op) {
-  return llvm::any_of(op->getResultTypes(), llvm::IsaPred<fsdp::TokenType>);
 }
 
 // The start of the collective that the op starts or waits for, or null.
@@ -162,12 +174,17 @@ LogicalResult verifySymbols(Operation *start, const EffectsByOp &effects) {
             return fsdp::conflict(effect, its);
           }))
         continue;
-      // An effect without a symbol is on the memory of any layout.
-      StringRef name =
-          effect.symbol ? effect.symbol.getLeafReference().getValue() : "any";
-      auto diagnostic = broken(op, "symbol-hazard")
-                        << "it accesses memory of layout '" << name
-                        << "' while a collective on that layout is in flight";
+      auto diagnostic = broken(op, "symbol-hazard");
+      if (fsdp::isSame(effect.resource, fsdp::ActivationFile::get()))
+        diagnostic << "it accesses the file of activations while another "
+                      "stream does";
+      else
+        // An effect without a symbol is on the memory of any layout.
+        diagnostic << "it accesses memory of layout '"
+                   << (effect.symbol
+                           ? effect.symbol.getLeafReference().getValue()
+                           : "any")
+                   << "' while a collective on that layout is in flight";
       diagnostic.attachNote(start->getLoc()) << "collective starts here";
       return diagnostic;
     }
@@ -187,11 +204,13 @@ LogicalResult verifyStructure(func::FuncOp function) {
   if (failed(effects))
     return failure();
   for (Operation &op : body) {
-    auto wait = dyn_cast<fsdp::AllGatherWaitOp>(op);
-    if (wait && failed(verifyFree(wait)))
+    if (isWait(&op) && hasEffect<MemoryEffects::Allocate>(&op) &&
+        failed(verifyFree(&op)))
       return failure();
-    auto reduce = dyn_cast<fsdp::ReduceScatterStartOp>(op);
-    if (reduce && failed(verifySource(reduce)))
+    if (isStart(&op) && failed(verifySource(&op)))
+      return failure();
+    if (auto wait = dyn_cast<fsdp::OffloadWaitOp>(op);
+        wait && failed(verifyHeld(wait)))
       return failure();
     if (isStart(&op) && failed(verifySymbols(&op, *effects)))
       return failure();

@@ -48,7 +48,7 @@ struct OffloadShards : impl::OffloadShardsBase<OffloadShards> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
-    if (options.offload.empty())
+    if (!options.offload.ofShards())
       return;
     Manifest manifest = fsdp::describeModule(module);
     auto ops = llvm::to_vector(module.getOps<fsdp::LayoutOp>());

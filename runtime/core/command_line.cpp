@@ -152,7 +152,8 @@ bool keepsAverages(const Manifest &manifest) {
 
 // Returns true if the program was compiled with --offload.
 bool offloads(const Manifest &manifest) {
-  return std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
+  return manifest.activationFileBytes > 0 ||
+         std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
                      [](const Layout &layout) { return layout.isOffloaded(); });
 }
 

@@ -210,7 +210,12 @@ Status fsdpc_rank::allocate(const MemoryPlan &plan) {
 
 // A frozen layout is offloaded as its shard, and another as what this rank
 // updates of it, which is its shard if the parameters are offloaded.
-Status fsdpc_rank::openShardFile(const std::string &folder) {
+Status fsdpc_rank::openFiles(const std::string &folder) {
+  if (manifest.activationFileBytes > 0) {
+    auto made = ActivationFile::make(folder, manifest.activationFileBytes);
+    FSDPC_TRY(made);
+    activationFile = std::move(*made);
+  }
   bool offloads = false;
   std::vector<ShardFile::Extent> extents;
   for (size_t i = 0; i < layouts.size(); ++i) {

@@ -6,6 +6,7 @@
 #include "runtime/core/failure.h"
 #include "runtime/core/new_file.h"
 #include "runtime/core/output_paths.h"
+#include "runtime/core/reserved_file.h"
 #include "runtime/core/resources.h"
 #include "runtime/core/spelling.h"
 #include "runtime/core/startup.h"
@@ -169,7 +170,7 @@ Status Trainer::load() {
     updateRatios = std::make_unique<UpdateRatios>(manifest);
   trace.start(*rank, options.accumulate);
   FSDPC_TRY(rank->allocate(info.plan));
-  FSDPC_TRY(openShardFile());
+  FSDPC_TRY(openFiles());
   FSDPC_TRY(prepareCheckpoints());
   if (resumed) {
     FSDPC_TRY(loadFrom(*resumed));
@@ -188,8 +189,8 @@ Status Trainer::load() {
   return started.step < options.steps ? readStep(started.step) : Status();
 }
 
-// Makes the file of what is offloaded.
-Status Trainer::openShardFile() {
+// Makes the files of what is offloaded.
+Status Trainer::openFiles() {
   if (info.plan.offloaded == 0 || offloadsToPinned(manifest))
     return {};
   std::string folder =
@@ -198,7 +199,7 @@ Status Trainer::openShardFile() {
     printWarning("'" + folder +
                  "' lies in memory (tmpfs), so that offloading to it saves "
                  "none; name a folder on a disk by --offload-dir");
-  return rank->openShardFile(folder);
+  return rank->openFiles(folder);
 }
 
 // Sets this rank's shards, states and buffers to those of a checkpoint. Also

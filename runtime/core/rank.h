@@ -10,6 +10,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/groups.h"
 #include "runtime/comm/reduce.h"
+#include "runtime/core/activation_file.h"
 #include "runtime/core/device.h"
 #include "runtime/core/shard_file.h"
 #include "shared/blocks.h"
@@ -109,9 +110,9 @@ struct fsdpc_rank {
   // Allocates exactly what the plan says, and zeroes the layouts. Fails if
   // memory runs out or if the sum differs from plan.allocated.
   fsdpc::Status allocate(const fsdpc::MemoryPlan &plan);
-  // Makes the file of what is offloaded in a folder, if a layout has any of it.
-  // Call it after `allocate`.
-  fsdpc::Status openShardFile(const std::string &folder);
+  // Makes the files of what is offloaded in a folder, of layouts and of
+  // activations. Call it after `allocate`.
+  fsdpc::Status openFiles(const std::string &folder);
 
   const fsdpc::Manifest &manifest;
   const fsdpc_program &program;
@@ -129,6 +130,8 @@ struct fsdpc_rank {
   // Returns true if a part of a layout, which is offloaded or not, lies in the
   // file.
   bool isInFile(bool isOffloaded) const { return isOffloaded && shardFile; }
+  // Holds the activations that are offloaded; null if none are.
+  std::unique_ptr<fsdpc::runtime::ActivationFile> activationFile;
   // Memory of two pieces of an update (offloadPieces), and memory through which
   // a gather takes offloaded parameters that it converts, and reductions take
   // gradients. Each is of one stream.

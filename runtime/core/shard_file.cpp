@@ -2,15 +2,10 @@
 // thread while `wanted` names a piece for it, and to the caller otherwise, so
 // reading and writing need no lock.
 #include "runtime/core/shard_file.h"
-#include "runtime/core/checkpoint_folder.h"
-#include "runtime/core/spelling.h"
+#include "runtime/core/reserved_file.h"
 #include "shared/output_file.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <fcntl.h>
-#include <linux/magic.h>
-#include <sys/vfs.h>
 #include <utility>
 
 namespace fsdpc::runtime {
@@ -56,31 +51,12 @@ ShardFile::~ShardFile() {
     thread.join();
 }
 
-static Error noRoom(const std::string &folder, uint64_t bytes) {
-  return {"what is offloaded of a rank takes " + bytesText(int64_t(bytes)) +
-          ", but '" + folder + "' has room for " +
-          bytesText(std::max<int64_t>(0, freeBytes(folder))) +
-          ", also for other ranks there; name another folder by --offload-dir"};
-}
-
-// Reserving is the reliable check, since other ranks may take the same room.
-// Asking first spares the disk an attempt that cannot succeed.
 Status ShardFile::create(const std::string &folder) {
-  if (int64_t room = freeBytes(folder); room >= 0 && uint64_t(room) < bytes)
-    return noRoom(folder, bytes);
-  std::string path = folder + "/fsdpc-shards";
-  Result<int> made = makeUnnamed(path);
+  Result<ReservedFile> made = reserveFile(folder + "/fsdpc-shards", bytes);
   FSDPC_TRY(made);
-  descriptor = *made;
-  file = File::adopt(path, descriptor, bytes);
-  int code;
-  do
-    code = bytes ? posix_fallocate(descriptor, 0, off_t(bytes)) : 0;
-  while (code == EINTR);
-  if (code == ENOSPC)
-    return noRoom(folder, bytes);
-  errno = code;
-  return code ? fileError(path, "reserve room in") : Status();
+  descriptor = made->descriptor;
+  file = std::move(made->file);
+  return {};
 }
 
 Result<std::unique_ptr<ShardFile>>
@@ -298,11 +274,6 @@ Status ShardFile::writeGradient(size_t layout, int64_t begin, int64_t count,
                 uint64_t(count) * sizeof(float)));
   gradientAge.fetch_add(1, std::memory_order_release);
   return {};
-}
-
-bool liesInMemory(const std::string &folder) {
-  struct statfs system;
-  return statfs(folder.c_str(), &system) == 0 && system.f_type == TMPFS_MAGIC;
 }
 
 } // namespace fsdpc::runtime

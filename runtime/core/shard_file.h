@@ -150,7 +150,4 @@ private:
   std::thread thread; // last member, since it uses all others
 };
 
-// Returns true if the files of a folder lie in memory (tmpfs).
-bool liesInMemory(const std::string &folder);
-
 } // namespace fsdpc::runtime

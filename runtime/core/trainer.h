@@ -70,7 +70,7 @@ private:
   Status checkStepSize() const;
   Status makeGroups();
   Status load();
-  Status openShardFile();
+  Status openFiles();
   Status readStep(int64_t step);
   int64_t numberOf(int64_t step, int64_t k, int64_t rank) const;
   Status fill(size_t slot, int64_t step, int64_t k);

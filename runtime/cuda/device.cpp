@@ -114,7 +114,7 @@ void CudaDevice::makeSections() {
     forked.insert(forked.end(), {offloadInStream, offloadOutStream});
     sections = std::make_unique<Sections>(
         context, events + CudaOffload::eventCount, forked);
-    offload = std::make_unique<CudaOffload>(context, *sections, events);
+    pinned = std::make_unique<CudaOffload>(context, *sections, events);
   } else {
     sections = std::make_unique<Sections>(context, events, forked);
   }
@@ -132,7 +132,7 @@ Status CudaDevice::prepare() {
   for (std::unique_ptr<OwnedEvent> &event : drained)
     event = std::make_unique<OwnedEvent>(context);
   inputs = std::make_unique<CudaInputs>(context, memory);
-  update = std::make_unique<CudaUpdate>(context, memory, offload.get());
+  update = std::make_unique<CudaUpdate>(context, memory, pinned.get());
   return {};
 }
 
@@ -446,6 +446,14 @@ void CudaDevice::orthogonalize(fsdpc_rank &rank, int32_t index,
     from += member.elements;
     to += member.elements;
   }
+}
+
+void CudaDevice::offload(fsdpc_rank &, const void *, int64_t, int64_t) {
+  fail("a CUDA device does not write activations to a file");
+}
+
+void CudaDevice::fetch(fsdpc_rank &, void *, int64_t, int64_t) {
+  fail("a CUDA device does not read activations from a file");
 }
 
 void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,

@@ -214,7 +214,7 @@ private:
   // its calls.
   CollectiveChannels channels;
   std::unique_ptr<Sections> sections;
-  std::unique_ptr<CudaOffload> offload; // null if nothing is offloaded
+  std::unique_ptr<CudaOffload> pinned; // null if nothing is offloaded
   std::unique_ptr<CudaInputs> inputs;
   std::unique_ptr<CudaUpdate> update;
   // Recorded on each stream by synchronize().

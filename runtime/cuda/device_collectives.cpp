@@ -163,8 +163,8 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
     FSDPC_TRY(makeCollectives(rank));
     FSDPC_TRY(uploadRanges());
     FSDPC_TRY(uploadFactors());
-    if (offload)
-      offload->prepare(rank);
+    if (pinned)
+      pinned->prepare(rank);
     FSDPC_TRY(update->prepare(rank));
   }
   for (size_t i = 0; i < rank.layouts.size(); ++i) {

@@ -7,7 +7,7 @@
 
 namespace fsdpc::runtime {
 
-void requireShardFile(const fsdpc_rank &rank, const Status &outcome) {
+void requireFile(const fsdpc_rank &rank, const Status &outcome) {
   if (outcome)
     return;
   awaitTurn(rank.job, /*later=*/false);
@@ -21,8 +21,8 @@ static void forEachPiece(fsdpc_rank &rank, int32_t layout, const Body &body) {
   int64_t shard = rank.layouts[size_t(layout)].shard;
   for (int64_t begin = 0; begin < shard; begin += offloadPieceElements) {
     int64_t count = std::min(offloadPieceElements, shard - begin);
-    requireShardFile(rank, rank.shardFile->readParameters(
-                               size_t(layout), begin, count, rank.gatherPiece));
+    requireFile(rank, rank.shardFile->readParameters(size_t(layout), begin,
+                                                     count, rank.gatherPiece));
     body(rank.gatherPiece, begin, count);
   }
 }
@@ -32,7 +32,7 @@ void readParameters(fsdpc_rank &rank, int32_t layout, void *to) {
   WireType type = computeTypeOf(rank, layout);
   WireType stored = offloadedTypeOf(rank, layout);
   if (stored == type)
-    return requireShardFile(
+    return requireFile(
         rank, rank.shardFile->readParameters(
                   size_t(layout), 0, rank.layouts[size_t(layout)].shard, to));
   forEachPiece(
@@ -56,13 +56,13 @@ void readParameters(fsdpc_rank &rank, int32_t layout, Blocks blocks,
 
 void readGradient(const fsdpc_rank &rank, int32_t layout, int64_t begin,
                   int64_t count, float *to) {
-  requireShardFile(
-      rank, rank.shardFile->readGradient(size_t(layout), begin, count, to));
+  requireFile(rank,
+              rank.shardFile->readGradient(size_t(layout), begin, count, to));
 }
 
 void writeGradient(const fsdpc_rank &rank, int32_t layout, int64_t begin,
                    int64_t count, const float *from) {
-  requireShardFile(
+  requireFile(
       rank, rank.shardFile->writeGradient(size_t(layout), begin, count, from));
 }
 

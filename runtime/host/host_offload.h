@@ -29,7 +29,7 @@ void writeGradient(const fsdpc_rank &rank, int32_t layout, int64_t begin,
 
 // Ends the job at a failure of the file. Ranks may share the disk, and then
 // fail together; one of them says so.
-void requireShardFile(const fsdpc_rank &rank, const Status &outcome);
+void requireFile(const fsdpc_rank &rank, const Status &outcome);
 
 // Calls reduce(piece) for ranges of the shard that `part` describes, which is
 // offloaded: `part.shard` is not used, and that of a piece is memory that holds
@@ -63,12 +63,12 @@ void updatePieces(fsdpc_rank &rank, int32_t layout, const Update &update) {
   ShardFile &file = *rank.shardFile;
   for (int64_t i = 0; i < file.pieces(size_t(layout)); ++i) {
     auto piece = file.acquire(size_t(layout), i);
-    requireShardFile(rank, piece ? Status() : Status(piece.error()));
+    requireFile(rank, piece ? Status() : Status(piece.error()));
     update(*piece);
     file.release();
   }
   if (rank.manifest.layouts[size_t(layout)].parametersOffloaded)
-    requireShardFile(rank, file.flush());
+    requireFile(rank, file.flush());
 }
 
 } // namespace fsdpc::runtime

@@ -170,6 +170,15 @@ void fsdpc_update_statistics(fsdpc_rank *, int32_t buffer,
                              const void *statistic, double momentum,
                              int32_t mode);
 
+/* Writes an activation to the rank's file. Stream REDUCE. Writes `bytes` bytes
+ * of `memory` to the file of activations, from byte `place` on. */
+void fsdpc_offload(fsdpc_rank *, const void *memory, int64_t bytes,
+                   int64_t place);
+
+/* Reads an activation from the rank's file. Stream GATHER. Reads `bytes` bytes
+ * of the file of activations, from byte `place` on, into `memory`. */
+void fsdpc_fetch(fsdpc_rank *, void *memory, int64_t bytes, int64_t place);
+
 /* Sums the squares of this rank's gradients. Stream COMPUTE. Writes 16 f64 per
  * layout: the digits of the sum of squares over this rank's part of its
  * gradient, padding not counted. */

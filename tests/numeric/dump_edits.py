@@ -12,6 +12,7 @@ COMPUTATION = [
     (r"nn\.\w+", "operand|symbol|type|number|word|keyword", "an op of the model, its operands and attributes; of a launch also "
      "the operands that it may overwrite"),
     (r"(arith|math)\.\w+", "operand|type|number|word", "a scalar program"),
+    (r"fsdp\.(offload|fetch)(_start)?", "operand", "the value that lies in the file, or comes back from it"),
     (r"fsdp\.yield|func\.return|return", "operand", "the results of a scalar program or a kernel"),
     (r"fsdp\.(gradient|pack)", "operand|symbol", "the value that is taken as a parameter's gradient"),
     (r"fsdp\.(report_loss|update_statistics)", "operand|symbol|number", "the value that is taken as loss or statistic"),

@@ -1,6 +1,7 @@
-// Offloading: the file (runtime/core/shard_file.h) against plain memory,
-// and whole runs against those that keep all in memory, with reads and writes
-// of the file that fail.
+// Offloading: the files (runtime/core/shard_file.h, activation_file.h) against
+// plain memory, and whole runs against those that keep all in memory, with
+// reads and writes of the file that fail.
+#include "runtime/core/activation_file.h"
 #include "runtime/core/shard_file.h"
 #include "tests/unit/runtime_faults.h"
 
@@ -220,6 +221,31 @@ TEST(ShardFileTest, RefusesADiskThatIsTooSmallAndAFolderThatIsNotThere) {
   auto absent = ShardFile::make(folder / "none", {{8, 1}}, 4, nullptr);
   ASSERT_FALSE(absent);
   EXPECT_THAT(absent.error().message, HasSubstr("No such file or directory"));
+}
+
+TEST(ActivationFileTest, KeepsEachPlace) {
+  TemporaryFolder folder;
+  auto file = ActivationFile::make(folder / "", 192);
+  ASSERT_TRUE(file);
+  EXPECT_TRUE(std::filesystem::is_empty(folder / ""));
+  const std::string first = "the first", second = "the second";
+  ASSERT_TRUE((*file)->write(128, second.data(), int64_t(second.size())));
+  ASSERT_TRUE((*file)->write(0, first.data(), int64_t(first.size())));
+  std::string read(second.size(), ' ');
+  ASSERT_TRUE((*file)->read(128, read.data(), int64_t(read.size())));
+  EXPECT_EQ(read, second);
+  read.resize(first.size());
+  ASSERT_TRUE((*file)->read(0, read.data(), int64_t(read.size())));
+  EXPECT_EQ(read, first);
+  EXPECT_FALSE((*file)->read(188, read.data(), int64_t(read.size())));
+}
+
+TEST(ActivationFileTest, RefusesADiskThatIsTooSmall) {
+  TemporaryFolder folder;
+  auto large = ActivationFile::make(folder / "", int64_t(1) << 50);
+  ASSERT_FALSE(large);
+  EXPECT_THAT(large.error().message,
+              HasSubstr("what is offloaded of a rank takes 1024.0 TiB, but '"));
 }
 
 class Offload : public Faults {

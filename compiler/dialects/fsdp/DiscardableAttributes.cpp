@@ -60,12 +60,12 @@ bool isArena(Attribute value) {
   auto arena = dyn_cast<DictionaryAttr>(value);
   return arena && llvm::all_of(arena, [](NamedAttribute entry) {
            StringRef key = entry.getName();
-           return key == "reused"
-                      ? isStringArray(entry.getValue())
-                      : llvm::is_contained({"bytes", "lower_bound", "gathered",
-                                            "gradients", "activations"},
-                                           key) &&
-                            isCount(entry.getValue());
+           return key == "reused" ? isStringArray(entry.getValue())
+                                  : llvm::is_contained(
+                                        {"bytes", "lower_bound", "gathered",
+                                         "gradients", "activations", "on_disk"},
+                                        key) &&
+                                        isCount(entry.getValue());
          });
 }
 
@@ -162,7 +162,7 @@ constexpr DiscardableAttribute opTable[] = {
     {"fsdp.arena",
      modules,
      {"a dictionary of i64 'bytes', 'lower_bound', 'gathered', 'gradients' and "
-      "'activations', and strings 'reused'",
+      "'activations', also 'on_disk', and strings 'reused'",
       isArena}},
     {"fsdp.buckets", modules, {"an array of strings", areStrings}},
     {"fsdp.unit", ops, {"a symbol", isSymbol}},

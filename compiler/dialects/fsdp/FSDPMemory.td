@@ -17,6 +17,10 @@ def FSDP_OptimizerMemory : Resource<"::fsdpc::fsdp::OptimizerMemory">;
 // The model's buffers (running statistics).
 def FSDP_BufferMemory : Resource<"::fsdpc::fsdp::BufferMemory">;
 
+// The file that holds activations between forward and backward
+// (--offload=activations).
+def FSDP_ActivationFile : Resource<"::fsdpc::fsdp::ActivationFile">;
+
 // No memory that a schedule could share, but effects all the same: they keep an
 // op where it is. The bounds of a unit's segment; the loss and the norm that a
 // step reports; what collectives without memory of layouts send to other ranks.

@@ -1,2 +1,3 @@
 // All of the fsdp dialect, for tools that read one file.
+include "compiler/dialects/fsdp/FSDPOffload.td"
 include "compiler/dialects/fsdp/FSDPOptimizer.td"

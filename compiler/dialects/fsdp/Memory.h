@@ -27,6 +27,10 @@ struct OptimizerMemory : mlir::SideEffects::Resource::Base<OptimizerMemory> {
 struct BufferMemory : mlir::SideEffects::Resource::Base<BufferMemory> {
   llvm::StringRef getName() final { return "buffers"; }
 };
+/// The file that holds activations between forward and backward.
+struct ActivationFile : mlir::SideEffects::Resource::Base<ActivationFile> {
+  llvm::StringRef getName() final { return "offloaded activations"; }
+};
 /// No memory: fsdp.enter and fsdp.exit write it, which keeps them in order.
 struct SegmentBounds : mlir::SideEffects::Resource::Base<SegmentBounds> {
   llvm::StringRef getName() final { return "segment bounds"; }

@@ -155,7 +155,8 @@ std::string OptionType<std::vector<Gpu>>::print(const std::vector<Gpu> &value) {
 static constexpr std::pair<StringLiteral, bool OffloadSet::*> offloads[] = {
     {"optimizer", &OffloadSet::optimizer},
     {"parameters", &OffloadSet::parameters},
-    {"gradients", &OffloadSet::gradients}};
+    {"gradients", &OffloadSet::gradients},
+    {"activations", &OffloadSet::activations}};
 
 std::string OptionType<OffloadSet>::parse(const OptionInfo &, StringRef text,
                                           OffloadSet &value) {
@@ -169,7 +170,8 @@ std::string OptionType<OffloadSet>::parse(const OptionInfo &, StringRef text,
         offloads, [&](auto &offload) { return offload.first == part; });
     if (known == std::end(offloads))
       return "has '" + part.str() +
-             "', which is not one of optimizer, parameters, gradients";
+             "', which is not one of optimizer, parameters, gradients, "
+             "activations";
     value.*known->second = true;
   }
   return "";

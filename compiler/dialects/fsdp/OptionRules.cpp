@@ -64,7 +64,7 @@ std::string checkHyperparameters(const CompileOptions &options) {
     return "--d '" + printNumber(options.clipThreshold) + "' is below 1";
   if (options.muonType == schedule::ElementType::F16)
     return "--muon-dtype 'f16' is not f32 or bf16";
-  if (!options.offload.empty() && infoOf(options.optimizer).ofWholeParameters)
+  if (options.offload.ofShards() && infoOf(options.optimizer).ofWholeParameters)
     return "'--optimizer=" + options.optimizer.name() +
            "' works on whole parameters, and '--offload=" +
            findOption("offload")->print(options) +
@@ -117,7 +117,9 @@ static std::string checkTarget(const CompileOptions &options) {
     bool isUsed;
     const char *what, *instead;
   } unsupported[] = {{llvm::any_of(options.reduceHooks, countsZeroed),
-                      "'--reduce-hook=zero-nonfinite' is", ""}};
+                      "'--reduce-hook=zero-nonfinite' is", ""},
+                     {options.offload.activations, "'--offload=activations' is",
+                      "; use '--recompute=units' or '--memory-limit'"}};
   for (const auto &row : unsupported)
     if (row.isUsed)
       return std::string(row.what) + " not supported with '--target=" +
@@ -231,6 +233,11 @@ std::string checkOptions(const CompileOptions &options) {
     fault = checkGroups(options);
   if (!fault.empty())
     return fault;
+  if (options.offload.activations && options.limitAllGathers > 0)
+    return "'--limit-all-gathers' does not tell gathers of parameters from "
+           "what "
+           "'--offload=activations' reads back; omit it, or use "
+           "'--memory-limit'";
   if (!options.gradients.empty() && options.lossScale().isOn())
     return "'--gradient' names gradients of a loss that no scale multiplies; "
            "omit '--loss-scale', and f16";

@@ -85,11 +85,13 @@ enum class Optimizer {
 /// The type in which gradients travel between ranks: a float, or the blocks
 /// (shared/blocks.h) of ZeRO++'s qgZ.
 enum class ReduceType { F32, BF16, F16, I8, F8E4M3, I4 };
-/// The parts of a rank's shards that lie in a file and not in memory, or for a
-/// GPU in pinned memory: the optimizer's states, parameters, gradients.
+/// Says what lies in a file and not in memory, or for a GPU in pinned memory:
+/// the optimizer's states, parameters and gradients of a rank's shards. And the
+/// activations that the backward reads.
 struct OffloadSet {
   bool optimizer = false, parameters = false, gradients = false;
-  bool empty() const { return !optimizer && !parameters && !gradients; }
+  bool activations = false;
+  bool ofShards() const { return optimizer || parameters || gradients; }
 };
 /// The type in which parameters lie beside the one that the model computes in:
 /// None where they are kept in the latter alone.

@@ -154,12 +154,14 @@ LogicalResult ViewOp::verify() {
   return success();
 }
 
-// Only gathered buffers are freed: their memory returns to the arena. The parts
-// of a rank live as long as the program.
+// Only what was gathered or fetched is freed: its memory returns to the arena.
+// The parts of a rank live as long as the program.
 LogicalResult FreeOp::verify() {
   Operation *source = getFlat().getDefiningOp();
-  if (!isa_and_nonnull<AllGatherOp, AllGatherWaitOp>(source))
-    return emitOpError("frees a value that is not the result of an all_gather");
+  if (!source || !source->hasTrait<MovedBySchedule>() ||
+      !hasEffect<MemoryEffects::Allocate>(source))
+    return emitOpError(
+        "frees a value that is not the result of an all_gather or a fetch");
   return success();
 }
 

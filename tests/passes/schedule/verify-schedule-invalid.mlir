@@ -79,7 +79,7 @@ module {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %t = fsdp.all_gather_start [@a.flat]
-    // expected-error @below {{violates rule 'free-once': a gathered buffer is freed 0 times; each must be freed exactly once}}
+    // expected-error @below {{violates rule 'free-once': a buffer is freed 0 times; each must be freed exactly once}}
     %f = fsdp.all_gather_wait %t : tensor<16xf32>
     %v = fsdp.view %f[@v at 0] : tensor<16xf32> -> tensor<4x4xf32>
     %y = nn.matmul %x, %v : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -102,7 +102,7 @@ module {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %t = fsdp.all_gather_start [@a.flat]
-    // expected-error @below {{violates rule 'free-once': a gathered buffer is freed 2 times; each must be freed exactly once}}
+    // expected-error @below {{violates rule 'free-once': a buffer is freed 2 times; each must be freed exactly once}}
     %f = fsdp.all_gather_wait %t : tensor<16xf32>
     %v = fsdp.view %f[@v at 0] : tensor<16xf32> -> tensor<4x4xf32>
     %y = nn.matmul %x, %v : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -154,7 +154,7 @@ module {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %t = fsdp.all_gather_start [@a.flat]
-    // expected-error @below {{violates rule 'used': the gathered buffers are never read; remove the collective}}
+    // expected-error @below {{violates rule 'used': the buffers are never read; remove the collective}}
     %f = fsdp.all_gather_wait %t : tensor<16xf32>
     fsdp.free %f : tensor<16xf32>
     return
@@ -178,7 +178,7 @@ module {
     %g = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     %f = fsdp.pack @a.flat(%g) : (tensor<4x4xf32>) -> tensor<16xf32>
     %r = nn.reshape %f : tensor<16xf32> -> tensor<4x4xf32>
-    // expected-error @below {{violates rule 'source-kept': its gradient is overwritten before its wait}}
+    // expected-error @below {{violates rule 'source-kept': its operand is overwritten before its wait}}
     %t = fsdp.reduce_scatter_start [@a.flat], %f : tensor<16xf32>
     // expected-note @below {{overwritten here}}
     %y = nn.matmul %x, %x accumulate %r : tensor<4x4xf32>, tensor<4x4xf32>, accumulate tensor<4x4xf32> -> tensor<4x4xf32>

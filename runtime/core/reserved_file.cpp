@@ -1,0 +1,48 @@
+// Makes files for what is offloaded.
+#include "runtime/core/reserved_file.h"
+#include "runtime/core/checkpoint_folder.h"
+#include "runtime/core/spelling.h"
+#include "shared/output_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
+namespace fsdpc::runtime {
+
+static Error noRoom(const std::string &folder, uint64_t bytes) {
+  return {"what is offloaded of a rank takes " + bytesText(int64_t(bytes)) +
+          ", but '" + folder + "' has room for " +
+          bytesText(std::max<int64_t>(0, freeBytes(folder))) +
+          ", also for other ranks there; name another folder by --offload-dir"};
+}
+
+// Reserving is the reliable check, since other ranks may take the same room.
+// Asking first spares the disk an attempt that cannot succeed.
+Result<ReservedFile> reserveFile(const std::string &path, uint64_t bytes) {
+  std::string folder = path.substr(0, path.rfind('/'));
+  if (int64_t room = freeBytes(folder); room >= 0 && uint64_t(room) < bytes)
+    return noRoom(folder, bytes);
+  Result<int> made = makeUnnamed(path);
+  FSDPC_TRY(made);
+  ReservedFile reserved{File::adopt(path, *made, bytes), *made};
+  int code;
+  do
+    code = bytes ? posix_fallocate(*made, 0, off_t(bytes)) : 0;
+  while (code == EINTR);
+  if (code == ENOSPC)
+    return noRoom(folder, bytes);
+  errno = code;
+  if (code)
+    return fileError(path, "reserve room in");
+  return reserved;
+}
+
+bool liesInMemory(const std::string &folder) {
+  struct statfs system;
+  return statfs(folder.c_str(), &system) == 0 && system.f_type == TMPFS_MAGIC;
+}
+
+} // namespace fsdpc::runtime

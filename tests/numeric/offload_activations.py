@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Checks --offload=activations: the bits of a run that keeps activations in memory, and less memory, as planned.
+
+usage: offload_activations.py --build DIR
+"""
+import os
+import re
+import sys
+
+import numpy as np
+
+import harness
+import onnx_wire as onnx
+from evaluation import refuse
+from harness import Failure, fixture, run
+
+FLAG = "--offload=activations"
+# fixture, flags of both programs, ranks, microbatches of a rank (None: together those of the reference), what else is offloaded
+CASES = [("gpt", ("--unit-class=*Block",), 1, None), ("gpt", ("--unit-class=*Block", "--poison"), 2, None),
+         ("gpt", ("--unit-class=*Block", "--recompute=none", "--param-dtype=bf16"), 2, 3),
+         ("gpt", ("--unit-class=*Block", "--recompute=units", "--strategy=ddp"), 4, None),
+         ("gpt", ("--unit-class=*Block", "--prefetch=none"), 2, None, "optimizer"),
+         ("gpt_dropout", ("--unit-class=*Block", "--strategy=zero2"), 2, None), ("conv_net", ("--unit-size=2000", "--poison"), 2, None)]
+LAYERS, ROWS, WIDTH = 12, 4096, 256
+NOISE = 4 << 20                               # bytes by which two runs of one plan may differ in resident memory
+
+
+def check_bits(bench) -> None:
+    """Losses, norms, first gradients and weights are those of all in memory."""
+    for name, flags, ranks, accumulate, *also in CASES:
+        chosen = fixture(name)
+        found = []
+        for program, more in (("memory", "--offload=none"), ("file", ",".join([FLAG, *also]))):
+            made = bench.compile_fixture(chosen, f"{name}-{program}", *flags, more)
+            found.append(bench.train(made, chosen, ranks, local=True, accumulate=accumulate))
+        if found[0].bits() != found[1].bits():
+            raise Failure(f"offloading activations changes bits: {name}, {flags}, {ranks} ranks")
+        if found[1].header()["plan"]["on disk"] == 0:
+            raise Failure(f"nothing is offloaded: {name}, {flags}")
+
+
+def block(i: int) -> bytes:
+    """The metadata of a node of which torch's exporter has made block i."""
+    texts = {"name_scopes": ["", f"h.{i}", "op"], "class_hierarchy": ["Model", "Block", "op"]}
+    return b"".join(onnx.field(9, onnx.field(1, f"pkg.torch.onnx.{key}") + onnx.field(2, repr(text))) for key, text in texts.items())
+
+
+class Deep:
+    """A chain of layers. Nearly all memory of a step is activations."""
+
+    def __init__(self, bench):
+        self.bench = bench
+        random = np.random.default_rng(0)
+        nodes, weights, last = [], [], "x"
+        for i in range(LAYERS):
+            nodes += [onnx.node("MatMul", [last, f"w{i}"], [f"y{i}"]) + block(i), onnx.node("Tanh", [f"y{i}"], [f"z{i}"]) + block(i)]
+            last = f"z{i}"
+            values = random.standard_normal((WIDTH, WIDTH), "f4") / np.float32(WIDTH ** 0.5)
+            weights.append(onnx.tensor(f"w{i}", (WIDTH, WIDTH), values.tobytes()))
+        nodes.append(onnx.node("ReduceMean", [last], ["loss"], onnx.integer("keepdims", 0)))
+        self.model = bench.path("deep.onnx")
+        self.model.write_bytes(onnx.model(nodes, [onnx.value("x", (ROWS, WIDTH))], [onnx.value("loss", ())], weights))
+        np.save(bench.path("x.npy"), random.standard_normal((4 * ROWS, WIDTH), "f4"))
+        self.compiling = ["--unit-class=Block", "--plan-ranks=1", "--plan-threads=1", "--optimizer=sgd", "--lr=0.1"]
+        self.programs = {name: bench.compile(self.model, f"deep-{name}", *self.compiling, *flags)
+                         for name, flags in (("memory", ()), ("file", (FLAG,)))}
+
+    def train(self, program: str, *flags, steps: int = 2):
+        """Returns what was learnt, the header of the log and its last line."""
+        saved, log = self.bench.path("deep.safetensors"), self.bench.path("deep.jsonl")
+        run([self.programs[program], f"--data=x={self.bench.path('x.npy')}", "--steps", steps, "--threads", 1, "--accumulate", 2,
+             "--save", saved, "--log", log, *flags])
+        training = harness.Training(log, saved, saved)
+        return (training.bits(), training.header(), training.lines()[-1])
+
+    def check_memory(self) -> None:
+        """The plan shrinks by what leaves, the resident set by what the plan does."""
+        kept, whole, resident = self.train("memory")
+        learnt, header, line = self.train("file", "--offload-dir", self.bench.folder)
+        if learnt != kept:
+            raise Failure("offloading activations changes the bits of a deep model")
+        planned, less = whole["plan"]["total"] - header["plan"]["total"], resident["peak_bytes"] - line["peak_bytes"]
+        print(f"planned peak {whole['plan']['total']} bytes in memory, {header['plan']['total']} with {FLAG}; resident set "
+              f"{resident['peak_bytes']} and {line['peak_bytes']}; {header['plan']['on disk']} bytes on disk")
+        # All layers but some around the turn leave.
+        layer = 4 * ROWS * WIDTH
+        if header["plan"]["on disk"] < (LAYERS - 3) * layer or planned < (LAYERS - 6) * layer:
+            raise Failure(f"the plan is only {planned} bytes smaller, with {header['plan']['on disk']} bytes on disk")
+        if abs(less - planned) > NOISE:
+            raise Failure(f"the resident set is {less} bytes smaller; the plan has {planned}")
+        if any(self.bench.folder.glob("fsdpc-activations*")):
+            raise Failure("a file of activations is left")
+
+    def check_limit(self) -> None:
+        """What is on disk does not count for --memory-limit, and the tables show it."""
+        header = self.train("file", steps=1)[1]
+        limit, on_disk = header["plan"]["total"] + (8 << 20), header["plan"]["on disk"]
+        limited = [self.bench.build / "bin" / "fsdpc", self.model, "-o", self.bench.path("limited"), *self.compiling, "--recompute=cheap",
+                   f"--memory-limit={limit}"]
+        refuse(limited, 1, f"exceeds --memory-limit of {limit} bytes")
+        for text in (run([*limited, FLAG]).stdout, run([self.programs["file"], "--info"]).stdout):
+            if not re.search(rf"^  on disk +{on_disk / (1 << 20):.1f}", text, re.MULTILINE):
+                raise Failure(f"the table lacks what is on disk:\n{text}")
+
+    def check_disk(self) -> None:
+        """A disk that fails ends the run with one line."""
+        shim = {**os.environ, "LD_PRELOAD": str(self.bench.build / "lib" / "libruntime_fault_shim.so"), "FAULT_PATH": "fsdpc-activations",
+                "FAULT_FROM": "1", "FAULT_ERRNO": "5"}
+        training = [self.programs["file"], f"--data=x={self.bench.path('x.npy')}", "--steps", 1]
+        for call, words in (("read", "cannot read '"), ("write", "cannot write '")):
+            done = run(training, 3, env={**shim, "FAULT_CALL": call})
+            if done.stderr.count("error: ") != 1 or words not in done.stderr:
+                raise Failure(f"a {call} that fails ends the run with\n{done.stderr}")
+        refuse([*training, "--offload-dir", self.bench.path("absent")], 3, f"cannot create '{self.bench.path('absent')}/fsdpc-activations'")
+
+
+def check_edit(bench) -> None:
+    """A schedule is a table with offloads in it, and may be edited; a dump continues with the same bits."""
+    chosen, dumps, table = fixture("gpt"), bench.path("dumps"), bench.path("schedule.table")
+    flags = ["--unit-class=*Block", FLAG]
+    made = bench.compile_fixture(chosen, "dumped", *flags, f"--dump-ir={dumps}", f"--schedule-table={table}")
+    text = table.read_text()
+    if "reduce h.0.activations" not in text or "gather h.0.activations" not in text:
+        raise Failure(f"the table lacks what is offloaded:\n{text}")
+    expected = bench.train(made, chosen, 2, local=True).bits()
+    for name, program in (("table", bench.compile_fixture(chosen, "again", *flags, f"--schedule={table}")),
+                          *((dump, bench.compile(harness.dump(dumps, dump), f"from-{dump}")) for dump in ("offload-activations", "plan-memory"))):
+        if bench.train(program, chosen, 2, local=True).bits() != expected:
+            raise Failure(f"other bits from {name}")
+
+
+def check_refusals(bench) -> None:
+    fsdpc = [bench.build / "bin" / "fsdpc", fixture("gpt").model, "-o", bench.path("none")]
+    refuse([*fsdpc, FLAG, "--target=cuda"], 2, "'--offload' has no effect with '--target=cuda'; it needs '--target=host'")
+    refuse([*fsdpc, FLAG, "--limit-all-gathers=2"], 2, "'--limit-all-gathers' does not tell gathers of parameters from what")
+    refuse([*fsdpc, FLAG, "--units=whole"], 1, "--offload=activations has no effect: the backward reads no activation of 1024 bytes")
+
+
+def test(bench, options):
+    check_bits(bench)
+    deep = Deep(bench)
+    deep.check_memory()
+    deep.check_limit()
+    deep.check_disk()
+    check_edit(bench)
+    check_refusals(bench)
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main(__doc__, test))
