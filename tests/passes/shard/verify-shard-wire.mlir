@@ -100,18 +100,6 @@ module attributes {fsdp.options = {"gather-dtype" = "i4"}} {
 
 // -----
 
-// expected-error@+1 {{'--gather-dtype=f8e4m3' is not supported with '--target=cuda'; omit it}}
-module attributes {fsdp.options = {"gather-dtype" = "f8e4m3", target = "cuda"}} {
-}
-
-// -----
-
-// expected-error@+1 {{'--reduce-dtype=i8' is not supported with '--target=cuda-emulation'; omit it}}
-module attributes {fsdp.options = {"reduce-dtype" = "i8", target = "cuda-emulation"}} {
-}
-
-// -----
-
 // expected-error@+1 {{'--reduce-dtype=i8' is not supported with the hybrid strategies; use zero3 with '--reshard-to', or bf16}}
 module attributes {fsdp.options = {"reduce-dtype" = "i8", strategy = "hybrid"}} {
 }
