@@ -5,6 +5,7 @@
 #include "runtime/core/safetensors.h"
 #include "runtime/core/sample_file.h"
 #include "runtime/core/spelling.h"
+#include "shared/nearest.h"
 
 #include <utility>
 

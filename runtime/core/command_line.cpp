@@ -5,9 +5,9 @@
 #include "runtime/core/command_line.h"
 #include "runtime/core/flag_table.h"
 #include "runtime/core/flag_values.h"
-#include "runtime/core/spelling.h"
 #include "shared/foreign_names.h"
 #include "shared/memory_plan.h"
+#include "shared/nearest.h"
 
 #include <CLI/CLI.hpp>
 

@@ -3,6 +3,7 @@
 // Each error names what would have been right.
 #include "runtime/core/flag_values.h"
 #include "runtime/core/spelling.h"
+#include "shared/nearest.h"
 
 #include <algorithm>
 #include <cerrno>

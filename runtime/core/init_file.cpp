@@ -5,6 +5,7 @@
 #include "runtime/core/npz.h"
 #include "runtime/core/sharded_safetensors.h"
 #include "runtime/core/spelling.h"
+#include "shared/nearest.h"
 
 #include <algorithm>
 #include <cstring>

@@ -6,6 +6,7 @@
 #include "runtime/core/spelling.h"
 #include "shared/foreign_names.h"
 #include "shared/input_file.h"
+#include "shared/nearest.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,6 +5,7 @@
 #include "runtime/core/npz.h"
 #include "runtime/core/sample_file.h"
 #include "runtime/core/spelling.h"
+#include "shared/nearest.h"
 #include "shared/output_file.h"
 
 #include <algorithm>

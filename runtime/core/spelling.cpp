@@ -1,33 +1,10 @@
-// Finds the nearest of several names by their edit distance, and makes text fit
-// for a message. Formats bytes, counts and times as people read them, the same
-// way wherever one is printed.
+// Makes text fit for a message, and formats bytes, counts and times as people
+// read them, the same way wherever one is printed.
 #include "runtime/core/spelling.h"
 
-#include <algorithm>
 #include <cstdio>
 
 namespace fsdpc::runtime {
-namespace {
-
-// Levenshtein distance, one row at a time. row[j] is the distance of a's first
-// i characters to b's first j; time is the product of both lengths.
-size_t editDistance(const std::string &a, const std::string &b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j)
-    row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      size_t changed = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
-    }
-  }
-  return row[b.size()];
-}
-
-} // namespace
 
 // Bytes from 128 on stay, so that UTF-8 remains readable.
 std::string printable(const std::string &text) {
@@ -41,30 +18,6 @@ std::string printable(const std::string &text) {
       clean += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
   }
   return clean;
-}
-
-std::string nearest(const std::string &text,
-                    const std::vector<std::string> &candidates) {
-  std::string best;
-  if (text.size() > 1000) // no slip; the time grows with its length
-    return best;
-  // Half of the text may differ, and two edits are always a slip. The first of
-  // equally near candidates counts.
-  size_t least = std::max<size_t>(2, text.size() / 2);
-  for (const std::string &candidate : candidates) {
-    size_t distance = editDistance(text, candidate);
-    if (distance <= least && (best.empty() || distance < least)) {
-      best = candidate;
-      least = distance;
-    }
-  }
-  return best;
-}
-
-std::string meant(const std::string &text,
-                  const std::vector<std::string> &candidates) {
-  std::string near = nearest(text, candidates);
-  return near.empty() ? "" : "; did you mean '" + near + "'?";
 }
 
 std::string listed(const std::vector<std::string> &names) {

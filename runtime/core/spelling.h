@@ -1,4 +1,4 @@
-// Texts for messages: suggestions for misspelt names, lists, sizes.
+// Texts for messages: lists, sizes, times.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,6 @@
 
 namespace fsdpc::runtime {
 
-// Returns the candidate with the fewest edits from `text`, or an empty string
-// if none is close.
-std::string nearest(const std::string &text,
-                    const std::vector<std::string> &candidates);
-// Returns "; did you mean 'x'?", or an empty string if no candidate is close.
-std::string meant(const std::string &text,
-                  const std::vector<std::string> &candidates);
 // Returns text from a file for a message: control characters, which would break
 // the line or reach the terminal, are written as \xNN.
 std::string printable(const std::string &text);

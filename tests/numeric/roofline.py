@@ -161,8 +161,9 @@ def zipf(count: int) -> list[float]:
     return [share / total for share in shares]
 
 
-# Bytes of an element: AdamW reads four values in f32 and writes three; a gather on one rank reads f32 and writes bf16.
-OPTIMIZER_BYTES, CAST_BYTES, BF16_BYTES = 28, 6, 2
+# Bytes of an element: AdamW reads four values in f32 and writes three, and a copy in bf16 where gathers take one; a gather on one rank
+# reads f32 and writes bf16; a reduction on one rank reads bf16 and writes f32, which the norm reads.
+OPTIMIZER_BYTES, CAST_BYTES, REDUCE_BYTES, NORM_BYTES, BF16_BYTES = 28, 6, 6, 4, 2
 
 
 @dataclass
@@ -171,7 +172,7 @@ class Program:
     others: Counter = field(default_factory=Counter)  # calls of what is no launch, by (what, flops, bytes)
 
     def other_seconds(self, gpu: Gpu) -> dict[str, tuple[int, float]]:
-        """Returns calls and seconds, by what it is: products and attention at the data sheet's rate, casts, and the optimizer."""
+        """Returns calls and seconds, by what it is: products and attention at the data sheet's rate, casts, the norm, and the optimizer."""
         calls, seconds = Counter(), Counter()
         for (what, flops, moved), count in self.others.items():
             calls[what] += count
@@ -205,7 +206,8 @@ def read_program(dump: str) -> Program:
             launch = program.launches[name] = Launch(int(grid[1]), int(grid[2]), int(rows[1]) if rows else 1)
             read_plan(launch, attributes, arguments)
     body = dump[dump.index("func.func @microbatch()"):]
-    layouts = {}
+    # A layout whose gathers take a copy is not cast within a microbatch.
+    copied = BF16_BYTES if re.search(r"@optimizer\(.*nn\.compute = bf16", dump) else 0
     for line in body[:body.index("\n  }")].splitlines():
         if not (op := re.match(r"\s*rt\.(\w+)", line)):
             continue
@@ -213,11 +215,13 @@ def read_program(dump: str) -> Program:
         if op[1] == "launch":
             launch = program.launches[re.search(r"@(\S+?)\(", line)[1]]
             launch.calls, launch.bytes = launch.calls + 1, max(launch.bytes, number["bytes"])
-        elif op[1] == "all_gather":
-            layouts[re.search(r"\[(.*?)\]", line)[1]] = number["bytes"] // BF16_BYTES
+        elif op[1] == "all_gather" and not copied:
             program.others["cast to gather", 0, number["bytes"] // BF16_BYTES * CAST_BYTES] += 1
+        elif op[1] == "reduce_scatter":
+            elements = number["bytes"] // BF16_BYTES
+            program.others["gradient to f32", 0, elements * REDUCE_BYTES] += 1
+            program.others["gradient norm", 0, elements * NORM_BYTES] += 1
+            program.others["optimizer", 0, elements * (OPTIMIZER_BYTES + copied)] += 1
         elif op[1] in ("matmul", "attention", "attention_grad"):
             program.others[op[1], number["flops"], number["bytes"]] += 1
-    for elements in layouts.values():
-        program.others["optimizer", 0, elements * OPTIMIZER_BYTES] += 1
     return program

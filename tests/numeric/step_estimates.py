@@ -4,8 +4,9 @@
 usage: step_estimates.py --build DIR --nvdisasm FILE [--all] [MODEL…]
 
 Two GPTs (124 M with a vocabulary of 50304 and of 50257, and 1.5 B), a Llama of 1.1 B and a vision transformer are compiled in bf16
-with all of their layers and without weights; nothing runs. A step is the sum of its parts: generated kernels as roofline.py
-estimates them, with ids as in text (Zipf), and products, attention, casts and the optimizer at the data sheet's rates. A part
+with all of their layers and without weights; nothing runs. The flags are those that suit one rank (ONE_RANK). A step is the sum of its
+parts: generated kernels as roofline.py estimates them, with ids as in text (Zipf), and products, attention, casts, the gradient's way
+to f32, its norm and the optimizer at the data sheet's rates. A part
 that takes 1 % of a step or more fails if it is estimated at more than 1.3 times its roofline, unless EXCEPTIONS lists it with a
 reason. So does code that machine_code.py's lint refuses. An exception that no kernel needs is an error with --all.
 
@@ -30,13 +31,14 @@ MODELS = {
     "llama-1.1b": models.Llama(layers=22, width=2048, heads=32, groups=4, inner=5632, length=2048, vocabulary=32000, batch=4),
     "vit-base": models.Vit(layers=12, width=768, heads=12, image=224, patch=16, classes=1000, batch=128),
 }
+# A rank alone has nothing to shard: it keeps parameters whole, in bf16, and what the backward reads, as the check of a GPU does.
+ONE_RANK = ["--strategy=zero2", "--recompute=none"]
 ONE_ARCH = {"gpt-1.5b"}                       # unless --all
 LEAST_SHARE, MOST_TIMES = 0.01, 1.3
 
 # Parts that may take longer: patterns for the model and the part, times the roofline, and the reason.
 EXCEPTIONS = [
-    (r"gpt-124m.*", r"cross_entropy_rows_.*", 1.5, "a row has a block of 1024 threads, which keep 18 KB in flight per multiprocessor, and a B200 wants 27"),
-    (r"gpt-.*|vit-base", r"(gelu|layer_norm)_grad_.*", 1.7, "25 % occupancy keeps 16 KB in flight per multiprocessor, and a B200 wants 27"),
+    (r"gpt-.*|vit-base", r"layer_norm_grad_.*", 1.35, "25 % occupancy keeps 16 KB in flight per multiprocessor, and a B200 wants 27"),
 ]
 
 
@@ -79,7 +81,7 @@ def check_step(rows: list[tuple], model: str, arch: str, used: set) -> list[str]
 def estimate(bench, model: str, archs: list[str], nvdisasm: str, used: set) -> list[str]:
     began, problems = time.monotonic(), []
     path = models.write(bench.path(f"{model}.onnx"), MODELS[model])
-    program, kernels = compile_kernels(bench, path, model, archs, nvdisasm)
+    program, kernels = compile_kernels(bench, path, model, archs, nvdisasm, *ONE_RANK)
     for arch in archs:
         rows = step_rows(program, kernels[arch], arch)
         print_step(rows, program, model, arch)

@@ -67,7 +67,8 @@ with torch.device("meta" if options.lora else options.device):
     model = GPT(options.shape)
     if options.lora:
         adapt(model, options.lora)
-sharding = {"mesh": init_device_mesh(options.device, (ranks,))}
+# A rank alone keeps parameters whole from the forward to the backward.
+sharding = {"mesh": init_device_mesh(options.device, (ranks,)), "reshard_after_forward": False if ranks == 1 else None}
 if options.dtype == "bf16":
     sharding["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 if options.compile:

@@ -7,6 +7,7 @@
 #include "runtime/core/sample_file.h"
 #include "runtime/core/spelling.h"
 #include "shared/memory_plan.h"
+#include "shared/nearest.h"
 
 #include <cstring>
 #include <set>
@@ -175,7 +176,7 @@ Result<Values> matchValues(const frontend::ModelFile &model,
       isKnown = isKnown || known.count(alias) > 0;
     if (!isKnown)
       faults.add("the model has no '" + printable(tensor.name) + "' " +
-                 shapeText(tensor.shape) + runtime::meant(tensor.name, names));
+                 shapeText(tensor.shape) + meant(tensor.name, names));
   }
   FSDPC_TRY(faults.status(arguments));
   return values;

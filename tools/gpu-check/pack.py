@@ -136,8 +136,9 @@ class Packer:
         else:
             harness.run([self.python, ROOT / "tools/bench/export_gpt.py", folder, shape, "--batch", batch, "--no-weights"])
         self.tokens(name, batch, length, vocabulary)
-        made = self.program(f"{name}-bf16", model, *INIT, "--strategy=zero3", "--unit-class=*Block",
-                            "--plan-ranks=1", "--optimizer=adamw", "--lr=3e-4", "--clip-grad-norm=1.0", *DTYPES["bf16"], *flags, *self.target)
+        # A rank alone has nothing to shard, so parameters stay whole and are not cast twice a step.
+        made = self.program(f"{name}-bf16", model, *INIT, "--strategy=zero2", "--unit-class=*Block", "--plan-ranks=1",
+                            "--optimizer=adamw", "--lr=3e-4", "--clip-grad-norm=1.0", *DTYPES["bf16"], *(flags or ["--recompute=none"]), *self.target)
         matrices = layers * 12 * width**2 + width * vocabulary
         # Two per multiply-add, three times for forward and backward. Half of attention's scores are masked.
         flops = 6 * matrices + 6 * layers * length * width

@@ -78,6 +78,11 @@ protected:
   // Forgets the known values that depend on loops at `depth` or deeper. Their
   // code does not dominate what is built after those loops.
   void forget(int depth);
+  // Build code inside a block of the loop at depth 1, or under a condition
+  // there. Values that it makes do not dominate what follows, so they are
+  // forgotten.
+  void within(mlir::Block *block, llvm::function_ref<void()> body);
+  void when(mlir::Value condition, llvm::function_ref<void()> body);
   // Forgets the known values that depend on the lane. Call it between the parts
   // of a loop that is cut, because indices simplify differently in each part.
   void forgetLanes();

@@ -106,28 +106,6 @@ void EmbeddingGradEmitter::overPlaces(llvm::function_ref<void()> body) {
   });
 }
 
-// Builds `body` inside `block`, which lies in the loop over places. Values
-// built there do not dominate the rest of the loop, so they are forgotten
-// after.
-void EmbeddingGradEmitter::nested(Block *block,
-                                  llvm::function_ref<void()> body) {
-  Scope outer = scopes[1];
-  forget(1);
-  scopes[1] = {block, nullptr};
-  insertAt(1);
-  body();
-  forget(1);
-  scopes[1] = outer;
-  insertAt(1);
-}
-
-// Builds `body` under a condition at the current place.
-void EmbeddingGradEmitter::when(Value condition,
-                                llvm::function_ref<void()> body) {
-  auto guard = scf::IfOp::create(builder, loc, condition, false);
-  nested(guard.thenBlock(), body);
-}
-
 // ---- the table's beginning ----
 
 // Sets the rows of the table to their initial values, in the columns of this
@@ -309,7 +287,7 @@ void EmbeddingGradEmitter::addPlacesFrom(Value first) {
         scf::ConditionOp::create(builder, loc, more, at);
       },
       [](OpBuilder &, Location, ValueRange) {});
-  nested(places.getAfterBody(), [&] {
+  within(places.getAfterBody(), [&] {
     Value place = places.getAfterArguments().front();
     variables[placeVariable()] = place;
     addRow(sums, builder.getF32Type(), stage.laneVariable, false);

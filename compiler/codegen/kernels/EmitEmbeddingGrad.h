@@ -22,8 +22,6 @@ private:
   // inside.
   void overColumns(llvm::function_ref<void()> body);
   void overPlaces(llvm::function_ref<void()> body);
-  void nested(mlir::Block *block, llvm::function_ref<void()> body);
-  void when(mlir::Value condition, llvm::function_ref<void()> body);
 
   void beginTable();
   mlir::Value rowOf();

@@ -31,6 +31,22 @@ void ElementEmitter::forget(int depth) {
     it = it->second.depth >= depth ? known.erase(it) : std::next(it);
 }
 
+void ElementEmitter::within(Block *block, llvm::function_ref<void()> body) {
+  Scope outer = scopes[1];
+  forget(1);
+  scopes[1] = {block, nullptr};
+  insertAt(1);
+  body();
+  forget(1);
+  scopes[1] = outer;
+  insertAt(1);
+}
+
+void ElementEmitter::when(Value condition, llvm::function_ref<void()> body) {
+  auto guard = scf::IfOp::create(builder, loc, condition, false);
+  within(guard.thenBlock(), body);
+}
+
 int ElementEmitter::enclosing(int depth) const {
   int outer = depth - 1;
   while (outer > 0 && !scopes[outer].block)

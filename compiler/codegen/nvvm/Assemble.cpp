@@ -55,21 +55,35 @@ void readFigures(StringRef text, const GpuArch &arch,
   }
 }
 
-bool spills(const KernelFigures &kernel) {
-  return kernel.spillStores || kernel.spillLoads;
+// A block of this many threads has half of a multiprocessor's room: two blocks
+// fill it, and one leaves half of it idle. That costs more than a spill of a
+// few bytes, which stay in the first cache.
+constexpr int64_t kHalfThreads = 1024, kFewBytes = 16;
+
+// Returns true if a kernel with blocks of that many threads should rather have
+// more registers than what it spills.
+bool needsRegisters(const KernelFigures &kernel, int64_t threads) {
+  int64_t bytes = kernel.spillStores + kernel.spillLoads;
+  return bytes > (threads >= kHalfThreads ? kFewBytes : 0);
 }
 
 // ptxas prefers to spill a register or two over fitting one block less on a
-// multiprocessor. Kernels for which it reports spills ask for one block only,
-// and ptxas then gives them the registers.
+// multiprocessor. Kernels that should not spill ask for one block only, and
+// ptxas then gives them the registers.
 std::string giveRegisters(StringRef ptx, ArrayRef<KernelFigures> figures) {
+  constexpr StringRef directive = "\n.maxntid ";
   std::string text = ptx.str();
   for (const KernelFigures &kernel : figures) {
     size_t entry = text.find(".entry " + kernel.kernel + "(");
-    size_t directive = text.find("\n.maxntid", entry);
-    if (spills(kernel) && directive != std::string::npos)
+    size_t place = text.find(directive.str(), entry);
+    if (place == std::string::npos)
+      continue;
+    int64_t threads = 0;
+    StringRef size = StringRef(text).substr(place + directive.size());
+    size.consumeInteger(10, threads);
+    if (needsRegisters(kernel, threads))
       // The directives of an entry may stand in any order.
-      text.insert(text.find('\n', directive + 1), "\n.minnctapersm 1");
+      text.insert(text.find('\n', place + 1), "\n.minnctapersm 1");
   }
   return text;
 }
@@ -113,9 +127,9 @@ fsdpc::codegen::assembleKernels(Location loc, const CudaToolkit &toolkit,
   auto work = [&](size_t i) {
     std::string file = path(archs[i]);
     errors[i] = assemble(toolkit, archs[i], ptx[i], file, found[i]);
-    if (errors[i].empty() && llvm::any_of(found[i], spills))
-      errors[i] = assemble(toolkit, archs[i], giveRegisters(ptx[i], found[i]),
-                           file, found[i]);
+    std::string larger = giveRegisters(ptx[i], found[i]);
+    if (errors[i].empty() && larger != ptx[i])
+      errors[i] = assemble(toolkit, archs[i], larger, file, found[i]);
   };
   std::vector<std::thread> threads;
   for (size_t i = 0; i < archs.size(); ++i)

@@ -22,24 +22,6 @@ using nn::tensorType;
 // few.
 static constexpr int64_t kManyPlaces = 32, kFewPlaces = 4;
 
-// The code of `body` goes to `block`. Values built there do not dominate what
-// follows, so they are forgotten.
-void GridEmitter::within(Block *block, llvm::function_ref<void()> body) {
-  forget(1);
-  Scope outer = scopes[1];
-  scopes[1] = {block, nullptr};
-  insertAt(1);
-  body();
-  forget(1);
-  scopes[1] = outer;
-  insertAt(1);
-}
-
-void GridEmitter::when(Value condition, llvm::function_ref<void()> body) {
-  auto guard = scf::IfOp::create(builder, loc, condition, false);
-  within(guard.thenBlock(), body);
-}
-
 GridEmitter::Values GridEmitter::inTurn(Value low, Value high, int64_t step,
                                         ValueRange carried, InTurn body) {
   auto turns = scf::ForOp::create(builder, loc, low, high,

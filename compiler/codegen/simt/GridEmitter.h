@@ -50,11 +50,8 @@ private:
                         mlir::Value sum);
   mlir::Value addGroup(const Places &places, mlir::Value at, int64_t length,
                        const PlacesOfRow &row, bool isCut, mlir::Value sum);
-  // Build code inside a block, under a condition, and in a loop that carries
-  // values, whose depth is 1.
+  // Builds code in a loop that carries values, whose depth is 1.
   using InTurn = llvm::function_ref<Values(mlir::Value, mlir::ValueRange)>;
-  void within(mlir::Block *block, llvm::function_ref<void()> body);
-  void when(mlir::Value condition, llvm::function_ref<void()> body);
   Values inTurn(mlir::Value low, mlir::Value high, int64_t step,
                 mlir::ValueRange carried, InTurn body);
   // GridPlaces.cpp

@@ -4,6 +4,7 @@
 #include "compiler/dialects/fsdp/OptionTable.h"
 
 #include "compiler/dialects/fsdp/OptionTypes.h"
+#include "shared/nearest.h"
 
 using namespace mlir;
 
@@ -400,17 +401,8 @@ const OptionInfo *findOption(StringRef name) {
   return it == std::end(table) ? nullptr : it;
 }
 
-// By the Levenshtein distance. A third of the name may differ, and two edits
-// are always a slip. The first of several nearest names wins.
 std::string meant(StringRef name, ArrayRef<StringRef> names) {
-  StringRef best;
-  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
-  for (StringRef each : names)
-    if (size_t distance = name.edit_distance(each); distance < least) {
-      best = each;
-      least = distance;
-    }
-  return best.empty() ? "" : ("; did you mean '" + best + "'?").str();
+  return fsdpc::meant(name.str(), {names.begin(), names.end()});
 }
 
 bool isHyperparameter(const OptionInfo &option) {
