@@ -11,6 +11,7 @@
 #include "shared/power_sgd.h"
 
 #include <algorithm>
+#include <array>
 
 namespace fsdpc {
 
@@ -91,10 +92,12 @@ int64_t layoutTables(const Layout &layout, int64_t part, int64_t own) {
 // `part` elements and sums `own`: the layout's tables, which are segments,
 // where each member's begin, and the members' factors or places; and what
 // layouts use one after the other, which are sums of segments and of groups,
-// the members' sums, numbers of elements, and sums of the chunks of a matrix.
-// All have 4096 bytes for their alignment.
+// the members' sums, numbers of elements, and sums of the chunks of a matrix:
+// each as long as the layout needs it that needs most. All have 4096 bytes for
+// their alignment.
 struct SumBytes {
-  int64_t table = 0, shared = 0;
+  int64_t table = 0;
+  std::array<int64_t, 5> shared{};
 };
 SumBytes sumBytes(const Layout &layout, int64_t part, int64_t own) {
   int64_t perMember = sumsOfOptimizer(layout.optimizer);
@@ -104,20 +107,17 @@ SumBytes sumBytes(const Layout &layout, int64_t part, int64_t own) {
     return {};
   int64_t members = int64_t(layout.members.size());
   int64_t segments = own / optimizerSegment + 2 * members + 2;
-  SumBytes bytes = {(segments * 3 + members + 1) * 8 + 2 * 4096,
-                    (segments * (normDigits + 1) + members) * perMember * 8 +
-                        3 * 4096};
-  if (perMember > 0)
-    bytes.shared += groupSumsCap;
-  if (factored)
-    bytes.table += members * factorMemberBytes + 4096;
-  if (factored || orthogonal)
-    bytes.shared += std::min(part * 4, elementNumbersCap) + 4096;
   int64_t largest = 0;
   for (const Member &member : layout.members)
     largest = std::max(largest, member.elements);
-  if (orthogonal)
-    bytes.shared += (largest / matrixChunk + 1) * normDigits * 8 + 4096;
+  SumBytes bytes;
+  bytes.table = (segments * 3 + members + 1) * 8 + 2 * 4096 +
+                (factored ? members * factorMemberBytes + 4096 : 0);
+  bytes.shared = {
+      perMember > 0 ? groupSumsCap : 0,
+      segments * (normDigits + 1) * perMember * 8, members * perMember * 8,
+      factored || orthogonal ? std::min(part * 4, elementNumbersCap) : 0,
+      orthogonal ? (largest / matrixChunk + 1) * normDigits * 8 : 0};
   return bytes;
 }
 
@@ -137,7 +137,7 @@ int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
   int64_t bytes = 4096 + 3 * 8 * stepNumberCount(manifest) + 2 * 256;
   std::vector<int> owners = ownersOf(manifest, ranks);
   std::vector<int64_t> owned(static_cast<size_t>(ranks));
-  int64_t sharedSums = 0;
+  std::array<int64_t, 5> shared{};
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
     const Layout &layout = manifest.layouts[i];
     if (!layout.trainable)
@@ -150,7 +150,8 @@ int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
         sumBytes(layout, layout.owned || updatesAll ? whole : whole / ranks,
                  layout.owned ? whole : whole / ranks);
     bytes += sums.table;
-    sharedSums = std::max(sharedSums, sums.shared);
+    for (size_t kind = 0; kind < shared.size(); ++kind)
+      shared[kind] = std::max(shared[kind], sums.shared[kind]);
     if (layout.owned) {
       bytes += layoutTables(layout, 0, 0);
       owned[size_t(owners[i])] += layoutTables(layout, whole, whole);
@@ -159,7 +160,9 @@ int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
     bytes +=
         layoutTables(layout, updatesAll ? whole : whole / ranks, whole / ranks);
   }
-  return bytes + sharedSums + *std::max_element(owned.begin(), owned.end());
+  for (int64_t most : shared)
+    bytes += most > 0 ? most + 4096 : 0;
+  return bytes + *std::max_element(owned.begin(), owned.end());
 }
 
 } // namespace

@@ -32,7 +32,8 @@ constexpr int64_t elementNumbersCap = int64_t(16) << 20;
 constexpr int64_t matrixChunk = 4096;
 // Bytes of a member's entry in the table of factors.
 constexpr int64_t factorMemberBytes = 128;
-// Numbers that an all-reduce adds up at one time.
+// Numbers of an all-reduce for which memory is planned; more are added up in
+// pieces.
 constexpr int64_t addedTogether = int64_t(1) << 17;
 // Segments whose sums of groups fit groupSumsCap.
 int64_t segmentsPerSum(int32_t sumsPerMember);

@@ -132,7 +132,7 @@ bool computesOnMaster(const Manifest &manifest, const Layout &layout);
 // Return true if a rank has a part of the layout's gradient, or of its
 // parameters, in memory that nothing else lies in and that no other rank has
 // besides: only that can be offloaded. Gradients also must be reduced by ranges
-// of shards, so not to owners and not in blocks.
+// of shards, so not to owners, not in blocks, and not with residuals.
 bool hasOwnGradient(const Manifest &manifest, const Layout &layout);
 bool hasOwnParameters(const Manifest &manifest, const Layout &layout);
 

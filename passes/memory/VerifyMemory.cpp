@@ -65,6 +65,9 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
     if (!bytes)
       return module.emitError("missing attribute 'fsdp.arena' with entry "
                               "'bytes'; run plan-memory first");
+    if (arena.contains("on_disk") && fsdp::CompileOptions::of(module).isCuda())
+      return module.emitError(
+          "violates rule 'file': only the host keeps activations in a file");
     SlotOptions options;
     options.gatherPadding = fsdp::CompileOptions::of(module).gatherPadding();
     options.useTie = isPlannedTie;
@@ -98,6 +101,8 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
           return start.emitOpError("violates rule 'file': its ")
                  << bytes << " bytes from " << place
                  << " on extend past the file";
+        if (bytes == 0) // would hide what begins there
+          continue;
         auto next = taken.lower_bound(place + bytes);
         if (next != taken.begin() &&
             place < std::prev(next)->first + std::prev(next)->second.first) {

@@ -111,7 +111,12 @@ LogicalResult verifyHeld(fsdp::OffloadWaitOp wait) {
 // and wait that write it in place.
 LogicalResult verifySource(Operation *start) {
   Operation *wait = *start->getResult(0).user_begin();
-  for (Value source : start->getOperands())
+  for (Value source : start->getOperands()) {
+    // The view's users do not show who overwrites the memory that it is of.
+    if (isa<fsdp::OffloadStartOp>(start) &&
+        source.getDefiningOp<nn::ViewOpInterface>())
+      return broken(start, "source-kept")
+             << "its operand is a view; offload the value that it is of";
     for (Operation *user : usersOfMemory(source)) {
       auto call = dyn_cast<nn::LibraryCallOpInterface>(user);
       if (!call || !call.getOverwritten() || !start->isBeforeInBlock(user) ||
@@ -122,6 +127,7 @@ LogicalResult verifySource(Operation *start) {
       diagnostic.attachNote(user->getLoc()) << "overwritten here";
       return diagnostic;
     }
+  }
   return success();
 }
 

@@ -95,7 +95,7 @@ void Trainer::warnOfSmallDisk() const {
 }
 
 // Plans the copy of a checkpoint, unless --memory-limit has no room for it: the
-// steps then wait for the disk. They do so with offloaded states, too: a copy
+// steps then wait for the disk. They do so with --offload, too: a copy
 // would take the memory that offloading saves. On a GPU the limit is not one of
 // host memory.
 void Trainer::planCheckpoints() {

@@ -173,7 +173,7 @@ Status refuseUseless(const Options &options, const Manifest &manifest) {
                  "compile it with --ema=DECAY"};
   if (!options.offloadDir.empty() && !offloads(manifest))
     return Error{"--offload-dir: the program keeps all that it has in memory; "
-                 "compile it with --offload=optimizer"};
+                 "compile it with --offload"};
   if (!options.offloadDir.empty() && offloadsToPinned(manifest))
     return Error{"--offload-dir: a program of the target '" + manifest.target +
                  "' keeps what is offloaded in pinned memory; omit the flag"};

@@ -246,8 +246,9 @@ struct OptimizerOperands {
 // up to and including `scale`. They point to the part that this rank updates:
 // the full-length buffers if the state is replicated, else the shards. With
 // factors or updates the device sets the operand of the element's number, and
-// without a master that of the key, which is the one before `scale`. It sets
-// those of what is offloaded with `placePiece`. `gradient` may be null: the
+// without a master that of the key, which is the one before `scale`. Those
+// of what is offloaded a host sets with `placePiece`, and a GPU in
+// CudaOffload::bringUpdate. `gradient` may be null: the
 // gradient in the layout's memory.
 OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
                                     const void *scale, const void *gradient,

@@ -13,7 +13,7 @@
 namespace fsdpc::runtime {
 
 static Error noRoom(const std::string &folder, uint64_t bytes) {
-  return {"what is offloaded of a rank takes " + bytesText(int64_t(bytes)) +
+  return {"a file of what is offloaded takes " + bytesText(int64_t(bytes)) +
           ", but '" + folder + "' has room for " +
           bytesText(std::max<int64_t>(0, freeBytes(folder))) +
           ", also for other ranks there; name another folder by --offload-dir"};

@@ -13,7 +13,7 @@ SumPart CudaDevice::sumPartOf(const fsdpc_rank &rank, int32_t index) const {
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   if (rank.manifest.layouts[size_t(index)].stateWhole)
     return {buffers.gradientWhole, 0, buffers.whole};
-  return {sumShard(rank, index), buffers.shardOf(rank.job.rank), buffers.shard};
+  return {buffers.gradientShard, buffers.shardOf(rank.job.rank), buffers.shard};
 }
 
 // Overwrites `to` with a member's gradient, in f32, or adds it.

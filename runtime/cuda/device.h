@@ -143,8 +143,9 @@ private:
               WireType type, bool add);
   void reduceCut(fsdpc_rank &rank, int32_t layout, const void *gradient,
                  WireType type, bool add);
-  // Returns where that shard is while it is added to.
-  float *sumShard(const fsdpc_rank &rank, int32_t layout) const;
+  // The same with the shard in device memory.
+  void reduceTo(fsdpc_rank &rank, int32_t layout, const void *gradient,
+                WireType type, float *shard, bool add);
   void reduceOwned(fsdpc_rank &rank, int32_t layout, const void *gradient,
                    WireType type, bool add);
   void reduceBlocks(fsdpc_rank &rank, int32_t layout, const void *gradient,

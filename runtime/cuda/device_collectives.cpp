@@ -80,7 +80,7 @@ void CudaDevice::gatherBlocks(const fsdpc_rank &rank, int32_t index,
   auto width = int64_t(wireBytes(ownType));
   char *own = rank.gatheredBlocks +
               layout.shardOf(rank.job.rank) / blockElements * form.bytes;
-  bool isPinned = isReadFromPinned(rank, index);
+  bool isPinned = rank.manifest.layouts[size_t(index)].parametersOffloaded;
   int64_t most = isPinned ? offloadPieceElements : layout.shard;
   for (int64_t at = 0; at < layout.shard; at += most) {
     ToBlocks to;
@@ -264,16 +264,24 @@ void CudaDevice::gatherSecondary(fsdpc_rank &rank, int count,
 }
 
 // An offloaded shard comes to the device to be added to, and goes back.
-float *CudaDevice::sumShard(const fsdpc_rank &rank, int32_t index) const {
-  return rank.manifest.layouts[size_t(index)].gradientOffloaded
-             ? rank.reducePiece
-             : rank.layouts[size_t(index)].gradientShard;
+void CudaDevice::reduceCut(fsdpc_rank &rank, int32_t index,
+                           const void *gradient, WireType type, bool add) {
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  if (!rank.manifest.layouts[size_t(index)].gradientOffloaded)
+    return reduceTo(rank, index, gradient, type, layout.gradientShard, add);
+  auto bytes = size_t(layout.shard) * sizeof(float);
+  if (add)
+    context.copy(rank.reducePiece, layout.gradientShard, bytes,
+                 FSDPC_STREAM_REDUCE);
+  reduceTo(rank, index, gradient, type, rank.reducePiece, add);
+  context.copy(layout.gradientShard, rank.reducePiece, bytes,
+               FSDPC_STREAM_REDUCE);
 }
 
 // `gradient` holds the layout's elements and, if it is accumulated, the padding
 // too.
-void CudaDevice::reduceCut(fsdpc_rank &rank, int32_t index,
-                           const void *gradient, WireType type, bool add) {
+void CudaDevice::reduceTo(fsdpc_rank &rank, int32_t index, const void *gradient,
+                          WireType type, float *shard, bool add) {
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
   int64_t elements = rank.manifest.layouts[size_t(index)].elements;
   // The sum over one rank still rounds to the wire type, as every addend of
@@ -284,7 +292,7 @@ void CudaDevice::reduceCut(fsdpc_rank &rank, int32_t index,
     sum.parts[0] = gradient;
     sum.type = type, sum.wire = wireOf;
     sum.elements = elements, sum.shardElements = layout.shard;
-    sum.shard = sumShard(rank, index), sum.add = add;
+    sum.shard = shard, sum.add = add;
     context.launch(sum, layout.shard / 4, FSDPC_STREAM_REDUCE);
     return;
   }
@@ -294,7 +302,7 @@ void CudaDevice::reduceCut(fsdpc_rank &rank, int32_t index,
   reduction.type = channel(reduceChannel).travels(type, wireOf);
   reduction.whole = gradient;
   reduction.shardElements = layout.shard;
-  reduction.shard = sumShard(rank, index);
+  reduction.shard = shard;
   reduction.add = add;
   reduction.inGroups = rank.manifest.layouts[size_t(index)].hybrid;
   // An accumulated gradient is as long as all shards, and its padding is zero.
@@ -322,14 +330,14 @@ void CudaDevice::reduceBlocks(fsdpc_rank &rank, int32_t index,
     sum.parts[0] = wire;
     sum.blocks = to.form;
     sum.elements = sum.shardElements = layout.shard;
-    sum.shard = sumShard(rank, index), sum.add = add;
+    sum.shard = layout.gradientShard, sum.add = add;
     context.launch(sum, layout.shard / 4, FSDPC_STREAM_REDUCE);
     return;
   }
   DeviceReduction reduction;
   reduction.whole = wire, reduction.blocks = blocks;
   reduction.shardElements = layout.shard;
-  reduction.shard = sumShard(rank, index);
+  reduction.shard = layout.gradientShard;
   reduction.add = add;
   channel(reduceChannel).reduceScatter(reduction);
 }
@@ -373,15 +381,11 @@ void CudaDevice::flushOwned(bool add) {
 // flushOwned, so that several are reduced at once.
 void CudaDevice::reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
                         WireType type, bool add) {
-  if (isShared(rank, index))
-    return reduceOwned(rank, index, gradient, type, add);
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   BlockType blocks = blockTypeOf(rank.manifest.reduceDtype);
-  float *shard = rank.layouts[size_t(index)].gradientShard;
-  auto bytes = size_t(rank.layouts[size_t(index)].shard) * sizeof(float);
-  if (layout.gradientOffloaded && add)
-    context.copy(rank.reducePiece, shard, bytes, FSDPC_STREAM_REDUCE);
-  if (layout.topK > 0)
+  if (isShared(rank, index))
+    reduceOwned(rank, index, gradient, type, add);
+  else if (layout.topK > 0)
     reduceTopK(rank, index, gradient, type, add);
   else if (layout.powerRank > 0)
     reducePowerSgd(rank, index, gradient, type, add);
@@ -389,8 +393,6 @@ void CudaDevice::reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
     reduceBlocks(rank, index, gradient, type, blocks, add);
   else
     reduceCut(rank, index, gradient, type, add);
-  if (layout.gradientOffloaded)
-    context.copy(shard, rank.reducePiece, bytes, FSDPC_STREAM_REDUCE);
 }
 
 void CudaDevice::reduceScatter(fsdpc_rank &rank, int count,

@@ -120,8 +120,8 @@ private:
   };
   struct Optimizer {
     Segments updates;
-    // The segments in which the rank sums its own elements, and the index of
-    // each member's first one; null unless the optimizer takes sums.
+    // The segments of what the rank answers for, by which it takes sums and
+    // momenta, and the index of each member's first one, for sums.
     Segments sums;
     int64_t *firsts = nullptr;
     // Indices among the members of all trainable layouts, and of those without
@@ -131,10 +131,10 @@ private:
     // sum them, their rows and columns, the numbers that ranks add up, and
     // matrices with rows.
     FactorMember *factors = nullptr;
+    int64_t factorTasks = 0, factorCount = 0, factorSums = 0, matrices = 0;
     // Where the updates of each matrix lie, from the part's element 0 on; null
     // unless the optimizer takes updates of matrices.
     int64_t *places = nullptr;
-    int64_t factorTasks = 0, factorCount = 0, factorSums = 0, matrices = 0;
   };
   // Numbers are words of eight bytes: the factor of gradients (f64), the loss's
   // scale (f32), four per member (rates), and four per member that is rounded

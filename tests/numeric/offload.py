@@ -31,11 +31,12 @@ CASES = [("adamw", "zero3", 1, STATES, None), ("adamw", "hybrid", 2, STATES, Non
          ("sgd", "zero3", 3, ALL, 3), ("sgd", "zero2", 3, "gradients", 3), ("sgd", "zero3", 2, "parameters", None),
          ("scaled", "zero2", 2, ALL, None), ("scaled", "zero3", 2, ALL, None), ("rounded", "zero3", 2, ALL, None),
          ("blocks", "zero3", 2, ALL, None), ("blocks", "zero2", 2, ALL, None)]
-# The same on an emulated GPU, where parameters are not gathered in blocks. One runs over NCCL, with graphs.
+# The same on an emulated GPU. One runs over NCCL, with graphs.
 GPU_CASES = [*(("adamw", "zero3", ranks, STATES, None) for ranks in (1, 2)), *(("adamw", "zero3", ranks, ALL, None) for ranks in (1, 2)),
              ("adamw", "hybrid", 4, ALL, None, "--shard-group", 2), ("adamw", "zero2", 2, ALL, None),
              ("adamw", "oss", 2, "optimizer,parameters", None), ("sgd", "ddp", 2, STATES, None), ("sgd", "zero3", 3, ALL, 3),
-             ("scaled", "zero3", 2, ALL, None), ("rounded", "zero3", 2, ALL, None)]
+             ("scaled", "zero3", 2, ALL, None), ("rounded", "zero3", 2, ALL, None), ("blocks", "zero3", 2, ALL, None),
+             ("blocks", "zero2", 2, ALL, None)]
 OVER_NCCL = ("adamw", "zero3", ALL, 2)
 ROWS, COLUMNS, BATCH, STEPS = 2048, 2048, 4, 6
 NOISE = 8 << 20                               # bytes by which two runs of one plan may differ in resident memory

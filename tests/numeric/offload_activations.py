@@ -131,7 +131,7 @@ def check_edit(bench) -> None:
 
 def check_refusals(bench) -> None:
     fsdpc = [bench.build / "bin" / "fsdpc", fixture("gpt").model, "-o", bench.path("none")]
-    refuse([*fsdpc, FLAG, "--target=cuda"], 2, "'--offload' has no effect with '--target=cuda'; it needs '--target=host'")
+    refuse([*fsdpc, FLAG, "--target=cuda"], 2, "'--offload=activations' is not supported with '--target=cuda'; use '--recompute=units' or '--memory-limit'")
     refuse([*fsdpc, FLAG, "--limit-all-gathers=2"], 2, "'--limit-all-gathers' does not tell gathers of parameters from what")
     refuse([*fsdpc, FLAG, "--units=whole"], 1, "--offload=activations has no effect: the backward reads no activation of 1024 bytes")
 

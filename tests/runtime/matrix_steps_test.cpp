@@ -155,9 +155,10 @@ TEST(Owners, GetTheNextLargestMatrixWhereTheLoadIsLeast) {
     member.shape = {rows, columns};
     layout.members.push_back(member);
   }
-  EXPECT_EQ(ownersOf(layout, 1), (std::vector<int>{0, 0, 0, 0}));
-  EXPECT_EQ(ownersOf(layout, 2), (std::vector<int>{1, 0, 1, 1}));
-  EXPECT_EQ(ownersOf(layout, 8), (std::vector<int>{2, 0, 1, 3}));
+  LayoutBuffers cut;
+  EXPECT_EQ(matrixOwners(layout, cut, 1), (std::vector<int>{0, 0, 0, 0}));
+  EXPECT_EQ(matrixOwners(layout, cut, 2), (std::vector<int>{1, 0, 1, 1}));
+  EXPECT_EQ(matrixOwners(layout, cut, 8), (std::vector<int>{2, 0, 1, 3}));
 }
 
 } // namespace

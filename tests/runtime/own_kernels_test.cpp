@@ -134,12 +134,10 @@ TEST_P(OwnKernelTest, squaresAreTheSameHoweverTheyAreCut) {
   }
 }
 
-// The factor is 1 if the norm is small or clipping is off. A sum that is not
-// finite is reported by its index, and may skip the step.
 // Two matrices of 40 × 45, of which the rank has a part that begins and ends
 // within rows, and a vector whose elements travel. The expected sums are
 // written out element by element.
-TEST_P(OwnKernels, factors) {
+TEST_P(OwnKernelTest, factors) {
   constexpr int64_t rows = 40, columns = 45, cells = 2 * rows * columns;
   constexpr int64_t begin = 16 * 9, end = 16 * 200, vector = 33;
   std::vector<float> gradient = randomFloats(cells, 31),
@@ -248,7 +246,7 @@ TEST_P(OwnKernels, factors) {
 }
 
 // A matrix of two chunks, in f32 and rounded as torch rounds bf16.
-TEST_P(OwnKernels, normalizeMatrix) {
+TEST_P(OwnKernelTest, normalizeMatrix) {
   constexpr int64_t count = matrixChunk + 123;
   std::vector<float> from = randomFloats(count, 33);
   for (bool bf16 : {false, true}) {
@@ -287,7 +285,7 @@ TEST_P(OwnKernels, normalizeMatrix) {
 
 // Two members of which the rank has parts; the updates follow each other
 // without the gap between the members, and without elements of other ranks.
-TEST_P(OwnKernels, momentumUpdates) {
+TEST_P(OwnKernelTest, momentumUpdates) {
   std::vector<float> gradients = randomFloats(64, 34),
                      states = randomFloats(48, 35), updates(60, -1),
                      values(48, -1);
@@ -321,7 +319,8 @@ TEST_P(OwnKernels, momentumUpdates) {
     EXPECT_EQ(values[i], i < 24 ? updates[21 + i] : -1) << i;
 }
 
-TEST_P(OwnKernels, clip) {
+// The factor is 1 if the norm is small or clipping is off. A sum that is not
+// finite is reported by its index, and may skip the step.
 TEST_P(OwnKernelTest, clip) {
   double sums[2 * normDigits] = {}, norm = 0;
   for (int i = 0; i < 2; ++i) {
@@ -406,7 +405,7 @@ TEST_P(OwnKernelTest, takeNumbers) {
 }
 
 // The last number of a key is where the member's elements begin.
-TEST_P(OwnKernels, moveKeys) {
+TEST_P(OwnKernelTest, moveKeys) {
   std::vector<int64_t> keys = {1, 2, 3, 4, 5, 6, 7, -8}, moved(8);
   run(MoveKeys{keys.data(), moved.data(), 2, 100});
   EXPECT_THAT(moved, ::testing::ElementsAre(1, 2, 3, 104, 5, 6, 7, 92));

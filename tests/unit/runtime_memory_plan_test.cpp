@@ -107,6 +107,17 @@ TEST_F(PlannedMemory, OwnedGradientsTravelTogether) {
   EXPECT_EQ(scratch().wire, 4 * ownedTogether);
 }
 
+// Layouts share memory of one kind, and each kind is as long as the layout
+// needs it that needs most: LAMB sums of groups, Muon numbers of elements.
+TEST_F(PlannedMemory, MixedOptimizersShareRoom) {
+  layout.optimizer = "lamb";
+  Layout other = layout;
+  other.optimizer = "muon";
+  other.elements = 1 << 22;
+  manifest.layouts.push_back(other);
+  EXPECT_GT(scratch().tables, groupSumsCap + other.elements);
+}
+
 // 1000 elements are four blocks. A copy that persists holds rounded values, so
 // the master has memory of its own; what a gather receives, and the pieces of a
 // reduction, belong to communication.

@@ -235,8 +235,7 @@ std::string checkOptions(const CompileOptions &options) {
     return fault;
   if (options.offload.activations && options.limitAllGathers > 0)
     return "'--limit-all-gathers' does not tell gathers of parameters from "
-           "what "
-           "'--offload=activations' reads back; omit it, or use "
+           "what '--offload=activations' reads back; omit it, or use "
            "'--memory-limit'";
   if (!options.gradients.empty() && options.lossScale().isOn())
     return "'--gradient' names gradients of a loss that no scale multiplies; "

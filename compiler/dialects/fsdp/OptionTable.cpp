@@ -200,9 +200,9 @@ constexpr OptionInfo table[] = {
     option<&Options::offload>(
         "offload", Group::Sharding, "WHAT,...",
         "keeps each rank's part of the optimizer's states, parameters or "
-        "gradients, or the activations that the backward reads, in a file and "
-        "not in memory (--offload-dir of the program); "
-        "on a GPU in pinned host memory"),
+        "gradients in a file and not in memory (--offload-dir of the program), "
+        "on a GPU in pinned host memory; on the host also the activations that "
+        "the backward reads"),
 
     // ---- training ----
     option<&Options::optimizer>(

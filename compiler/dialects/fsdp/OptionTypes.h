@@ -178,7 +178,7 @@ template <> struct OptionType<std::vector<Gpu>> : TextOption<std::vector<Gpu>> {
 /// Names with commas, "optimizer,gradients", or "none".
 template <> struct OptionType<OffloadSet> : TextOption<OffloadSet> {
   static std::string legalValues() {
-    return "none|optimizer|parameters|gradients";
+    return "none|optimizer|parameters|gradients|activations";
   }
   static std::string parse(const OptionInfo &, llvm::StringRef, OffloadSet &);
   static std::string print(OffloadSet value);

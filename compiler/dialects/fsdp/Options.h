@@ -86,8 +86,8 @@ enum class Optimizer {
 /// (shared/blocks.h) of ZeRO++'s qgZ.
 enum class ReduceType { F32, BF16, F16, I8, F8E4M3, I4 };
 /// Says what lies in a file and not in memory, or for a GPU in pinned memory:
-/// the optimizer's states, parameters and gradients of a rank's shards. And the
-/// activations that the backward reads.
+/// the optimizer's states, parameters and gradients of a rank's shards. On the
+/// host also the activations that the backward reads.
 struct OffloadSet {
   bool optimizer = false, parameters = false, gradients = false;
   bool activations = false;

@@ -87,3 +87,26 @@ module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
     return
   }
 }
+
+// -----
+
+// file: a value without bytes hides no other one.
+module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}, %z: tensor<0x4xf32> {fsdp.input = "z"}) {
+    %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %b = nn.matmul %x, %x {fsdp.offsets = array<i64: 64>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    // expected-error @below {{violates rule 'file': bytes [0, 64) are taken already}}
+    // expected-note @below {{by this op}}
+    %s = fsdp.offload_start %a, %z, %b {places = array<i64: 0, 0, 0>} : tensor<4x4xf32>, tensor<0x4xf32>, tensor<4x4xf32>
+    %held = fsdp.offload_wait %s
+    return
+  }
+}
+
+// -----
+
+// file: GPUs have none.
+// expected-error @below {{violates rule 'file': only the host keeps activations in a file}}
+module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 64 : i64}, fsdp.options = {target = "cuda"}} {
+  func.func @microbatch() { return }
+}

@@ -143,3 +143,25 @@ module {
   }
   func.func @update() { return }
 }
+
+// -----
+
+// A view does not show what overwrites its memory.
+module {
+  fsdp.unit @a
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    %a = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %v = nn.reshape %a : tensor<4x4xf32> -> tensor<16xf32>
+    // expected-error @below {{violates rule 'source-kept': its operand is a view; offload the value that it is of}}
+    %s = fsdp.offload_start %v : tensor<16xf32>
+    %held = fsdp.offload_wait %s
+    fsdp.enter @a backward
+    %t = fsdp.fetch_start %held
+    %b = fsdp.fetch_wait %t : tensor<16xf32>
+    %c = nn.neg %b : tensor<16xf32>
+    fsdp.free %b : tensor<16xf32>
+    fsdp.exit @a backward
+    return
+  }
+  func.func @update() { return }
+}
