@@ -189,6 +189,7 @@ private:
   nn::KernelPlanAttr given; // null: choose
   KernelPlan plan;
   bool addsRows(nn::ReduceOp op);
+  bool reducesRows(); // and not only adds them up
 
   llvm::SmallVector<nn::ReduceOp> reductions; // in program order
   // Over blocks of rows, in program order.

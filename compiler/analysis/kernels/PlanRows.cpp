@@ -12,14 +12,25 @@ using nn::shapeOf;
 
 // Returns true for a sum over blocks of rows that is a result of the kernel and
 // read by nothing else: rows are added up in blocks. If it is the only output,
-// threads divide the blocks among them, so there must be several. A plan that
-// was edited to `rows_per_block` 1 has none.
+// threads divide the blocks among them, so one block is a reduction like
+// others, unless the kernel reduces rows, which leaves no other way. A plan
+// that was edited to `rows_per_block` 1 has none.
 bool Planner::addsRows(nn::ReduceOp op) {
   if (given && given.getRowsPerBlock() == 1)
     return false;
   return sumsBlocksOfRows(op) && op->hasOneUse() &&
          *op->user_begin() == terminator && shapeOf(op.getInput())[1] > 1 &&
-         (shapeOf(op.getInput())[0] > 1 || terminator->getNumOperands() > 1);
+         (shapeOf(op.getInput())[0] > 1 || terminator->getNumOperands() > 1 ||
+          reducesRows());
+}
+
+bool Planner::reducesRows() {
+  return kernel
+      .walk([](nn::ReduceOp op) {
+        return sumsBlocksOfRows(op) ? WalkResult::advance()
+                                    : WalkResult::interrupt();
+      })
+      .wasInterrupted();
 }
 
 void Planner::collectReductions() {

@@ -85,3 +85,16 @@ func.func private @embedding(%g: tensor<50x96xbf16>, %i: tensor<50xi64>) -> tens
 func.func private @sgd(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64) -> f32 attributes {nn.kernel, nn.optimizer} {
   return %p : f32
 }
+
+// A kernel that reduces rows adds them up even if they are one block and its
+// only result.
+// CHECK: func.func private @oneBlockOfRows
+// CHECK-SAME: rows_per_block 3
+func.func private @oneBlockOfRows(%x: tensor<3x9xf32>) -> tensor<1x1x9xf32> attributes {nn.kernel} {
+  %0 = nn.reduce max %x [1] : tensor<3x9xf32> -> tensor<3x1xf32>
+  %1 = nn.broadcast %0 : tensor<3x1xf32> -> tensor<3x9xf32>
+  %2 = nn.sub %x, %1 : tensor<3x9xf32>
+  %3 = nn.reshape %2 : tensor<3x9xf32> -> tensor<1x3x9xf32>
+  %4 = nn.reduce sum %3 [1] : tensor<1x3x9xf32> -> tensor<1x1x9xf32>
+  return %4 : tensor<1x1x9xf32>
+}
