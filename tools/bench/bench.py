@@ -26,6 +26,7 @@ import start_up
 import step_time
 import strategies
 import trade
+import tuned
 import virtual_nodes
 from report import Report
 from workbench import Workbench
@@ -42,6 +43,7 @@ PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FS
          "simulated": (simulated.simulated, "published throughputs of large jobs beside those of `fsdpc simulate`, and ZeRO's communication volumes"),
          "rules": (rules.rules, "planned schedules beside the other rules and the lower bound, and at limits where other rules fit"),
          "trade": (trade.trade, "memory against the step, planned and measured, at ten limits of the memory"),
+         "tuned": (tuned.tuned, "predicted steps beside measured ones, over two dozen settings of strategy, recomputation, prefetch and units"),
          "nodes": (virtual_nodes.nodes, "schedules where communication takes the core of compute, measured and predicted"),
          "checkpoint": (checkpoint_cost.checkpoint, "what checkpoints cost a step, and how fast they reach the disk"),
          "offload": (offload.offload, "what states, parameters and gradients on disk cost a step, and the memory that they save"),
