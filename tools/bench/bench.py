@@ -21,10 +21,12 @@ import published_plans
 import quantized
 import rules
 import shapes
+import simulated
 import start_up
 import step_time
 import strategies
 import trade
+import tuned
 import virtual_nodes
 from report import Report
 from workbench import Workbench
@@ -38,8 +40,10 @@ PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FS
          "plan": (plans.against_bound, "planned arena against its lower bound, for these shapes and tests/models"),
          "compile": (compile_times.compiles, "compile times, up to a 96-layer GPT of 175 B parameters"),
          "published": (published_plans.published, "plans of published sizes: ZeRO's table, and GPTs of 13 B to 1 T parameters"),
+         "simulated": (simulated.simulated, "published throughputs of large jobs beside those of `fsdpc simulate`, and ZeRO's communication volumes"),
          "rules": (rules.rules, "planned schedules beside the other rules and the lower bound, and at limits where other rules fit"),
          "trade": (trade.trade, "memory against the step, planned and measured, at ten limits of the memory"),
+         "tuned": (tuned.tuned, "predicted steps beside measured ones, over two dozen settings of strategy, recomputation, prefetch and units"),
          "nodes": (virtual_nodes.nodes, "schedules where communication takes the core of compute, measured and predicted"),
          "checkpoint": (checkpoint_cost.checkpoint, "what checkpoints cost a step, and how fast they reach the disk"),
          "offload": (offload.offload, "what states, parameters and gradients on disk cost a step, and the memory that they save"),

@@ -17,6 +17,7 @@ class Shape:
     heads: int
     length: int
     vocabulary: int = 50257
+    opset = None                              # the exporter's default
 
     @classmethod
     def parse(cls, text: str) -> "Shape":
