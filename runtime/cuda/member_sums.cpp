@@ -13,21 +13,28 @@ static_assert(sumGroup == squareGroup);
 static_assert(optimizerSegment / sumGroup <= SquareSum::mostAdditions,
               "a segment's groups are added without a carry in between");
 
+// Appends the segments of elements [first, last) of a layout, which count from
+// `base`. A block of threads works on one segment, so long members are cut.
+static void cut(const Layout &layout, int64_t first, int64_t last, int64_t base,
+                std::vector<UpdateSegment> &segments) {
+  forEachMember(
+      layout, first, last, [&](size_t member, int64_t from, int64_t to) {
+        for (; from < to; from += optimizerSegment)
+          segments.push_back({from - base,
+                              std::min(from + optimizerSegment, to) - base,
+                              int64_t(member)});
+      });
+}
+
 // Segments begin at multiples of a group from their member's begin, as shards
 // do.
 std::vector<UpdateSegment> CudaUpdate::ownSegments(const fsdpc_rank &rank,
                                                    size_t index) {
   const LayoutBuffers &buffers = rank.layouts[index];
   std::vector<UpdateSegment> segments;
-  int64_t first = buffers.ownOf(rank.job.rank), part = buffers.partBegin;
-  forEachMember(rank.manifest.layouts[index], first, first + buffers.own,
-                [&](size_t member, int64_t from, int64_t to) {
-                  for (; from < to; from += optimizerSegment)
-                    segments.push_back(
-                        {from - part,
-                         std::min(from + optimizerSegment, to) - part,
-                         int64_t(member)});
-                });
+  int64_t first = buffers.ownOf(rank.job.rank);
+  cut(rank.manifest.layouts[index], first, first + buffers.own,
+      buffers.partBegin, segments);
   return segments;
 }
 
@@ -83,21 +90,9 @@ Status CudaUpdate::setSegments(const std::vector<UpdateSegment> &segments,
 Status CudaUpdate::cutUpdate(const Layout &layout, const LayoutBuffers &buffers,
                              Optimizer &optimizer) {
   std::vector<UpdateSegment> segments;
-  // Segments of elements [at, at + count) of the part, which count from `at`.
-  // A block of threads works on one segment, so long members are cut.
-  auto add = [&](int64_t at, int64_t count) {
-    int64_t base = buffers.partBegin + at;
-    forEachMember(layout, base, base + count,
-                  [&](size_t member, int64_t from, int64_t to) {
-                    for (; from < to; from += optimizerSegment)
-                      segments.push_back(
-                          {from - base,
-                           std::min(from + optimizerSegment, to) - base,
-                           int64_t(member)});
-                  });
-  };
   if (!layout.isOffloaded()) {
-    add(0, buffers.part);
+    int64_t begin = buffers.partBegin;
+    cut(layout, begin, begin + buffers.part, begin, segments);
     return setSegments(segments, INT64_MAX,
                        optimizer.factors || optimizer.places,
                        optimizer.updates);
@@ -108,7 +103,8 @@ Status CudaUpdate::cutUpdate(const Layout &layout, const LayoutBuffers &buffers,
     round.firstSegment = int64_t(segments.size());
     round.firstElement = at;
     round.elements = std::min(offloadPieceElements, buffers.part - at);
-    add(at, round.elements);
+    int64_t begin = buffers.partBegin + at;
+    cut(layout, begin, begin + round.elements, begin, segments);
     round.segments = int64_t(segments.size()) - round.firstSegment;
     if (round.segments > 0) // not of padding alone
       rounds.push_back(round);
