@@ -102,8 +102,9 @@ constexpr int64_t selectionBytes(int64_t elements) {
   return 16 * (selectionSegments(elements) + 1) +
          8 * selectionDigits * selectionStrips(elements);
 }
-// What compressed reductions of all layouts compute with: those counts, or the
-// right factors with which matrices begin, and the lanes of a sum.
+// The numbers with which compressed reductions of all layouts compute: those
+// counts, or the right factors with which matrices begin, and the lanes of a
+// sum.
 int64_t compressionBytes(const Manifest &manifest);
 
 } // namespace fsdpc

@@ -139,7 +139,7 @@ void SlotFinder::fetch(Operation *op, ValueRange results) {
 
 // Gives memory to an op's results, or finds whose memory they are in.
 void SlotFinder::define(Operation *op) {
-  // What a wait yields, its start has placed already.
+  // The result of a wait was placed by its start.
   bool waits =
       llvm::any_of(op->getOperandTypes(), llvm::IsaPred<fsdp::TokenType>);
   if (op->hasTrait<nn::OutsideArena>() || waits)

@@ -97,8 +97,8 @@ LogicalResult verifyFree(Operation *wait) {
   return success();
 }
 
-// What is written to the file and never read back is an edit gone wrong: the
-// backward then reads what memory has.
+// A value that is written to the file and never read back is an edit gone
+// wrong: the backward then reads what memory has.
 LogicalResult verifyHeld(fsdp::OffloadWaitOp wait) {
   if (wait.getHeld().use_empty())
     return broken(wait, "used")

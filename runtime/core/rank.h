@@ -64,7 +64,7 @@ struct MemberFactors {
 // this rank's shard, which either has memory of its own or lies inside the
 // full-length ("whole") buffer.
 struct LayoutBuffers : LayoutCut {
-  // What is offloaded is null here if it lies in a file, and otherwise in
+  // An offloaded part is null here if it lies in a file, and otherwise in
   // pinned host memory, which only copies reach.
   //
   // Null if the layout keeps its values in the compute type only.

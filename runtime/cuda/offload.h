@@ -76,7 +76,7 @@ private:
   int64_t slotBytes = 0;
   size_t slot = 0;         // of the piece at hand
   std::vector<Copy> backs; // of that piece
-  // Those of one call; kept, so that a step allocates nothing.
+  // The operands of one call; kept, so that a step allocates nothing.
   std::vector<PieceOperand> ofUpdate;
 };
 

@@ -253,7 +253,7 @@ TEST_P(DeviceCollectives, reduceBlocksInRankOrder) {
     constexpr int64_t count = 5, elements = count * blockElements;
     for (BlockType type : {BlockType::I8, BlockType::F8E4M3, BlockType::I4})
       for (bool add : {false, true}) {
-        // What a rank sends, which all know.
+        // The values that a rank sends, which all know.
         auto sentBy = [&](int rank, Blocks blocks) {
           std::vector<float> values(size_t(elements * ranks));
           for (size_t i = 0; i < values.size(); ++i)

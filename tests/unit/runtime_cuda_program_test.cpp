@@ -196,7 +196,7 @@ TEST_F(CudaProgram, saysThatThereIsNoGpu) {
 }
 #endif
 
-// What is offloaded to pinned memory changes no bit, with graphs and without,
+// Offloading to pinned memory changes no bit, with graphs and without,
 // on ranks of one process and of several.
 TEST_F(CudaProgram, hasTheHostsBitsWithPinnedShards) {
   for (const char *offload :

@@ -18,11 +18,11 @@ protected:
   LayoutMemory memoryOf(int64_t ranks = 3, int64_t group = 3) {
     return layoutMemory(manifest, layout, ranks, group);
   }
-  // Of ranks with one thread, without windows and scratchpads.
+  // The plan of ranks with one thread, without windows and scratchpads.
   MemoryPlan planOf(int ranks = 3, int group = 3, int rank = fullestRank) {
     return planMemory(manifest, ranks, group, 1, 0, 0, rank);
   }
-  // Of each of four ranks.
+  // The scratch of each of four ranks.
   CudaScratch scratch() { return cudaScratch(manifest, 4, true); }
 
   Manifest manifest = sample();

@@ -141,7 +141,7 @@ FSDPC_SHARED void sumAll(const Grid &grid, const SumRanks &s) {
     one(i);
 }
 
-// Of each rank's blocks, all elements of the shard.
+// All elements of the shard, from the blocks of each rank.
 FSDPC_SHARED inline void sumBlocks(const Grid &grid, const SumRanks &s) {
   auto *shard4 = reinterpret_cast<Four<float> *>(s.shard);
   int64_t stride = s.stride / blockElements * s.blocks.bytes;
