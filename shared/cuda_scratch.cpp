@@ -78,14 +78,12 @@ int64_t layoutTables(const Layout &layout, int64_t part, int64_t own) {
   int64_t members = int64_t(layout.members.size());
   int64_t cuts = 2 * members + 2;
   int64_t sums = own / optimizerSegment + cuts;
-  int64_t pieces = layout.isOffloaded() ? part / offloadPieceElements + 1 : 0;
-  int64_t updates = part / optimizerSegment + cuts + pieces;
+  int64_t pieces =
+      layout.gradientOffloaded ? own / offloadPieceElements + 1 : 0;
+  int64_t updates = part / optimizerSegment + cuts;
   // In eight-byte words: of an optimizer's segment, of a norm's and its sum,
-  // of the tables of a piece, and of a member's key that moves with pieces.
-  int64_t moved = layout.isOffloaded() && layout.noMaster ? members : 0;
-  return (updates * 3 + sums * (2 + normDigits + 1) + pieces * 4 + moved * 4) *
-             8 +
-         8 * 256;
+  // and of a piece of the norm.
+  return (updates * 3 + sums * (2 + normDigits + 1) + pieces * 4) * 8 + 8 * 256;
 }
 
 // Bytes of what optimizers of whole parameters take on a rank that updates

@@ -47,6 +47,17 @@ constexpr const char *ema =
 constexpr const char *offload = "write '--offload=optimizer' of fsdpc";
 constexpr const char *offloadAll =
     "write '--offload=optimizer,parameters,gradients' of fsdpc";
+constexpr const char *offloadShards =
+    "write '--offload=parameters,gradients' of fsdpc";
+constexpr const char *ignored = "write '--ignored=REGEX' of fsdpc";
+constexpr const char *layoutSize = "write '--layout-size=N' of fsdpc";
+constexpr const char *buffers = "write '--buffers=broadcast' of fsdpc";
+constexpr const char *lossScale =
+    "write '--loss-scale=dynamic,init=X,growth=X,backoff=X,interval=N' of "
+    "fsdpc";
+constexpr const char *halfFloats = "write '--param-dtype=f16' of fsdpc";
+constexpr const char *gatherBlocks = "write '--gather-dtype=i8' of fsdpc";
+constexpr const char *hook = "write '--reduce-hook=HOOK' of fsdpc";
 constexpr const char *frozen = "write '--frozen=REGEX' of fsdpc";
 constexpr const char *launcher =
     "ranks are started by mpirun, torchrun or srun, or as threads by '--ranks "
@@ -70,6 +81,7 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"stage", strategy},
       {"zero-optimization", strategy},
       {"reshard-after-forward", strategy},
+      {"mesh", group},
       {"hybrid-shard-group-size", group},
       {"mics-shard-size", group},
       {"zero-hpz-partition-size", secondary},
@@ -78,20 +90,40 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"transformer-layer-cls-to-wrap", units},
       {"min-num-params", unitSize},
       {"fsdp-min-num-params", unitSize},
-      {"reduce-bucket-size", unitSize},
-      {"bucket-cap-mb", unitSize},
+      {"reduce-bucket-size", layoutSize},
+      {"allgather-bucket-size", layoutSize},
+      {"bucket-cap-mb", layoutSize},
+      {"reduce-buffer-size", "write '--bucket-size=N' of fsdpc"},
+      {"stage3-module-granularity-threshold", units},
+      {"leaf-module", units},
+      {"stage3-param-persistence-threshold", "write '--persist=N' of fsdpc"},
+      {"shard-placement-fn", "write '--layout=parameter' of fsdpc"},
+      {"sharded-optimizer", "write '--strategy=oss' of fsdpc"},
+      {"ignored-modules", ignored},
+      {"ignored-states", ignored},
+      {"ignored-params", ignored},
       {"no-sync", "write '--reduce=step' of fsdpc"},
       {"backward-prefetch", prefetch},
       {"forward-prefetch", prefetch},
       {"stage3-prefetch-bucket-size", prefetch},
       {"overlap-comm", prefetch},
-      {"broadcast-buffers", "write '--buffers=broadcast' of fsdpc"},
+      {"broadcast-buffers", buffers},
+      {"forward-sync-buffers", buffers},
+      {"comm-hook", hook},
+      {"register-comm-hook", hook},
+      {"gradient-predivide-factor",
+       "write '--reduce-hook=predivide=X' of fsdpc"},
       {"convert-sync-batchnorm", "write '--sync-batchnorm' of fsdpc"},
       {"stage3-max-live-parameters", "write '--limit-all-gathers=K' of fsdpc"},
       {"offload-optimizer", offload},
       {"offload-params", offloadAll},
       {"offload-param", offloadAll},
       {"cpu-offload", offloadAll},
+      {"cpu-offload-param", offloadAll},
+      {"offload-policy", offloadAll},
+      {"move-params-to-cpu", offloadShards},
+      {"move-grads-to-cpu", offloadShards},
+      {"cpu-checkpointing", "write '--offload=activations' of fsdpc"},
       {"nvme-path", "write '--offload-dir DIR' of the program"},
       // Precision.
       {"mixed-precision", dtype},
@@ -100,6 +132,20 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"dtype", dtype},
       {"amp", dtype},
       {"bf16", dtype},
+      {"mp-policy", dtype},
+      {"fp16", halfFloats},
+      {"broadcast-fp16", halfFloats},
+      {"module-classes-to-ignore", "write '--keep-f32=GLOB' of fsdpc"},
+      {"init-scale", lossScale},
+      {"initial-scale-power", lossScale},
+      {"growth-factor", lossScale},
+      {"backoff-factor", lossScale},
+      {"growth-interval", lossScale},
+      {"loss-scale-window", lossScale},
+      {"reduce-fp16", "write '--reduce-dtype=f16' of fsdpc"},
+      {"zero-quantized-weights", gatherBlocks},
+      {"zero-quantized-nontrainable-weights", gatherBlocks},
+      {"zero-quantized-gradients", "write '--reduce-dtype=i4' of fsdpc"},
       {"fp32-reduce-scatter", "write '--reduce-dtype=f32' of fsdpc"},
       {"communication-data-type", "write '--reduce-dtype=bf16' of fsdpc"},
       // Optimization.
@@ -140,6 +186,8 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"num-warmup-steps", schedule},
       {"freeze", frozen},
       {"requires-grad", frozen},
+      {"auto-refresh-trainable", frozen},
+      {"warn-on-trainable-params-changed", frozen},
       // Batches and the length of a run.
       {"batch-size", microbatch},
       {"micro-batch-size", microbatch},
@@ -171,6 +219,13 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"resume-from-checkpoint", load},
       {"load-checkpoint", load},
       {"model-name-or-path", load},
+      {"param-init-fn", "write '--init-rule=GLOB=RULE' of fsdpc"},
+      {"elastic-checkpoint", "write '--resume' of the program, with "
+                             "'--checkpoint DIR'"},
+      {"state-dict-on-rank-0-only", save},
+      {"stage3-gather-16bit-weights-on-model-save", save},
+      {"stage3-gather-fp16-weights-on-model-save", save},
+      {"verbose", "write '--info' of the program"},
       {"output-dir", save},
       {"save-dir", save},
       {"logging-dir", "write '--log FILE.jsonl' of the program"},
@@ -184,7 +239,9 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"process-group", launcher},
       {"timeout", "write '--watchdog S' of the program, and '--join-timeout S' "
                   "for its start"},
-      {"device-id", launcher},
+      {"device-id", "write '--target=cuda' of fsdpc: a rank takes the GPU of "
+                    "its place on its node"},
+      {"compute-device", "write '--target=cuda' of fsdpc, or leave it out"},
       {"backend", launcher},
       // Flags of other tools that need none here.
       {"sync-module-states", agreed},
@@ -213,7 +270,8 @@ static std::string plain(std::string_view name, char separator) {
 }
 
 std::string adviceOnFlag(std::string_view flag) {
-  size_t begin = std::min(flag.find_first_not_of('-'), flag.size());
+  // Private arguments begin with an underscore.
+  size_t begin = std::min(flag.find_first_not_of("-_"), flag.size());
   std::string name = plain(flag.substr(begin, flag.find('=') - begin), '-');
   for (const ForeignFlag &each : foreignFlags())
     if (each.name == name)

@@ -8,6 +8,8 @@ writes it), under a heading that names the list. A table may serve several lists
   program" follows, and a value in it is one that `fsdpc --help` lists.
 - A row that is not there yet has no test, and names no flag. Any other row has one, unless its argument is never needed.
 - Each flag stands in the text of a test of its row, as a flag, as a key of `fsdp.options`, or in quotes.
+- An argument of which `here` begins with a flag is known to both programs (shared/foreign_names.cpp): one that is given it as a flag
+  says to write a flag of that row, unless it has a flag of this name itself. GENERIC lists words that say too little for that.
 """
 import json
 import re
@@ -16,6 +18,8 @@ from pathlib import Path
 LISTS = Path(__file__).with_name("foreign_arguments.json")
 HEAD = ["argument", "here", "note", "test"]
 STATES = ("always", "never needed", "not yet")
+NAMES = Path(__file__).parent.parent / "shared" / "foreign_names.cpp"
+GENERIC = {"module", "params", "default", "enabled", "device", "classes", "names", "name_suffixes"}
 
 
 def lists() -> dict[str, list[str]]:
@@ -77,6 +81,24 @@ def check_flag(flag: str, after: str, repository):
         yield f"'{name}' does not take '{value}'"
 
 
+def advice() -> dict[str, str]:
+    """Returns what the programs say of other tools' flags, by name."""
+    text = re.sub(r'"\s+"', "", NAMES.read_text())
+    shared = dict(re.findall(r'constexpr const char \*(\w+) =\s*"([^"]*)"', text))
+    return {name: told or shared[constant] for name, told, constant in re.findall(r'\{"([\w-]+)",\s*(?:"([^"]*)"|(\w+))\}', text)
+            if told or constant in shared}
+
+
+def check_advice(arguments: list[str], given: list[str], repository, known: dict[str, str]):
+    wanted = {flag.partition("=")[0] for flag in given}
+    for argument in arguments:
+        name = argument.strip("_").replace("_", "-").lower()
+        if argument in GENERIC or argument.startswith("--") or f"--{name}" in repository.compiler | repository.program:
+            continue
+        if not wanted & set(re.findall(r"--[\w-]+", known.get(name, ""))):
+            yield f"shared/foreign_names.cpp does not advise {' or '.join(sorted(wanted))} for '{argument}'"
+
+
 def check_row(row: list[str], repository):
     argument, here, _, test = row
     parts = re.split(r"`([^`]+)`", here)      # text, code, text, code, …, text
@@ -102,9 +124,15 @@ def check(text: str, repository) -> list[str]:
     found = tables(text)
     faults = [f"does not say that a list is of {version}" for version in versions() if version not in text.lower()]
     faults += check_completeness(found)
+    known = advice()
     for heading, rows in found.items():
+        # Methods are no flags, and values of an enumeration stand behind one.
+        names = not re.match(r"methods|shardingstrategy", heading.lower())
         for row in rows:
             where = f"row {row[0]} of {heading}"
+            if names and len(row) == len(HEAD) and row[1].startswith("`--"):
+                faults += [f"{where}: {fault}" for fault in
+                           check_advice(spans(row[0]), [code for code in spans(row[1]) if code.startswith("--")], repository, known)]
             faults += ([f"{where}: {fault}" for fault in check_row(row, repository)] if len(row) == len(HEAD)
                        else [f"{where}: has {len(row)} cells instead of {len(HEAD)}"])
     return faults

@@ -23,10 +23,13 @@ namespace {
 struct LevelText {
   StringLiteral share, suffix, name;
 };
-constexpr LevelText levels[] = {{"(N-1)/N", "", "ranks"},
-                                {"(G-1)/G", " in groups", "group"},
-                                {"2(N-G)/(NG)", " across groups", "groups"},
-                                {"(N-1)", " to each rank", "each"}};
+constexpr LevelText levels[] = {
+    {"(N-1)/N", "", "ranks"},
+    {"(G-1)/G", " in groups", "group"},
+    {"2(N-G)/(NG)", " across groups", "groups"},
+    {"(N-1)", " to each rank", "each"},
+    {"up to 1/N", " at most, by owners", "owners"},
+    {"up to 1/G", " at most, by owners in groups", "group owners"}};
 
 const LevelText &textOf(Level level) { return levels[int(level)]; }
 
@@ -61,7 +64,8 @@ static std::string sumOf(const CommunicationVolume &volume, Level level) {
 // A program without collectives has the first level all the same.
 std::string CommunicationVolume::formula() const {
   std::string text;
-  for (Level level : {Level::Ranks, Level::Group, Level::Groups, Level::Each})
+  for (Level level : {Level::Ranks, Level::Group, Level::Groups, Level::Each,
+                      Level::Owners, Level::GroupOwners})
     if (std::string sum = sumOf(*this, level); !sum.empty())
       text += (text.empty() ? "" : " + ") + textOf(level).share.str() + " · (" +
               sum + ")";
@@ -83,6 +87,10 @@ double CommunicationVolume::bytes(Level level, int64_t ranks,
     return 2 * sum * double(ranks - groupRanks) / double(ranks * groupRanks);
   if (level == Level::Each)
     return sum * double(ranks - 1);
+  if (level == Level::Owners || level == Level::GroupOwners)
+    return ranks == 1
+               ? 0
+               : sum / double(level == Level::Owners ? ranks : groupRanks);
   double over = double(level == Level::Ranks ? ranks : groupRanks);
   return sum * (over - 1) / over;
 }

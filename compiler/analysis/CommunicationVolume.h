@@ -16,7 +16,10 @@ namespace fsdpc::analysis {
 /// sent: (N-1)/N over all N ranks, (G-1)/G in a group of G, and across groups
 /// 2(N-G)/(NG) on the mean of the ranks (HybridGroups, runtime/comm/groups.h).
 /// Each is of values that every rank sends to each other rank, as they are few.
-enum class Level { Ranks, Group, Groups, Each };
+/// Owners are the ranks that orthogonalise matrices, of which the others send
+/// and get parts: a rank sends 1/N of the matrices on the mean, or 1/G where
+/// each group gets them, less the part of a matrix that its owner has itself.
+enum class Level { Ranks, Group, Groups, Each, Owners, GroupOwners };
 
 /// The name of the term of gathers that read secondary shards.
 inline constexpr llvm::StringLiteral gatherSecondary = "gather_secondary";
@@ -44,7 +47,7 @@ struct CommunicationVolume {
   /// parameters are tied, shared or frozen. One such product per level.
   std::string formula() const;
   /// Bytes that a rank sends per step at one level, on N ranks in groups of G,
-  /// with K microbatches; the mean over the ranks.
+  /// with K microbatches; the mean over the ranks, and a bound for owners.
   double bytes(Level level, int64_t ranks, int64_t groupRanks,
                int64_t microbatches) const;
   /// Returns the lines of the compile's summary.

@@ -23,6 +23,8 @@ namespace {
 // The elements that each rank sends in reductions of its largest ones, and
 // those of the factors that are reduced in place of matrices.
 constexpr llvm::StringLiteral chosenSymbol = "T", factorSymbol = "R";
+// The elements of matrices that go to owners and back.
+constexpr llvm::StringLiteral matrixSymbol = "M";
 
 // Names the elements that terms are about where layouts differ in strategy,
 // type or compression. A program of one strategy and type needs no names: then
@@ -86,6 +88,9 @@ public:
 
   bool isHybrid(fsdp::LayoutOp layout) const {
     return fsdp::isHybrid(fsdp::strategyOf(layout, options));
+  }
+  bool isOwned(fsdp::LayoutOp layout) const {
+    return fsdp::isOwned(fsdp::strategyOf(layout, options));
   }
 
 private:
@@ -157,21 +162,47 @@ private:
   fsdp::CompileOptions options;
 };
 
-// Adds the numbers that a microbatch sums over ranks, S, if there are any.
-// The sums of @update are not counted: they are a few per layout.
-void addSums(ModuleOp module, CommunicationVolume &volume) {
+// Adds the statistics that ranks tell each other in a microbatch, B, if any.
+// With `--buffers=local` each rank keeps its own.
+void addStatistics(ModuleOp module, CommunicationVolume &volume) {
   auto microbatch =
       module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);
-  if (!microbatch)
+  uint64_t elements = 0;
+  if (microbatch)
+    for (auto update : microbatch.getOps<fsdp::UpdateStatisticsOp>())
+      if (update.getMode() != "local")
+        elements += cast<RankedTensorType>(update.getStatistic().getType())
+                        .getNumElements();
+  if (elements == 0)
+    return;
+  volume.terms.push_back({"update_statistics", Level::Each,
+                          /*eachMicrobatch=*/true, elements * sizeof(float),
+                          "f32", "B"});
+  volume.parts.emplace_back("B", elements);
+}
+
+// Adds the numbers that a function sums over ranks, if there are any: of
+// @microbatch S, and of @update U, which are those of norms and of optimizers.
+void addSums(ModuleOp module, StringRef function, StringRef symbol,
+             bool eachMicrobatch, CommunicationVolume &volume) {
+  auto found = module.lookupSymbol<func::FuncOp>(function);
+  if (!found)
     return;
   uint64_t elements = 0;
-  for (auto reduce : microbatch.getOps<fsdp::AllReduceOp>())
+  for (auto reduce : found.getOps<fsdp::AllReduceOp>())
     elements += reduce.getType().getNumElements();
   if (elements == 0)
     return;
-  volume.terms.push_back({"all_reduce", Level::Each, /*eachMicrobatch=*/true,
-                          elements * sizeof(double), "f64", "S"});
-  volume.parts.emplace_back("S", elements);
+  volume.terms.push_back({"all_reduce", Level::Each, eachMicrobatch,
+                          elements * sizeof(double), "f64", symbol.str()});
+  volume.parts.emplace_back(symbol, elements);
+}
+
+// Says how many elements M are.
+void addMatrixElements(CommunicationVolume &volume) {
+  for (const CommunicationVolume::Term &term : volume.terms)
+    if (term.what == "collect_matrices")
+      volume.parts.emplace_back(matrixSymbol, term.bytes / sizeof(float));
 }
 
 // Says how many elements T and R are. Each layout is reduced once.
@@ -206,7 +237,10 @@ public:
   CommunicationVolume finish(ModuleOp module) {
     parts.describe(module, volume);
     addCompressed(module, volume);
-    addSums(module, volume);
+    addMatrixElements(volume);
+    addStatistics(module, volume);
+    addSums(module, fsdp::FSDPDialect::kMicrobatch, "S", true, volume);
+    addSums(module, fsdp::FSDPDialect::kUpdate, "U", false, volume);
     return std::move(volume);
   }
 
@@ -244,6 +278,20 @@ private:
       if (hybrid && what.starts_with("reduce"))
         count(what, eachMicrobatch, Level::Groups, layout, wire.wide(layout));
     }
+  }
+
+  // Counts the way of matrices to their owners, who send them to all ranks or,
+  // by parts, to those that update these. Under oss the owner has them whole.
+  void addMatrices(StringRef what, FlatSymbolRefAttr name, bool isBack) {
+    auto layout = symbols.lookup<fsdp::LayoutOp>(name.getValue());
+    if (parts.isOwned(layout))
+      return;
+    Level level = isBack && fsdp::keepsWhole(layout, "state") ? Level::Ranks
+                  : isBack && parts.isHybrid(layout) ? Level::GroupOwners
+                                                     : Level::Owners;
+    uint64_t elements = fsdp::memberElementsOf(layout);
+    count(what, /*eachMicrobatch=*/false, level, layout,
+          {"f32", elements * sizeof(float), matrixSymbol});
   }
 
   // A reduction of factors gathers their sums.
@@ -287,6 +335,12 @@ void Counter::visit(Operation *op) {
         add("gather_gradients", false,
             ArrayAttr::get(gather.getContext(), gather.getLayoutAttr()),
             &Wire::wide);
+      })
+      .Case([&](fsdp::CollectMatricesOp collect) {
+        addMatrices("collect_matrices", collect.getLayoutAttr(), false);
+      })
+      .Case([&](fsdp::SpreadMatricesOp spread) {
+        addMatrices("spread_matrices", spread.getLayoutAttr(), true);
       })
       .Case([&](fsdp::GatherParametersOp gather) {
         add("gather_parameters", false, gather.getLayouts(), &Wire::gathered);

@@ -20,8 +20,8 @@ namespace {
 using analysis::CommunicationVolume;
 using analysis::Level;
 
-// The time of what is sent once per step: gradients that are reduced there, and
-// parameters that are gathered after the update.
+// The time of what is sent once per step: gradients that are reduced there,
+// sums of norms, and parameters that are gathered after the update.
 double sentUs(const CommunicationVolume &volume,
               const schedule::Machine &machine) {
   double us = 0;
@@ -65,8 +65,7 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
     us += schedule::opUs(machine, "optimizer", 0, part * (4 * words + copy),
                          schedule::ElementType::F32);
   }
-  // The norm's all-reduce is bound by latency, so its few bytes hardly matter.
-  return us + schedule::allReduceUs(machine, sizeof(double));
+  return us;
 }
 
 } // namespace

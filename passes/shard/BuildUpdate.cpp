@@ -10,6 +10,8 @@
 #include "passes/shard/optimizers/Programs.h"
 #include "shared/norm_digits.h"
 
+#include <array>
+
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_BUILDUPDATE
 #include "passes/shard/Passes.h.inc"
@@ -21,10 +23,12 @@ namespace {
 // Fills the region of an op with what `build` makes of the arguments: two
 // elements (parameter and gradient), the variance if there are factors or the
 // update if it is of whole matrices, the states, three scalars, the sums that
-// the program takes, and a random word if the parameter is rounded.
+// the program takes, and a random word if the parameter is rounded. The
+// parameter has the type `stored`, and `build` gets it in f32.
 template <typename Build>
 void buildProgram(Region &region, Location loc, const OptimizerProgram &program,
-                  ArrayRef<StringRef> sums, bool rounds, const Build &build) {
+                  ArrayRef<StringRef> sums, bool rounds, Type stored,
+                  const Build &build) {
   Block &body = region.emplaceBlock();
   OpBuilder inner = OpBuilder::atBlockEnd(&body);
   auto add = [&](Type type, ArrayRef<StringRef> names) {
@@ -32,7 +36,8 @@ void buildProgram(Region &region, Location loc, const OptimizerProgram &program,
       body.addArgument(type, NameLoc::get(inner.getStringAttr(name), loc));
   };
   ArrayRef<StringRef> states = program.states();
-  add(inner.getF32Type(), {"parameter", "gradient"});
+  add(stored, {"parameter"});
+  add(inner.getF32Type(), {"gradient"});
   bool takesNumber = program.isFactored() || program.isOrthogonal();
   if (takesNumber)
     add(inner.getF32Type(), {program.isFactored() ? "variance" : "update"});
@@ -41,8 +46,11 @@ void buildProgram(Region &region, Location loc, const OptimizerProgram &program,
   add(inner.getF64Type(), sums);
   if (rounds)
     add(inner.getI32Type(), {"word"});
-  Results results = build(Scalars{inner, loc},
-                          Arguments(body, states.size(), takesNumber, rounds));
+  Arguments arguments(body, states.size(), takesNumber, rounds);
+  if (!stored.isF32())
+    arguments.parameter = arith::ExtFOp::create(inner, loc, inner.getF32Type(),
+                                                arguments.parameter);
+  Results results = build(Scalars{inner, loc}, arguments);
   fsdp::YieldOp::create(inner, loc, results);
 }
 
@@ -111,23 +119,29 @@ FailureOr<fsdp::UpdateFactorsOp> buildFactors(OpBuilder &builder, Location loc,
       builder.getF64FloatAttr(options.beta2Decay));
 }
 
-// Sums over the members of all layouts of a program, added up over the ranks by
-// one all-reduce.
+// What a program takes of all members of its layouts, added up over the ranks:
+// factors, and sums by one all-reduce. Null if the program takes none.
 struct WholeSums {
+  fsdp::UpdateFactorsOp factors;
   fsdp::MemberSumsOp ofRank;
-  Value ofAll; // null if the program takes no sums
+  Value ofAll;
 };
 
+// A program reads parameters of one type, so `layouts` all have masters, or
+// none has.
 WholeSums buildSums(OpBuilder &builder, Location loc,
                     const OptimizerProgram &program,
                     ArrayRef<fsdp::LayoutOp> layouts, Value scale,
                     fsdp::UpdateFactorsOp factors) {
   if (program.sums().empty() || layouts.empty())
-    return {};
+    return {factors, {}, {}};
   SmallVector<Attribute> names = namesOf(layouts);
   int64_t members = 0;
   for (fsdp::LayoutOp layout : layouts)
     members += layout.getMembers().size();
+  fsdp::LayoutOp first = layouts.front();
+  Type stored = first.getNoMaster() ? Type(builder.getBF16Type())
+                                    : Type(builder.getF32Type());
   // Members in the order of the layouts; the sums of one member follow each
   // other. Each is a row of digits, as those of the norm.
   int64_t perMember = program.sums().size();
@@ -137,10 +151,10 @@ WholeSums buildSums(OpBuilder &builder, Location loc,
       builder, loc, type, builder.getArrayAttr(names), scale,
       factors ? factors.getResult() : Value());
   buildProgram(
-      sums.getBody(), loc, program, {}, /*rounds=*/false,
+      sums.getBody(), loc, program, {}, /*rounds=*/false, stored,
       [&](Scalars s, Arguments in) { return program.buildSums(s, in); });
   auto all = fsdp::AllReduceOp::create(builder, loc, type, sums.getResult());
-  return {sums, all.getResult()};
+  return {factors, sums, all.getResult()};
 }
 
 // The updates of a layout's matrices: those of the momentum, which go to the
@@ -194,8 +208,7 @@ FailureOr<Value> buildUpdates(OpBuilder &builder,
 
 // Builds the op of one layout, with the program of its optimizer in the region.
 void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
-                    fsdp::LayoutOp layout, Value scale,
-                    fsdp::UpdateFactorsOp factors, WholeSums sums,
+                    fsdp::LayoutOp layout, Value scale, WholeSums sums,
                     Value updates) {
   Location loc = layout.getLoc();
   auto name = FlatSymbolRefAttr::get(layout);
@@ -203,14 +216,14 @@ void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
   // This layout's sums begin at row `first` of the vector over all layouts.
   if (sums.ofAll)
     first = builder.getI64IntegerAttr(*sums.ofRank.getFirstSum(name));
-  if (factors)
-    firstFactor = builder.getI64IntegerAttr(*factors.getFirstFactor(name));
+  if (sums.factors)
+    firstFactor = builder.getI64IntegerAttr(*sums.factors.getFirstFactor(name));
   auto optimizer = fsdp::OptimizerOp::create(
       builder, loc, name, scale, sums.ofAll, first,
-      factors ? factors.getResult() : Value(), firstFactor, updates,
+      sums.factors ? sums.factors.getResult() : Value(), firstFactor, updates,
       /*gradient=*/Value());
   buildProgram(optimizer.getBody(), loc, program, program.sums(),
-               layout.getNoMaster(),
+               layout.getNoMaster(), builder.getF32Type(),
                [&](Scalars s, Arguments in) { return program.build(s, in); });
 }
 
@@ -233,17 +246,18 @@ Value buildScale(OpBuilder &builder, Location loc, ArrayRef<Attribute> names,
       .getScale();
 }
 
-// Returns the layouts that each program updates. Emits an error if a layout has
-// the group of none.
-FailureOr<std::vector<SmallVector<fsdp::LayoutOp>>>
+// Returns the layouts that each program updates, those with masters and those
+// without. Emits an error if a layout has the group of none.
+using LayoutsByMaster = std::array<SmallVector<fsdp::LayoutOp>, 2>;
+FailureOr<std::vector<LayoutsByMaster>>
 layoutsByProgram(ArrayRef<fsdp::LayoutOp> layouts, size_t programs) {
-  std::vector<SmallVector<fsdp::LayoutOp>> ofProgram(programs);
+  std::vector<LayoutsByMaster> ofProgram(programs);
   for (fsdp::LayoutOp layout : layouts) {
     size_t group = layout.getGroup().value_or(0);
     if (group >= programs)
       return layout.emitOpError() << "has group " << group << ", but there are "
                                   << programs - 1 << " of --group";
-    ofProgram[group].push_back(layout);
+    ofProgram[group][layout.getNoMaster()].push_back(layout);
   }
   return ofProgram;
 }
@@ -257,15 +271,15 @@ LogicalResult buildOptimizers(OpBuilder &builder, Location loc,
   auto ofProgram = layoutsByProgram(layouts, programs.size());
   if (failed(ofProgram))
     return failure();
-  std::vector<fsdp::UpdateFactorsOp> factors;
-  std::vector<WholeSums> wholeSums;
-  for (auto [program, own] : llvm::zip_equal(programs, *ofProgram)) {
-    auto ofOwn = buildFactors(builder, loc, program, own, scale, symbols);
-    if (failed(ofOwn))
-      return failure();
-    factors.push_back(*ofOwn);
-    wholeSums.push_back(buildSums(builder, loc, program, own, scale, *ofOwn));
-  }
+  std::vector<std::array<WholeSums, 2>> sums(programs.size());
+  for (auto [program, own, found] : llvm::zip_equal(programs, *ofProgram, sums))
+    for (auto [ofMaster, both] : llvm::zip_equal(own, found)) {
+      auto factors =
+          buildFactors(builder, loc, program, ofMaster, scale, symbols);
+      if (failed(factors))
+        return failure();
+      both = buildSums(builder, loc, program, ofMaster, scale, *factors);
+    }
   // In the order of layouts, that is of units, whatever their groups. A
   // whole-matrix update stands directly before the optimizer that takes it.
   for (fsdp::LayoutOp layout : layouts) {
@@ -274,8 +288,8 @@ LogicalResult buildOptimizers(OpBuilder &builder, Location loc,
     auto updates = buildUpdates(builder, program, layout, scale, symbols);
     if (failed(updates))
       return failure();
-    buildOptimizer(builder, program, layout, scale, factors[group],
-                   wholeSums[group], *updates);
+    buildOptimizer(builder, program, layout, scale,
+                   sums[group][layout.getNoMaster()], *updates);
   }
   return success();
 }

@@ -172,7 +172,6 @@ void BlockReducer::reduceScatter(Communicator &ranks, const ReduceScatter &part,
   Coding coding = codingOf(blockType);
   Blocks sent{static_cast<char *>(scratch), blockType};
   Blocks received = sent.from(most * count);
-  ranks.countSent(size_t(all * blockBytes(blockType)));
   for (int64_t first = 0; first < all; first += most) {
     int64_t length = std::min(most, all - first);
     size_t bytes = size_t(length * blockBytes(blockType));

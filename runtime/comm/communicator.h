@@ -87,26 +87,26 @@ public:
   virtual void barrier() = 0;
   // Writes rank r's shard to whole[r * shardBytes …] for every r. `shard` may
   // already lie at its place in `whole`.
-  virtual void allGather(const void *shard, void *whole, size_t shardBytes) = 0;
+  void allGather(const void *shard, void *whole, size_t shardBytes);
   // Sums all ranks' gradients and leaves rank r with part r of the sum.
-  virtual void reduceScatter(const ReduceScatter &part) = 0;
+  void reduceScatter(const ReduceScatter &part);
   // Sums all ranks' gradients on their owners, rounded to `wire` first, as
   // reduceScatter does. With `add` the sums continue from what the owners have,
   // which then lies outside of the gradients. All ranks give the same list.
-  virtual void reduceToOwners(std::span<const OwnedGradient> gradients,
-                              WireType wire, bool add) = 0;
+  void reduceToOwners(std::span<const OwnedGradient> gradients, WireType wire,
+                      bool add);
   // Sends the values of each owner to all other ranks. All give the same list.
-  virtual void shareOwned(std::span<const OwnedValues> values) = 0;
+  void shareOwned(std::span<const OwnedValues> values);
   // Sums `count` values over the ranks, in place. Every rank gets the same
   // bits.
-  virtual void allReduce(double *values, int count) = 0;
+  void allReduce(double *values, int count);
 
   // Sends and receives all these messages, in any order, and returns when they
   // are done. At most one message per call to each peer and one from each, and
   // none to itself. Each needs its counterpart of the same size in a call of
   // the peer; ranks that have no message need not call.
-  virtual void transfer(std::span<const Outgoing> sends,
-                        std::span<const Incoming> receives) = 0;
+  void transfer(std::span<const Outgoing> sends,
+                std::span<const Incoming> receives);
 
   // Makes one communicator for the ranks that give each color, with their order
   // kept. Call it before the streams start. The caller owns the result and must
@@ -115,19 +115,26 @@ public:
   // in the same order.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 
-  // Returns the bytes that this rank has handed to others in all-gathers,
-  // reduce-scatters and those to and from owners, in whatever way (a peer that
-  // reads them counts too).
+  // Returns the bytes that this rank has handed to others in all these calls,
+  // in whatever way (a peer that reads them counts too).
   uint64_t sentBytes() const { return sent; }
 
-  // Counts a collective in which each other rank gets `bytes` of this one. For
-  // those that are written over transfer(), which counts nothing.
-  void countSent(size_t bytes) { sent += bytes * uint64_t(size() - 1); }
-  // The same where each value goes to its owner, or from it to all others.
-  void countSent(std::span<const OwnedGradient> gradients, WireType wire);
-  void countSent(std::span<const OwnedValues> values);
+protected:
+  // What the calls of the same names do besides counting.
+  virtual void doAllGather(const void *shard, void *whole,
+                           size_t shardBytes) = 0;
+  virtual void doReduceScatter(const ReduceScatter &part) = 0;
+  virtual void doReduceToOwners(std::span<const OwnedGradient> gradients,
+                                WireType wire, bool add) = 0;
+  virtual void doShareOwned(std::span<const OwnedValues> values) = 0;
+  virtual void doAllReduce(double *values, int count) = 0;
+  virtual void doTransfer(std::span<const Outgoing> sends,
+                          std::span<const Incoming> receives) = 0;
 
 private:
+  // Counts `bytes` that each other rank gets.
+  void countSent(size_t bytes) { sent += bytes * uint64_t(size() - 1); }
+
   uint64_t sent = 0;
 };
 

@@ -94,8 +94,6 @@ void HybridGroups::tradePieces(const ReduceScatter &part, int64_t tick) {
   if (own < last && isPiece(finished))
     receives.push_back(
         {last, complete, size_t(lengthOf(part, finished)) * sizeof(float)});
-  for (const Outgoing &message : sends)
-    handedOn += message.bytes;
   peers->transfer(sends, receives);
 }
 

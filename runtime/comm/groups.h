@@ -29,8 +29,6 @@ public:
   Communicator &inner() { return *group; }
   // The ranks with this one's place in each group, by group.
   Communicator &across() { return *peers; }
-  // Returns the bytes of sums that this rank has handed to other groups.
-  uint64_t sentAcross() const { return handedOn; }
 
   // Sums the gradients of all ranks; member m of every group gets part m of the
   // sum. `part.shardElements` is that of a layout sharded over a group. The sum
@@ -52,7 +50,6 @@ private:
 
   std::unique_ptr<Communicator> group, peers;
   const int own, last; // the numbers of this rank's group and of the last one
-  uint64_t handedOn = 0;
   std::vector<float> scratch;
   // Pieces in `scratch`: sums from the group before, sums of this group, and
   // complete sums from the last group.

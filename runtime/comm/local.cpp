@@ -69,8 +69,7 @@ public:
   void barrier() override { meeting->barrier.wait(meeting->ranks); }
 
   // Every rank copies from the others' buffers; no staging is needed.
-  void allGather(const void *shard, void *whole, size_t shardBytes) override {
-    countSent(shardBytes);
+  void doAllGather(const void *shard, void *whole, size_t shardBytes) override {
     meeting->published[self] = shard;
     barrier();
     char *all = static_cast<char *>(whole);
@@ -83,8 +82,7 @@ public:
   // Every rank reads its part of the others' gradients and sums it in rank
   // order. The shard may lie inside the own gradient: it is the part that no
   // other rank reads.
-  void reduceScatter(const ReduceScatter &part) override {
-    countSent(size_t(part.shardElements) * wireBytes(handedOver(part)));
+  void doReduceScatter(const ReduceScatter &part) override {
     meeting->published[self] = part.gradient;
     barrier();
     int64_t begin = partOf(part, self);
@@ -100,9 +98,8 @@ public:
   }
 
   // An owner reads all ranks' gradients where they lie.
-  void reduceToOwners(std::span<const OwnedGradient> gradients, WireType wire,
-                      bool add) override {
-    countSent(gradients, wire);
+  void doReduceToOwners(std::span<const OwnedGradient> gradients, WireType wire,
+                        bool add) override {
     meeting->published[self] = gradients.data();
     barrier();
     for (size_t i = 0; i < gradients.size(); ++i) {
@@ -116,8 +113,7 @@ public:
     barrier(); // from here on the gradients may change
   }
 
-  void shareOwned(std::span<const OwnedValues> values) override {
-    countSent(values);
+  void doShareOwned(std::span<const OwnedValues> values) override {
     meeting->published[self] = values.data();
     barrier();
     for (size_t i = 0; i < values.size(); ++i)
@@ -129,7 +125,7 @@ public:
 
   // Each rank publishes a copy, since `values` is overwritten while slower
   // ranks still add. All add in rank order and get the same bits.
-  void allReduce(double *values, int count) override {
+  void doAllReduce(double *values, int count) override {
     meeting->values[self].assign(values, values + count);
     barrier();
     for (int i = 0; i < count; ++i) {
@@ -140,8 +136,8 @@ public:
     barrier();
   }
 
-  void transfer(std::span<const Outgoing> sends,
-                std::span<const Incoming> receives) override {
+  void doTransfer(std::span<const Outgoing> sends,
+                  std::span<const Incoming> receives) override {
     meeting->mailboxes.transfer(self, sends, receives);
   }
   std::unique_ptr<Communicator> split(int color) override {
@@ -170,8 +166,8 @@ public:
   }
 
   void barrier() override { meeting->barrier.wait(ranks); }
-  void transfer(std::span<const Outgoing> sends,
-                std::span<const Incoming> receives) override {
+  void doTransfer(std::span<const Outgoing> sends,
+                  std::span<const Incoming> receives) override {
     passLink(sends);
     meeting->mailboxes.transfer(self, sends, receives);
   }

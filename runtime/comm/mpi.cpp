@@ -128,8 +128,8 @@ public:
   }
 
   void barrier() override { channel.check(mpi().barrier(channel.handle)); }
-  void transfer(std::span<const Outgoing> sends,
-                std::span<const Incoming> receives) override {
+  void doTransfer(std::span<const Outgoing> sends,
+                  std::span<const Incoming> receives) override {
     passLink(sends);
     channel.transfer(sends, receives);
   }
@@ -158,8 +158,8 @@ public:
       : WindowCommunicator(channel.rank, std::move(windows), channel.staging()),
         channel(std::move(channel)) {}
 
-  void transfer(std::span<const Outgoing> sends,
-                std::span<const Incoming> receives) override {
+  void doTransfer(std::span<const Outgoing> sends,
+                  std::span<const Incoming> receives) override {
     channel.transfer(sends, receives);
   }
   std::unique_ptr<Communicator> split(int color) override {

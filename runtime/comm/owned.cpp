@@ -1,7 +1,6 @@
 // Collectives to and from owners: how the communicators that stage their data
-// cut what ranks own into pieces, and what a rank sends. All ranks work on each
-// piece, as long as several of them own something, and a small item shares its
-// piece with others.
+// cut what ranks own into pieces. All ranks work on each piece, as long as
+// several of them own something, and a small item shares its piece with others.
 #include "runtime/comm/owned.h"
 #include "runtime/comm/staged.h"
 
@@ -9,27 +8,13 @@
 
 namespace fsdpc::runtime {
 
-void Communicator::countSent(std::span<const OwnedGradient> gradients,
-                             WireType wire) {
-  for (const OwnedGradient &part : gradients)
-    if (part.owner != rank())
-      sent += bytesOf(part, wire);
-}
-
-void Communicator::countSent(std::span<const OwnedValues> values) {
-  for (const OwnedValues &part : values)
-    if (part.owner == rank())
-      countSent(part.bytes);
-}
-
 // Per piece as in reduceScatter, but a segment is a range of what its owner
 // owns, which may end before those of others.
-void StagedCommunicator::reduceToOwners(
+void StagedCommunicator::doReduceToOwners(
     std::span<const OwnedGradient> gradients, WireType wire, bool add) {
   auto sizeOf = [&](const OwnedGradient &part) { return bytesOf(part, wire); };
   size_t longest = measureRuns(gradients, sizeOf, runs);
   size_t step = staging.half / size_t(ranks) / 64 * 64;
-  countSent(gradients, wire);
   for (size_t begin = 0; begin < longest; begin += step) {
     size_t segment = std::min(step, longest - begin);
     for (size_t rank = 0; rank < runs.size(); ++rank)
@@ -64,11 +49,10 @@ void StagedCommunicator::reduceToOwners(
 
 // Each owner writes the next piece of what it owns to its window, and all
 // others copy it to its places.
-void WindowCommunicator::shareOwned(std::span<const OwnedValues> values) {
+void WindowCommunicator::doShareOwned(std::span<const OwnedValues> values) {
   auto sizeOf = [](const OwnedValues &part) { return part.bytes; };
   size_t longest = measureRuns(values, sizeOf, runs);
   size_t step = staging.gather / 64 * 64;
-  countSent(values);
   for (size_t begin = 0; begin < longest; begin += step) {
     auto eachPart = [&](int owner, const auto &body) {
       forEachOwned(values, owner, begin, step, sizeOf, body);
@@ -109,8 +93,7 @@ ExchangeCommunicator::nextOwned(std::span<const OwnedValues> values,
 
 // In each round every owner sends its next message. A rank is done when no
 // other has anything left for it.
-void ExchangeCommunicator::shareOwned(std::span<const OwnedValues> values) {
-  countSent(values);
+void ExchangeCommunicator::doShareOwned(std::span<const OwnedValues> values) {
   cursors.assign(size_t(ranks), {});
   do {
     sends.clear();
@@ -123,7 +106,7 @@ void ExchangeCommunicator::shareOwned(std::span<const OwnedValues> values) {
       if (std::span<char> part = nextOwned(values, previous); !part.empty())
         receives.push_back({previous, part.data(), part.size()});
     }
-    transfer(sends, receives);
+    doTransfer(sends, receives);
   } while (!sends.empty() || !receives.empty());
 }
 

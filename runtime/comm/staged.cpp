@@ -13,13 +13,12 @@ namespace fsdpc::runtime {
 
 // Per piece: write a segment for every peer, trade, sum what arrived. This
 // rank's own addend is read in place.
-void StagedCommunicator::reduceScatter(const ReduceScatter &part) {
+void StagedCommunicator::doReduceScatter(const ReduceScatter &part) {
   WireType sent = handedOver(part);
   size_t width = wireBytes(sent);
   // Whole cache lines, so that no two segments share one. At least one cache
   // line: Staging::of gives the reduce channel 64 bytes per rank or more.
   int64_t step = int64_t(staging.half / ranks / 64 * 64 / width);
-  countSent(size_t(part.shardElements) * width);
   for (int64_t begin = 0; begin < part.shardElements; begin += step) {
     int64_t count = std::min(step, part.shardElements - begin);
     size_t segment = (count * width + 63) / 64 * 64;
@@ -70,11 +69,10 @@ void WindowCommunicator::trade(size_t segment, std::span<const size_t>,
 
 // Each rank writes its piece to its own window, and after the barrier copies
 // the others' pieces from theirs.
-void WindowCommunicator::allGather(const void *shard, void *whole,
-                                   size_t shardBytes) {
+void WindowCommunicator::doAllGather(const void *shard, void *whole,
+                                     size_t shardBytes) {
   const char *own = static_cast<const char *>(shard);
   char *all = static_cast<char *>(whole);
-  countSent(shardBytes);
   for (size_t begin = 0; begin < shardBytes; begin += staging.gather) {
     size_t bytes = std::min(staging.gather, shardBytes - begin);
     memcpy(stage(self), own + begin, bytes);
@@ -90,7 +88,7 @@ void WindowCommunicator::allGather(const void *shard, void *whole,
 }
 
 // Every rank sums all values itself, in rank order.
-void WindowCommunicator::allReduce(double *values, int count) {
+void WindowCommunicator::doAllReduce(double *values, int count) {
   int step = int(staging.gather / sizeof(double));
   for (int begin = 0; begin < count; begin += step) {
     int length = std::min(step, count - begin);
@@ -128,7 +126,7 @@ void ExchangeCommunicator::barrier() {
   for (int distance = 1; distance < ranks; distance *= 2) {
     Outgoing send = {(self + distance) % ranks, nullptr, 0};
     Incoming receive = {(self + ranks - distance) % ranks, nullptr, 0};
-    transfer({&send, 1}, {&receive, 1});
+    doTransfer({&send, 1}, {&receive, 1});
   }
 }
 
@@ -141,7 +139,7 @@ void ExchangeCommunicator::exchange(const char *from, char *to, size_t bytes) {
     sends.push_back({next, from + size_t(next) * bytes, bytes});
     receives.push_back({previous, to + size_t(previous) * bytes, bytes});
   }
-  transfer(sends, receives);
+  doTransfer(sends, receives);
 }
 
 void ExchangeCommunicator::gather(const char *piece, char *whole, size_t bytes,
@@ -156,7 +154,7 @@ void ExchangeCommunicator::gather(const char *piece, char *whole, size_t bytes,
     sends.push_back({next, own, bytes});
     receives.push_back({previous, whole + size_t(previous) * stride, bytes});
   }
-  transfer(sends, receives);
+  doTransfer(sends, receives);
 }
 
 char *ExchangeCommunicator::outgoing(int peer, size_t segment) {
@@ -199,12 +197,11 @@ void ExchangeCommunicator::trade(size_t segment,
     if (lengths[size_t(self)])
       receives.push_back({previous, place, lengths[size_t(self)]});
   }
-  transfer(sends, receives);
+  doTransfer(sends, receives);
 }
 
-void ExchangeCommunicator::allGather(const void *shard, void *whole,
-                                     size_t shardBytes) {
-  countSent(shardBytes);
+void ExchangeCommunicator::doAllGather(const void *shard, void *whole,
+                                       size_t shardBytes) {
   gatherPieces(shard, whole, shardBytes);
 }
 
@@ -222,7 +219,7 @@ void ExchangeCommunicator::gatherPieces(const void *shard, void *whole,
 
 // Gathers all values and sums them in rank order, since a library's all-reduce
 // would choose an order of its own.
-void ExchangeCommunicator::allReduce(double *values, int count) {
+void ExchangeCommunicator::doAllReduce(double *values, int count) {
   std::vector<double> &all = summands;
   all.resize(size_t(count) * ranks);
   gatherPieces(values, all.data(), count * sizeof(double));

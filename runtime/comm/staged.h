@@ -21,9 +21,9 @@ class StagedCommunicator : public Communicator {
 public:
   int rank() const override { return self; }
   int size() const override { return ranks; }
-  void reduceScatter(const ReduceScatter &part) override;
-  void reduceToOwners(std::span<const OwnedGradient> gradients, WireType wire,
-                      bool add) override;
+  void doReduceScatter(const ReduceScatter &part) override;
+  void doReduceToOwners(std::span<const OwnedGradient> gradients, WireType wire,
+                        bool add) override;
 
 protected:
   StagedCommunicator(int rank, int ranks, Staging staging)
@@ -60,9 +60,9 @@ class WindowCommunicator : public StagedCommunicator {
 public:
   WindowCommunicator(int rank, std::vector<char *> windows, Staging staging);
   void barrier() override;
-  void allGather(const void *shard, void *whole, size_t shardBytes) override;
-  void allReduce(double *values, int count) override;
-  void shareOwned(std::span<const OwnedValues> values) override;
+  void doAllGather(const void *shard, void *whole, size_t shardBytes) override;
+  void doAllReduce(double *values, int count) override;
+  void doShareOwned(std::span<const OwnedValues> values) override;
 
 protected:
   char *outgoing(int peer, size_t segment) override;
@@ -89,9 +89,9 @@ class ExchangeCommunicator : public StagedCommunicator {
 public:
   ~ExchangeCommunicator() override;
   void barrier() override;
-  void allGather(const void *shard, void *whole, size_t shardBytes) override;
-  void allReduce(double *values, int count) override;
-  void shareOwned(std::span<const OwnedValues> values) override;
+  void doAllGather(const void *shard, void *whole, size_t shardBytes) override;
+  void doAllReduce(double *values, int count) override;
+  void doShareOwned(std::span<const OwnedValues> values) override;
 
 protected:
   ExchangeCommunicator(int rank, int ranks, Staging staging);

@@ -67,8 +67,8 @@ public:
     ExchangeCommunicator::barrier();
     operation = Operation::transfer;
   }
-  void transfer(std::span<const Outgoing> sends,
-                std::span<const Incoming> receives) override;
+  void doTransfer(std::span<const Outgoing> sends,
+                  std::span<const Incoming> receives) override;
 
   std::unique_ptr<Communicator> split(int color) override {
     Group group = groupOf(*this, color);
@@ -155,8 +155,8 @@ void TcpChannel::sleep() {
   poll(entries.data(), entries.size(), -1); // a signal only tries again
 }
 
-void TcpChannel::transfer(std::span<const Outgoing> sends,
-                          std::span<const Incoming> receives) {
+void TcpChannel::doTransfer(std::span<const Outgoing> sends,
+                            std::span<const Incoming> receives) {
   flows.clear();
   for (const Outgoing &message : sends)
     flows.push_back(

@@ -53,9 +53,9 @@ struct DeviceOptions {
   double joinSeconds = 300, firstStepSeconds = 1800, watchdogSeconds = 600;
 };
 
-// Bytes that a rank has sent: over all ranks, in its shard group, and across
-// groups.
-using SentBytes = std::array<uint64_t, 3>;
+// Bytes that a rank has sent: over all ranks, in its shard group, across
+// groups, and in what controls a job: losses, flags, and these counts.
+using SentBytes = std::array<uint64_t, 4>;
 
 // One call of an entry function of the program.
 struct Section {

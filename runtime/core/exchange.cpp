@@ -189,36 +189,30 @@ SentBytes Trainer::sentByChannels() const {
     if (!groups[channel])
       continue;
     own[1] += groups[channel]->inner().sentBytes();
-    own[2] += groups[channel]->sentAcross();
+    own[2] += groups[channel]->across().sentBytes();
   }
+  own[3] = job.channel[controlChannel]->sentBytes();
   return own;
 }
 
-// Counts what the ranks have sent in a step, at each level of groups, in
-// programs with groups, owners, where ranks may differ in what they send, or
-// hooks that compress it. On the host that is what they have sent since the
-// last call, while the streams are idle. GPUs whose ranks share one send
-// nothing.
+// Counts what the ranks have sent in a step, while the streams are idle: what
+// the job's communicators have sent since the last call, and on GPUs what the
+// device counts of its own. GPUs whose ranks share one send nothing.
 void Trainer::countSent(StepRecord &record) {
-  bool compresses =
-      std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
-                  [](const Layout &layout) { return layout.keepsResidual(); });
   const SentBytes *counted = rank->device->sentBytes(record.step);
-  bool isHost = rank->device->isHostMemory();
-  if (!(counted || isHost) ||
-      !(usesGroups(manifest) || hasOwners(manifest) || compresses))
+  if (job.size == 1 || !(counted || rank->device->isHostMemory()))
     return;
-  SentBytes own = counted ? *counted : sentByChannels();
-  SentBytes before = counted ? SentBytes{} : sent;
+  SentBytes total = sentByChannels(), own = counted ? *counted : SentBytes{};
+  for (size_t level = 0; level < own.size(); ++level)
+    own[level] += total[level] - sent[level];
+  sent = total;
   sentOfRanks.resize(size_t(job.size));
   job.channel[controlChannel]->allGather(&own, sentOfRanks.data(), sizeof own);
-  sent = {};
-  for (const SentBytes &other : sentOfRanks)
-    for (size_t level = 0; level < sent.size(); ++level)
-      sent[level] += other[level];
   record.counted = true;
-  for (size_t level = 0; level < sent.size(); ++level)
-    record.sent[level] = double(sent[level] - before[level]) / job.size;
+  record.sent = {};
+  for (const SentBytes &other : sentOfRanks)
+    for (size_t level = 0; level < own.size(); ++level)
+      record.sent[level] += double(other[level]) / job.size;
 }
 
 } // namespace fsdpc::runtime

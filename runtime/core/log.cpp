@@ -245,7 +245,8 @@ Status Log::step(const Manifest &manifest, const Options &options,
   if (record.counted)
     json["sent_bytes"] = {{"all_ranks", record.sent[0]},
                           {"in_groups", record.sent[1]},
-                          {"across_groups", record.sent[2]}};
+                          {"across_groups", record.sent[2]},
+                          {"control", record.sent[3]}};
   json["peak_bytes"] = record.peakBytes;
   json["peak_rss_minus_plan"] = record.overPlan;
   return line(dump(json));

@@ -50,7 +50,7 @@ struct StepRecord {
   // Bytes that a rank has sent on the mean: over all ranks, in its shard group,
   // and across groups. Counted where the program has groups.
   bool counted = false;
-  std::array<double, 3> sent = {};
+  std::array<double, 4> sent = {};
   std::vector<double> metrics; // in the order of --metric
   bool measured = false;       // the update, for --histogram-every
   int64_t corrupt = 0;  // samples replaced so far in this run (--skip-corrupt)

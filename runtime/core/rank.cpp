@@ -46,6 +46,7 @@ static OptimizerOperands commonOperands(const fsdpc_rank &rank, int32_t index,
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   OptimizerOperands operands;
+  operands.hasNumber = hasNumber;
   // If the state is replicated, so is the master; checkManifest makes sure of
   // it.
   if (layout.noMaster)
@@ -73,17 +74,16 @@ static OptimizerOperands commonOperands(const fsdpc_rank &rank, int32_t index,
 
 void fsdpc::runtime::placePiece(OptimizerOperands &operands,
                                 const fsdpc_rank &rank, int32_t index,
-                                const ShardPiece &piece, bool hasNumber) {
+                                const ShardPiece &piece) {
   if (piece.parameters)
     operands.list[0] =
         piece.parameters -
         piece.begin * int64_t(wireBytes(offloadedTypeOf(rank, index)));
   if (piece.gradient)
     operands.list[1] = piece.gradient - piece.begin;
-  size_t at = numberOperand + (hasNumber ? 1 : 0);
   int32_t states = rank.manifest.layouts[size_t(index)].states;
   for (int32_t state = 0; piece.states && state < states; ++state)
-    operands.list[at + size_t(state)] =
+    operands.list[operands.statesAt() + size_t(state)] =
         piece.states + (state * piece.stride - piece.begin);
 }
 

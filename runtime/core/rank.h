@@ -233,13 +233,16 @@ auto forEachMember(const Layout &layout, int64_t begin, int64_t end, Body body)
   return Outcome();
 }
 
-// Operands of an optimizer kernel: parameter, gradient, states, the copy in the
-// compute type or the key of a member's rounding, scale, and up to three that a
-// device adds.
+// Operands of an optimizer kernel: parameter, gradient, the element's number if
+// it takes one, states, the copy in the compute type or the key of a member's
+// rounding, scale, and up to three that a device adds.
 struct OptimizerOperands {
   std::array<void *, mostStates + 7> list;
   size_t count = 0;
+  bool hasNumber = false;
   void push(void *operand) { list[count++] = operand; }
+  // Where the states begin.
+  size_t statesAt() const { return hasNumber ? 3 : 2; }
 };
 
 // The operands of a layout's optimizer kernel, as fsdpc_optimizer lists them,
@@ -248,7 +251,7 @@ struct OptimizerOperands {
 // factors or updates the device sets the operand of the element's number, and
 // without a master that of the key, which is the one before `scale`. Those
 // of what is offloaded a host sets with `placePiece`, and a GPU in
-// CudaOffload::bringUpdate. `gradient` may be null: the
+// CudaOffload::bring. `gradient` may be null: the
 // gradient in the layout's memory.
 OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
                                     const void *scale, const void *gradient,
@@ -264,10 +267,16 @@ inline bool hasComputeCopy(const fsdpc_rank &rank, int32_t layout) {
 OptimizerOperands memberSumOperands(const fsdpc_rank &rank, int32_t layout,
                                     const void *scale, bool hasNumber = false);
 constexpr size_t numberOperand = 2;
+// Returns where an operand in f32 has an element of the part. The operand
+// itself may lie outside of the memory, so the address is computed as a number.
+inline const float *elementOf(const void *operand, int64_t element) {
+  return reinterpret_cast<const float *>(reinterpret_cast<uintptr_t>(operand) +
+                                         uintptr_t(element) * sizeof(float));
+}
 // Sets the operands of what a piece holds. A kernel counts elements from the
 // beginning of the rank's part, so they point to where the part would begin.
 void placePiece(OptimizerOperands &operands, const fsdpc_rank &rank,
-                int32_t layout, const ShardPiece &piece, bool hasNumber);
+                int32_t layout, const ShardPiece &piece);
 
 // Returns the type in which a layout is gathered and its gradients are packed.
 inline WireType computeTypeOf(const fsdpc_rank &rank, int32_t layout) {

@@ -24,6 +24,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace fsdpc::runtime {
@@ -85,10 +86,15 @@ public:
   int64_t pieces(size_t layout) const {
     return int64_t(first[layout + 1] - first[layout]);
   }
-  // Waits until a piece of a layout is in memory, where the caller may change
-  // its parameters and states until it calls `release`. Meanwhile the thread
-  // writes the last piece back and reads the next. A failure of the thread is
-  // returned here.
+  // The elements [begin, end) of a piece.
+  std::pair<int64_t, int64_t> rangeOf(size_t layout, int64_t piece) const {
+    const Place &place = places[first[layout] + size_t(piece)];
+    return {place.begin, place.end};
+  }
+  // Waits until a piece of a layout is in memory, where the caller may read it
+  // until the next call. If it changes parameters and states, it calls
+  // `release` then. Meanwhile the thread writes the last piece back and reads
+  // the next. A failure of the thread is returned here.
   Result<ShardPiece> acquire(size_t layout, int64_t piece);
   void release() { slots[current].changed = true; }
   // Writes back what is in memory.

@@ -127,9 +127,15 @@ struct SquareSum {
   // whose sums are exact, and an infinity or NaN in place of the first one.
   FSDPC_SHARED void write(double *sums) const {
     for (int i = 0; i < normDigits; ++i)
-      sums[i] = double(digit[i]);
+      sums[i] = 0;
+    addTo(sums);
+  }
+  // Adds these numbers to what is there.
+  FSDPC_SHARED void addTo(double *sums) const {
+    for (int i = 0; i < normDigits; ++i)
+      sums[i] += double(digit[i]);
     if (!(notFinite == 0))
-      sums[0] = notFinite;
+      sums[0] += notFinite;
   }
 };
 

@@ -6,6 +6,7 @@
 #include "shared/cuda_scratch.h"
 #include "shared/member_sums.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace fsdpc::runtime {
@@ -34,33 +35,47 @@ Status CudaUpdate::addFactors(const fsdpc_rank &rank, size_t index,
     optimizer.factorCount += from.shape.count();
     optimizer.factorSums += from.shape.sumCount();
   }
-  int64_t shard = buffers.shardOf(rank.job.rank);
-  int64_t first = buffers.ownOf(rank.job.rank);
-  forEachMember(layout, first, first + buffers.own,
-                [&](size_t member, int64_t from, int64_t to) {
-                  int64_t offset = layout.members[member].offset;
-                  own[member].gradient = buffers.gradientShard + (from - shard);
-                  own[member].begin = from - offset;
-                  own[member].end = to - offset;
-                });
   return upload(own, optimizer.factors);
 }
 
+// An offloaded gradient comes in pieces, which add to the sums of those before.
+// The first launch also writes 0 where this rank has nothing.
 void CudaUpdate::sumFactors(const fsdpc_rank &rank, int count,
                             const int32_t *layouts, const void *scale,
                             double clipValue, double *sums) {
   for (int i = 0; i < count; ++i) {
     const Optimizer &optimizer = optimizers[size_t(layouts[i])];
+    const Layout &layout = rank.manifest.layouts[size_t(layouts[i])];
+    const LayoutBuffers &buffers = rank.layouts[size_t(layouts[i])];
+    OptimizerOperands operands = memberSumOperands(rank, layouts[i], scale);
     SumFactors sum;
     sum.members = optimizer.factors;
-    sum.count =
-        int64_t(rank.manifest.layouts[size_t(layouts[i])].members.size());
+    sum.count = int64_t(layout.members.size());
     sum.tasks = optimizer.factorTasks;
     sum.scale = static_cast<const float *>(scale);
     sum.limit = clipValue > 0 ? float(clipValue)
                               : std::numeric_limits<float>::infinity();
     sum.sums = sums;
-    context.launchBlocks(sum, sum.tasks, FSDPC_STREAM_COMPUTE);
+    sum.begin = buffers.ownOf(rank.job.rank) - buffers.partBegin;
+    int64_t last = sum.begin + buffers.own;
+    bool isOffloaded = layout.gradientOffloaded && buffers.own > 0;
+    int64_t piece = isOffloaded ? offloadPieceElements : buffers.own;
+    size_t slot = 0;
+    do {
+      sum.end = std::min(sum.begin + piece, last);
+      void *gradient = operands.list[1];
+      if (isOffloaded) {
+        PieceOperand operand{&gradient, sizeof(float)};
+        offload->bring({&operand, 1}, sum.begin, sum.end - sum.begin,
+                       slot = 1 - slot);
+      }
+      sum.gradient = static_cast<const float *>(gradient);
+      context.launchBlocks(sum, sum.tasks, FSDPC_STREAM_COMPUTE);
+      if (isOffloaded)
+        offload->takeBack();
+      sum.begin = sum.end;
+      sum.adds = true;
+    } while (sum.begin < last);
     sums += optimizer.factorSums;
   }
 }

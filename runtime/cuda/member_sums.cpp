@@ -13,10 +13,11 @@ static_assert(sumGroup == squareGroup);
 static_assert(optimizerSegment / sumGroup <= SquareSum::mostAdditions,
               "a segment's groups are added without a carry in between");
 
-// Appends the segments of elements [first, last) of a layout, which count from
+// Returns the segments of elements [first, last) of a layout, which count from
 // `base`. A block of threads works on one segment, so long members are cut.
-static void cut(const Layout &layout, int64_t first, int64_t last, int64_t base,
-                std::vector<UpdateSegment> &segments) {
+static std::vector<UpdateSegment> cut(const Layout &layout, int64_t first,
+                                      int64_t last, int64_t base) {
+  std::vector<UpdateSegment> segments;
   forEachMember(
       layout, first, last, [&](size_t member, int64_t from, int64_t to) {
         for (; from < to; from += optimizerSegment)
@@ -24,6 +25,7 @@ static void cut(const Layout &layout, int64_t first, int64_t last, int64_t base,
                               std::min(from + optimizerSegment, to) - base,
                               int64_t(member)});
       });
+  return segments;
 }
 
 // Segments begin at multiples of a group from their member's begin, as shards
@@ -31,11 +33,16 @@ static void cut(const Layout &layout, int64_t first, int64_t last, int64_t base,
 std::vector<UpdateSegment> CudaUpdate::ownSegments(const fsdpc_rank &rank,
                                                    size_t index) {
   const LayoutBuffers &buffers = rank.layouts[index];
-  std::vector<UpdateSegment> segments;
   int64_t first = buffers.ownOf(rank.job.rank);
-  cut(rank.manifest.layouts[index], first, first + buffers.own,
-      buffers.partBegin, segments);
-  return segments;
+  return cut(rank.manifest.layouts[index], first, first + buffers.own,
+             buffers.partBegin);
+}
+
+std::vector<UpdateSegment> CudaUpdate::updatedSegments(const fsdpc_rank &rank,
+                                                       size_t index) {
+  const LayoutBuffers &buffers = rank.layouts[index];
+  int64_t first = buffers.partBegin;
+  return cut(rank.manifest.layouts[index], first, first + buffers.part, first);
 }
 
 Status CudaUpdate::addSums(const fsdpc_rank &rank, size_t index,
@@ -55,7 +62,7 @@ Status CudaUpdate::addSums(const fsdpc_rank &rank, size_t index,
   segmentCount = std::max(segmentCount, int64_t(segments.size()) * perMember);
   memberCount = std::max(memberCount, memberTotal * perMember);
   groupCount = groupSumsCap / int64_t(sizeof(double));
-  FSDPC_TRY(setSegments(segments, segmentsPerSum(int32_t(perMember)),
+  FSDPC_TRY(setSegments(layout, segments, segmentsPerSum(int32_t(perMember)),
                         optimizer.factors, optimizer.sums));
   return upload(firsts, optimizer.firsts);
 }
@@ -69,48 +76,27 @@ Status CudaUpdate::takeSums() {
   return upload(std::vector<double>(size_t(memberCount)), memberSums);
 }
 
-Status CudaUpdate::setSegments(const std::vector<UpdateSegment> &segments,
+Status CudaUpdate::setSegments(const Layout &layout,
+                               const std::vector<UpdateSegment> &segments,
                                int64_t most, bool takesNumbers, Segments &to) {
-  constexpr int64_t mostElements = elementNumbersCap / int64_t(sizeof(float));
+  constexpr int64_t mostNumbers = elementNumbersCap / int64_t(sizeof(float));
+  int64_t mostElements =
+      std::min(takesNumbers ? mostNumbers : INT64_MAX,
+               layout.isOffloaded() ? offloadPieceElements : INT64_MAX);
   for (size_t i = 0; i < segments.size(); ++i) {
     const UpdateSegment &segment = segments[i];
     bool fits = !to.rounds.empty() && to.rounds.back().segments < most &&
-                (!takesNumbers ||
-                 segment.to - to.rounds.back().firstElement <= mostElements);
+                segment.to - to.rounds.back().firstElement <= mostElements;
     if (!fits)
-      to.rounds.push_back({int64_t(i), 0, segment.from});
+      to.rounds.push_back({int64_t(i), 0, segment.from, 0});
     Round &round = to.rounds.back();
     ++round.segments;
+    round.elements =
+        (segment.to - round.firstElement + sumGroup - 1) / sumGroup * sumGroup;
     if (takesNumbers)
-      elementCount = std::max(elementCount, segment.to - round.firstElement);
+      elementCount = std::max(elementCount, round.elements);
   }
   return upload(segments, to.table);
-}
-
-Status CudaUpdate::cutUpdate(const Layout &layout, const LayoutBuffers &buffers,
-                             Optimizer &optimizer) {
-  std::vector<UpdateSegment> segments;
-  if (!layout.isOffloaded()) {
-    int64_t begin = buffers.partBegin;
-    cut(layout, begin, begin + buffers.part, begin, segments);
-    return setSegments(segments, INT64_MAX,
-                       optimizer.factors || optimizer.places,
-                       optimizer.updates);
-  }
-  std::vector<Round> &rounds = optimizer.updates.rounds;
-  for (int64_t at = 0; at < buffers.part; at += offloadPieceElements) {
-    Round round;
-    round.firstSegment = int64_t(segments.size());
-    round.firstElement = at;
-    round.elements = std::min(offloadPieceElements, buffers.part - at);
-    int64_t begin = buffers.partBegin + at;
-    cut(layout, begin, begin + round.elements, begin, segments);
-    round.segments = int64_t(segments.size()) - round.firstSegment;
-    if (round.segments > 0) // not of padding alone
-      rounds.push_back(round);
-  }
-  mostMoved = std::max(mostMoved, buffers.roundingKeys.size());
-  return upload(segments, optimizer.updates.table);
 }
 
 void CudaUpdate::sumMembers(const fsdpc_rank &rank, int32_t index,
@@ -123,6 +109,7 @@ void CudaUpdate::sumMembers(const fsdpc_rank &rank, int32_t index,
     fail("optimizer '" + layout.optimizer + "' of layout '" + layout.name +
          "' takes " + std::to_string(perMember) +
          " sums per parameter, for which no memory is planned");
+  size_t slot = 0;
   for (const Round &round : optimizer.sums.rounds) {
     SumGroups add;
     add.segments = optimizer.sums.table + round.firstSegment;
@@ -140,7 +127,12 @@ void CudaUpdate::sumMembers(const fsdpc_rank &rank, int32_t index,
     operands.push(optimizer.sums.table + round.firstSegment);
     operands.push(rates(optimizer));
     operands.push(groupSums);
+    if (layout.isOffloaded())
+      offload->bring(rank, index, operands, /*areChanged=*/false,
+                     round.firstElement, round.elements, slot = 1 - slot);
     launch(operands, add.count);
+    if (layout.isOffloaded())
+      offload->takeBack();
     context.launch(add, add.count * perMember, FSDPC_STREAM_COMPUTE);
   }
   SumMembers sum;
@@ -163,20 +155,6 @@ double *CudaUpdate::roundSums(const fsdpc_rank &rank, int32_t index,
   return memberSums;
 }
 
-void *CudaUpdate::keys(const LayoutBuffers &buffers, const Optimizer &optimizer,
-                       int64_t begin) {
-  uint64_t *keys = numbers + stepWords + 4 * (members + optimizer.firstKey);
-  if (begin == 0)
-    return keys;
-  MoveKeys move;
-  move.from = reinterpret_cast<const int64_t *>(keys);
-  move.to = movedKeys;
-  move.members = int64_t(buffers.roundingKeys.size());
-  move.elements = begin;
-  context.launch(move, 4 * move.members, FSDPC_STREAM_COMPUTE);
-  return movedKeys;
-}
-
 // A rank may own only padding of a layout, and then has no rounds.
 void CudaUpdate::optimize(const fsdpc_rank &rank, int32_t index,
                           const void *scale, int32_t perMember,
@@ -193,9 +171,7 @@ void CudaUpdate::optimize(const fsdpc_rank &rank, int32_t index,
     OptimizerOperands operands =
         optimizerOperands(rank, index, scale, gradient, factors || updates);
     if (layout.noMaster)
-      operands.list[operands.count - 2] =
-          keys(rank.layouts[size_t(index)], optimizer,
-               layout.isOffloaded() ? round.firstElement : 0);
+      operands.list[operands.count - 2] = keys(optimizer);
     if (factors)
       multiplyFactors(optimizer, optimizer.updates, round, factors);
     if (updates)
@@ -207,8 +183,8 @@ void CudaUpdate::optimize(const fsdpc_rank &rank, int32_t index,
     if (rounded)
       operands.push(rounded);
     if (layout.isOffloaded())
-      offload->bringUpdate(rank, index, operands, round.firstElement,
-                           round.elements, slot = 1 - slot);
+      offload->bring(rank, index, operands, /*areChanged=*/true,
+                     round.firstElement, round.elements, slot = 1 - slot);
     launch(operands, round.segments);
     if (layout.isOffloaded())
       offload->takeBack();

@@ -131,6 +131,7 @@ private:
   // Gathers and sums in rank order, so that norms are the same bits on all
   // ranks.
   void sumPiece(double *values, int count) override {
+    sentSoFar[0] += size_t(count) * sizeof(double) * size_t(size() - 1);
     check(api.allGather(over.ranks, values, scratch,
                         size_t(count) * sizeof(double), stream));
     SumDoubles sum;

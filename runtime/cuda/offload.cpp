@@ -13,7 +13,8 @@ void CudaOffload::prepare(const fsdpc_rank &rank) {
   slotBytes = pieces.updates / 2;
 }
 
-// Operands in the device's own memory are read and written where they lie.
+// The address that an operand gets may lie outside of the slot, so it is
+// computed as a number.
 void CudaOffload::bring(std::span<const PieceOperand> operands, int64_t begin,
                         int64_t count, size_t to) {
   slot = to;
@@ -22,15 +23,14 @@ void CudaOffload::bring(std::span<const PieceOperand> operands, int64_t begin,
   sections.wait(offloadInStream, eventOf(emptied, slot));
   char *next = slotMemory<char>(slot);
   for (const PieceOperand &operand : operands) {
-    char *from = static_cast<char *>(*operand.address) + begin * operand.width;
-    *operand.address = from;
-    if (!operand.isOffloaded)
-      continue;
+    int64_t before = begin * operand.width;
+    char *from = static_cast<char *>(*operand.address) + before;
     auto bytes = size_t(count * operand.width);
     context.copy(next, from, bytes, offloadInStream);
     if (operand.isChanged)
       backs.push_back({from, next, bytes});
-    *operand.address = next;
+    *operand.address = reinterpret_cast<void *>(
+        reinterpret_cast<uintptr_t>(next) - uintptr_t(before));
     next += bytes;
   }
   sections.record(offloadInStream, eventOf(filled, slot));
@@ -52,24 +52,23 @@ void CudaOffload::settle() {
     sections.wait(FSDPC_STREAM_COMPUTE, eventOf(emptied, each));
 }
 
-// The memory of the layout comes first among the operands.
-void CudaOffload::bringUpdate(const fsdpc_rank &rank, int32_t index,
-                              OptimizerOperands &operands, int64_t begin,
-                              int64_t count, size_t to) {
+// An operand that is not offloaded stays where it is.
+void CudaOffload::bring(const fsdpc_rank &rank, int32_t index,
+                        OptimizerOperands &operands, bool areChanged,
+                        int64_t begin, int64_t count, size_t to) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
-  auto width = int64_t(wireBytes(computeTypeOf(rank, index)));
-  ofUpdate.clear();
-  auto add = [&](int64_t bytes, bool isOffloaded, bool isChanged) {
-    void **address = &operands.list[ofUpdate.size()];
-    ofUpdate.push_back({address, bytes, isOffloaded, isChanged});
-  };
-  add(layout.noMaster ? width : 4, layout.parametersOffloaded, true);
-  add(4, layout.gradientOffloaded, false);
-  for (int32_t state = 0; state < layout.states; ++state)
-    add(4, layout.statesOffloaded, true);
-  if (hasComputeCopy(rank, index))
-    add(width, false, true);
-  bring(ofUpdate, begin, count, to);
+  ofLayout.clear();
+  if (layout.parametersOffloaded)
+    ofLayout.push_back({&operands.list[0],
+                        int64_t(wireBytes(offloadedTypeOf(rank, index))),
+                        areChanged});
+  if (layout.gradientOffloaded)
+    ofLayout.push_back({&operands.list[1], sizeof(float)});
+  for (int32_t state = 0; layout.statesOffloaded && state < layout.states;
+       ++state)
+    ofLayout.push_back({&operands.list[operands.statesAt() + size_t(state)],
+                        sizeof(float), areChanged});
+  bring(ofLayout, begin, count, to);
 }
 
 } // namespace fsdpc::runtime

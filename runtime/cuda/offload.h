@@ -18,11 +18,10 @@ namespace fsdpc::runtime {
 
 // An operand of a kernel that works on pieces of a layout.
 struct PieceOperand {
-  // Where the layout's part begins, in device memory or pinned. `bring` makes
-  // it the address of the piece in device memory.
+  // Where the layout's part begins, pinned. `bring` makes it where the part
+  // would begin in device memory, so that kernels count elements from there.
   void **address = nullptr;
-  int64_t width = 0; // bytes per element
-  bool isOffloaded = false;
+  int64_t width = 0;      // bytes per element
   bool isChanged = false; // by the kernel
 };
 
@@ -42,10 +41,11 @@ public:
   // offloaded of them, since the copies wait for earlier sections only.
   void bring(std::span<const PieceOperand> operands, int64_t begin,
              int64_t count, size_t slot);
-  // The same for the operands of a layout's optimizer (optimizerOperands).
-  void bringUpdate(const fsdpc_rank &rank, int32_t layout,
-                   OptimizerOperands &operands, int64_t begin, int64_t count,
-                   size_t slot);
+  // The same for those of a layout's optimizer or sums (optimizerOperands,
+  // memberSumOperands) that are offloaded. Sums change none.
+  void bring(const fsdpc_rank &rank, int32_t layout,
+             OptimizerOperands &operands, bool areChanged, int64_t begin,
+             int64_t count, size_t slot);
   // Enqueues the copies of what these kernels have changed.
   void takeBack();
   // Makes stream COMPUTE wait for all copies back, so that events of the
@@ -77,7 +77,7 @@ private:
   size_t slot = 0;         // of the piece at hand
   std::vector<Copy> backs; // of that piece
   // The operands of one call; kept, so that a step allocates nothing.
-  std::vector<PieceOperand> ofUpdate;
+  std::vector<PieceOperand> ofLayout;
 };
 
 } // namespace fsdpc::runtime

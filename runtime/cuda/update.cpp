@@ -108,7 +108,9 @@ Result<CudaUpdate::Optimizer> CudaUpdate::optimizerOf(const fsdpc_rank &rank,
     return optimizer;
   FSDPC_TRY(addFactors(rank, index, optimizer));
   FSDPC_TRY(addMatrices(rank, index, optimizer));
-  FSDPC_TRY(cutUpdate(layout, buffers, optimizer));
+  FSDPC_TRY(setSegments(layout, updatedSegments(rank, index), INT64_MAX,
+                        optimizer.factors || optimizer.places,
+                        optimizer.updates));
   optimizer.firstMember = members;
   optimizer.firstKey = keyed;
   members += int64_t(layout.members.size());
@@ -132,7 +134,6 @@ Status CudaUpdate::prepare(fsdpc_rank &rank) {
   for (const NormPiece &piece : normPieces)
     layouts.push_back(piece.table);
   FSDPC_TRY(upload(layouts, norms));
-  FSDPC_TRY(upload(std::vector<int64_t>(4 * mostMoved), movedKeys));
   FSDPC_TRY(takeSums());
   numberCount = stepNumberCount(rank.manifest);
   size_t count = size_t(numberCount), ends = rank.skipsNonFinite ? 2 : 1;
@@ -331,7 +332,7 @@ void CudaUpdate::sumPieces(const fsdpc_rank &rank, int32_t layout) {
     if (piece.layout != layout || piece.table.segmentCount == 0)
       continue;
     void *gradient = rank.layouts[size_t(layout)].gradientShard;
-    PieceOperand operand{&gradient, sizeof(float), true, false};
+    PieceOperand operand{&gradient, sizeof(float)};
     offload->bring({&operand, 1}, piece.first, piece.elements, piece.slot);
     SumSquareSegments sum;
     sum.layouts = norms;

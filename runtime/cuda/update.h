@@ -107,9 +107,8 @@ public:
   }
 
 private:
-  // Segments that one launch covers, and the element of the part at which the
-  // first one begins. Of an offloaded layout a round is a piece of so many
-  // elements, from whose begin its segments count, and else from the part's.
+  // Segments that one launch covers, and the elements of the part in which they
+  // lie, in whole groups: what has to be brought of an offloaded layout.
   struct Round {
     int64_t firstSegment = 0, segments = 0, firstElement = 0, elements = 0;
   };
@@ -154,15 +153,16 @@ private:
   Status addMatrices(const fsdpc_rank &rank, size_t layout,
                      Optimizer &optimizer);
   Status takeSums();
-  // The segments of what the rank answers for in sums.
+  // The segments of what the rank answers for in sums, and of what it updates.
   static std::vector<UpdateSegment> ownSegments(const fsdpc_rank &rank,
                                                 size_t layout);
-  // Cuts what the rank updates of a layout.
-  Status cutUpdate(const Layout &layout, const LayoutBuffers &buffers,
-                   Optimizer &optimizer);
-  // Cuts segments into rounds of at most `most` segments; if the kernel takes a
-  // number for each element, of as many elements as there is room for.
-  Status setSegments(const std::vector<UpdateSegment> &segments, int64_t most,
+  static std::vector<UpdateSegment> updatedSegments(const fsdpc_rank &rank,
+                                                    size_t layout);
+  // Cuts segments of a layout into rounds of at most `most` segments, and of as
+  // many elements as there is room for: if the layout is offloaded, and if the
+  // kernel takes a number for each element.
+  Status setSegments(const Layout &layout,
+                     const std::vector<UpdateSegment> &segments, int64_t most,
                      bool takesNumbers, Segments &to);
   // Rounds sums over all ranks, and returns where the next optimizer finds
   // them.
@@ -181,13 +181,13 @@ private:
                                  uintptr_t(round.firstElement) * sizeof(float));
   }
   // The double[4] of a layout's members, and the int64[4] of those without a
-  // master (fsdpc.h): for a kernel that counts elements from `begin`, until the
-  // next call.
+  // master (fsdpc.h).
   uint64_t *rates(const Optimizer &optimizer) const {
     return numbers + stepWords + 4 * optimizer.firstMember;
   }
-  void *keys(const LayoutBuffers &buffers, const Optimizer &optimizer,
-             int64_t begin);
+  uint64_t *keys(const Optimizer &optimizer) const {
+    return numbers + stepWords + 4 * (members + optimizer.firstKey);
+  }
   // Returns the kernel's arguments for a row of the report.
   ReportLoss rowOf(const fsdpc_rank &rank, const void *value, size_t row) const;
   Status keep(const fsdpc_rank &rank);
@@ -216,8 +216,6 @@ private:
           digitCount = 0;
   int64_t numberCount = 0; // of a step
   int64_t members = 0, keyed = 0;
-  int64_t *movedKeys = nullptr; // of one layout, in device memory
-  size_t mostMoved = 0;         // members of such a layout
   // In device memory. If steps may be skipped, `offered` has the numbers for
   // both ends of the step before, of which a kernel takes one.
   uint64_t *numbers = nullptr, *offered = nullptr;

@@ -113,10 +113,10 @@ void ColumnSquares::flush() {
   rows = 0;
 }
 
-void ColumnSquares::write(int64_t count, double *digits) {
+void ColumnSquares::addTo(int64_t count, double *digits) {
   flush();
   for (int64_t i = 0; i < count; ++i)
-    sums[size_t(i)].write(digits + i * normDigits);
+    sums[size_t(i)].addTo(digits + i * normDigits);
 }
 
 } // namespace fsdpc::runtime

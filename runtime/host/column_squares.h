@@ -23,8 +23,8 @@ public:
   // begin at `values`, multiplied by `scale` and then bounded by `limit`.
   void addRow(const float *values, int64_t first, int64_t last, float scale,
               float limit);
-  // Writes the digits of the first `count` sums.
-  void write(int64_t count, double *digits);
+  // Adds the digits of the first `count` sums to what is there.
+  void addTo(int64_t count, double *digits);
 
 private:
   void flush();

@@ -18,6 +18,8 @@
 
 namespace fsdpc::runtime {
 
+struct OptimizerOperands;
+
 class HostDevice : public Device {
 public:
   // Makes a device with `threads` compute threads and prepares every library
@@ -115,8 +117,15 @@ private:
   void sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                   int32_t layout, int32_t perMember, const void *scale,
                   const double *factors, double *sums);
-  void sumFactors(const fsdpc_rank &rank, int32_t layout, float scale,
+  void addMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
+                  int32_t layout, size_t perMember, const double *factors,
+                  const OptimizerOperands &operands, int64_t first,
+                  int64_t last);
+  void sumFactors(const fsdpc_rank &rank, int32_t layout, const void *scale,
                   double clipValue, double *sums);
+  void addFactors(const fsdpc_rank &rank, int32_t layout, const float *gradient,
+                  int64_t first, int64_t last, float scale, float limit,
+                  double *sums);
 
   // `threads` compute threads, the compute stream's own among them.
   ThreadPool pool;

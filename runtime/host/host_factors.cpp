@@ -12,6 +12,7 @@
 #include "runtime/core/factor_averages.h"
 #include "runtime/host/column_squares.h"
 #include "runtime/host/host_device.h"
+#include "runtime/host/host_offload.h"
 #include "runtime/host/host_squares.h"
 
 #include <algorithm>
@@ -43,8 +44,8 @@ struct Part {
   }
 };
 
-// Sums the elements [from, to) of a row. Groups count from the member's first
-// element, and what they have of other rows is 0.
+// Adds the elements [from, to) of a row to its sum. Groups count from the
+// member's first element, and what they have of other rows is 0.
 void sumRow(const Part &part, int64_t from, int64_t to, double *digits) {
   std::array<float, rowBlock> block;
   SquareSum sum;
@@ -55,10 +56,11 @@ void sumRow(const Part &part, int64_t from, int64_t to, double *digits) {
       block[size_t(i)] = base + i < from ? 0 : part.value(base + i);
     addSquares(block.data(), count, sum);
   }
-  sum.write(digits);
+  sum.addTo(digits);
 }
 
-// Sums columns [first, last) of one matrix, which begins at element `base`.
+// Adds to the sums of columns [first, last) of one matrix, which begins at
+// element `base`.
 void sumColumns(const Part &part, const FactorShape &shape, int64_t base,
                 int64_t first, int64_t last, double *digits) {
   ColumnSquares sums;
@@ -74,7 +76,7 @@ void sumColumns(const Part &part, const FactorShape &shape, int64_t base,
       sums.addRow(part.values + (start + from - part.begin), from, to,
                   part.scale, part.limit);
   }
-  sums.write(last - first, digits);
+  sums.addTo(last - first, digits);
 }
 
 // Updates the averages of a member and writes its factors.
@@ -135,24 +137,19 @@ void *variancesOf(const LayoutBuffers &buffers, const Member &member,
   return reinterpret_cast<void *>(place);
 }
 
-// Sums the part of the layout for which this rank answers.
-void HostDevice::sumFactors(const fsdpc_rank &rank, int32_t index, float scale,
-                            double clipValue, double *sums) {
+// Adds the elements [first, last) of a layout, of which `gradient` is the first
+// one's.
+void HostDevice::addFactors(const fsdpc_rank &rank, int32_t index,
+                            const float *gradient, int64_t first, int64_t last,
+                            float scale, float limit, double *sums) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
-  int64_t first = buffers.ownOf(rank.job.rank);
-  const float *own =
-      buffers.gradientShard + (first - buffers.shardOf(rank.job.rank));
-  float limit =
-      clipValue > 0 ? float(clipValue) : std::numeric_limits<float>::infinity();
-  std::fill_n(sums, sumCountOf(buffers.factors), 0.0);
   forEachMember(
-      layout, first, first + buffers.own,
-      [&](size_t member, int64_t from, int64_t to) {
+      layout, first, last, [&](size_t member, int64_t from, int64_t to) {
         const MemberFactors &factors = buffers.factors[member];
         const FactorShape &shape = factors.shape;
         int64_t offset = layout.members[member].offset;
-        Part part{own + (from - first), from - offset, to - offset, scale,
+        Part part{gradient + (from - first), from - offset, to - offset, scale,
                   limit};
         double *rows = sums + factors.firstSum,
                *columns = rows + shape.rowCount() * normDigits;
@@ -187,6 +184,24 @@ void HostDevice::sumFactors(const fsdpc_rank &rank, int32_t index, float scale,
       });
 }
 
+// Sums the part of the layout for which this rank answers. A piece of it adds
+// to the digits of those before, which stay whole numbers.
+void HostDevice::sumFactors(const fsdpc_rank &rank, int32_t index,
+                            const void *scale, double clipValue, double *sums) {
+  const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  float limit =
+      clipValue > 0 ? float(clipValue) : std::numeric_limits<float>::infinity();
+  std::fill_n(sums, sumCountOf(buffers.factors), 0.0);
+  sumPieces(rank, index, rank.manifest.layouts[size_t(index)].gradientOffloaded,
+            memberSumOperands(rank, index, scale),
+            [&](const OptimizerOperands &operands, int64_t from, int64_t to) {
+              addFactors(rank, index,
+                         elementOf(operands.list[1], from - buffers.partBegin),
+                         from, to, *static_cast<const float *>(scale), limit,
+                         sums);
+            });
+}
+
 void HostDevice::factorSums(fsdpc_rank &rank, int32_t count,
                             const int32_t *layouts, const void *scale,
                             double clipValue, void *sums) {
@@ -194,8 +209,7 @@ void HostDevice::factorSums(fsdpc_rank &rank, int32_t count,
   run(FSDPC_STREAM_COMPUTE, [=, this, &rank] {
     auto *to = static_cast<double *>(sums);
     for (int32_t i = 0; i < count; ++i) {
-      sumFactors(rank, layouts[i], *static_cast<const float *>(scale),
-                 clipValue, to);
+      sumFactors(rank, layouts[i], scale, clipValue, to);
       to += sumCountOf(rank.layouts[size_t(layouts[i])].factors);
     }
   });

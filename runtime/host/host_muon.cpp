@@ -5,6 +5,7 @@
 
 #include "runtime/core/matrices.h"
 #include "runtime/host/host_device.h"
+#include "runtime/host/host_offload.h"
 #include "runtime/host/matrix_steps.h"
 
 #include <algorithm>
@@ -54,25 +55,28 @@ void HostDevice::momentumUpdates(fsdpc_rank &rank, int32_t index,
                                  int32_t maximize, void *updates) {
   run(FSDPC_STREAM_COMPUTE, [=, this, &rank] {
     const Layout &layout = rank.manifest.layouts[size_t(index)];
-    const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+    int64_t part = rank.layouts[size_t(index)].partBegin;
     float factor = *static_cast<const float *>(scale);
     MomentumStep step =
         momentumStep(momentum, clipValue, nesterov != 0, maximize != 0);
-    int64_t shard = buffers.shardOf(rank.job.rank),
-            first = buffers.ownOf(rank.job.rank);
-    forEachMember(
-        layout, first, first + buffers.own,
-        [&](size_t member, int64_t from, int64_t to) {
-          const float *gradients = buffers.gradientShard + (from - shard),
-                      *states = buffers.states + (from - buffers.partBegin);
-          float *own = static_cast<float *>(updates) +
-                       elementsBefore(layout, member) +
-                       (from - layout.members[member].offset);
-          parallelFor(to - from, grain, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i)
-              own[i] = step.update(gradients[i] * factor, states[i]);
+    auto update = [&](const OptimizerOperands &operands, int64_t first,
+                      int64_t last) {
+      forEachMember(
+          layout, first, last, [&](size_t member, int64_t from, int64_t to) {
+            const float *gradients = elementOf(operands.list[1], from - part),
+                        *states = elementOf(operands.list[operands.statesAt()],
+                                            from - part);
+            float *own = static_cast<float *>(updates) +
+                         elementsBefore(layout, member) +
+                         (from - layout.members[member].offset);
+            parallelFor(to - from, grain, [&](int64_t begin, int64_t end) {
+              for (int64_t i = begin; i < end; ++i)
+                own[i] = step.update(gradients[i] * factor, states[i]);
+            });
           });
-        });
+    };
+    sumPieces(rank, index, layout.gradientOffloaded || layout.statesOffloaded,
+              memberSumOperands(rank, index, scale), update);
   });
 }
 

@@ -53,6 +53,32 @@ void reducePieces(fsdpc_rank &rank, int32_t layout, const ReduceScatter &part,
   }
 }
 
+// Calls sum(operands, from, to) for ranges [from, to) of the elements of a
+// layout for which this rank answers in sums. `operands` are those of
+// memberSumOperands. If `isRead` says that the caller reads what is offloaded
+// of them, a range lies in one piece, and they lead to it. Stream COMPUTE.
+template <class Sum>
+void sumPieces(const fsdpc_rank &rank, int32_t layout, bool isRead,
+               OptimizerOperands operands, const Sum &sum) {
+  const LayoutBuffers &buffers = rank.layouts[size_t(layout)];
+  int64_t first = buffers.ownOf(rank.job.rank), last = first + buffers.own;
+  if (!isRead)
+    return sum(operands, first, last);
+  // A rank that owns no layout has no file.
+  for (int64_t i = 0;
+       first < last && i < rank.shardFile->pieces(size_t(layout)); ++i) {
+    auto [begin, end] = rank.shardFile->rangeOf(size_t(layout), i);
+    int64_t from = std::max(first, buffers.partBegin + begin),
+            to = std::min(last, buffers.partBegin + end);
+    if (from >= to)
+      continue;
+    auto piece = rank.shardFile->acquire(size_t(layout), i);
+    requireFile(rank, piece ? Status() : Status(piece.error()));
+    placePiece(operands, rank, layout, *piece);
+    sum(operands, from, to);
+  }
+}
+
 // Calls update(piece) for the pieces of the part that this rank updates, and
 // then writes back the parameters that the next gathers read. A rank that owns
 // no layout has no file. Stream COMPUTE.

@@ -44,33 +44,26 @@ static void setRates(fsdpc_rank &rank, int32_t index) {
     key[0] = int64_t(rank.seed), key[2] = rank.step;
 }
 
-// Sums each member's elements in this rank's shard. The kernel sums groups of
-// elements; the groups are added exactly, so neither threads nor ranks show.
-void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
-                            int32_t index, int32_t perMember, const void *scale,
-                            const double *factors, double *sums) {
+// Adds the sums of the elements [first, last) of a layout to those of its
+// members.
+void HostDevice::addMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
+                            int32_t index, size_t count, const double *factors,
+                            const OptimizerOperands &operands, int64_t first,
+                            int64_t last) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
-  // Replicas of a shard sum a part of it each.
-  int64_t first = buffers.ownOf(rank.job.rank);
   pieces.clear();
-  forEachMember(layout, first, first + buffers.own,
-                [&](size_t member, int64_t from, int64_t to) {
-                  int64_t base = layout.members[member].offset;
-                  while (from < to) {
-                    int64_t end =
-                        base + ((from - base) / sumBlock + 1) * sumBlock;
-                    end = std::min(end, to);
-                    pieces.push_back({member, from, end});
-                    from = end;
-                  }
-                });
-  size_t count = size_t(perMember);
-  // Has its capacity after the first step.
-  memberTotals.assign(layout.members.size() * count, SquareSum());
+  forEachMember(
+      layout, first, last, [&](size_t member, int64_t from, int64_t to) {
+        int64_t base = layout.members[member].offset;
+        while (from < to) {
+          int64_t end = base + ((from - base) / sumBlock + 1) * sumBlock;
+          end = std::min(end, to);
+          pieces.push_back({member, from, end});
+          from = end;
+        }
+      });
   std::mutex adding;
-  OptimizerOperands operands =
-      memberSumOperands(rank, index, scale, factors != nullptr);
   parallelFor(int64_t(pieces.size()), 4, [&](int64_t begin, int64_t end) {
     std::array<double, sumBlock / sumGroup * mostSums> groups;
     std::array<float, sumBlock> variances;
@@ -98,6 +91,24 @@ void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
       }
     }
   });
+}
+
+// Sums each member's elements in this rank's shard. The kernel sums groups of
+// elements; the groups are added exactly, so neither threads nor ranks show,
+// nor pieces of what is offloaded. Replicas of a shard sum a part of it each.
+void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
+                            int32_t index, int32_t perMember, const void *scale,
+                            const double *factors, double *sums) {
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  size_t count = size_t(perMember);
+  // Has its capacity after the first step.
+  memberTotals.assign(layout.members.size() * count, SquareSum());
+  sumPieces(rank, index, layout.isOffloaded(),
+            memberSumOperands(rank, index, scale, factors != nullptr),
+            [&](const OptimizerOperands &operands, int64_t from, int64_t to) {
+              addMembers(rank, kernel, index, count, factors, operands, from,
+                         to);
+            });
   // Members of which this rank holds nothing add 0.
   for (size_t i = 0; i < memberTotals.size(); ++i)
     memberTotals[i].write(sums + i * normDigits);
@@ -226,9 +237,8 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                            const void *updates, const void *gradient) {
   if (!sums)
     setRates(rank, index);
-  bool hasNumber = factors || updates;
   OptimizerOperands operands =
-      optimizerOperands(rank, index, scale, gradient, hasNumber);
+      optimizerOperands(rank, index, scale, gradient, factors || updates);
   OptimizerCall call{kernel->host,
                      index,
                      perMember,
@@ -258,7 +268,7 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
     if (!layout.isOffloaded())
       return updatePart(0, rank.layouts[size_t(index)].part);
     updatePieces(rank, index, [&](const ShardPiece &piece) {
-      placePiece(operands, rank, index, piece, hasNumber);
+      placePiece(operands, rank, index, piece);
       updatePart(piece.begin, piece.end);
     });
   });

@@ -22,7 +22,9 @@ STATES, ALL = "optimizer", "optimizer,parameters,gradients"
 OPTIMIZERS = {"adamw": ("--optimizer=adamw", "--ema=0.9", "--param-dtype=bf16"), "sgd": ("--optimizer=sgd", "--momentum=0.9"),
               "scaled": ("--optimizer=adamw", "--param-dtype=f16", "--loss-scale=dynamic,init=0x1p+24,interval=2"),
               "rounded": ("--optimizer=adamw", "--param-dtype=bf16", "--master=none"),
-              "blocks": ("--optimizer=adamw", "--param-dtype=bf16", "--gather-dtype=i8")}
+              "blocks": ("--optimizer=adamw", "--param-dtype=bf16", "--gather-dtype=i8"),
+           "lamb": ("--optimizer=lamb", "--param-dtype=bf16"), "muon": ("--optimizer=muon", "--group=bias: optimizer=adamw", "--param-dtype=bf16", "--master=none"),
+           "lars": ("--optimizer=lars", "--momentum=0.8"), "adafactor": ("--optimizer=adafactor", "--clip-grad-value=0.01")}
 # optimizer, strategy, ranks, what is offloaded, microbatches of a rank (None: together those of the reference), flags of the program
 CASES = [("adamw", "zero3", 1, STATES, None), ("adamw", "hybrid", 2, STATES, None, "--shard-group", 1), ("adamw", "zero1", 2, STATES, None),
          ("sgd", "ddp", 2, STATES, None), ("sgd", "zero3", 2, STATES, None),
@@ -30,14 +32,20 @@ CASES = [("adamw", "zero3", 1, STATES, None), ("adamw", "hybrid", 2, STATES, Non
          ("adamw", "zero2", 2, ALL, None), ("adamw", "oss", 2, "optimizer,parameters", None),
          ("sgd", "zero3", 3, ALL, 3), ("sgd", "zero2", 3, "gradients", 3), ("sgd", "zero3", 2, "parameters", None),
          ("scaled", "zero2", 2, ALL, None), ("scaled", "zero3", 2, ALL, None), ("rounded", "zero3", 2, ALL, None),
-         ("blocks", "zero3", 2, ALL, None), ("blocks", "zero2", 2, ALL, None)]
+         ("blocks", "zero3", 2, ALL, None), ("blocks", "zero2", 2, ALL, None),
+         ("lamb", "hybrid", 4, ALL, None, "--shard-group", 2), ("lamb", "zero2", 2, ALL, None), ("lars", "ddp", 2, STATES, None),
+         ("adafactor", "hybrid", 4, "parameters,gradients", None, "--shard-group", 2), ("muon", "zero3", 3, ALL, 3), ("muon", "oss", 2, STATES, None)]
 # The same on an emulated GPU. One runs over NCCL, with graphs.
 GPU_CASES = [*(("adamw", "zero3", ranks, STATES, None) for ranks in (1, 2)), *(("adamw", "zero3", ranks, ALL, None) for ranks in (1, 2)),
              ("adamw", "hybrid", 4, ALL, None, "--shard-group", 2), ("adamw", "zero2", 2, ALL, None),
              ("adamw", "oss", 2, "optimizer,parameters", None), ("sgd", "ddp", 2, STATES, None), ("sgd", "zero3", 3, ALL, 3),
              ("scaled", "zero3", 2, ALL, None), ("rounded", "zero3", 2, ALL, None), ("blocks", "zero3", 2, ALL, None),
-             ("blocks", "zero2", 2, ALL, None)]
+             ("blocks", "zero2", 2, ALL, None), ("lamb", "hybrid", 4, ALL, None, "--shard-group", 2),
+             ("adafactor", "zero3", 3, "parameters,gradients", 3), ("muon", "oss", 2, STATES, None)]
 OVER_NCCL = ("adamw", "zero3", ALL, 2)
+# Optimizers of whole parameters, for a matrix of two pieces, of which the first one ends within a row, and what is offloaded.
+WHOLE = {"lamb": (("--optimizer=lamb", "--param-dtype=bf16", "--master=none"), ALL), "lars": (("--optimizer=lars",), ALL),
+         "adafactor": (("--optimizer=adafactor",), "parameters,gradients"), "muon": (("--optimizer=muon", "--ns-steps=1"), ALL)}
 ROWS, COLUMNS, BATCH, STEPS = 2048, 2048, 4, 6
 NOISE = 8 << 20                               # bytes by which two runs of one plan may differ in resident memory
 
@@ -87,20 +95,41 @@ def check_average(bench) -> None:
         raise Failure("a file of averages is left")
 
 
+def matrix_model(bench, name: str, rows: int, columns: int):
+    """Writes the model loss = mean((x · w)^2) and its data, and returns its path and the data's values."""
+    nodes = [onnx.node("MatMul", ["x", "w"], ["y"]), onnx.node("Mul", ["y", "y"], ["q"]),
+             onnx.node("ReduceMean", ["q"], ["loss"], onnx.integer("keepdims", 0))]
+    random = np.random.default_rng(0)
+    weights = random.standard_normal((rows, columns), "f4")
+    model = bench.path(f"{name}.onnx")
+    model.write_bytes(onnx.model(nodes, [onnx.value("x", (BATCH, rows))], [onnx.value("loss", ())],
+                                 [onnx.tensor("w", (rows, columns), weights.tobytes())]))
+    x = random.standard_normal((STEPS * 2 * BATCH, rows), "f4")
+    np.save(bench.path(f"{name}.npy"), x)
+    return model, x
+
+
+def check_whole(bench) -> None:
+    """Sums over whole parameters, along rows and along columns, and momenta of matrices, do not depend on pieces."""
+    model, _ = matrix_model(bench, "whole", 513, 1000)
+    for name, (flags, what) in WHOLE.items():
+        found = {}
+        for offload in ("none", what):
+            program = bench.compile(model, "whole", *flags, "--clip-grad-norm=1", f"--offload={offload}", bench.target)
+            for ranks in (1, 2):
+                saved = bench.path("whole.safetensors")
+                run([program, f"--data=x={bench.path('whole')}.npy", "--ranks", ranks, "--steps", 3, "--threads", 2, "--save", saved])
+                found.setdefault(ranks, set()).add(saved.read_bytes())
+        if any(len(bits) != 1 for bits in found.values()):
+            raise Failure(f"offloading '{what}' changes bits of {name}")
+
+
 class Large:
     """A model of 4 million parameters, which have 16 pieces."""
 
     def __init__(self, bench):
         self.bench = bench
-        nodes = [onnx.node("MatMul", ["x", "w"], ["y"]), onnx.node("Mul", ["y", "y"], ["q"]),
-                 onnx.node("ReduceMean", ["q"], ["loss"], onnx.integer("keepdims", 0))]
-        random = np.random.default_rng(0)
-        weights = random.standard_normal((ROWS, COLUMNS), "f4")
-        model = bench.path("large.onnx")
-        model.write_bytes(onnx.model(nodes, [onnx.value("x", (BATCH, ROWS))], [onnx.value("loss", ())],
-                                     [onnx.tensor("w", (ROWS, COLUMNS), weights.tobytes())]))
-        x = random.standard_normal((STEPS * 2 * BATCH, ROWS), "f4")
-        np.save(bench.path("x.npy"), x)
+        model, x = matrix_model(bench, "x", ROWS, COLUMNS)
         x[5 * BATCH, 7] = np.nan              # in step 2
         np.save(bench.path("bad.npy"), x)
         self.compiling = [bench.build / "bin" / "fsdpc", model, "--optimizer=adamw", "--lr=0.01", "--plan-ranks=1", bench.target]
@@ -212,8 +241,6 @@ def check_refusals(bench, large: Large) -> None:
     model = fixture("linears").model
     plain = [bench.build / "bin" / "fsdpc", model, "-o", bench.path("none")]
     fsdpc = [*plain, f"--offload={STATES}"]
-    refuse([*fsdpc, "--optimizer=lamb"], 2, "'--optimizer=lamb' works on whole parameters")
-    refuse([*fsdpc, "--optimizer=adamw", "--group=weight: optimizer=muon"], 2, "'--optimizer=muon' works on whole parameters")
     refuse([*fsdpc, "--optimizer=sgd"], 1, "--offload=optimizer has no effect: the optimizer keeps no states")
     refuse([*plain, "--offload=parameters", "--strategy=ddp"], 1, "--offload=parameters has no effect: every rank keeps all")
     refuse([*plain, "--offload=parameters", "--strategy=zero2"], 1, "use zero3, or 16-bit parameters")
@@ -234,6 +261,7 @@ def check_gpu_refusals(bench, large: Large) -> None:
 def test(bench, options):
     bench.target, bench.on_gpu = f"--target={options.target}", options.target != "host"
     check_strategies(bench)
+    check_whole(bench)
     if not bench.on_gpu:
         check_average(bench)
     check_edit(bench)

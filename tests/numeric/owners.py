@@ -107,9 +107,10 @@ def check_sent(trials) -> None:
     for flags in ([], ["--reduce-dtype=bf16"], ["--param-dtype=bf16", "--reduce-dtype=bf16"]):
         program = trials.compile(OSS, f"--plan-ranks={ranks}", *flags)
         terms = re.findall(r"^  \w+: (\d+) bytes per (microbatch|step)$", trials.summary, re.MULTILINE)
-        expected = sum(int(size) * (accumulate if per == "microbatch" else 1) for size, per in terms) * (ranks - 1) / ranks
+        sums = int(re.search(r"^  all_reduce to each rank: (\d+) bytes per step$", trials.summary, re.MULTILINE)[1])
+        expected = sum(int(size) * (accumulate if per == "microbatch" else 1) for size, per in terms) * (ranks - 1) / ranks + sums * (ranks - 1)
         training = trials.train(program, ranks)
-        sent = [sum(line["sent_bytes"].values()) for line in training.lines()]
+        sent = [line["sent_bytes"]["all_ranks"] for line in training.lines()]
         trials.demand(len(terms) == 2 and sent == [expected] * STEPS, f"sent: {' '.join(flags)} {sent[0]} of {expected} bytes")
         owners = re.findall(r"^  rank (\d) owns \d+ parameters?, (\d+) elements$", trials.summary, re.MULTILINE)
         largest, smallest = max(int(n) for _, n in owners), min(int(n) for _, n in owners)

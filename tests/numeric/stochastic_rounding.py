@@ -8,6 +8,8 @@ usage: stochastic_rounding.py --build DIR [--target cuda-emulation]
   memory      a plan with 2 bytes per parameter where f32 masters take 4 to 6
   loss        150 small steps reach the loss of f32 masters, and masters rounded to the nearest bf16 do not
   resume      7 steps on two ranks and 13 more on four have the bits of 20; the checkpoint holds bf16, and fsdpc ckpt reads it
+  whole       LAMB, LARS, Adafactor and Muon, which take sums over whole parameters: each new value is one of the two bf16 beside
+              that of the formula in f64, on the mean neither above nor below it, and the same on 1 to 4 ranks and under each strategy
   refusals    what --master=none does not do is refused in one line
 """
 import json
@@ -20,6 +22,8 @@ import harness
 import identity
 import numpy as np
 import onnx_wire as onnx
+import optimizer_formulas as formulas
+import optimizers
 from compare import read_safetensors
 from harness import Failure
 
@@ -29,8 +33,11 @@ WAYS = [("zero3", (), 1, {}), ("zero3", (), 2, {"threads": 2}), ("zero3", (), 4,
         ("ddp", (), 2, {"threads": 2}), ("ddp", (), 4, {}), ("hybrid", (), 4, {"flags": ["--shard-group", "2"]}),
         ("zero3", ("--persist=1000", "--layout-size=3000"), 2, {})]
 REFUSED = [(("--master=none",), "'--master=none' needs '--param-dtype=bf16', not f32"),
-           (("--master=none", "--param-dtype=f16"), "'--master=none' needs '--param-dtype=bf16', not f16"),
-           ((*NONE, "--optimizer=lamb"), "'--optimizer=lamb' works on whole parameters")]
+           (("--master=none", "--param-dtype=f16"), "'--master=none' needs '--param-dtype=bf16', not f16")]
+# Rates at which an error of a norm of 1 % moves a parameter by more than rounding does.
+WHOLE = {"lamb": (formulas.LAMB, {"lr": 0.5}), "lars": (formulas.LARS, {"lr": 0.5, "trust": 1.0}),
+         "adafactor": (formulas.Adafactor, {"lr": 0.5}), "muon": (formulas.Muon, {"lr": 0.3})}
+SHAPES = {"a": (64, 48), "b": (33, 40)}
 LR, STEPS, LAST = "2e-5", 150, 10
 
 
@@ -71,16 +78,16 @@ def check_bits(bench) -> None:
         demand(not (value.astype("<f4").view("<u4") & 0xFFFF).any(), f"'{tensor}' has digits that bf16 does not have")
     other = train(bench, programs["zero3"], replace(chosen, seed=chosen.seed + 1), 2)
     demand(content(other)[1] != expected[1], "the seed does not matter")
-    # An average, a module with masters, a second optimizer and no state at all.
+    # An average, modules with masters, a second optimizer, sums over whole parameters, and no state at all.
     for flags in (("--ema=0.9", "--keep-f32=*LayerNorm*", "--group=bias: optimizer=sgd momentum=0.9 lr=1e-2"),
-                  ("--optimizer=sgd",)):
-        own = chosen_fixture(bench, "--optimizer") if "--optimizer=sgd" in flags else chosen
+                  ("--optimizer=lamb", "--keep-f32=*LayerNorm*"), ("--optimizer=sgd",)):
+        own = chosen_fixture(bench, "--optimizer") if flags[0].startswith("--optimizer") else chosen
         program = bench.compile_fixture(own, f"more{len(flags)}", *NONE, *flags)
         averages = [bench.path(f"averages{ranks}") for ranks in (1, 2)]
-        ema = [["--save-ema", path] if len(flags) > 1 else [] for path in averages]
+        ema = [["--save-ema", path] if "--ema=0.9" in flags else [] for path in averages]
         found = [content(train(bench, program, own, ranks, *ema[ranks - 1])) for ranks in (1, 2)]
         demand(found[0] == found[1], f"{flags}: other bits on two ranks")
-        demand(len(flags) == 1 or averages[0].read_bytes() == averages[1].read_bytes(), "averages differ on two ranks")
+        demand("--ema=0.9" not in flags or averages[0].read_bytes() == averages[1].read_bytes(), "averages differ on two ranks")
 
 
 def check_host_bits(bench) -> None:
@@ -103,6 +110,38 @@ def check_host_bits(bench) -> None:
                 harness.run([program, f"--data=x={data}", "--steps", 8, "--ranks", ranks, "--accumulate", 4 // ranks, "--save", path, *more])
                 saved.append(path.read_bytes())
         demand(len(set(saved)) == 1, f"{flags} {more}: bits differ from the host's")
+
+
+class Whole(optimizers.Reference):
+    """Parameters and gradients that bf16 holds, and what the formulas make of them in one step."""
+
+    def __init__(self):
+        random = np.random.default_rng(4)
+        count = sum(int(np.prod(shape)) for shape in SHAPES.values())
+        self.shapes, self.variants, self.formulas = SHAPES, {}, set()
+        self.start, gradients = ((values * 0.05).astype("<f4").view("<u4") & 0xFFFF0000 for values in random.standard_normal((2, count)))
+        self.start, self.gradients = self.start.view("<f4"), np.repeat(gradients.view("<f4")[None], 4, axis=0)
+        self.rows, self.steps = {"first": {}, "last": {}}, {"first": 1}
+        for name, (kind, arguments) in WHOLE.items():
+            self.add_formula(name, kind, arguments)
+
+
+def check_whole(bench) -> None:
+    trials = optimizers.Trials(bench, reference=Whole())
+    for name in WHOLE:
+        saved = []
+        for strategy, groups in (("zero3", ()), ("ddp", ()), ("hybrid", ("--shard-group", 2))):
+            program = trials.compile(name, f"{name}-{strategy}", *NONE, f"--strategy={strategy}", f"--target={bench.target}")
+            saved += [trials.train(program, 1, ranks, *groups) for ranks in ((2, 4) if groups else (1, 2, 3, 4))]
+        demand(len({file.read_bytes() for file in saved}) == 1, f"{name}: bits depend on ranks or the strategy")
+        found = read_safetensors(saved[0])
+        for tensor, value in trials.reference.tensors(trials.reference.rows["first"][name]).items():
+            spacing = 2.0 ** (np.floor(np.log2(np.abs(value))) - 7)
+            # A small value is a difference of large ones, with their errors in f32.
+            spacing = np.maximum(spacing, 1e-4 * np.abs(value).max())
+            away = (found[tensor].reshape(value.shape) - value) / spacing
+            demand(np.abs(away).max() < 1.001 and np.abs(away.mean()) < 2 / np.sqrt(value.size) and (np.abs(away) > 0.5).mean() > 0.1,
+                   f"{name}: '{tensor}' is up to {np.abs(away).max():.3f} and on the mean {away.mean():.4f} steps from the formula's")
 
 
 def check_memory(bench) -> None:
@@ -173,7 +212,7 @@ def test(bench, options) -> None:
     bench.target = options.target
     if options.target != "host":
         check_host_bits(bench)
-    for check in (check_refusals, check_bits, check_memory, check_resume, check_loss):
+    for check in (check_refusals, check_bits, check_whole, check_memory, check_resume, check_loss):
         check(bench)
 
 

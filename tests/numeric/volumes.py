@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checks that communicators send exactly the bytes that the summary of a compile says, whatever the strategy.
+"""Checks that communicators send exactly the bytes that the summary of a compile says, whatever the strategy and the optimizer.
 
 usage: volumes.py --build DIR
 
 NCCL in the emulation counts what each rank sends on each communicator, so at each level of groups. The bytes of a step are the
 difference of runs of two and of one step, so what happens at the start does not count. Every rank sends the same; owners, and groups
-that hand on their sums in order, do so on the mean. On the host the communicators count where ranks form groups, or hooks decide what
-is sent, and the log has the mean over the ranks. The parameters are such that shards need no padding, and the figures agree to the byte.
+that hand on their sums in order, do so on the mean. On the host the communicators count, and the log has the mean over the ranks; what
+losses and flags take has a number of its own there. The parameters are such that shards need no padding, and the figures agree to the byte.
 """
 import json
 import re
@@ -19,7 +19,6 @@ import onnx_wire as onnx
 from harness import Failure
 
 RANKS, ACCUMULATE, LAYERS, ROWS, WIDTH = 4, 3, 4, 16, 64
-NORM = 128                                    # bytes per layout in the all-reduce of the norm
 STRATEGIES = {
     "zero3": [], "zero2": ["--strategy=zero2"], "ddp": ["--strategy=ddp"],
     "zero3, reduced once a step": ["--reduce=step"],
@@ -34,6 +33,10 @@ STRATEGIES = {
 }
 
 
+# On the host, by threads and on two nodes: strategies, and optimizers that sum over whole parameters, rows and columns.
+PLAIN = {"zero3": [], "zero2": ["--strategy=zero2"], "ddp": ["--strategy=ddp"], "oss": ["--strategy=oss"],
+         "lamb": ["--optimizer=lamb"], "adafactor": ["--optimizer=adafactor", "--strategy=zero1"],
+         "in blocks": ["--gather-dtype=i8", "--reduce-dtype=i4"]}
 HYBRID = {"hybrid": ["--strategy=hybrid"], "hybrid_zero2": ["--strategy=hybrid_zero2"],
           "hybrid, reduced once a step": ["--strategy=hybrid", "--reduce=step"],
           "resharded": ["--reshard-to=2"],
@@ -93,10 +96,6 @@ def counted(bench, program, data, steps: int, *flags) -> dict[str, list[list[int
     return sums
 
 
-def layouts_of(program) -> int:
-    return len(re.findall(r"^  \S+ +\d+ parameters?, ", harness.run([program, "--info"]).stdout, re.MULTILINE))
-
-
 def check_log(bench, name: str, launch: list, data, expected: list[float], group: int | None) -> list[str]:
     """Compares what the log says of two steps of a run, in groups if there are any, with the expected bytes by level."""
     header, found = logged(bench, launch, data)
@@ -105,12 +104,17 @@ def check_log(bench, name: str, launch: list, data, expected: list[float], group
     return [] if same else [f"{name}, groups of {group}: the ranks sent {found}, expected {expected} each"]
 
 
-def announced(summary: str, layouts: int) -> dict[str, list[int]]:
-    """Returns by level what each rank sends in gathers and in reductions, by a compile's summary for groups of 2, and for the norm."""
-    sent = {"": [(RANKS - 1) * NORM * layouts, 0], " in groups": [0, 0], " across groups": [0, 0]}
-    for what, level, size, per in re.findall(r"^  (\w+)(| in groups| across groups): (\d+) bytes per (microbatch|step)$", summary, re.MULTILINE):
+def announced(summary: str) -> dict[str, list[int]]:
+    """Returns by level what each rank sends in gathers and in reductions, by a compile's summary for groups of 2. Sums of numbers are
+    gathered."""
+    sent = {"": [0, 0], " in groups": [0, 0], " across groups": [0, 0]}
+    for what, level, size, per in re.findall(r"^  (\w+)(| in groups| across groups| to each rank): (\d+) bytes per (microbatch|step)$", summary,
+                                             re.MULTILINE):
         count = int(size) * (ACCUMULATE if per == "microbatch" else 1)
-        sent[level]["reduce" in what] += round(count * LEVELS[level])
+        if level == " to each rank":
+            sent[""][0] += (RANKS - 1) * count
+        else:
+            sent[level]["reduce" in what] += round(count * LEVELS[level])
     return sent
 
 
@@ -148,7 +152,10 @@ def logged(bench, launch: list, data) -> tuple[dict, list]:
     log = bench.path("log.jsonl")
     harness.run([*launch, "--data", f"x={data}", "--steps", 2, "--accumulate", ACCUMULATE, "--log", log])
     header, *steps = map(json.loads, log.read_text().splitlines())
-    return header, [list(step["sent_bytes"].values()) for step in steps]
+    sent = [list(step["sent_bytes"].values()) for step in steps]
+    if not 0 < sent[1][3] < 4096 * RANKS:
+        raise Failure(f"losses and flags take {sent[1][3]} bytes")
+    return header, [levels for *levels, _ in sent]
 
 
 def check_compressed(bench, model, data) -> list[str]:
@@ -165,8 +172,38 @@ def check_compressed(bench, model, data) -> list[str]:
             if not same:
                 wrong.append(f"{name}: the ranks sent {found}, expected {expected} each")
         harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--target=cuda-emulation", "--unit-class=Layer", *flags])
-        norm = (RANKS - 1) * NORM * layouts_of(program)
-        wrong += check_emulated(bench, f"{name} on GPUs", program, data, {"": [norm + expected[0]]}, False)
+        wrong += check_emulated(bench, f"{name} on GPUs", program, data, {"": expected}, False)
+    return wrong
+
+
+def check_matrices(bench, model, data) -> list[str]:
+    """Muon's matrices go to owners and back. Which part of one its owner has itself depends on where it lies, so the summary has a bound,
+    which the parts of owners stay below."""
+    wrong = []
+    for strategy, group in (("zero3", None), ("ddp", None), ("hybrid", 2), ("oss", None)):
+        program = bench.path("program")
+        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--unit-class=Layer", f"--strategy={strategy}",
+                               "--optimizer=muon"]).stdout
+        exact = levels(summary, group or RANKS)
+        shares = {"": 1 / RANKS, " in groups": 1 / (group or RANKS)}
+        bound = sum(int(size) * shares[level] for level, size in
+                    re.findall(r"^  \w+ at most, by owners(| in groups): (\d+) bytes per step$", summary, re.MULTILINE))
+        _, found = logged(bench, [program, "--ranks", RANKS, *(["--shard-group", group] if group else [])], data)
+        more = [step[0] - exact[0] for step in found]
+        same = all(step[1:] == exact[1:] for step in found) and all(bound / 2 < each <= bound or each == bound == 0 for each in more)
+        print(f"{'within   ' if same else 'DIFFERENT'} muon, {strategy}: sent {found}, expected {exact} and up to {bound} more", flush=True)
+        if not same:
+            wrong.append(f"muon, {strategy}: the ranks sent {found}, expected {exact} and up to {bound} more")
+    return wrong
+
+
+def check_plain(bench, model, data) -> list[str]:
+    wrong = []
+    for name, flags in PLAIN.items():
+        program = bench.path("program")
+        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--unit-class=Layer", *flags]).stdout
+        for launch in ([program, "--ranks", RANKS], [*harness.mpirun(RANKS), program, "--ranks-per-node=2"]):
+            wrong += check_log(bench, name, launch, data, levels(summary, RANKS), None)
     return wrong
 
 
@@ -187,12 +224,12 @@ def test(bench, options):
     model, data = bench.path("layers.onnx"), bench.path("x.npy")
     model.write_bytes(layers())
     np.save(data, np.ones((ROWS * RANKS * ACCUMULATE * 2, WIDTH), "<f4"))
-    wrong = check_groups(bench, model, data) + check_compressed(bench, model, data)
+    wrong = check_plain(bench, model, data) + check_matrices(bench, model, data) + check_groups(bench, model, data) + check_compressed(bench, model, data)
     for name, flags in STRATEGIES.items():
         program = bench.path("program")
         summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--target=cuda-emulation",
                                "--unit-class=Layer", *flags]).stdout
-        expected = announced(summary, layouts_of(program))
+        expected = announced(summary)
         group = ["--shard-group", "2"] if "hybrid" in summary else []
         owners = "rank 0 owns" in summary
         # Gradients in blocks are single messages, and so are those for owners.

@@ -147,10 +147,9 @@ TEST_P(OwnKernelTest, factors) {
   FactorMember &m = members[0], &v = members[1];
   m.matrices = 2, m.rows = rows, m.columns = columns, m.factored = true;
   m.ofRows = rowAverages.data(), m.ofColumns = columnAverages.data();
-  m.gradient = gradient.data() + begin, m.begin = begin, m.end = end;
   v.columns = vector, v.sumsElements = true;
   v.ofColumns = averages.data();
-  v.gradient = small.data(), v.end = 16;
+  v.offset = cells;
   int64_t digits = 2 * (rows + columns);
   v.first = digits, v.firstSum = digits * normDigits;
   v.firstTask = factorTasks(m), v.firstMatrix = 2;
@@ -181,7 +180,17 @@ TEST_P(OwnKernelTest, factors) {
   sum.members = members.data(), sum.count = 2;
   sum.tasks = v.firstTask + factorTasks(v);
   sum.scale = &scale, sum.limit = limit, sum.sums = sums.data();
-  run(sum);
+  std::vector<float> part = gradient;
+  part.insert(part.end(), small.begin(), small.end());
+  sum.gradient = part.data();
+  // In pieces, which add to those before.
+  for (auto [from, to] : {std::pair(begin, begin + 16 * 50),
+                          {begin + 16 * 50, end},
+                          {cells, cells + 16}}) {
+    sum.begin = from, sum.end = to;
+    run(sum);
+    sum.adds = true;
+  }
   // Threads of a block leave digits that are not carried.
   for (int64_t i = 0; i < digits; ++i) {
     SquareSum found;
@@ -286,22 +295,21 @@ TEST_P(OwnKernelTest, normalizeMatrix) {
 // Two members of which the rank has parts; the updates follow each other
 // without the gap between the members, and without elements of other ranks.
 TEST_P(OwnKernelTest, momentumUpdates) {
-  std::vector<float> gradients = randomFloats(64, 34),
+  std::vector<float> gradients = randomFloats(48, 34),
                      states = randomFloats(48, 35), updates(60, -1),
                      values(48, -1);
   UpdateSegment segments[] = {{0, 5, 0}, {16, 40, 1}};
   int64_t places[] = {16, 5};
   float scale = 0.5f;
   MomentumUpdates m;
-  m.segments = segments, m.count = 2, m.gradientOffset = 3;
-  m.places = places;
+  m.segments = segments, m.count = 2, m.places = places;
   m.gradients = gradients.data(), m.states = states.data(), m.scale = &scale;
   m.step.limit = 0.4f, m.step.sign = -1, m.step.momentum = 0.95;
   m.step.nesterov = true;
   m.updates = updates.data();
   run(m);
   auto expected = [&](size_t element) {
-    float g = -std::clamp(gradients[element + 3] * scale, -0.4f, 0.4f);
+    float g = -std::clamp(gradients[element] * scale, -0.4f, 0.4f);
     float average = states[element] + float(1 - 0.95) * (g - states[element]);
     return average - (average - g) * float(1 - 0.95);
   };
@@ -402,13 +410,6 @@ TEST_P(OwnKernelTest, takeNumbers) {
   skipped = 0;
   run(TakeNumbers{&skipped, offered, numbers, 3});
   EXPECT_THAT(numbers, ::testing::ElementsAre(4, 5, 6));
-}
-
-// The last number of a key is where the member's elements begin.
-TEST_P(OwnKernelTest, moveKeys) {
-  std::vector<int64_t> keys = {1, 2, 3, 4, 5, 6, 7, -8}, moved(8);
-  run(MoveKeys{keys.data(), moved.data(), 2, 100});
-  EXPECT_THAT(moved, ::testing::ElementsAre(1, 2, 3, 104, 5, 6, 7, 92));
 }
 
 // The running average over ranks depends on their order.

@@ -172,13 +172,12 @@ TEST(ColumnSquares, LoseNothing) {
         for (auto [from, to] : {std::pair<int64_t, int64_t>(0, 20), {20, 50}})
           parts[row < cut || (row == cut && from == 0)].addRow(
               values.data() + row * columns + from, from, to, 0.3f, limit);
-      std::vector<double> sums(columns * normDigits), other(sums);
-      parts[0].write(columns, sums.data());
-      parts[1].write(columns, other.data());
+      std::vector<double> sums(columns * normDigits);
+      for (ColumnSquares &part : parts)
+        part.addTo(columns, sums.data());
       for (int64_t column = 0; column < columns; ++column) {
         SquareSum sum;
         sum.addWritten(sums.data() + column * normDigits);
-        sum.addWritten(other.data() + column * normDigits);
         double found[normDigits], wanted[normDigits];
         sum.write(found);
         expected[size_t(column)].write(wanted);

@@ -185,10 +185,15 @@ func.func @update() {
             (2 * (8800 + 4040) + 40) * 3 / 4.);
 }
 
-// Sums of a microbatch over ranks go to each other rank.
-TEST_F(CommunicationVolumeTest, SumsOfAMicrobatch) {
+// Sums over ranks, of a microbatch and of the update, go to each other rank, as
+// do statistics that are not a rank's own.
+TEST_F(CommunicationVolumeTest, SumsGoToEachRank) {
   module = parseSourceString<ModuleOp>(R"(
-func.func @microbatch(%a: tensor<7xf64>, %b: tensor<5xf64>) {
+fsdp.buffer @s : tensor<3xf32> {rule = "zeros"}
+fsdp.buffer @t : tensor<3xf32> {rule = "zeros"}
+func.func @microbatch(%a: tensor<7xf64>, %b: tensor<5xf64>, %x: tensor<3xf32>) {
+  fsdp.update_statistics @s, %x {momentum = 0.1 : f64} : tensor<3xf32>
+  fsdp.update_statistics @t, %x {mode = "local", momentum = 0.1 : f64} : tensor<3xf32>
   %c = fsdp.all_reduce %a : tensor<7xf64>
   %d = fsdp.all_reduce %b : tensor<5xf64>
   return
@@ -200,9 +205,11 @@ func.func @update(%a: tensor<1x16xf64>) {
                                        &context);
   writeCommunication(*module, communicatedBytes(*module));
   CommunicationVolume volume = *readCommunication(*module);
-  EXPECT_EQ(volume.formula(), "(N-1) · (K·S·f64)");
-  EXPECT_EQ(volume.parts, (decltype(volume.parts){{"S", 12}}));
-  EXPECT_EQ(volume.bytes(Level::Each, 4, 2, 2), 2 * 12 * 8 * 3);
+  EXPECT_EQ(volume.formula(), "(N-1) · (K·B·f32 + K·S·f64 + U·f64)");
+  EXPECT_EQ(volume.parts,
+            (decltype(volume.parts){{"B", 3}, {"S", 12}, {"U", 16}}));
+  EXPECT_EQ(volume.bytes(Level::Each, 4, 2, 2),
+            (2 * (3 * 4 + 12 * 8) + 16 * 8) * 3);
   EXPECT_EQ(volume.bytes(Level::Ranks, 4, 2, 2), 0);
 }
 

@@ -105,15 +105,22 @@ void OptimizerEmitter::cloneOp(Operation &op, IRMapping &mapping,
     result.setType(VectorType::get({width}, result.getType()));
 }
 
-// A parameter without a master is bf16 in memory.
+// A parameter without a master is bf16 in memory. An optimizer's program, which
+// takes a word then, reads it widened, and one of sums as it is.
 Value OptimizerEmitter::loadParameter(Value index, int64_t width,
                                       int64_t lanes) {
-  Type element = takesWord ? Type(builder.getI16Type()) : builder.getF32Type();
-  Type type = width > 1 ? Type(VectorType::get({width}, element)) : element;
-  Value value = make<LLVM::LoadOp>(type, address(buffers[0], element, index),
-                                   lanes * element.getIntOrFloatBitWidth() / 8);
-  return takesWord ? widenHalfBits(builder, loc, value, builder.getBF16Type())
-                   : value;
+  Type argument = body.getArgument(0).getType(), bf16 = builder.getBF16Type();
+  auto as = [&](Type element) {
+    return width > 1 ? Type(VectorType::get({width}, element)) : element;
+  };
+  bool isNarrow = takesWord || argument == bf16;
+  Type element = isNarrow ? Type(builder.getI16Type()) : builder.getF32Type();
+  Value value =
+      make<LLVM::LoadOp>(as(element), address(buffers[0], element, index),
+                         lanes * element.getIntOrFloatBitWidth() / 8);
+  if (argument == bf16)
+    return make<arith::BitcastOp>(as(bf16), value);
+  return isNarrow ? widenHalfBits(builder, loc, value, bf16) : value;
 }
 
 // The words follow from the element's place in its parameter alone

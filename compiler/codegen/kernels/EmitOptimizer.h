@@ -29,7 +29,8 @@ bool yieldsSums(mlir::func::FuncOp program);
 /// has no result: the average of squares from factors. If it has a compute copy
 /// (kComputeAttr), that is replicated, and the rank's part of it is stored as
 /// well. A program whose last argument is an i32 takes a random word there and
-/// yields a parameter of bf16; there is no f32 of that in memory.
+/// yields a parameter of bf16; there is no f32 of that in memory. One whose
+/// results are summed takes such a parameter in bf16.
 class OptimizerEmitter {
 protected:
   OptimizerEmitter(mlir::OpBuilder &builder, mlir::func::FuncOp program,

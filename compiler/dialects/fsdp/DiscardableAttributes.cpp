@@ -77,7 +77,9 @@ bool isTerm(Attribute value) {
   if (!term)
     return false;
   auto over = term.getAs<StringAttr>("over");
-  if (over && over != "group" && over != "groups" && over != "each")
+  constexpr StringLiteral levels[] = {"group", "groups", "each", "owners",
+                                      "group owners"};
+  if (over && !llvm::is_contained(levels, over.getValue()))
     return false;
   bool named = bool(term.getAs<StringAttr>("elements"));
   // Four keys are fixed; `elements` and `over` are optional. Counting refuses a

@@ -64,17 +64,6 @@ std::string checkHyperparameters(const CompileOptions &options) {
     return "--d '" + printNumber(options.clipThreshold) + "' is below 1";
   if (options.muonType == schedule::ElementType::F16)
     return "--muon-dtype 'f16' is not f32 or bf16";
-  if (options.offload.ofShards() && infoOf(options.optimizer).ofWholeParameters)
-    return "'--optimizer=" + options.optimizer.name() +
-           "' works on whole parameters, and '--offload=" +
-           findOption("offload")->print(options) +
-           "' has parts of them in memory piece by piece; use another "
-           "optimizer";
-  if (options.master == Master::None &&
-      infoOf(options.optimizer).ofWholeParameters)
-    return "'--optimizer=" + options.optimizer.name() +
-           "' works on whole parameters, which '--master=none' cannot do yet; "
-           "use another optimizer, or omit '--master'";
   return "";
 }
 

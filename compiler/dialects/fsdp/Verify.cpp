@@ -209,9 +209,10 @@ LogicalResult ReduceScatterWaitOp::verify() {
 // digits. The program is run once per element, in any order and in vectors.
 // With factors the element's average of squares follows the gradient, with
 // updates the element's update; `number` says so. With `word` a random i32 is
-// the last argument.
+// the last argument. The parameter may be of type `narrow`, too.
 static LogicalResult verifyProgram(Operation *op, Block &body, unsigned sums,
-                                   bool number, bool word, Type yielded) {
+                                   bool number, bool word, Type yielded,
+                                   Type narrow = Type()) {
   unsigned count = body.getNumArguments() - word;
   if (count < 5 + sums + number)
     return op->emitOpError("region must have at least the arguments parameter, "
@@ -219,6 +220,8 @@ static LogicalResult verifyProgram(Operation *op, Block &body, unsigned sums,
   for (auto [i, argument] :
        llvm::enumerate(body.getArguments().take_front(count))) {
     bool scalar = i + 3 + sums < count;
+    if (i == 0 && argument.getType() == narrow)
+      continue;
     if (scalar ? !argument.getType().isF32() : !argument.getType().isF64())
       return op->emitOpError()
              << "argument " << i << " of the region has type "
@@ -283,7 +286,8 @@ LogicalResult OptimizerOp::verify() {
 LogicalResult MemberSumsOp::verify() {
   Block &body = getBody().front();
   if (failed(verifyProgram(*this, body, 0, static_cast<bool>(getFactors()),
-                           /*word=*/false, Float64Type::get(getContext()))))
+                           /*word=*/false, Float64Type::get(getContext()),
+                           BFloat16Type::get(getContext()))))
     return failure();
   if (getSumsPerMember() == 0)
     return body.getTerminator()->emitOpError("has no value to sum");

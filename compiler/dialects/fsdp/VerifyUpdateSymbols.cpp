@@ -106,10 +106,6 @@ static LogicalResult verifyFactors(Operation *op, ArrayAttr names, Type type) {
 LogicalResult FactorSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyLayouts(*this, symbols, getLayouts(), Members::Trainable)))
     return failure();
-  for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>())
-    if (isOffloaded(*find<LayoutOp>(*this, symbols, name), "gradient"))
-      return emitOpError() << "reads the gradient of layout '"
-                           << name.getValue() << "', which is offloaded";
   return verifyFactorSums(*this, getLayouts(), getResult().getType());
 }
 
@@ -170,14 +166,6 @@ static LogicalResult verifyMatrices(Operation *op,
   return success();
 }
 
-// Only an optimizer goes through a layout piece by piece.
-static LogicalResult verifyResident(Operation *op, LayoutOp layout) {
-  if (!layout.getOffloaded())
-    return success();
-  return op->emitOpError() << "reads layout '" << layout.getSymName()
-                           << "' in memory, which is offloaded";
-}
-
 LogicalResult
 MomentumUpdatesOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyMatrices(*this, symbols, getLayoutAttr())))
@@ -186,8 +174,6 @@ MomentumUpdatesOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (layout.getStates() < 1)
     return emitOpError() << "needs a state, but layout '" << getLayout()
                          << "' has none";
-  if (failed(verifyResident(*this, layout)))
-    return failure();
   return verifyElements(*this, getResult(), memberElementsOf(layout));
 }
 
@@ -282,14 +268,16 @@ LogicalResult MemberSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   int64_t members = 0;
   for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>()) {
     auto layout = *find<LayoutOp>(*this, symbols, name);
-    if (layout.getNoMaster())
-      return emitOpError() << "reads the parameters of layout '"
-                           << layout.getSymName() << "', which has no master";
+    Type parameter = getBody().getArgument(0).getType();
+    if (parameter.isBF16() != layout.getNoMaster())
+      return emitOpError() << "takes parameters of type " << parameter
+                           << ", but layout '" << layout.getSymName()
+                           << "' has "
+                           << (layout.getNoMaster() ? "no master" : "a master");
     members += layout.getMembers().size();
     unsigned others = getFactors() ? 1 : 0;
-    if (failed(verifyStates(*this, layout,
-                            getBody().getNumArguments() - others)) ||
-        failed(verifyResident(*this, layout)))
+    if (failed(
+            verifyStates(*this, layout, getBody().getNumArguments() - others)))
       return failure();
   }
   if (getFactors() &&

@@ -15,8 +15,6 @@ constexpr int64_t factorElements = 4096;
 
 // A member on this rank.
 struct FactorMember : FactorAverages {
-  const float *gradient = nullptr; // of element `begin`
-  int64_t begin = 0, end = 0;      // elements of the member that the rank sums
   int64_t offset = 0;      // of the member in the part that the rank updates
   int64_t firstTask = 0;   // of SumFactors
   int64_t firstMatrix = 0; // among the layout's matrices with rows
@@ -32,13 +30,29 @@ inline int64_t factorTasks(const FactorMember &m) {
 }
 
 // Writes what ranks add up: the digits of sums of squares of the gradient times
-// `scale`, bounded by `limit`; or squares of elements.
+// `scale`, bounded by `limit`; or squares of elements. Elements of the part
+// before `begin` and from `end` on count 0. If it `adds`, the sums are added to
+// what is there.
 struct SumFactors {
   const FactorMember *members = nullptr;
   int64_t count = 0, tasks = 0;
+  const float *gradient = nullptr; // of the part's first element
+  int64_t begin = 0, end = 0;
+  bool adds = false;
   const float *scale = nullptr;
   float limit = 0;
   double *sums = nullptr;
+
+  FSDPC_SHARED int64_t beginOf(const FactorMember &m) const {
+    return begin > m.offset ? begin - m.offset : 0;
+  }
+  FSDPC_SHARED int64_t endOf(const FactorMember &m) const {
+    int64_t cells = m.matrices * m.rows * m.columns;
+    return end - m.offset < cells ? end - m.offset : cells;
+  }
+  FSDPC_SHARED void put(int64_t number, double value) const {
+    sums[number] = adds ? sums[number] + value : value;
+  }
 };
 
 // Updates the averages, unless the step is left out: `failed` is at least 0
@@ -88,7 +102,7 @@ FSDPC_SHARED inline int64_t memberOf(const FactorMember *members, int64_t count,
 // An element of the gradient, clipped after the scale as the optimizer does.
 FSDPC_SHARED inline float factorValue(const SumFactors &s,
                                       const FactorMember &m, int64_t element) {
-  float scaled = m.gradient[element - m.begin] * *s.scale;
+  float scaled = s.gradient[m.offset + element] * *s.scale;
   scaled = scaled < -s.limit ? -s.limit : scaled;
   return s.limit < scaled ? s.limit : scaled;
 }
@@ -103,10 +117,10 @@ FSDPC_SHARED inline void squareElements(const Grid &grid, const SumFactors &s,
                                         const FactorMember &m, int64_t task) {
   int64_t cells = m.matrices * m.rows * m.columns;
   int64_t end = (task + 1) * factorElements;
+  int64_t first = s.beginOf(m), last = s.endOf(m);
   for (int64_t i = task * factorElements + grid.thread;
        i < (end < cells ? end : cells); i += grid.threads)
-    s.sums[m.firstSum + i] =
-        i < m.begin || i >= m.end ? 0 : factorSquare(s, m, i);
+    s.put(m.firstSum + i, i < first || i >= last ? 0 : factorSquare(s, m, i));
 }
 
 // Groups count from the member's first element, and what they have of other
@@ -114,8 +128,9 @@ FSDPC_SHARED inline void squareElements(const Grid &grid, const SumFactors &s,
 FSDPC_SHARED inline void sumFactorRow(const Grid &grid, const SumFactors &s,
                                       const FactorMember &m, int64_t row) {
   int64_t from = row * m.columns, to = from + m.columns;
-  from = from > m.begin ? from : m.begin;
-  to = to < m.end ? to : m.end;
+  int64_t first = s.beginOf(m), last = s.endOf(m);
+  from = from > first ? from : first;
+  to = to < last ? to : last;
   SquareSum sum;
   int64_t added = 0;
   for (int64_t base = (from / squareGroup + grid.thread) * squareGroup;
@@ -129,7 +144,13 @@ FSDPC_SHARED inline void sumFactorRow(const Grid &grid, const SumFactors &s,
       sum.carry();
   }
   sum.carry();
-  writeTogether(grid, sum, s.sums + m.firstSum + row * normDigits);
+  double digits[normDigits];
+  sum.write(digits);
+  for (int i = 0; i < normDigits; ++i) {
+    double digit = grid.sum(digits[i]);
+    if (grid.thread == 0)
+      s.put(m.firstSum + row * normDigits + i, digit);
+  }
 }
 
 // Adjacent threads take adjacent columns, and the others further rows.
@@ -140,15 +161,16 @@ FSDPC_SHARED inline void sumFactorColumns(const Grid &grid, const SumFactors &s,
   int width = grid.threads < factorColumns ? grid.threads : factorColumns;
   int64_t base = matrix * m.rows * m.columns;
   // The rows that this rank has a part of.
-  int64_t low = m.begin > base ? (m.begin - base) / m.columns : 0;
+  int64_t begin = s.beginOf(m), end = s.endOf(m);
+  int64_t low = begin > base ? (begin - base) / m.columns : 0;
   for (int64_t at = first; at < first + factorColumns; at += width) {
     int64_t column = at + grid.thread % width, added = 0;
     SquareSum sum;
     for (int64_t row = low + grid.thread / width;
-         row < m.rows && base + row * m.columns < m.end;
+         row < m.rows && base + row * m.columns < end;
          row += grid.threads / width) {
       int64_t element = base + row * m.columns + column;
-      if (column >= m.columns || element < m.begin || element >= m.end)
+      if (column >= m.columns || element < begin || element >= end)
         continue;
       sum.add(factorSquare(s, m, element));
       if (++added % SquareSum::mostAdditions == 0)
@@ -157,13 +179,13 @@ FSDPC_SHARED inline void sumFactorColumns(const Grid &grid, const SumFactors &s,
     sum.carry();
     double digits[normDigits];
     sum.write(digits);
-    double *to = s.sums + m.firstSum +
-                 (m.rowCount() + matrix * m.columns + column) * normDigits;
+    int64_t to =
+        m.firstSum + (m.rowCount() + matrix * m.columns + column) * normDigits;
     for (int i = 0; i < normDigits; ++i) {
       double digit = grid.reduce(
           digits[i], [](double a, double b) { return a + b; }, width);
       if (grid.thread < width && column < m.columns)
-        to[i] = digit;
+        s.put(to + i, digit);
     }
   }
 }

@@ -10,11 +10,10 @@
 namespace fsdpc::runtime {
 
 // Writes this rank's part of the updates; one block per segment. Element i of
-// the part that the rank updates is number i + places[member] of the updates,
-// and i + gradientOffset of the gradients.
+// the part that the rank updates is number i + places[member] of the updates.
 struct MomentumUpdates {
   const UpdateSegment *segments = nullptr;
-  int64_t count = 0, gradientOffset = 0;
+  int64_t count = 0;
   const int64_t *places = nullptr;
   const float *gradients = nullptr, *states = nullptr, *scale = nullptr;
   MomentumStep step;
@@ -77,8 +76,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const MomentumUpdates &m) {
     float *to = m.updates + m.places[segment.member];
     for (int64_t e = segment.from + grid.thread; e < segment.to;
          e += grid.threads)
-      to[e] = m.step.update(m.gradients[e + m.gradientOffset] * *m.scale,
-                            m.states[e]);
+      to[e] = m.step.update(m.gradients[e] * *m.scale, m.states[e]);
   }
 }
 

@@ -29,14 +29,6 @@ struct TakeNumbers {
   int64_t count = 0;
 };
 
-// Makes the keys of members (int64_t[4] of fsdpc_optimizer) those of a kernel
-// that counts elements from `elements` on.
-struct MoveKeys {
-  const int64_t *from = nullptr;
-  int64_t *to = nullptr;
-  int64_t members = 0, elements = 0;
-};
-
 // A buffer of the model and its copy. Without a copy its values before a step
 // are not kept: it becomes zero where they would be put back.
 struct KeptBuffer {
@@ -67,11 +59,6 @@ FSDPC_SHARED inline void body(const Grid &grid, const TakeNumbers &t) {
   const uint64_t *from = t.offered + (*t.skipped >= 0 ? t.count : 0);
   for (int64_t i = grid.first(); i < t.count; i += grid.stride())
     t.numbers[i] = from[i];
-}
-
-FSDPC_SHARED inline void body(const Grid &grid, const MoveKeys &m) {
-  for (int64_t i = grid.first(); i < 4 * m.members; i += grid.stride())
-    m.to[i] = m.from[i] + (i % 4 == 3 ? m.elements : 0);
 }
 
 FSDPC_SHARED inline void body(const Grid &grid, const KeepBuffers &k) {

@@ -93,17 +93,36 @@ module {
 
 // -----
 
-// Sums over whole parameters read masters.
+// Sums over whole parameters take the parameter as it is in memory.
 module {
   fsdp.unit @a
   fsdp.parameter @w : tensor<16xf32> trainable unit @a
   fsdp.layout @a.flat of @a trainable elements 16 : bf16 no_master states 0 {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @update(%c: tensor<f32>) {
-    // expected-error @below {{reads the parameters of layout 'a.flat', which has no master}}
+    // expected-error @below {{takes parameters of type 'f32', but layout 'a.flat' has no master}}
     %n = fsdp.member_sums [@a.flat], %c : tensor<f32> -> tensor<1x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %0 = arith.extf %p : f32 to f64
+      fsdp.yield %0 : f64
+    }
+    return
+  }
+}
+
+// -----
+
+// Those with a master lie there in f32.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : bf16 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @update(%c: tensor<f32>) {
+    // expected-error @below {{takes parameters of type 'bf16', but layout 'a.flat' has a master}}
+    %n = fsdp.member_sums [@a.flat], %c : tensor<f32> -> tensor<1x16xf64> {
+    ^bb0(%p: bf16, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      %0 = arith.extf %p : bf16 to f64
       fsdp.yield %0 : f64
     }
     return

@@ -1,7 +1,7 @@
 // The parts of a layout that may be offloaded, and where they may be used.
 // RUN: fsdpc-opt %s --verify-shard --verify-diagnostics --split-input-file
 
-// The optimizer goes through all of it piece by piece.
+// The ops of @update go through all of it piece by piece.
 module {
   fsdp.unit @a
   fsdp.parameter @w : tensor<16xf32> trainable unit @a
@@ -33,40 +33,6 @@ module {
   // expected-error @below {{has its states offloaded, but has none}}
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 offloaded ["state"] {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-}
-
-// -----
-
-// Sums over whole parameters read states that are in memory.
-module {
-  fsdp.unit @a
-  fsdp.parameter @w : tensor<16xf32> trainable unit @a
-  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded ["state"] {
-    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-  func.func @update(%c: tensor<f32>) {
-    // expected-error @below {{reads layout 'a.flat' in memory, which is offloaded}}
-    %n = fsdp.member_sums [@a.flat], %c : tensor<f32> -> tensor<1xf64> {
-    ^bb0(%p: f32, %g: f32, %m: f32, %lr: f64, %step: f64, %decay: f64):
-      %0 = arith.extf %m : f32 to f64
-      fsdp.yield %0 : f64
-    }
-    return
-  }
-}
-
-// -----
-
-// So does the momentum of whole matrices.
-module {
-  fsdp.unit @a
-  fsdp.parameter @w : tensor<4x4xf32> trainable unit @a
-  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 offloaded ["state"] {
-    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-  func.func @update(%c: tensor<f32>) {
-    // expected-error @below {{reads layout 'a.flat' in memory, which is offloaded}}
-    %u = fsdp.momentum_updates @a.flat, %c {momentum = 0.9 : f64, clip_value = 0.0 : f64} : tensor<f32> -> tensor<16xf32>
-    return
-  }
 }
 
 // -----
@@ -117,21 +83,6 @@ module attributes {fsdp.options = {"strategy" = "zero2"}} {
     return
   }
   func.func @update() {
-    return
-  }
-}
-
-// -----
-
-// Factors follow from gradients in memory.
-module {
-  fsdp.unit @a
-  fsdp.parameter @w : tensor<4x4xf32> trainable unit @a
-  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 offloaded ["gradient"] {
-    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-  func.func @update(%c: tensor<f32>) {
-    // expected-error @below {{reads the gradient of layout 'a.flat', which is offloaded}}
-    %s = fsdp.factor_sums [@a.flat], %c {clip_value = 0.0 : f64} : tensor<f32> -> tensor<8xf64>
     return
   }
 }

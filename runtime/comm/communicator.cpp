@@ -1,0 +1,48 @@
+// Counts what a rank sends, in one place for all backends: a backend may move a
+// value in several ways, but what another rank gets of it is the same.
+#include "runtime/comm/communicator.h"
+
+#include "runtime/comm/owned.h"
+#include "runtime/comm/reduce.h"
+
+namespace fsdpc::runtime {
+
+void Communicator::allGather(const void *shard, void *whole,
+                             size_t shardBytes) {
+  countSent(shardBytes);
+  doAllGather(shard, whole, shardBytes);
+}
+
+void Communicator::reduceScatter(const ReduceScatter &part) {
+  countSent(size_t(part.shardElements) * wireBytes(handedOver(part)));
+  doReduceScatter(part);
+}
+
+void Communicator::reduceToOwners(std::span<const OwnedGradient> gradients,
+                                  WireType wire, bool add) {
+  for (const OwnedGradient &part : gradients)
+    if (part.owner != rank())
+      sent += bytesOf(part, wire);
+  doReduceToOwners(gradients, wire, add);
+}
+
+void Communicator::shareOwned(std::span<const OwnedValues> values) {
+  for (const OwnedValues &part : values)
+    if (part.owner == rank())
+      countSent(part.bytes);
+  doShareOwned(values);
+}
+
+void Communicator::allReduce(double *values, int count) {
+  countSent(size_t(count) * sizeof(double));
+  doAllReduce(values, count);
+}
+
+void Communicator::transfer(std::span<const Outgoing> sends,
+                            std::span<const Incoming> receives) {
+  for (const Outgoing &message : sends)
+    sent += message.bytes;
+  doTransfer(sends, receives);
+}
+
+} // namespace fsdpc::runtime
