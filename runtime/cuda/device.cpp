@@ -220,6 +220,7 @@ void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
   if (!section.update && !section.evaluate) {
     if (section.first) {
       update->sendNumbers(rank, section.step);
+      update->clearZeroed(rank);
       update->keepBuffers();
     }
     update->setLossScale(rank);
@@ -363,9 +364,9 @@ void CudaDevice::reportOutput(fsdpc_rank &rank, int32_t plan,
   update->reportOutput(rank, plan, value);
 }
 
-// The compiler refuses the hook for GPUs (checkOptions).
-void CudaDevice::reportZeroed(fsdpc_rank &, const void *) {
-  fail("a CUDA device does not count gradients with zeroed elements");
+void CudaDevice::reportZeroed(fsdpc_rank &, const void *zeroed) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  update->reportZeroed(zeroed);
 }
 
 void CudaDevice::sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,

@@ -110,15 +110,10 @@ static bool usesStrategy(const CompileOptions &options,
 static std::string checkTarget(const CompileOptions &options) {
   if (!options.isCuda())
     return "";
-  auto countsZeroed = [](const ReduceHook &hook) {
-    return hook.kind == ReduceHook::Kind::ZeroNonfinite;
-  };
   struct {
     bool isUsed;
     const char *what, *instead;
-  } unsupported[] = {{llvm::any_of(options.reduceHooks, countsZeroed),
-                      "'--reduce-hook=zero-nonfinite' is", ""},
-                     {options.offload.activations, "'--offload=activations' is",
+  } unsupported[] = {{options.offload.activations, "'--offload=activations' is",
                       "; use '--recompute=units' or '--memory-limit'"}};
   for (const auto &row : unsupported)
     if (row.isUsed)
