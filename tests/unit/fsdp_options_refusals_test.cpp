@@ -167,6 +167,7 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        "'--ns-steps' has no effect with '--optimizer=adamw'; it needs "
        "'--optimizer=muon'"},
       {{{"reduce-hook", "zero-nonfinite"}, {"target", "cuda"}}, ""},
+      {{{"offload", "activations"}, {"target", "cuda"}}, ""},
       {{{"reduce-hook", "cast=bf16"}, {"reduce-hook", "top-k=1%"}}, ""},
       {{{"reduce-hook", "top-k=1%"}, {"reduce-hook", "cast=bf16"}},
        "'--reduce-hook=top-k=1%' is what travels, so '--reduce-hook=cast=bf16' "
