@@ -212,8 +212,8 @@ void Linker::takeArena(ModuleOp module) {
 }
 
 void Linker::takeLarger(ModuleOp module) {
-  for (StringRef name :
-       {StringRef("fsdp.arena"), StringRef(fsdp::FSDPDialect::kPredictedAttr)})
+  for (StringRef name : {StringRef("fsdp.arena"), StringRef("fsdp.offloaded"),
+                         StringRef(fsdp::FSDPDialect::kPredictedAttr)})
     if (Attribute value = module->getAttr(name))
       linked->setAttr(name, value);
   for (auto unit : module.getOps<fsdp::UnitOp>()) {

@@ -114,14 +114,16 @@ def OffloadActivations : Pass<"offload-activations", "::mlir::ModuleOp"> {
   let summary = "Has activations lie in a file between forward and backward";
   let description = [{
     With `offload = activations`, values that the backward reads are written to the rank's
-    file after their last reader in the forward, and read back before their first one in
-    the backward. Those with the same segments at both ends move together. The arena has
-    their bytes for something else between the two. `schedule-prefetch` then has both overlap
-    compute, as it does with reductions and gathers.
+    file, on GPUs to its pinned memory, after their last reader in the forward, and read
+    back before their first one in the backward. Those with the same segments at both ends
+    move together. The arena has their bytes for something else between the two.
+    `schedule-prefetch` then has both overlap compute, as it does with reductions and
+    gathers.
 
     A value stays in memory if it has less than 1024 bytes, if no other segment runs
     between the two readers, or if its memory is part of another value's (of a concat, a
-    pack or a sum in place). An option that moves nothing is an error.
+    pack or a sum in place). An option that moves nothing is an error. Under a
+    `memory-limit`, `schedule-prefetch` takes back what the limit has room for.
 
     Before:
     ```mlir

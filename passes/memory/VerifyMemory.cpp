@@ -65,9 +65,6 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
     if (!bytes)
       return module.emitError("missing attribute 'fsdp.arena' with entry "
                               "'bytes'; run plan-memory first");
-    if (arena.contains("on_disk") && fsdp::CompileOptions::of(module).isCuda())
-      return module.emitError(
-          "violates rule 'file': only the host keeps activations in a file");
     SlotOptions options;
     options.gatherPadding = fsdp::CompileOptions::of(module).gatherPadding();
     options.useTie = isPlannedTie;

@@ -26,6 +26,12 @@ def SchedulePrefetch : Pass<"schedule-prefetch", "::mlir::ModuleOp"> {
     what one segment of prefetch costs. The rank's memory beside the arena is that of the
     runtime's own plan.
 
+    Under a `memory-limit`, activations are offloaded only as far as the limit requires.
+    Pieces that have the most time between their two ends, less that of their copies, leave
+    first, and as many as make the step fastest of the numbers that were tried; the other
+    offloads are removed before the rest is solved. `fsdp.offloaded` has what leaves, out
+    of what could, with the time of its copies.
+
     With `schedule`, a table (compiler/schedule/table.h) places the collectives instead of a
     solver. A table that is not this module's, or breaks a rule of the model, is refused with
     its row and the rule.

@@ -2,6 +2,7 @@
 // places that the solver chooses. PyTorch FSDP decides the same at run time,
 // with backward_prefetch and limit_all_gathers; here it is decided once,
 // against a memory cap.
+#include "passes/schedule/OffloadChoice.h"
 #include "passes/schedule/Passes.h"
 #include "passes/schedule/PersistEstimate.h"
 #include "passes/schedule/ScheduledOps.h"
@@ -206,6 +207,9 @@ struct SchedulePrefetch
     FailureOr<func::FuncOp> function = fsdp::getMicrobatch(module);
     if (failed(function))
       return failure();
+    FailureOr<Offloadable> offloadable = chooseOffloaded(module);
+    if (failed(offloadable))
+      return failure();
     FailureOr<MicrobatchProblem> read = readProblem(module);
     if (failed(read))
       return failure();
@@ -237,6 +241,7 @@ struct SchedulePrefetch
     const auto &solution = std::get<schedule::Solution>(solved);
     Rewriter(ir, &getContext()).run(solution.schedule);
     annotate(ir, solution.timeline);
+    annotateOffloaded(ir, solution.timeline, *offloadable);
     if (without)
       annotatePersist(module, solution.timeline.totalExposedUs,
                       std::move(*without));

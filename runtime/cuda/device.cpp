@@ -2,7 +2,6 @@
 // calls that communicate are in device_collectives.cpp. Each call of the C ABI
 // opens a CallScope, by which errors and profilers name the program's op.
 #include "runtime/cuda/device.h"
-#include "runtime/comm/failure.h"
 #include "runtime/core/matrices.h"
 #include "runtime/core/plan_checks.h"
 #include "runtime/cuda/affinity.h"
@@ -102,22 +101,25 @@ Status CudaDevice::planLibraries() {
   return {};
 }
 
-// Only programs that offload fork the streams of its copies in each section.
+// Only programs that offload fork the streams of its copies in each section,
+// and have further events behind the program's: for activations as many again.
 void CudaDevice::makeSections() {
   const Manifest &manifest = context.manifest;
-  int events = std::max(manifest.events, 0);
-  std::vector<int> forked = {FSDPC_STREAM_GATHER, FSDPC_STREAM_REDUCE};
-  bool offloads =
+  bool offloadsLayouts =
       std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
                   [](const Layout &layout) { return layout.isOffloaded(); });
-  if (offloads) {
+  bool offloadsActivations = manifest.activationFileBytes > 0;
+  std::vector<int> forked = {FSDPC_STREAM_GATHER, FSDPC_STREAM_REDUCE};
+  if (offloadsLayouts || offloadsActivations)
     forked.insert(forked.end(), {offloadInStream, offloadOutStream});
-    sections = std::make_unique<Sections>(
-        context, events + CudaOffload::eventCount, forked);
-    pinned = std::make_unique<CudaOffload>(context, *sections, events);
-  } else {
-    sections = std::make_unique<Sections>(context, events, forked);
-  }
+  int events = std::max(manifest.events, 0);
+  int ofLayouts = offloadsActivations ? 2 * events : events;
+  int count = offloadsLayouts ? ofLayouts + CudaOffload::eventCount : ofLayouts;
+  sections = std::make_unique<Sections>(context, count, forked);
+  if (offloadsActivations)
+    activations = std::make_unique<CudaActivations>(context, *sections, events);
+  if (offloadsLayouts)
+    pinned = std::make_unique<CudaOffload>(context, *sections, ofLayouts);
 }
 
 // The order matters: a GPU before its streams, and streams before the parts
@@ -143,9 +145,11 @@ Status CudaDevice::reserve(const MemoryPlan &plan) {
   CudaScratch scratch = scratchSizes();
   int64_t constants = int64_t(program.constants_bytes);
   int64_t kept = options.leavesOut ? CudaUpdate::keptBytes(manifest) : 0;
-  // Each kind that a layout offloads may lose a page in front of it.
-  int64_t lost =
-      plan.offloaded > 0 ? 3 * 4096 * int64_t(manifest.layouts.size()) : 0;
+  // Each kind that a layout offloads may lose a page in front of it, and so may
+  // the activations.
+  int64_t lost = plan.offloaded > 0
+                     ? (3 * int64_t(manifest.layouts.size()) + 1) * 4096
+                     : 0;
   FSDPC_TRY(
       memory.reserve(plan.allocated + constants + scratch.total() + kept +
                          CudaUpdate::reportBytes(manifest, options.accumulate),
@@ -153,6 +157,9 @@ Status CudaDevice::reserve(const MemoryPlan &plan) {
                          CudaUpdate::pinnedBytes(manifest, options.accumulate) +
                          plan.offloaded + lost,
                      plan.offloaded));
+  if (activations)
+    activations->use(
+        static_cast<char *>(memory.takePinned(manifest.activationFileBytes)));
   // One block: library workspace first, then the scratch of attention.
   library = static_cast<char *>(
       memory.takeDevice(scratch.library + scratch.attention));
@@ -220,6 +227,7 @@ void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
   if (!section.update && !section.evaluate) {
     if (section.first) {
       update->sendNumbers(rank, section.step);
+      update->clearZeroed(rank);
       update->keepBuffers();
     }
     update->setLossScale(rank);
@@ -257,9 +265,13 @@ void CudaDevice::synchronize() {
 
 void CudaDevice::eventRecord(int32_t stream, int32_t event) {
   sections->record(stream, event);
+  if (activations)
+    activations->record(stream, event);
 }
 void CudaDevice::eventWait(int32_t stream, int32_t event) {
   sections->wait(stream, event);
+  if (activations)
+    activations->wait(stream, event);
 }
 
 // Kernels are looked up by name once; the map is keyed by the program's table.
@@ -363,9 +375,9 @@ void CudaDevice::reportOutput(fsdpc_rank &rank, int32_t plan,
   update->reportOutput(rank, plan, value);
 }
 
-// The compiler refuses the hook for GPUs (checkOptions).
-void CudaDevice::reportZeroed(fsdpc_rank &, const void *) {
-  fail("a CUDA device does not count gradients with zeroed elements");
+void CudaDevice::reportZeroed(fsdpc_rank &, const void *zeroed) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  update->reportZeroed(zeroed);
 }
 
 void CudaDevice::sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,
@@ -448,12 +460,15 @@ void CudaDevice::orthogonalize(fsdpc_rank &rank, int32_t index,
   }
 }
 
-void CudaDevice::offload(fsdpc_rank &, const void *, int64_t, int64_t) {
-  fail("a CUDA device does not write activations to a file");
+void CudaDevice::offload(fsdpc_rank &, const void *from, int64_t bytes,
+                         int64_t place) {
+  CallScope scope(context, FSDPC_STREAM_REDUCE);
+  activations->offload(from, bytes, place);
 }
 
-void CudaDevice::fetch(fsdpc_rank &, void *, int64_t, int64_t) {
-  fail("a CUDA device does not read activations from a file");
+void CudaDevice::fetch(fsdpc_rank &, void *to, int64_t bytes, int64_t place) {
+  CallScope scope(context, FSDPC_STREAM_GATHER);
+  activations->fetch(to, bytes, place);
 }
 
 void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,

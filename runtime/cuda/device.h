@@ -7,6 +7,7 @@
 #pragma once
 
 #include "runtime/core/device.h"
+#include "runtime/cuda/activations.h"
 #include "runtime/cuda/attention.h"
 #include "runtime/cuda/collectives.h"
 #include "runtime/cuda/convolutions.h"
@@ -215,7 +216,8 @@ private:
   // its calls.
   CollectiveChannels channels;
   std::unique_ptr<Sections> sections;
-  std::unique_ptr<CudaOffload> pinned; // null if nothing is offloaded
+  std::unique_ptr<CudaOffload> pinned; // null if no layout is offloaded
+  std::unique_ptr<CudaActivations> activations; // null if none are offloaded
   std::unique_ptr<CudaInputs> inputs;
   std::unique_ptr<CudaUpdate> update;
   // Recorded on each stream by synchronize().

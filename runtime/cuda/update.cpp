@@ -253,6 +253,14 @@ void CudaUpdate::sendNumbers(const fsdpc_rank &rank, int64_t step) {
   context.launch(take, take.count, FSDPC_STREAM_COMPUTE);
 }
 
+// Zero bytes are the number 0. The report of the step before has been copied by
+// then, on the same stream.
+void CudaUpdate::clearZeroed(const fsdpc_rank &rank) {
+  if (rank.manifest.countsZeroed)
+    context.fill(&report->zeroed, 0, sizeof report->zeroed,
+                 FSDPC_STREAM_COMPUTE);
+}
+
 // A program without a scale does not read it.
 void CudaUpdate::setLossScale(const fsdpc_rank &rank) {
   if (!rank.manifest.lossScale.isOn())
@@ -286,6 +294,7 @@ void CudaUpdate::awaitReport(fsdpc_rank &rank, int64_t step,
   results.metrics.assign(numbers + 2 * count,
                          numbers + (2 + rank.manifest.outputs.size()) * count);
   results.norm = seen.norm;
+  results.zeroed = seen.zeroed;
   results.nonFinite = -1;
   // Without a layout it is a loss that is not finite.
   if (seen.failed < 0 || seen.failed >= int64_t(clipped.size()))
@@ -324,6 +333,15 @@ void CudaUpdate::reportOutput(fsdpc_rank &rank, int32_t index,
   else
     context.copy(rank.outputs[size_t(index)], value, bytesOf(output),
                  FSDPC_STREAM_COMPUTE);
+}
+
+// Adds on the device, since the graph of a section is replayed for several
+// microbatches. All of a step's gradients are reported on one stream.
+void CudaUpdate::reportZeroed(const void *zeroed) {
+  CountZeroed c;
+  c.zeroed = static_cast<const float *>(zeroed);
+  c.sum = &report->zeroed;
+  context.launch(c, 1, FSDPC_STREAM_COMPUTE);
 }
 
 void CudaUpdate::sumPieces(const fsdpc_rank &rank, int32_t layout) {

@@ -18,6 +18,7 @@ namespace fsdpc::runtime {
 // follow it.
 struct DeviceReport {
   double norm = 0;
+  double zeroed = 0; // StepResults::zeroed
   // Index in the last clip's list of the first sum that is not finite; the
   // length of the list if only a loss is not; -1 if the step counts.
   int64_t failed = -1;
@@ -54,6 +55,9 @@ public:
   // Enqueues the copy of the step's numbers, before its first microbatch, on
   // stream COMPUTE. The update of the step before has been enqueued.
   void sendNumbers(const fsdpc_rank &rank, int64_t step);
+  // Enqueues that gradients with replaced elements are counted from 0 again,
+  // before the step's first microbatch.
+  void clearZeroed(const fsdpc_rank &rank);
   // Enqueues a copy of the loss's scale to where the microbatch reads it.
   void setLossScale(const fsdpc_rank &rank);
   // If steps may be left out, enqueues a copy of the model's buffers as they
@@ -69,6 +73,7 @@ public:
   // These implement calls of the C ABI (fsdpc.h), on stream COMPUTE.
   void reportLoss(fsdpc_rank &rank, const void *loss, const void *valid);
   void reportOutput(fsdpc_rank &rank, int32_t index, const void *value);
+  void reportZeroed(const void *zeroed);
   void sumSquares(const fsdpc_rank &rank, int count, const int32_t *layouts,
                   void *sums);
   void clip(fsdpc_rank &rank, int count, const int32_t *layouts,

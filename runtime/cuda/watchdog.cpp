@@ -59,20 +59,59 @@ Watchdog::Watchdog(CudaApi &api, Job &job, Limits limits, CudaStream compute,
 }
 
 Watchdog::~Watchdog() {
+  stop();
+  // The thread has ended, so from here on nothing else uses the communicators.
+  // Another one limits the time, since NCCL waits for the other ranks without a
+  // limit.
+  uint32_t name = nameOf("the end of NCCL", "");
+  thread = std::thread([this, name] { limitEnd(name); });
+  for (Channel channel : {gatherChannel, reduceChannel})
+    while (CudaCommunicator last = takeLast(channel))
+      check(name, api.destroyCommunicator(last));
+  stop();
+  api.freePinned(words);
+}
+
+void Watchdog::stop() {
   {
     std::lock_guard<std::mutex> lock(mutex);
     stopping = true;
   }
   changed.notify_one();
   thread.join();
-  // The thread has ended, so from here on nothing else uses the communicators.
-  uint32_t name = nameOf("the end of NCCL", "");
-  // Communicators of groups come behind the one that they were split from, and
-  // are destroyed before it.
-  for (std::vector<CudaCommunicator> &of : communicators)
-    for (; !of.empty(); of.pop_back())
-      check(name, api.destroyCommunicator(of.back()));
-  api.freePinned(words);
+  stopping = false;
+}
+
+// Communicators of groups come behind the one that they were split from, and
+// are destroyed before it.
+CudaCommunicator Watchdog::takeLast(Channel channel) {
+  std::lock_guard<std::mutex> lock(mutex);
+  std::vector<CudaCommunicator> &of = communicators[channel];
+  if (of.empty())
+    return nullptr;
+  CudaCommunicator last = of.back();
+  of.pop_back();
+  return last;
+}
+
+void Watchdog::limitEnd(uint32_t name) {
+  double seconds = inFirstStep() ? limits.first : limits.later;
+  std::unique_lock<std::mutex> lock(mutex);
+  if (seconds <= 0 ||
+      changed.wait_for(lock, std::chrono::duration<double>(seconds),
+                       [this] { return stopping; }))
+    return;
+  lock.unlock();
+  endLate(name);
+}
+
+void Watchdog::endLate(uint32_t name) {
+  bool first = inFirstStep();
+  end(describe(name) + " has not ended within " +
+          secondsText(first ? limits.first : limits.later) +
+          "; another rank has stopped or is slower than " +
+          (first ? "--first-step-timeout" : "--watchdog") + " allows",
+      /*later=*/false);
 }
 
 void Watchdog::watch(Channel channel, CudaCommunicator communicator) {
@@ -190,15 +229,9 @@ void Watchdog::look() {
     // on the stream, long after the call has returned.
     bool begun = hasBegun(stream) || hasBegun(host);
     std::chrono::duration<double> waited = Clock::now() - last.since;
-    bool first = inFirstStep();
-    double seconds = first ? limits.first : limits.later;
-    if (seconds > 0 && begun && waited.count() >= seconds) {
-      uint32_t name = nameIn(hasBegun(stream) ? stream : host);
-      end(describe(name) + " has not ended within " + secondsText(seconds) +
-              "; another rank has stopped or is slower than " +
-              (first ? "--first-step-timeout" : "--watchdog") + " allows",
-          /*later=*/false);
-    }
+    double seconds = inFirstStep() ? limits.first : limits.later;
+    if (seconds > 0 && begun && waited.count() >= seconds)
+      endLate(nameIn(hasBegun(stream) ? stream : host));
   }
 }
 

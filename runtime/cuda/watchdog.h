@@ -39,8 +39,8 @@ public:
   Watchdog(const Watchdog &) = delete;
 
   // Watches a communicator: asks it for errors, aborts it if the job ends, and
-  // destroys it in the destructor, the last one first. The caller must not
-  // destroy it.
+  // destroys it in the destructor, the last one first, within the time of a
+  // collective. The caller must not destroy it.
   void watch(Channel channel, CudaCommunicator communicator);
 
   // Marks that later work belongs to `step`.
@@ -73,8 +73,18 @@ private:
   // The thread: looks until the destructor stops it.
   void loop();
   void look();
+  // Tells the thread to stop and waits until it has.
+  void stop();
+  // The thread while communicators are destroyed: ends the job if that takes
+  // too long.
+  void limitEnd(uint32_t name);
+  // Removes the last communicator of a channel and returns it; null if there is
+  // none.
+  CudaCommunicator takeLast(Channel channel);
   // Returns the first error of a channel's communicators.
   CudaStatus stateOf(Channel channel);
+  // Ends the job because something has exceeded the limit of its step.
+  [[noreturn]] void endLate(uint32_t name);
   // Prints `line` in this rank's turn (awaitTurn) and ends the job.
   [[noreturn]] void end(const std::string &line, bool later);
 

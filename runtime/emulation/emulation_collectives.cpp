@@ -6,6 +6,7 @@
 #include "runtime/emulation/status.h"
 
 #include <functional>
+#include <unistd.h>
 #include <utility>
 
 namespace fsdpc::runtime::emulation {
@@ -118,6 +119,9 @@ CudaStatus Emulation::abortCommunicator(CudaCommunicator handle) {
 }
 
 CudaStatus Emulation::destroyCommunicator(CudaCommunicator handle) {
+  if (faults.strikes(Fault::endless, settings.rank))
+    for (;;)
+      pause();
   Lock lock(mutex);
   std::shared_ptr<NcclCommunicator> communicator = communicators.find(handle);
   if (!communicator)

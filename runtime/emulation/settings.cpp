@@ -53,6 +53,7 @@ Result<Fault> parseFault(const std::string &text) {
       {"nccl", Fault::nccl},
       {"silent", Fault::silent},
       {"late-memory", Fault::lateMemory},
+      {"endless", Fault::endless},
       {"memory", Fault::memory},
       {"driver", Fault::driver},
       {"few-devices", Fault::fewDevices},
@@ -70,7 +71,7 @@ Result<Fault> parseFault(const std::string &text) {
       fault.kind = kind;
   // Only these count events; the others hold from the start, so a number would
   // mean nothing.
-  bool counts = fault.kind >= Fault::launch && fault.kind <= Fault::lateMemory;
+  bool counts = fault.kind >= Fault::launch && fault.kind <= Fault::endless;
   uint64_t number = 1, rank = 0;
   bool good = fault.kind != Fault::none;
   if (colon != text.npos)
@@ -83,9 +84,9 @@ Result<Fault> parseFault(const std::string &text) {
   if (!good)
     return Error{"'" + text +
                  "' is not a valid fault; use launch:N, hang:N, nccl:N, "
-                 "silent:N or late-memory:N, optionally with @RANK, or memory, "
-                 "driver, few-devices, refuse-products, refuse-epilogues, "
-                 "refuse-convolutions, refuse-attention"};
+                 "silent:N, late-memory:N or endless:N, optionally with @RANK, "
+                 "or memory, driver, few-devices, refuse-products, "
+                 "refuse-epilogues, refuse-convolutions, refuse-attention"};
   fault.number = int64_t(number);
   fault.rank = int(rank);
   return fault;

@@ -18,6 +18,7 @@ struct Fault {
     nccl,
     silent,
     lateMemory,
+    endless,
     memory,
     driver,
     fewDevices,
@@ -26,10 +27,10 @@ struct Fault {
     refuseConvolutions,
     refuseAttention
   };
-  // `number` and `rank` matter only for the first five. README.md says what
+  // `number` and `rank` matter only for the first six. README.md says what
   // each fault does.
   Kind kind = none;
-  int64_t number = 1; // of the launch, collective or graph, from 1
+  int64_t number = 1; // of the launch, collective and so on, from 1
   int rank = 0;
 };
 

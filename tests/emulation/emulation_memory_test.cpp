@@ -207,9 +207,9 @@ TEST(Faults, areRead) {
     EXPECT_FALSE(parseFault(wrong)) << wrong;
   EXPECT_EQ(
       parseFault("").error().message,
-      "'' is not a valid fault; use launch:N, hang:N, nccl:N, silent:N or "
-      "late-memory:N, optionally with @RANK, or memory, driver, few-devices, "
-      "refuse-products, refuse-epilogues, refuse-convolutions, "
+      "'' is not a valid fault; use launch:N, hang:N, nccl:N, silent:N, "
+      "late-memory:N or endless:N, optionally with @RANK, or memory, driver, "
+      "few-devices, refuse-products, refuse-epilogues, refuse-convolutions, "
       "refuse-attention");
 }
 

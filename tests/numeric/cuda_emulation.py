@@ -181,6 +181,7 @@ FAULTS = [                                    # fault, launcher, words of the me
     ("memory", "mpirun", r"the program requires \d+ bytes of GPU memory"),
     ("memory", "threads", r"the program requires \d+ bytes of GPU memory"),
     ("late-memory:2@1", "mpirun", r"rank 1, step \d+: making a graph failed: .*out of memory.*--memory-limit.*--no-graph"),
+    ("endless:2@1", "mpirun", r"rank 1, step \d+: the end of NCCL has not ended within 6 s"),
     ("few-devices", "mpirun", r"node '[^']+' has 1 GPU for 2 ranks; .*--ranks 2"),
     ("driver", "mpirun", r"driver"),
 ]

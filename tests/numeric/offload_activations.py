@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks --offload=activations: the bits of a run that keeps activations in memory, and less memory, as planned.
 
-usage: offload_activations.py --build DIR
+usage: offload_activations.py --build DIR [--target cuda-emulation]
 """
 import os
 import re
@@ -21,21 +21,24 @@ CASES = [("gpt", ("--unit-class=*Block",), 1, None), ("gpt", ("--unit-class=*Blo
          ("gpt", ("--unit-class=*Block", "--recompute=units", "--strategy=ddp"), 4, None),
          ("gpt", ("--unit-class=*Block", "--prefetch=none"), 2, None, "optimizer"),
          ("gpt_dropout", ("--unit-class=*Block", "--strategy=zero2"), 2, None), ("conv_net", ("--unit-size=2000", "--poison"), 2, None)]
+# The same on an emulated GPU, where 'nccl' runs over NCCL, with graphs.
+GPU_CASES = [("gpt", ("--unit-class=*Block", "--poison"), 1, None), ("gpt", ("--unit-class=*Block", "--param-dtype=bf16"), 2, 2, "optimizer", "nccl"),
+             ("conv_net", ("--unit-size=2000", "--strategy=zero2"), 2, None)]
 LAYERS, ROWS, WIDTH = 12, 4096, 256
 NOISE = 4 << 20                               # bytes by which two runs of one plan may differ in resident memory
 
 
 def check_bits(bench) -> None:
     """Losses, norms, first gradients and weights are those of all in memory."""
-    for name, flags, ranks, accumulate, *also in CASES:
-        chosen = fixture(name)
+    for name, flags, ranks, accumulate, *also in GPU_CASES if bench.on_gpu else CASES:
+        chosen, over_nccl = fixture(name), "nccl" in also
         found = []
-        for program, more in (("memory", "--offload=none"), ("file", ",".join([FLAG, *also]))):
-            made = bench.compile_fixture(chosen, f"{name}-{program}", *flags, more)
-            found.append(bench.train(made, chosen, ranks, local=True, accumulate=accumulate))
+        for program, more in (("memory", "--offload=none"), ("offloaded", ",".join([FLAG, *also[:1]]))):
+            made = bench.compile_fixture(chosen, f"{name}-{program}", bench.target, *flags, more)
+            found.append(bench.train(made, chosen, ranks, *(["--deterministic"] if over_nccl else []), local=not over_nccl, accumulate=accumulate))
         if found[0].bits() != found[1].bits():
             raise Failure(f"offloading activations changes bits: {name}, {flags}, {ranks} ranks")
-        if found[1].header()["plan"]["on disk"] == 0:
+        if found[1].header()["plan"][bench.place] == 0:
             raise Failure(f"nothing is offloaded: {name}, {flags}")
 
 
@@ -61,9 +64,9 @@ class Deep:
         self.model = bench.path("deep.onnx")
         self.model.write_bytes(onnx.model(nodes, [onnx.value("x", (ROWS, WIDTH))], [onnx.value("loss", ())], weights))
         np.save(bench.path("x.npy"), random.standard_normal((4 * ROWS, WIDTH), "f4"))
-        self.compiling = ["--unit-class=Block", "--plan-ranks=1", "--plan-threads=1", "--optimizer=sgd", "--lr=0.1"]
+        self.compiling = [bench.target, "--unit-class=Block", "--plan-ranks=1", "--plan-threads=1", "--optimizer=sgd", "--lr=0.1"]
         self.programs = {name: bench.compile(self.model, f"deep-{name}", *self.compiling, *flags)
-                         for name, flags in (("memory", ()), ("file", (FLAG,)))}
+                         for name, flags in (("memory", ()), ("offloaded", (FLAG,)))}
 
     def train(self, program: str, *flags, steps: int = 2):
         """Returns what was learnt, the header of the log and its last line."""
@@ -74,39 +77,64 @@ class Deep:
         return (training.bits(), training.header(), training.lines()[-1])
 
     def check_memory(self) -> None:
-        """The plan shrinks by what leaves, the resident set by what the plan does."""
+        """The plan shrinks by what leaves, and so does the resident set, or what the GPU must have."""
+        place = self.bench.place
         kept, whole, resident = self.train("memory")
-        learnt, header, line = self.train("file", "--offload-dir", self.bench.folder)
+        learnt, header, line = self.train("offloaded", *([] if self.bench.on_gpu else ["--offload-dir", self.bench.folder]))
         if learnt != kept:
             raise Failure("offloading activations changes the bits of a deep model")
         planned, less = whole["plan"]["total"] - header["plan"]["total"], resident["peak_bytes"] - line["peak_bytes"]
         print(f"planned peak {whole['plan']['total']} bytes in memory, {header['plan']['total']} with {FLAG}; resident set "
-              f"{resident['peak_bytes']} and {line['peak_bytes']}; {header['plan']['on disk']} bytes on disk")
+              f"{resident['peak_bytes']} and {line['peak_bytes']}; {header['plan'][place]} bytes {place}")
         # All layers but some around the turn leave.
         layer = 4 * ROWS * WIDTH
-        if header["plan"]["on disk"] < (LAYERS - 3) * layer or planned < (LAYERS - 6) * layer:
-            raise Failure(f"the plan is only {planned} bytes smaller, with {header['plan']['on disk']} bytes on disk")
-        if abs(less - planned) > NOISE:
+        if header["plan"][place] < (LAYERS - 3) * layer or planned < (LAYERS - 6) * layer:
+            raise Failure(f"the plan is only {planned} bytes smaller, with {header['plan'][place]} bytes {place}")
+        if self.bench.on_gpu and self.required("memory") - self.required("offloaded") != planned:
+            raise Failure(f"the GPU must have {self.required('offloaded')} bytes, and {self.required('memory')} with all in its memory")
+        if not self.bench.on_gpu and abs(less - planned) > NOISE:
             raise Failure(f"the resident set is {less} bytes smaller; the plan has {planned}")
         if any(self.bench.folder.glob("fsdpc-activations*")):
             raise Failure("a file of activations is left")
 
+    def required(self, program: str) -> int:
+        """Returns the bytes of GPU memory that a run requires."""
+        done = run([self.programs[program], f"--data=x={self.bench.path('x.npy')}", "--steps", 1], 3,
+                   env={**os.environ, "FSDPC_EMULATION_MEMORY": "9"})
+        return int(re.search(r"the program requires (\d+) bytes of GPU memory", done.stderr)[1])
+
     def check_limit(self) -> None:
-        """What is on disk does not count for --memory-limit, and the tables show it."""
-        header = self.train("file", steps=1)[1]
-        limit, on_disk = header["plan"]["total"] + (8 << 20), header["plan"]["on disk"]
+        """What is offloaded does not count for --memory-limit, and the tables show it."""
+        header = self.train("offloaded", steps=1)[1]
+        limit, offloaded = header["plan"]["total"] + (8 << 20), header["plan"][self.bench.place]
         limited = [self.bench.build / "bin" / "fsdpc", self.model, "-o", self.bench.path("limited"), *self.compiling, "--recompute=cheap",
                    f"--memory-limit={limit}"]
         refuse(limited, 1, f"exceeds --memory-limit of {limit} bytes")
-        for text in (run([*limited, FLAG]).stdout, run([self.programs["file"], "--info"]).stdout):
-            if not re.search(rf"^  on disk +{on_disk / (1 << 20):.1f}", text, re.MULTILINE):
-                raise Failure(f"the table lacks what is on disk:\n{text}")
+        for text in (run([*limited, FLAG]).stdout, run([self.programs["offloaded"], "--info"]).stdout):
+            if not re.search(rf"^  {self.bench.place} +{offloaded / (1 << 20):.1f}", text, re.MULTILINE):
+                raise Failure(f"the table lacks what is offloaded:\n{text}")
+
+    def check_choice(self) -> None:
+        """Under a limit only what it requires leaves the memory, and the summary says so."""
+        kept, whole, _ = self.train("memory")
+        everything = self.train("offloaded", steps=1)[1]
+        totals = whole["plan"]["total"], everything["plan"]["total"]
+        for limit, least, most in ((sum(totals) // 2, 1, LAYERS - 4), (totals[0] + (8 << 20), 0, 0)):
+            self.programs["chosen"] = self.bench.path("deep-chosen")
+            summary = run([self.bench.build / "bin" / "fsdpc", self.model, "-o", self.programs["chosen"], *self.compiling, FLAG,
+                           "--recompute=cheap", f"--memory-limit={limit}"]).stdout
+            found = re.search(r"activations offloaded, for --memory-limit: .* MiB per microbatch, (\d+) of (\d+) pieces", summary)
+            if not found or not least <= int(found[1]) <= most:
+                raise Failure(f"with --memory-limit={limit}, expected {least} to {most} pieces to be offloaded:\n{summary}")
+            learnt, header, _ = self.train("chosen")
+            if learnt != kept or header["plan"]["total"] > limit or (header["plan"].get(self.bench.place, 0) > 0) != (least > 0):
+                raise Failure(f"with --memory-limit={limit}, other bits or another plan: {header['plan']}")
 
     def check_disk(self) -> None:
         """A disk that fails ends the run with one line."""
         shim = {**os.environ, "LD_PRELOAD": str(self.bench.build / "lib" / "libruntime_fault_shim.so"), "FAULT_PATH": "fsdpc-activations",
                 "FAULT_FROM": "1", "FAULT_ERRNO": "5"}
-        training = [self.programs["file"], f"--data=x={self.bench.path('x.npy')}", "--steps", 1]
+        training = [self.programs["offloaded"], f"--data=x={self.bench.path('x.npy')}", "--steps", 1]
         for call, words in (("read", "cannot read '"), ("write", "cannot write '")):
             done = run(training, 3, env={**shim, "FAULT_CALL": call})
             if done.stderr.count("error: ") != 1 or words not in done.stderr:
@@ -131,20 +159,28 @@ def check_edit(bench) -> None:
 
 def check_refusals(bench) -> None:
     fsdpc = [bench.build / "bin" / "fsdpc", fixture("gpt").model, "-o", bench.path("none")]
-    refuse([*fsdpc, FLAG, "--target=cuda"], 2, "'--offload=activations' is not supported with '--target=cuda'; use '--recompute=units' or '--memory-limit'")
     refuse([*fsdpc, FLAG, "--limit-all-gathers=2"], 2, "'--limit-all-gathers' does not tell gathers of parameters from what")
     refuse([*fsdpc, FLAG, "--units=whole"], 1, "--offload=activations has no effect: the backward reads no activation of 1024 bytes")
 
 
 def test(bench, options):
+    bench.target, bench.on_gpu = f"--target={options.target}", options.target != "host"
+    bench.place = "pinned" if bench.on_gpu else "on disk"
     check_bits(bench)
     deep = Deep(bench)
     deep.check_memory()
     deep.check_limit()
+    if bench.on_gpu:
+        return
+    deep.check_choice()
     deep.check_disk()
     check_edit(bench)
     check_refusals(bench)
 
 
+def arguments(parser):
+    parser.add_argument("--target", default="host", help="what the programs are compiled for")
+
+
 if __name__ == "__main__":
-    sys.exit(harness.main(__doc__, test))
+    sys.exit(harness.main(__doc__, test, arguments))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares training with hooks on the reduction (--reduce-hook) with numpy, to the bit.
 
-usage: reduce_hooks.py --build DIR [--all]
+usage: reduce_hooks.py --build DIR [--all] [--target cuda-emulation]
 
 The loss is the sum of parameters times samples, so each rank's gradient is its sample. The samples are multiples of 1/64 with
 twelve bits: their sums are exact in any order, and bf16 and f16 round them. After a step of SGD with a rate of 1 a parameter is
@@ -13,6 +13,9 @@ itself less the mean of what the hooks make of the samples.
   bf16        the GPT, computed in bf16: a cast to bf16 changes no bit, and a bound that no gradient reaches neither
   zeroed      a gradient that is not finite where the loss is: zeros in its place, counted in the log over ranks and microbatches
   refused     a hook that is unknown, has no legal value or changes nothing, and functions that are no hooks
+
+With --target cuda-emulation only the gradients that are not finite: over three steps the host's parameters and counts under each
+strategy, on ranks that are threads, and over NCCL with graphs.
 """
 import json
 import sys
@@ -170,32 +173,62 @@ def computed(bench) -> None:
     print("bf16: hooks that change no gradient change no bit of the GPT", flush=True)
 
 
+class Roots:
+    """The gradient of a root at 0 is not finite. Elsewhere it is a power of two in the first step."""
+
+    def __init__(self, bench):
+        self.bench, self.model = bench, bench.path("roots.onnx")
+        self.samples = np.full((SAMPLES, 40), 0.25, np.float32)
+        self.samples[1, 7] = self.samples[3, :5] = 0
+        nodes = [onnx.node("Mul", ["w", "x"], ["product"]), onnx.node("Sqrt", ["product"], ["root"]),
+                 onnx.node("ReduceSum", ["root"], ["loss"], onnx.integer("keepdims", 0))]
+        self.start = np.ones(40, np.float32)
+        self.model.write_bytes(onnx.model(nodes, [onnx.value("x", (1, 40))], [onnx.value("loss", ())],
+                                          [onnx.tensor("w", (40,), self.start.tobytes())]))
+        np.save(bench.path("roots.npy"), self.samples)
+
+    def compile(self, name: str, *flags: str):
+        return self.bench.compile(self.model, f"roots-{name}", "-q", "--optimizer=sgd", "--lr=1", "--reduce-hook=zero-nonfinite", *flags)
+
+    def train(self, program, ranks: int, launch: list, steps: int, *flags) -> tuple:
+        """Returns the parameters, and by step how many gradients had elements that were not finite."""
+        saved, log = self.bench.path("roots.safetensors"), self.bench.path("roots.jsonl")
+        harness.run([*launch, "--accumulate", SAMPLES // ranks, "--data", f"x={self.bench.path('roots.npy')}", "--steps", steps,
+                     "--threads", 1, "--save", saved, "--log", log, *flags])
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        return read_safetensors(saved)["w"], [line["zeroed"] for line in lines if "loss" in line]
+
+
 def zeroed(bench) -> None:
-    """The gradient of a root at 0 is not finite. Elsewhere it is a power of two."""
-    model, count = bench.path("roots.onnx"), 4
-    samples = np.full((count, 40), 0.25, np.float32)
-    samples[1, 7] = samples[3, :5] = 0
-    nodes = [onnx.node("Mul", ["w", "x"], ["product"]), onnx.node("Sqrt", ["product"], ["root"]),
-             onnx.node("ReduceSum", ["root"], ["loss"], onnx.integer("keepdims", 0))]
-    start = np.ones(40, np.float32)
-    model.write_bytes(onnx.model(nodes, [onnx.value("x", (1, 40))], [onnx.value("loss", ())],
-                                 [onnx.tensor("w", (40,), start.tobytes())]))
-    gradients = np.where(samples > 0, np.float32(0.25), np.float32(0))
-    expected = start - gradients.sum(axis=0) * np.float32(1 / count)
-    np.save(bench.path("roots.npy"), samples)
+    roots = Roots(bench)
+    gradients = np.where(roots.samples > 0, np.float32(0.25), np.float32(0))
+    expected = roots.start - gradients.sum(axis=0) * np.float32(1 / SAMPLES)
     for strategy in ("zero3", "ddp"):
-        program = bench.compile(model, f"roots-{strategy}", "-q", "--optimizer=sgd", "--lr=1", "--reduce-hook=zero-nonfinite",
-                                f"--strategy={strategy}")
+        program = roots.compile(strategy, f"--strategy={strategy}")
         for ranks in (1, 2, 4):
-            saved, log = bench.path(f"roots-{strategy}-{ranks}.safetensors"), bench.path(f"roots-{strategy}-{ranks}.jsonl")
-            harness.run([program, "--ranks", ranks, "--accumulate", count // ranks, "--data", f"x={bench.path('roots.npy')}",
-                         "--steps", 1, "--threads", 1, "--save", saved, "--log", log])
-            if not np.array_equal(read_safetensors(saved)["w"], expected):
+            parameters, counts = roots.train(program, ranks, [program, "--ranks", ranks], steps=1)
+            if not np.array_equal(parameters, expected):
                 raise Failure(f"{program.name} on {ranks} ranks: other parameters than numpy's")
-            steps = [json.loads(line) for line in log.read_text().splitlines() if '"step"' in line]
-            if steps[-1]["zeroed"] != 2:
-                raise Failure(f"{program.name} on {ranks} ranks: the log has {steps[-1]}")
+            if counts != [2]:
+                raise Failure(f"{program.name} on {ranks} ranks: the log counts {counts}")
     print("zeroed: zeros in place of what is not finite, and the log counts two gradients", flush=True)
+
+
+def zeroed_on_gpus(bench) -> None:
+    """On two ranks a graph is replayed for the second microbatch of the second step, and of each later one."""
+    roots, ranks = Roots(bench), 2
+    host = roots.compile("host")
+    expected, counts = roots.train(host, ranks, [host, "--ranks", ranks], steps=3)
+    if counts != [2, 2, 2]:
+        raise Failure(f"the host counts {counts}")
+    for strategy in ("zero3", "zero2", "zero1", "ddp", "hybrid", "oss"):
+        program = roots.compile(f"{strategy}-emulated", "--target=cuda-emulation", f"--strategy={strategy}")
+        group = ["--shard-group", 1] if strategy == "hybrid" else []
+        for name, launch in (("threads", [program, "--ranks", ranks]), ("NCCL", [*harness.mpirun(ranks), program, "--deterministic"])):
+            found, counts = roots.train(program, ranks, launch, 3, *group)
+            if found.tobytes() != expected.tobytes() or counts != [2, 2, 2]:
+                raise Failure(f"{program.name} over {name}: other parameters than the host's, or counts {counts}")
+    print("emulated GPU: the host's parameters and counts under each strategy, as threads and over NCCL", flush=True)
 
 
 def refused(trials) -> None:
@@ -209,6 +242,9 @@ def refused(trials) -> None:
 
 
 def test(bench, options):
+    if options.target != "host":
+        zeroed_on_gpus(bench)
+        return
     trials = Trials(bench)
     for variant in VARIANTS:
         for strategy in ("zero3", "zero2", "ddp"):
@@ -229,6 +265,7 @@ def test(bench, options):
 
 def arguments(parser):
     parser.add_argument("--all", action="store_true", help="run each variant under each strategy")
+    parser.add_argument("--target", default="host", help="what the programs are compiled for")
 
 
 if __name__ == "__main__":

@@ -401,6 +401,17 @@ TEST_P(OwnKernelTest, reportLoss) {
   EXPECT_EQ(losses[2], 5);
 }
 
+// Gradients whose elements a hook has replaced are counted over microbatches.
+TEST_P(OwnKernelTest, countZeroed) {
+  float zeroed = 1;
+  double sum = 2;
+  run(CountZeroed{&zeroed, &sum});
+  EXPECT_EQ(sum, 3);
+  zeroed = 0;
+  run(CountZeroed{&zeroed, &sum});
+  EXPECT_EQ(sum, 3);
+}
+
 // A step takes the second list of numbers if the one before was skipped.
 TEST_P(OwnKernelTest, takeNumbers) {
   uint64_t offered[] = {1, 2, 3, 4, 5, 6}, numbers[3] = {};

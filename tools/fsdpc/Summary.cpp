@@ -85,6 +85,36 @@ static void printRecomputed(ModuleOp module) {
         double(us) / 1e3, list);
 }
 
+// Says which activations leave the memory, out of those that could: all,
+// or as many as --memory-limit requires.
+static void printOffloaded(ModuleOp module) {
+  auto offloaded = module->getAttrOfType<DictionaryAttr>("fsdp.offloaded");
+  if (!offloaded)
+    return;
+  auto count = [&](StringRef name) {
+    return offloaded.getAs<IntegerAttr>(name).getInt();
+  };
+  auto time = [&](StringRef name) {
+    return offloaded.getAs<FloatAttr>(name).getValueAsDouble() / 1e3;
+  };
+  bool isLimited = fsdp::CompileOptions::of(module).memoryLimit.bytes > 0;
+  llvm::outs() << llvm::formatv(
+      "activations offloaded{0}: {1:F1} of {2:F1} MiB per microbatch, {3} of "
+      "{4} pieces",
+      isLimited ? ", for --memory-limit" : "", mebibytes(count("bytes")),
+      mebibytes(count("of_bytes")), count("pieces"), count("of_pieces"));
+  if (count("pieces") > 0) {
+    auto units = offloaded.getAs<ArrayAttr>("units");
+    llvm::outs() << llvm::formatv(
+        ", in {0:F3} ms of copies, {1:F3} ms exposed; read last in ",
+        time("copy_us"), time("exposed_us"));
+    llvm::interleaveComma(
+        units.getAsRange<FlatSymbolRefAttr>(), llvm::outs(),
+        [](FlatSymbolRefAttr unit) { llvm::outs() << unit.getValue(); });
+  }
+  llvm::outs() << "\n";
+}
+
 void fsdpc::driver::printModelSummary(ModuleOp module) {
   // An attribute holds the counts of recognised composites, since the ops
   // themselves are kernels by now. Sorted by name, as every dictionary.
@@ -116,6 +146,7 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
     llvm::outs() << "microbatches per rank and step: at most "
                  << options.maxAccumulate << " (--max-accumulate)\n";
   printRecomputed(module);
+  printOffloaded(module);
   if (options.paramType == schedule::ElementType::F16)
     llvm::outs() << "f16: products convert their operands to f32, which is "
                     "slower than f32 or bf16\n";

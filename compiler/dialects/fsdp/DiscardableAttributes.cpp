@@ -120,6 +120,23 @@ bool isPersist(Attribute value) {
          });
 }
 
+// As schedule-prefetch writes it where activations can be offloaded.
+bool isOffloaded(Attribute value) {
+  auto entries = dyn_cast<DictionaryAttr>(value);
+  auto has = [&](StringRef name, bool (*isLegal)(Attribute)) {
+    Attribute entry = entries.get(name);
+    return entry && isLegal(entry);
+  };
+  auto areSymbols = [](Attribute list) {
+    auto array = dyn_cast<ArrayAttr>(list);
+    return array && llvm::all_of(array, isSymbol);
+  };
+  return entries && entries.size() == 7 && has("pieces", isCount) &&
+         has("of_pieces", isCount) && has("bytes", isCount) &&
+         has("of_bytes", isCount) && has("copy_us", isDuration) &&
+         has("exposed_us", isDuration) && has("units", areSymbols);
+}
+
 // Returns true for what verify-schedule writes: lists of equal length.
 bool isPrediction(Attribute value) {
   auto lists = dyn_cast<DictionaryAttr>(value);
@@ -155,6 +172,11 @@ constexpr DiscardableAttribute opTable[] = {
     {"fsdp.persist",
      modules,
      {"a dictionary of f64 'exposed_us' and 'gathered_us'", isPersist}},
+    {"fsdp.offloaded",
+     modules,
+     {"a dictionary of i64 'pieces', 'of_pieces', 'bytes' and 'of_bytes', f64 "
+      "'copy_us' and 'exposed_us', and symbols 'units'",
+      isOffloaded}},
     {"fsdp.predicted",
      modules,
      {"a dictionary of the arrays 'ranks', 'microbatch_us' and 'update_us', of "

@@ -40,6 +40,7 @@ def FSDP_Dialect : Dialect {
     | `fsdp.flops`, `fsdp.bytes`, `fsdp.cost_us` | ops | estimated operations, bytes moved and microseconds |
     | `fsdp.exposed_us` | waits | microseconds that the wait is expected to stall compute |
     | `fsdp.persist` | module | microseconds that the waits of a microbatch are expected to stall compute, and those if `--persist` kept nothing whole |
+    | `fsdp.offloaded` | module | activations that leave the memory: `pieces` and `bytes` of those that could, microseconds of their copies and of the part that is exposed, and the `units` that read them last |
     | `fsdp.predicted` | module | microseconds that a microbatch and an update are expected to take, for several numbers of ranks |
     | `fsdp.schedule_hash` | module | hash of the order of the starts on each channel; all ranks must agree on it |
     | `fsdp.offsets` | ops | arena offset of each result in bytes, -1 where it shares or has no memory |

@@ -18,9 +18,9 @@ def FSDP_OffloadOp : FSDP_Op<"offload",
     [MovedBySchedule, OutsideArena, MemoryEffects<[MemWrite<FSDP_ActivationFile>]>]> {
   let summary = "Writes activations to the rank's file";
   let description = [{
-    Copies the values to the file, each to a place of its own. The result stands for
-    what the file holds until the next microbatch writes it. `schedule-prefetch` splits
-    the op into `fsdp.offload_start` and `fsdp.offload_wait`.
+    Copies the values to the file, each to a place of its own. On GPUs the file is pinned
+    host memory. The result stands for what the file holds until the next microbatch
+    writes it. `schedule-prefetch` splits the op into `fsdp.offload_start` and `fsdp.offload_wait`.
 
     **Constraints**
     - Every value is dense and lies in the arena (`plan-memory`).

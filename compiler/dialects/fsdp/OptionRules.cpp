@@ -95,27 +95,6 @@ static bool usesStrategy(const CompileOptions &options,
          });
 }
 
-// Refuses what the target does not support yet, before anything is compiled.
-static std::string checkTarget(const CompileOptions &options) {
-  if (!options.isCuda())
-    return "";
-  auto countsZeroed = [](const ReduceHook &hook) {
-    return hook.kind == ReduceHook::Kind::ZeroNonfinite;
-  };
-  struct {
-    bool isUsed;
-    const char *what, *instead;
-  } unsupported[] = {{llvm::any_of(options.reduceHooks, countsZeroed),
-                      "'--reduce-hook=zero-nonfinite' is", ""},
-                     {options.offload.activations, "'--offload=activations' is",
-                      "; use '--recompute=units' or '--memory-limit'"}};
-  for (const auto &row : unsupported)
-    if (row.isUsed)
-      return std::string(row.what) + " not supported with '--target=" +
-             findOption("target")->print(options) + "'" + row.instead;
-  return "";
-}
-
 // Groups hand on sums, which only f32 holds without
 // rounding them again, and owners share values as they are. A gather in blocks
 // rounds anew each time, so it needs f32 masters, which are never rounded.
@@ -239,8 +218,6 @@ std::string checkOptions(const CompileOptions &options) {
            (options.paramType == schedule::ElementType::F16
                 ? ", whose least number is far above that of f32"
                 : "");
-  if (fault = checkTarget(options); !fault.empty())
-    return fault;
   if (fault = checkBlocks(options); !fault.empty())
     return fault;
   if (fault = checkResiduals(options); !fault.empty())

@@ -200,9 +200,9 @@ constexpr OptionInfo table[] = {
     option<&Options::offload>(
         "offload", Group::Sharding, "WHAT,...",
         "keeps each rank's part of the optimizer's states, parameters or "
-        "gradients in a file and not in memory (--offload-dir of the program), "
-        "on a GPU in pinned host memory; on the host also the activations that "
-        "the backward reads"),
+        "gradients, or the activations that the backward reads, in a file and "
+        "not in memory (--offload-dir of the program), on a GPU in pinned host "
+        "memory; activations under --memory-limit as far as it requires"),
 
     // ---- training ----
     option<&Options::optimizer>(

@@ -31,15 +31,17 @@ template <typename... Arguments> struct KernelList {
 };
 
 // The order is that of the numbers; a new kernel goes to the end.
-using OwnKernels = KernelList<
-    Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip, ReportLoss,
-    UpdateStatistics, SoftmaxRows, SoftmaxGradRows, PoolingCells, PlainProduct,
-    FinishProduct, SumRows, PlainConvolution, StoreRows, Mark, TakeNumbers,
-    KeepBuffers, SumGroups, SumMembers, RoundSums, SumFactors, UpdateFactors,
-    ScaleRows, MultiplyFactors, MomentumUpdates, PlaceUpdates, MatrixSquares,
-    NormalizeMatrix, CombineMatrices, ScaleMatrix, ToBlocks, FromBlocks,
-    CountDigits, PickDigit, CountChosen, CountBefore, TakeChosen, AddChosen,
-    AddValues, Orthonormalise, MultiplyRight, MultiplyLeft, SpreadFactors>;
+using OwnKernels =
+    KernelList<Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip,
+               ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
+               PoolingCells, PlainProduct, FinishProduct, SumRows,
+               PlainConvolution, StoreRows, Mark, TakeNumbers, KeepBuffers,
+               SumGroups, SumMembers, RoundSums, SumFactors, UpdateFactors,
+               ScaleRows, MultiplyFactors, MomentumUpdates, PlaceUpdates,
+               MatrixSquares, NormalizeMatrix, CombineMatrices, ScaleMatrix,
+               ToBlocks, FromBlocks, CountDigits, PickDigit, CountChosen,
+               CountBefore, TakeChosen, AddChosen, AddValues, Orthonormalise,
+               MultiplyRight, MultiplyLeft, SpreadFactors, CountZeroed>;
 
 // A kernel on the host: runs one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);

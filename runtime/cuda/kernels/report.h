@@ -19,6 +19,13 @@ struct ReportLoss {
   float *losses = nullptr, *valids = nullptr; // valids: null for a metric
 };
 
+// Adds to the number of gradients of the step in which a hook has replaced
+// elements.
+struct CountZeroed {
+  const float *zeroed = nullptr;
+  double *sum = nullptr;
+};
+
 // Takes a step's numbers, of the two lists of `count` words that the host
 // offers: the second one if the step before was skipped, which the host does
 // not know yet. `skipped` is at least 0 then.
@@ -53,6 +60,11 @@ FSDPC_SHARED inline void body(const Grid &grid, const ReportLoss &r) {
   r.losses[k] = *r.loss;
   if (r.valids)
     r.valids[k] = r.valid ? *r.valid : 1;
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const CountZeroed &c) {
+  if (grid.first() == 0)
+    *c.sum += double(*c.zeroed);
 }
 
 FSDPC_SHARED inline void body(const Grid &grid, const TakeNumbers &t) {

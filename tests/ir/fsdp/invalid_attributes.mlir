@@ -174,6 +174,13 @@ module attributes {fsdp.persist = {exposed_us = 1.0 : f64, gathered_us = -1.0 : 
 
 // -----
 
+// Units are symbols.
+// expected-error @below {{is not a dictionary of i64 'pieces', 'of_pieces', 'bytes' and 'of_bytes', f64 'copy_us' and 'exposed_us', and symbols 'units'}}
+module attributes {fsdp.offloaded = {bytes = 0 : i64, copy_us = 0.0 : f64, exposed_us = 0.0 : f64, of_bytes = 2 : i64, of_pieces = 1 : i64, pieces = 0 : i64, units = ["a"]}} {
+}
+
+// -----
+
 func.func @microbatch(%x: tensor<2xf32>) {
   // expected-error @below {{has an empty name}}
   fsdp.report_output "" %x : tensor<2xf32>

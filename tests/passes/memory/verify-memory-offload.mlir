@@ -102,11 +102,3 @@ module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
     return
   }
 }
-
-// -----
-
-// file: GPUs have none.
-// expected-error @below {{violates rule 'file': only the host keeps activations in a file}}
-module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 64 : i64}, fsdp.options = {target = "cuda"}} {
-  func.func @microbatch() { return }
-}
