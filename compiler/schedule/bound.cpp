@@ -1,10 +1,9 @@
-// A lower bound of the exposed time. A window [q, p] of positions must hold,
-// on each channel, all collectives that can neither start before q nor be
-// waited for after p. What they take beyond the compute in the window stalls
-// the ops within it, and the stalls of disjoint windows add up; a dynamic
-// program over positions finds the windows whose stalls add up to the most. Ops
-// count with their longest duration, beside a collective, and collectives with
-// their shortest, beside no op.
+// A lower bound of the lost time. A window [q, p] of positions must hold, on
+// each channel, all collectives that can neither start before q nor be waited
+// for after p. What of them does not run beside the compute in the window
+// stalls the ops within it, and what does slows these down. The losses of
+// disjoint windows add up; a dynamic program over positions finds the windows
+// whose losses add up to the most.
 //
 // A memory limit makes windows smaller. The bytes that are live under every
 // schedule (tensors, gathers from first to last use, reductions until they are
@@ -51,12 +50,23 @@ std::map<int, std::vector<Window>> windowsOf(const Problem &problem) {
 
 } // namespace
 
-double leastExposedUs(const Problem &problem) {
+/// The least that a window loses whose collectives take `busy` and whose ops
+/// take `ops`, both alone.
+///
+/// Ops of 1 µs take 1 + s beside collectives, in which (1 + s) / (1 + c) of a
+/// collective gets done. So each µs of a collective costs a stall of 1, or
+/// s (1 + c) / (1 + s) beside ops: the less of the two.
+static double leastLostIn(double busy, double ops, Contention contention) {
+  double done = (1 + contention.ofCompute) / (1 + contention.ofCommunication);
+  double gain = 1 - contention.ofCompute / done;
+  return busy - std::max(0.0, gain) * std::min(busy, ops * done);
+}
+
+double leastLostUs(const Problem &problem) {
   int n = problem.numOps();
   std::vector<double> elapsed(1, 0);
   for (const Op &op : problem.ops)
-    elapsed.push_back(elapsed.back() +
-                      op.durationUs * (1 + problem.contention.ofCompute));
+    elapsed.push_back(elapsed.back() + op.durationUs);
   std::map<int, std::vector<Window>> channels = windowsOf(problem);
   for (auto &[channel, windows] : channels)
     std::sort(
@@ -73,8 +83,9 @@ double leastExposedUs(const Problem &problem) {
           continue;
         busy += window.durationUs;
         int p = window.latest;
-        most[p + 1] =
-            std::max(most[p + 1], most[q] + busy - (elapsed[p] - elapsed[q]));
+        most[p + 1] = std::max(
+            most[p + 1], most[q] + leastLostIn(busy, elapsed[p] - elapsed[q],
+                                               problem.contention));
       }
     }
   }

@@ -77,18 +77,20 @@ public:
     return us;
   }
 
-  /// Starts a collective when the last rank is here and the channel is free.
-  /// Each rank counts in its own time of collectives.
+  /// Starts a collective when the last rank is here and its channel is free; a
+  /// local one when the rank itself is. Each rank counts in its own time of
+  /// collectives.
   void start(int id) {
     const Collective &c = problem.collectives[id];
-    double latest = latestUs();
     std::vector<double> &free = channelFree[c.channel];
     free.resize(clocks.size());
+    for (size_t rank = 0; rank < clocks.size(); ++rank)
+      free[rank] = std::max(free[rank], clocks[rank].linkUs);
+    if (!c.isLocal)
+      awaitLast(free);
     for (size_t rank = 0; rank < clocks.size(); ++rank) {
-      Clock &clock = clocks[rank];
-      free[rank] = std::max(free[rank], clock.linkUs + (latest - clock.nowUs)) +
-                   c.durationUs;
-      clock.busyUntilUs = std::max(clock.busyUntilUs, free[rank]);
+      free[rank] += c.durationUs;
+      clocks[rank].busyUntilUs = std::max(clocks[rank].busyUntilUs, free[rank]);
     }
     finishUs[id] = free;
   }
@@ -108,6 +110,19 @@ public:
   const std::vector<double> &exposed() const { return exposedUs; }
 
 private:
+  /// Moves the times from which ranks are ready, each in its rank's own time of
+  /// collectives, to that of the last rank.
+  void awaitLast(std::vector<double> &readyUs) const {
+    auto inTimeOfOps = [&](size_t rank) {
+      return clocks[rank].nowUs + (readyUs[rank] - clocks[rank].linkUs);
+    };
+    double last = 0;
+    for (size_t rank = 0; rank < clocks.size(); ++rank)
+      last = std::max(last, inTimeOfOps(rank));
+    for (size_t rank = 0; rank < clocks.size(); ++rank)
+      readyUs[rank] += last - inTimeOfOps(rank);
+  }
+
   const Problem &problem;
   Unevenness unevenness;
   int position = 0; // of the next op

@@ -36,10 +36,10 @@ struct ClusterTimeline {
   std::vector<double> exposedUs;
 };
 
-/// Simulates the schedule on `ranks` ranks. Every collective joins all of them,
-/// also those that the strategy sends within groups: their step is a bound from
-/// above if ranks differ. Every collective must be started before it is waited
-/// for. Costs O(ranks × ops), or O(ops) with equal ranks.
+/// Simulates the schedule on `ranks` ranks. Every collective that is not local
+/// joins all of them, also those that the strategy sends within groups: their
+/// step is a bound from above if ranks differ. Every collective must be started
+/// before it is waited for. Costs O(ranks × ops), or O(ops) with equal ranks.
 ClusterTimeline simulateCluster(const Problem &problem,
                                 const Schedule &schedule, int ranks,
                                 const Unevenness &unevenness);

@@ -13,42 +13,57 @@ namespace fsdpc::schedule {
 double opUs(const Machine &machine, std::string_view opClass, double flops,
             double bytes, ElementType type) {
   const Rate &rate = machine.ratesOf(opClass)[size_t(type)];
-  double arithmetic = rate.gflops > 0 ? flops / rate.gflops : 0;
+  double reached = rate.gflops * rate.achieved;
+  double arithmetic = reached > 0 ? flops / reached : 0;
   return rate.callUs +
          std::max(arithmetic, bytes / rate.memoryGBs) / (1e3 * machine.cores);
 }
 
-static int ranksOfNode(const Machine &machine) {
+int ranksOfNode(const Machine &machine) {
   return machine.ranksPerNode > 0
              ? std::min(machine.ranksPerNode, machine.ranks)
              : machine.ranks;
 }
 
-/// The µs of an exchange in which a rank receives all shards except its own:
-/// `rate` is that of the link for it.
+/// The µs of an exchange in which a rank receives all shards except its own, at
+/// the rate `rate` of a link.
+///
+/// Handed on, the shards run through a ring per rank of a node, which enters
+/// the node at that rank and leaves it at another one. So each rank's port
+/// brings in a part of all that the node receives, while the links within the
+/// node carry the rest; both are busy at once, and the slower one counts.
+/// Otherwise each rank receives the shards of other nodes itself, and the two
+/// levels take turns.
 static double exchangeUs(const Machine &machine, int64_t bytes,
-                         double Link::*rate) {
+                         double Link::*rate, bool handedOn) {
   if (machine.ranks <= 1)
     return 0;
+  int node = ranksOfNode(machine);
   double received = double(bytes) * (machine.ranks - 1) / machine.ranks;
+  double latencyUs = node > 1 ? machine.node.latencyUs : 0;
+  if (machine.ranks == node)
+    return latencyUs + received / (1e3 * machine.node.*rate);
+  latencyUs += machine.nodes.latencyUs;
   double crossing =
-      double(bytes) * (machine.ranks - ranksOfNode(machine)) / machine.ranks;
-  double us = machine.node.latencyUs +
-              (received - crossing) / (1e3 * machine.node.*rate);
-  // Both levels take their turn, and the slower one's latency counts.
-  return crossing > 0 ? us + crossing / (1e3 * machine.nodes.*rate) +
-                            std::max(0.0, machine.nodes.latencyUs -
-                                              machine.node.latencyUs)
-                      : us;
+      handedOn ? received / node
+               : double(bytes) * (machine.ranks - node) / machine.ranks;
+  double crossingUs = crossing / (1e3 * machine.nodes.*rate);
+  double innerUs = (received - crossing) / (1e3 * machine.node.*rate);
+  return latencyUs +
+         (handedOn ? std::max(crossingUs, innerUs) : crossingUs + innerUs);
 }
 
 double allGatherUs(const Machine &machine, int64_t bytes) {
-  return exchangeUs(machine, bytes, &Link::gatherGBs);
+  return exchangeUs(machine, bytes, &Link::gatherGBs, machine.isGpu);
 }
 
 // A reduce-scatter moves as many bytes as an all-gather of the same buffer.
 double reduceScatterUs(const Machine &machine, int64_t bytes) {
-  return exchangeUs(machine, bytes, &Link::reduceGBs);
+  return exchangeUs(machine, bytes, &Link::reduceGBs, machine.isGpu);
+}
+
+double allToAllUs(const Machine &machine, int64_t bytes) {
+  return exchangeUs(machine, bytes, &Link::reduceGBs, /*handedOn=*/false);
 }
 
 // The ranks of one node as a machine of their own.
@@ -63,25 +78,57 @@ double groupGatherUs(const Machine &machine, int64_t bytes) {
   return allGatherUs(oneNode(machine), bytes);
 }
 
-// The last node sends the complete sums to every other one, which is the most
-// that a rank sends. It has the first piece when that has gone through all
-// nodes before it.
+// NCCL sums a rank's part over the nodes by an all-reduce, of which a rank
+// sends and receives 2(M-1)/M. The host's groups hand their sums on in the
+// order of ranks, and the last node sends the complete ones to every other
+// node, which is the most that a rank sends. It has the first piece when that
+// has gone through all nodes before it.
 double groupReduceUs(const Machine &machine, int64_t bytes, int64_t sumBytes) {
-  int node = ranksOfNode(machine), others = machine.ranks / node - 1;
+  int node = ranksOfNode(machine), nodes = machine.ranks / node;
+  double us = reduceScatterUs(oneNode(machine), bytes);
+  if (nodes <= 1)
+    return us;
   double part = double(sumBytes) / node;
-  double handedOn = others * (part + std::min(part, double(hybridPieceBytes)));
-  double across = others ? machine.nodes.latencyUs +
-                               handedOn / (1e3 * machine.nodes.reduceGBs)
-                         : 0;
-  return reduceScatterUs(oneNode(machine), bytes) + across;
+  double sent =
+      machine.isGpu
+          ? 2 * part * (nodes - 1) / nodes
+          : (nodes - 1) * (part + std::min(part, double(hybridPieceBytes)));
+  return us + machine.nodes.latencyUs + sent / (1e3 * machine.nodes.reduceGBs);
 }
 
 // As a reduce-scatter followed by an all-gather, started once.
 double allReduceUs(const Machine &machine, int64_t bytes) {
-  if (machine.ranks <= 1)
-    return 0;
   return reduceScatterUs(machine, bytes) + allGatherUs(machine, bytes) -
-         machine.node.latencyUs;
+         reduceScatterUs(machine, 0);
+}
+
+// A GPU's link carries both directions at once.
+double offloadUs(const Machine &machine, double read, double written) {
+  double readUs = read / (1e3 * machine.offload.readGBs);
+  double writeUs = written / (1e3 * machine.offload.writeGBs);
+  return machine.isGpu ? std::max(readUs, writeUs) : readUs + writeUs;
+}
+
+// A GPU computes on one piece while others are copied. On the host the thread
+// that copies takes the core from the update, as far as it does not wait for a
+// disk.
+double offloadedOpUs(const Machine &machine, double opUs, double read,
+                     double written) {
+  double copiesUs = offloadUs(machine, read, written);
+  return machine.isGpu ? std::max(opUs, copiesUs) : opUs + copiesUs;
+}
+
+// Ops and collectives share a rank's cores in proportion to what they need of
+// them. Then both take as much longer as there are cores missing.
+Contention contentionOf(const Machine &machine, bool copiesFiles) {
+  bool crosses = machine.ranks > ranksOfNode(machine);
+  double taken =
+      machine.ranks > 1 ? (crosses ? machine.nodes : machine.node).cores : 0;
+  // A copy to or from a file keeps a core busy.
+  if (copiesFiles && !machine.isGpu)
+    taken = std::max(taken, 1.0);
+  double missing = taken / machine.cores;
+  return {(1 + machine.computeSlowdown) * (1 + missing) - 1, missing};
 }
 
 } // namespace fsdpc::schedule

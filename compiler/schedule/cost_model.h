@@ -17,11 +17,17 @@ namespace fsdpc::schedule {
 double opUs(const Machine &machine, std::string_view opClass, double flops,
             double bytes, ElementType type);
 
+/// Returns the ranks of a node, of those that there are.
+int ranksOfNode(const Machine &machine);
+
 /// Return the µs of a collective on a full buffer of `bytes` (all N shards, in
 /// the wire type). A rank receives (N−1)/N of it, in an all-reduce twice as
-/// much. With one rank nothing is sent, and the result is 0.
+/// much. With one rank nothing is sent, and the result is 0. In an all-to-all a
+/// rank receives as much as in a reduce-scatter, and every shard from its
+/// owner.
 double allGatherUs(const Machine &machine, int64_t bytes);
 double reduceScatterUs(const Machine &machine, int64_t bytes);
+double allToAllUs(const Machine &machine, int64_t bytes);
 double allReduceUs(const Machine &machine, int64_t bytes);
 
 /// Return the same for a buffer that is cut over the ranks of a node and
@@ -30,6 +36,18 @@ double allReduceUs(const Machine &machine, int64_t bytes);
 /// full buffer has `sumBytes`.
 double groupGatherUs(const Machine &machine, int64_t bytes);
 double groupReduceUs(const Machine &machine, int64_t bytes, int64_t sumBytes);
+
+/// Returns the µs in which a rank reads and writes so many bytes of what is
+/// offloaded, and those of an op on `opUs` that works on the pieces on their
+/// way.
+double offloadUs(const Machine &machine, double read, double written);
+double offloadedOpUs(const Machine &machine, double opUs, double read,
+                     double written);
+
+/// Returns by which share ops and collectives take longer beside each other, on
+/// the links that collectives of all ranks use. `copiesFiles` is true if some
+/// of these collectives write to files or read them.
+Contention contentionOf(const Machine &machine, bool copiesFiles);
 
 } // namespace fsdpc::schedule
 

@@ -27,6 +27,8 @@ struct Rate {
   double gflops = 0;    ///< 10⁹ flop/s; 0: memory alone bounds the class
   double memoryGBs = 0; ///< 10⁹ bytes/s, read and written
   double callUs = 0;    ///< µs per call, of any size
+  /// The share of `gflops`, a data sheet's, that large ops are known to reach.
+  double achieved = 1;
 };
 using Rates = std::array<Rate, 3>; ///< by ElementType
 
@@ -35,6 +37,14 @@ struct Link {
   double gatherGBs = 0; ///< 10⁹ bytes/s in an all-gather
   double reduceGBs = 0; ///< 10⁹ bytes/s in a reduce-scatter
   double latencyUs = 0; ///< µs per collective, of any size
+  /// Cores of a rank that a collective takes from its ops while it runs.
+  double cores = 0;
+};
+
+/// What --offload moves to: a disk on the host, pinned host memory beside a
+/// GPU. A rank reads and writes at these rates.
+struct Store {
+  double readGBs = 0, writeGBs = 0; ///< 10⁹ bytes/s
 };
 
 struct Machine {
@@ -42,13 +52,19 @@ struct Machine {
   /// One entry per class of op (see `opClasses`). "default" is there, and
   /// stands for the classes that are not.
   std::map<std::string, Rates, std::less<>> rates;
-  Link node;            ///< between ranks of a node
-  Link nodes;           ///< between nodes
+  Link node;  ///< between ranks of a node
+  Link nodes; ///< between nodes
+  Store offload;
   int ranksPerNode = 0; ///< also the ranks of a shard group; 0: all
   /// Gathers and reductions share one link: one waits for the other.
   bool sharedLink = false;
-  /// 0.1 is a tenth.
-  Contention contention;
+  /// By this share of their time ops take longer while a collective runs, for
+  /// other reasons than cores: 0.1 is a tenth.
+  double computeSlowdown = 0;
+  /// Collectives are NCCL's, and engines of their own copy what is offloaded.
+  /// Otherwise the host's runtime and cores do both. It is the target's, and
+  /// not in files.
+  bool isGpu = false;
   double memoryGiB = 0; ///< of a rank; 0: not known
   int cores = 1;        ///< per rank (--plan-threads)
   int ranks = 8;        ///< N (--plan-ranks)

@@ -27,6 +27,7 @@ struct Range {
 };
 constexpr Range aRate = {0, 1e9, true, "a number above 0 and up to 1e9"},
                 rateOrNone = {0, 1e9, false, "a number from 0 to 1e9"},
+                aPart = {0, 1, true, "a number above 0 and up to 1"},
                 aTime = {0, 1e6, false, "a number of us from 0 to 1e6"},
                 aShare = {0, 100, false, "a number from 0 to 100"},
                 aSize = {0, 1e6, false, "a number of GiB from 0 to 1e6"},
@@ -105,6 +106,8 @@ Rate rateFrom(Fields fields) {
   rate.gflops = fields.number("gflops", rateOrNone);
   rate.memoryGBs = fields.number("memory_gbs", aRate);
   rate.callUs = fields.number("call_us", aTime);
+  if (fields.all().contains("achieved"))
+    rate.achieved = fields.number("achieved", aPart);
   fields.end();
   return rate;
 }
@@ -122,8 +125,17 @@ Link linkFrom(Fields fields) {
   link.gatherGBs = fields.number("all_gather_gbs", aRate);
   link.reduceGBs = fields.number("reduce_scatter_gbs", aRate);
   link.latencyUs = fields.number("latency_us", aTime);
+  link.cores = fields.number("cores", aShare);
   fields.end();
   return link;
+}
+
+Store storeFrom(Fields fields) {
+  Store store;
+  store.readGBs = fields.number("read_gbs", aRate);
+  store.writeGBs = fields.number("write_gbs", aRate);
+  fields.end();
+  return store;
 }
 
 Machine parse(const Json &json) {
@@ -142,15 +154,12 @@ Machine parse(const Json &json) {
   Fields links = top.object("links");
   machine.node = linkFrom(links.object("node"));
   machine.nodes = linkFrom(links.object("nodes"));
+  machine.offload = storeFrom(links.object("offload"));
   links.end(/*sourced=*/false);
   machine.ranksPerNode = int(top.number("ranks_per_node", aCount));
   Fields sharing = top.object("sharing");
   machine.sharedLink = sharing.flag("one_link");
-  machine.contention.ofCompute = sharing.number("compute_slowdown", aShare);
-  // Files and dumps of before do not have it.
-  if (sharing.all().contains("communication_slowdown"))
-    machine.contention.ofCommunication =
-        sharing.number("communication_slowdown", aShare);
+  machine.computeSlowdown = sharing.number("compute_slowdown", aShare);
   sharing.end();
   Fields memory = top.object("memory");
   machine.memoryGiB = memory.number("gib", aSize);
@@ -198,29 +207,34 @@ std::string toJson(const Machine &machine,
   auto link = [&](const std::string &name, const Link &link) {
     return sourced("links." + name, {{"all_gather_gbs", link.gatherGBs},
                                      {"reduce_scatter_gbs", link.reduceGBs},
-                                     {"latency_us", link.latencyUs}});
+                                     {"latency_us", link.latencyUs},
+                                     {"cores", link.cores}});
   };
   Json rates = Json::object();
   for (const auto &[name, types] : machine.rates)
     for (size_t type = 0; type < types.size(); ++type) {
       std::string typeName(typeNames[type]);
-      rates[name][typeName] = sourced("rates." + name + "." + typeName,
-                                      {{"gflops", types[type].gflops},
-                                       {"memory_gbs", types[type].memoryGBs},
-                                       {"call_us", types[type].callUs}});
+      Json rate = {{"gflops", types[type].gflops},
+                   {"memory_gbs", types[type].memoryGBs},
+                   {"call_us", types[type].callUs}};
+      if (types[type].achieved != 1)
+        rate["achieved"] = types[type].achieved;
+      rates[name][typeName] =
+          sourced("rates." + name + "." + typeName, std::move(rate));
     }
   Json json = {
       {"name", machine.name},
       {"rates", rates},
       {"links",
        {{"node", link("node", machine.node)},
-        {"nodes", link("nodes", machine.nodes)}}},
+        {"nodes", link("nodes", machine.nodes)},
+        {"offload",
+         sourced("links.offload", {{"read_gbs", machine.offload.readGBs},
+                                   {"write_gbs", machine.offload.writeGBs}})}}},
       {"ranks_per_node", machine.ranksPerNode},
       {"sharing",
        sourced("sharing", {{"one_link", machine.sharedLink},
-                           {"compute_slowdown", machine.contention.ofCompute},
-                           {"communication_slowdown",
-                            machine.contention.ofCommunication}})},
+                           {"compute_slowdown", machine.computeSlowdown}})},
       {"memory", sourced("memory", {{"gib", machine.memoryGiB}})}};
   return json.dump(1) + "\n";
 }

@@ -87,6 +87,9 @@ struct Collective {
   /// starts.
   int channel = 0;
   double durationUs = 0;
+  /// It moves the rank's own values, to or from a disk, and waits for no other
+  /// rank.
+  bool isLocal = false;
   /// The first position at which the collective may start: after the ops that
   /// produce its source, and after whatever else its memory depends on. For a
   /// reduction, the position from which it is ready.

@@ -58,6 +58,7 @@ Problem parse(const Json &json) {
       collective.kind = CollectiveKind::Reduce;
     collective.channel = c.at("channel");
     collective.durationUs = c.at("us");
+    collective.isLocal = c.value("local", false);
     collective.earliest = c.at("earliest");
     collective.latest = c.at("latest");
     collective.lastUse = optionalFrom<int>(c.at("last_use"));
@@ -92,14 +93,17 @@ std::string toJson(const Problem &problem) {
     for (const Buffer &b : c.buffers)
       buffers.push_back(Json::array({b.bytes, b.alignment, b.definition}));
     bool gathers = c.kind == CollectiveKind::Gather;
-    collectives.push_back({{"kind", gathers ? "gather" : "reduce"},
-                           {"channel", c.channel},
-                           {"us", roundedUs(c.durationUs)},
-                           {"earliest", c.earliest},
-                           {"latest", c.latest},
-                           {"last_use", orNull(c.lastUse)},
-                           {"buffers", buffers},
-                           {"label", labels.number(c.label)}});
+    Json collective = {{"kind", gathers ? "gather" : "reduce"},
+                       {"channel", c.channel},
+                       {"us", roundedUs(c.durationUs)},
+                       {"earliest", c.earliest},
+                       {"latest", c.latest},
+                       {"last_use", orNull(c.lastUse)},
+                       {"buffers", buffers},
+                       {"label", labels.number(c.label)}};
+    if (c.isLocal)
+      collective["local"] = true;
+    collectives.push_back(std::move(collective));
   }
   for (const Tensor &t : problem.tensors)
     tensors.push_back(

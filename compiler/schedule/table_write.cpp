@@ -152,10 +152,10 @@ std::string totals(const Problem &problem, const Schedule &schedule,
   for (const Op &op : problem.ops)
     ops += op.durationUs;
   std::string text =
-      print("# step %.3f ms: ops %.3f, exposed %.3f (at least %.3f under any "
-            "schedule), slowed %.3f\n",
+      print("# step %.3f ms: ops %.3f, exposed %.3f and slowed %.3f (at least "
+            "%.3f together under any schedule)\n",
             timeline.stepUs / 1e3, ops / 1e3, timeline.totalExposedUs / 1e3,
-            leastExposedUs(problem) / 1e3, timeline.slowedUs / 1e3);
+            timeline.slowedUs / 1e3, leastLostUs(problem) / 1e3);
   for (CollectiveKind kind : {CollectiveKind::Gather, CollectiveKind::Reduce}) {
     double us = 0;
     int count = 0;

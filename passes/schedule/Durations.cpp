@@ -64,11 +64,21 @@ double blocksUs(const schedule::Machine &machine, const CollectiveOps &ops) {
                         schedule::ElementType::F32);
 }
 
-// A copy between memory and the page cache, which no class of ops but that of
-// kernels comes close to. The machine knows no disk, which may be slower.
+// An offload writes the rank's own values, and a fetch reads them.
 double fileUs(const schedule::Machine &machine, const CollectiveOps &ops) {
-  return schedule::opUs(machine, "launch", 0, 2 * double(ops.fileBytes),
-                        schedule::ElementType::F32);
+  double bytes = double(ops.fileBytes);
+  return ops.results.empty() ? schedule::offloadUs(machine, 0, bytes)
+                             : schedule::offloadUs(machine, bytes, 0);
+}
+
+// A gather reads the rank's parameters. A reduction reads the rank's sums if it
+// continues them, and writes them.
+double storedUs(const schedule::Machine &machine, const CollectiveOps &ops) {
+  double bytes = double(ops.storedBytes) / machine.ranks +
+                 double(ops.storedGroupBytes) / schedule::ranksOfNode(machine);
+  bool isRead = !ops.results.empty() || ops.continuesSums;
+  return schedule::offloadUs(machine, isRead ? bytes : 0,
+                             ops.results.empty() ? bytes : 0);
 }
 
 double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
@@ -79,7 +89,7 @@ double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
     group.ranks = int(ops.secondaryRanks);
     return schedule::allGatherUs(group, ops.wholeBytes);
   }
-  double us = blocksUs(machine, ops);
+  double us = blocksUs(machine, ops) + storedUs(machine, ops);
   if (ops.groupBytes)
     us += schedule::groupGatherUs(machine, ops.groupBytes);
   return ops.wholeBytes ? us + castUs(machine, ops) +
@@ -107,12 +117,16 @@ double compressedUs(const schedule::Machine &machine,
 }
 
 double reduceUs(const schedule::Machine &machine, const CollectiveOps &ops) {
-  double us = blocksUs(machine, ops) + compressedUs(machine, ops);
+  double us = blocksUs(machine, ops) + compressedUs(machine, ops) +
+              storedUs(machine, ops);
   if (ops.groupBytes)
     us += schedule::groupReduceUs(machine, ops.groupBytes, ops.sumBytes);
-  return ops.wholeBytes
-             ? us + schedule::reduceScatterUs(machine, ops.wholeBytes)
-             : us;
+  if (ops.wholeBytes == 0)
+    return us;
+  // NCCL cannot add blocks, so the ranks trade them and add them themselves.
+  auto timeOf =
+      ops.blockElements ? schedule::allToAllUs : schedule::reduceScatterUs;
+  return us + timeOf(machine, ops.wholeBytes);
 }
 
 } // namespace
@@ -131,7 +145,10 @@ void fsdpc::passes::setDurations(ScheduleIR &ir,
     if (machine.sharedLink)
       c.channel = gatherChannel;
   }
-  ir.problem.contention = machine.contention;
+  ir.problem.contention = schedule::contentionOf(
+      machine, llvm::any_of(ir.collectives, [](const CollectiveOps &ops) {
+        return ops.fileBytes > 0;
+      }));
 }
 
 void fsdpc::passes::annotate(const ScheduleIR &ir,

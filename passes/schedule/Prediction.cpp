@@ -6,6 +6,7 @@
 #include "compiler/analysis/CommunicationVolume.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
+#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/schedule/cost_model.h"
 #include "compiler/schedule/rounding.h"
 
@@ -23,8 +24,11 @@ using analysis::Level;
 // The time of what is sent once per step: gradients that are reduced there,
 // sums of norms, and parameters that are gathered after the update.
 double sentUs(const CommunicationVolume &volume,
-              const schedule::Machine &machine) {
+              const schedule::Machine &machine, bool reducesBlocks) {
   double us = 0;
+  // NCCL cannot add blocks, so the ranks trade them and add them themselves.
+  auto reduceUs =
+      reducesBlocks ? schedule::allToAllUs : schedule::reduceScatterUs;
   for (const CommunicationVolume::Term &term : volume.terms) {
     if (term.eachMicrobatch)
       continue;
@@ -38,10 +42,22 @@ double sentUs(const CommunicationVolume &volume,
     else if (term.level == Level::Each) // all ranks gather what each sends
       us += schedule::allGatherUs(machine, machine.ranks * bytes);
     else
-      us += reduces ? schedule::reduceScatterUs(machine, bytes)
+      us += reduces ? reduceUs(machine, bytes)
                     : schedule::allGatherUs(machine, bytes);
   }
   return us;
+}
+
+// Adds the copies of what is offloaded of a layout to its update. The norm has
+// read the gradients before, of which it makes no copy back.
+double offloadedUpdateUs(const Layout &layout, double part, double opUs,
+                         const schedule::Machine &machine) {
+  double gradient = layout.gradientOffloaded ? 4 * part : 0;
+  double changed =
+      part * ((layout.statesOffloaded ? 4 * layout.states : 0) +
+              (layout.parametersOffloaded ? layout.noMaster ? 2 : 4 : 0));
+  return schedule::offloadUs(machine, gradient, 0) +
+         schedule::offloadedOpUs(machine, opUs, changed + gradient, changed);
 }
 
 // The optimizer reads and writes the parameter and its states, and reads the
@@ -54,7 +70,8 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
       continue;
     double part = double(layout.elements);
     if (!layout.stateWhole)
-      part = std::ceil(part / machine.ranks);
+      part = std::ceil(part / (layout.hybrid ? schedule::ranksOfNode(machine)
+                                             : machine.ranks));
     // Reads: gradient twice, parameter and states; writes: parameter and
     // states.
     double words = 4 + 2 * layout.states;
@@ -62,8 +79,10 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
     // Without a master two bytes are read and written instead of four each.
     if (layout.noMaster)
       copy = -4;
-    us += schedule::opUs(machine, "optimizer", 0, part * (4 * words + copy),
-                         schedule::ElementType::F32);
+    double opUs =
+        schedule::opUs(machine, "optimizer", 0, part * (4 * words + copy),
+                       schedule::ElementType::F32);
+    us += offloadedUpdateUs(layout, part, opUs, machine);
   }
   return us;
 }
@@ -71,7 +90,8 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
 } // namespace
 
 double predictUpdateUs(ModuleOp module, const schedule::Machine &machine) {
-  return sentUs(analysis::communicatedBytes(module), machine) +
+  return sentUs(analysis::communicatedBytes(module), machine,
+                fsdp::CompileOptions::of(module).reducesBlocks()) +
          optimizerUs(fsdp::describeModule(module), machine);
 }
 
@@ -79,6 +99,7 @@ void writePrediction(ModuleOp module, ScheduleIR &ir) {
   schedule::Machine machine = fsdp::machineOf(module);
   Manifest manifest = fsdp::describeModule(module);
   CommunicationVolume volume = analysis::communicatedBytes(module);
+  bool reducesBlocks = fsdp::CompileOptions::of(module).reducesBlocks();
   // Powers of two, which most jobs are, and --plan-ranks.
   std::set<int64_t> counts = {1, 2, 4, 8, 16, 32, 64, machine.ranks};
   SmallVector<double> microbatches, updates;
@@ -87,8 +108,9 @@ void writePrediction(ModuleOp module, ScheduleIR &ir) {
     setDurations(ir, machine);
     microbatches.push_back(schedule::roundedUs(
         schedule::simulate(ir.problem, ir.schedule).stepUs));
-    updates.push_back(schedule::roundedUs(sentUs(volume, machine) +
-                                          optimizerUs(manifest, machine)));
+    updates.push_back(
+        schedule::roundedUs(sentUs(volume, machine, reducesBlocks) +
+                            optimizerUs(manifest, machine)));
   }
   Builder builder(module.getContext());
   auto list = [&](StringRef name, Attribute values) {

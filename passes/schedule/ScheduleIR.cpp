@@ -7,6 +7,7 @@
 
 #include "compiler/analysis/Slots.h"
 #include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/Strategies.h"
@@ -54,6 +55,8 @@ public:
         compressedLayouts[layout.getSymNameAttr()] = layout;
       if (fsdp::wireOf(layout) != BlockType::None)
         blockLayouts[layout.getSymNameAttr()] = fsdp::wireOf(layout);
+      if (layout.getOffloaded())
+        offloadedLayouts[layout.getSymNameAttr()] = layout;
     }
   }
 
@@ -68,6 +71,7 @@ private:
                    CollectiveOps &ops) const;
   int64_t countCompressed(ArrayAttr layouts, ValueRange gradients,
                           CollectiveOps &ops) const;
+  void countStored(ArrayAttr layouts, StringRef what, CollectiveOps &ops) const;
   void readReduction(Operation *first, ArrayAttr layouts, ValueRange gradients);
   void readOffload(Operation *first, ValueRange values);
   void readFetch(Operation *first, Operation *wait, ValueRange results);
@@ -89,6 +93,7 @@ private:
   DenseMap<StringAttr, BlockType> blockLayouts;
   // Those whose reductions send less than the gradients.
   DenseMap<StringAttr, fsdp::LayoutOp> compressedLayouts;
+  DenseMap<StringAttr, fsdp::LayoutOp> offloadedLayouts;
   ScheduleIR ir;
   // The position of an op, or of the gap that contains it.
   DenseMap<Operation *, int> positions;
@@ -166,8 +171,10 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   else if (options.isCuda())
     ops.castElements = whole;
   // Secondary shards hold what has been converted.
-  if (!readsSecondary(first))
+  if (!readsSecondary(first)) {
     countBlocks(layouts, results, ops);
+    countStored(layouts, "parameter", ops);
+  }
   schedule::Collective c;
   c.label = labelOf("all_gather", layouts);
   addArrival(std::move(ops), std::move(c));
@@ -240,6 +247,21 @@ int64_t Reader::countCompressed(ArrayAttr layouts, ValueRange gradients,
   return ops.compressedElements;
 }
 
+// Counts what each rank has offloaded of the layouts: gradients and masters are
+// of f32, parameters without a master of the type that is computed in.
+void Reader::countStored(ArrayAttr layouts, StringRef what,
+                         CollectiveOps &ops) const {
+  for (auto name : layouts.getAsRange<FlatSymbolRefAttr>()) {
+    auto layout = offloadedLayouts.lookup(name.getAttr());
+    if (!layout || !fsdp::isOffloaded(layout, what))
+      continue;
+    int64_t width = what == "parameter" && layout.getNoMaster() ? 2 : 4;
+    (hybridLayouts.contains(name.getAttr()) ? ops.storedGroupBytes
+                                            : ops.storedBytes) +=
+        width * layout.getElements();
+  }
+}
+
 void Reader::readReduction(Operation *first, ArrayAttr layouts,
                            ValueRange gradients) {
   CollectiveOps ops{first, nullptr, {}, {}};
@@ -253,6 +275,8 @@ void Reader::readReduction(Operation *first, ArrayAttr layouts,
     ops.elementBytes = byteWidth(gradients[0].getType());
   }
   ops.sumBytes = groups * int64_t(sizeof(float)); // groups hand on f32
+  countStored(layouts, "gradient", ops);
+  ops.continuesSums = options.accumulates();
   // The token has one user (verify-schedule's rule 'token').
   if (auto start = dyn_cast<fsdp::ReduceScatterStartOp>(first))
     ops.wait = *start.getToken().user_begin();
@@ -297,6 +321,7 @@ void Reader::readOffload(Operation *first, ValueRange values) {
   c.kind = schedule::CollectiveKind::Reduce;
   c.channel = reduceChannel;
   c.latest = turn();
+  c.isLocal = true;
   for (Value value : values) {
     ops.fileBytes += fsdp::fileBytesOf(value);
     if (Operation *op = value.getDefiningOp())
@@ -316,6 +341,7 @@ void Reader::readFetch(Operation *first, Operation *wait, ValueRange results) {
     ops.fileBytes += fsdp::fileBytesOf(result);
   schedule::Collective c;
   c.earliest = turn() + 1;
+  c.isLocal = true;
   c.label = activationsOf("fetch", first);
   addArrival(std::move(ops), std::move(c));
 }

@@ -7,6 +7,8 @@
 #include "compiler/schedule/problem.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <vector>
+
 namespace fsdpc::passes {
 
 // All gathers share a channel and a communicator, and all reductions share
@@ -37,6 +39,11 @@ struct CollectiveOps {
   int64_t blockElements = 0, blockedBytes = 0;
   // The bytes that an offload writes or a fetch reads.
   int64_t fileBytes = 0;
+  // The bytes of all ranks' parameters or sums of gradients that are offloaded:
+  // of layouts cut over all ranks, and of those cut over groups. A reduction
+  // that continues sums reads them, too.
+  int64_t storedBytes = 0, storedGroupBytes = 0;
+  bool continuesSums = false;
   // The ranks of a group that gathers secondary shards (0: none are read).
   int64_t secondaryRanks = 0;
 };
@@ -48,7 +55,7 @@ struct ScheduleIR {
   // frees; then the function's terminator, for actions at the end.
   mlir::SmallVector<mlir::Operation *> ops;
   // The ops of the problem's collectives, in their order.
-  mlir::SmallVector<CollectiveOps> collectives;
+  std::vector<CollectiveOps> collectives;
   schedule::Problem problem;
   // The present schedule, if the collectives are split.
   schedule::Schedule schedule;

@@ -50,7 +50,7 @@ private:
   OpBuilder builder;
   // The tokens of the starts, by collective.
   SmallVector<Value> tokens;
-  SmallVector<CollectiveOps> wholes; // before they were split
+  std::vector<CollectiveOps> wholes; // before they were split
 };
 
 // A start has the operands of the unsplit op and no results but its token.

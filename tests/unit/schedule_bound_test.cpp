@@ -70,10 +70,15 @@ TEST(ProblemJson, RefusesOtherTexts) {
 // after the last op that could hide it.
 TEST(Bound, OfTwoUnits) {
   Problem problem = twoUnits();
-  EXPECT_EQ(leastExposedUs(problem), 15);
+  EXPECT_EQ(leastLostUs(problem), 15);
+  // Where a collective beside an op costs as much as alone, hiding one of the
+  // three gains nothing.
+  problem.contention = {1, 1};
+  EXPECT_EQ(leastLostUs(problem), 45);
+  problem.contention = {};
   // Without room for both, the second gather must wait for the first unit.
   problem.options.memoryLimit = 150;
-  EXPECT_EQ(leastExposedUs(problem), 30);
+  EXPECT_EQ(leastLostUs(problem), 30);
 }
 
 class RealProblems : public testing::TestWithParam<const char *> {};
@@ -87,15 +92,14 @@ TEST_P(RealProblems, AreSolvedCloseToTheBound) {
       problemFromJson(textOf(folder / (std::string(GetParam()) + ".json")));
   ASSERT_TRUE(read) << read.error().message;
   Problem problem = std::move(*read);
-  EXPECT_LE(exposedBy(problem, Prefetch::Auto),
-            1.001 * leastExposedUs(problem));
+  EXPECT_LE(exposedBy(problem, Prefetch::Auto), 1.001 * leastLostUs(problem));
   int64_t least = peakOf(problem, Prefetch::None);
   int64_t most = peakOf(problem, Prefetch::Pre);
   double smaller = infinite;
   for (double share : {0.0, 0.1, 0.25, 0.5, 1.0, 2.0}) {
     problem.options.memoryLimit = least + int64_t(share * double(most - least));
     double exposed = exposedBy(problem, Prefetch::Auto);
-    EXPECT_LE(exposed, 1.06 * leastExposedUs(problem)) << share;
+    EXPECT_LE(exposed, 1.06 * leastLostUs(problem)) << share;
     EXPECT_LE(exposed, smaller + 1e-6) << share;
     smaller = exposed;
     for (Prefetch rule : {Prefetch::None, Prefetch::Post, Prefetch::Pre})
@@ -127,6 +131,7 @@ TEST(Contention, IsCountedByTheSolver) {
   for (Prefetch rule : {Prefetch::None, Prefetch::Post, Prefetch::Pre})
     EXPECT_LE(best, lost(rule) + 1e-6);
   EXPECT_GE(simulate(problem, unaware).lostUs(), 1.1 * best);
+  EXPECT_LE(leastLostUs(problem), best + 1e-6);
 }
 
 // A problem of few ops and collectives, with tensors that leave little room.
@@ -189,12 +194,12 @@ double leastOfAll(const Problem &problem) {
     Schedule schedule;
     for (const auto &[phase, action] : actions)
       schedule.actions.push_back(action);
-    double exposed = simulate(problem, schedule).totalExposedUs;
-    if (exposed >= least)
+    double lost = simulate(problem, schedule).lostUs();
+    if (lost >= least)
       return;
     Solved solved = evaluate(problem, std::move(schedule));
     if (std::get_if<Solution>(&solved))
-      least = exposed;
+      least = lost;
   };
   std::function<void(size_t)> place = [&](size_t i) {
     if (i == count) {
@@ -213,6 +218,19 @@ double leastOfAll(const Problem &problem) {
   return least;
 }
 
+// The bound is one where ops and collectives slow each other down, too.
+TEST(SmallProblems, LoseNoLessThanTheBoundBesideContention) {
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    Problem problem = smallProblem(seed);
+    problem.contention = {seed % 4 * 0.5, seed % 3 * 0.7};
+    double all = leastOfAll(problem);
+    EXPECT_LE(leastLostUs(problem), all + 1e-6) << "seed " << seed;
+    problem.options.memoryLimit = peakOf(problem, Prefetch::None);
+    EXPECT_LE(leastLostUs(problem), leastOfAll(problem) + 1e-6)
+        << "seed " << seed;
+  }
+}
+
 // The bound is one, and `auto` is close to the best of all schedules.
 TEST(SmallProblems, AreSolvedCloseToTheBestOfAll) {
   int optimal = 0, tried = 0;
@@ -225,7 +243,7 @@ TEST(SmallProblems, AreSolvedCloseToTheBestOfAll) {
       problem.options.memoryLimit = cap;
       double exposed = exposedBy(problem, Prefetch::Auto);
       double all = std::min(leastOfAll(problem), exposed);
-      EXPECT_LE(leastExposedUs(problem), all + 1e-6) << "seed " << seed;
+      EXPECT_LE(leastLostUs(problem), all + 1e-6) << "seed " << seed;
       ++tried;
       optimal += exposed <= all + 1e-6;
       sum += exposed;

@@ -59,6 +59,28 @@ TEST(Cluster, TheSlowestRankDelaysAll) {
   }
 }
 
+// What a rank fetches from its own disk waits for no other rank, but a gather
+// behind it on the channel waits for all their fetches. Both start after one
+// op.
+//
+//   slow  op 0–20, fetch 20–35, op 20–40,             gather 35–50
+//   fast  op 0–10, fetch 10–25, op 10–20, waits 20–25, gather 35–50
+TEST(Cluster, LocalCopiesWaitForNobody) {
+  Problem problem = twoUnits();
+  problem.collectives.pop_back();
+  problem.collectives[0].isLocal = true;
+  Schedule schedule;
+  for (ActionKind kind : {ActionKind::Start, ActionKind::Wait})
+    for (int id : {0, 1})
+      schedule.actions.push_back({kind == ActionKind::Start ? 1 : 2, kind, id});
+  Unevenness one;
+  one.stragglers = 1;
+  one.straggling = 1;
+  ClusterTimeline both = simulateCluster(problem, schedule, 2, one);
+  EXPECT_DOUBLE_EQ(both.exposedUs[0], (0 + 5) / 2.0);
+  EXPECT_DOUBLE_EQ(both.exposedUs[1], (10 + 25) / 2.0);
+}
+
 TEST(Cluster, SeedsRepeatAndDiffer) {
   Problem problem = training(4, 6, 10, 20);
   Schedule schedule = solved(problem);

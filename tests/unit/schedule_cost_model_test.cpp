@@ -52,10 +52,12 @@ TEST(CostModel, AGpuHasItsDataSheetsRates) {
   auto copyUs = [](const char *arch) {
     return opUs(defaultMachine(arch), "launch", 0, 1e9, ElementType::F32);
   };
-  // 10⁹ bytes at 4.8 TB/s; 989 · 10⁹ flop in bf16 take 1 ms.
+  // 10⁹ bytes at 4.8 TB/s; 989 · 10⁹ flop in bf16 would take 1 ms at the
+  // sheet's rate, of which products reach 0.803.
   EXPECT_NEAR(copyUs("sm_90"), 208.3, 0.1);
   Machine h200 = defaultMachine("sm_90");
-  EXPECT_DOUBLE_EQ(opUs(h200, "matmul", 989e9, 1, ElementType::BF16), 1000);
+  EXPECT_DOUBLE_EQ(opUs(h200, "matmul", 989e9, 1, ElementType::BF16),
+                   1000 / 0.803);
   // Seven of eight shards of 1 GB at 450 GB/s, plus the latency.
   EXPECT_NEAR(allGatherUs(h200, 1000000000), 1944.4 + 20, 0.1);
   EXPECT_GT(copyUs("sm_80"), copyUs("sm_90"));
@@ -77,21 +79,95 @@ TEST(CostModel, CollectivesMoveAllShardsButOnesOwn) {
 }
 
 // A rank receives 3/4, and 2/4 come from another node of two ranks, at a tenth
-// of the rate. Groups gather half within the node, and hand on the sums
-// of one half, piece by piece of 256 KiB.
+// of the rate. On the host each rank receives that half itself. Groups gather
+// half within the node, and hand on the sums of one half, piece by piece of
+// 256 KiB.
 TEST(CostModel, NodesHaveASlowerLink) {
   Machine machine = host();
   machine.ranks = 4;
   machine.ranksPerNode = 2;
-  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 3050);
+  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 50 + 50 + 3000);
   machine.nodes.gatherGBs = machine.nodes.reduceGBs = 0.5;
-  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 50 + 1000 + 20'000);
+  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 50 + 50 + 1000 + 20'000);
   EXPECT_DOUBLE_EQ(groupGatherUs(machine, 20'000'000), 50 + 2000);
   EXPECT_DOUBLE_EQ(groupReduceUs(machine, 20'000'000, 40'000'000),
                    50 + 2000 + 50 + (20'000'000 + 262'144) / 500.);
-  // The larger latency counts.
+  // Each level has its latency. Between nodes of one rank there is one level.
   machine.nodes.latencyUs = 80;
-  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 80 + 1000 + 20'000);
+  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 50 + 80 + 1000 + 20'000);
+  machine.ranksPerNode = 1;
+  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 80 + 30'000);
+  EXPECT_EQ(allToAllUs(machine, 20'000'000), allGatherUs(machine, 20'000'000));
+}
+
+// NCCL's rings bring each byte into a node once, by all ports of the node.
+TEST(CostModel, ANodesPortsServeItsGpusTogether) {
+  Machine machine = defaultMachine("sm_90");
+  machine.isGpu = true;
+  machine.ranks = 16;
+  machine.ranksPerNode = 8;
+  // A port carries an eighth of the 15/16 that each GPU receives, at 50 GB/s.
+  // The links within the node carry the rest at 450 GB/s meanwhile.
+  double portUs = 1e9 * 15 / 16 / 8 / 50e3;
+  EXPECT_NEAR(allGatherUs(machine, 1'000'000'000), 20 + 20 + portUs, 1e-6);
+  EXPECT_NEAR(reduceScatterUs(machine, 1'000'000'000), 40 + portUs, 1e-6);
+  // With fast ports the links within the node count.
+  machine.nodes.gatherGBs = 400;
+  EXPECT_NEAR(allGatherUs(machine, 1'000'000'000),
+              40 + 1e9 * 15 / 16 * 7 / 8 / 450e3, 1e-6);
+  // What ranks trade, each of them receives itself: half from the other node.
+  EXPECT_NEAR(allToAllUs(machine, 1'000'000'000),
+              40 + 1e9 / 2 / 50e3 + 1e9 * 7 / 16 / 450e3, 1e-6);
+}
+
+// NCCL sums a rank's eighth over four nodes by an all-reduce: 2 · 3/4 of it,
+// where a chain of groups would send three times as much.
+TEST(CostModel, GroupsSumByAnAllReduce) {
+  Machine machine = defaultMachine("sm_90");
+  machine.isGpu = true;
+  machine.ranks = 32;
+  machine.ranksPerNode = 8;
+  double sentUs = 1e9 / 8 * 1.5 / 50e3;
+  EXPECT_NEAR(groupReduceUs(machine, 0, 1'000'000'000), 20 + 20 + sentUs, 1e-6);
+  machine.isGpu = false;
+  EXPECT_NEAR(groupReduceUs(machine, 0, 1'000'000'000),
+              40 + 3 * (1e9 / 8 + 262'144) / 50e3, 1e-6);
+}
+
+// What a collective needs of a core is missing to the ops, and the other way
+// round; of several cores it takes a smaller share.
+TEST(CostModel, CollectivesTakeCores) {
+  Machine machine = host();
+  machine.node.cores = 0.5;
+  machine.nodes.cores = 1.5;
+  machine.computeSlowdown = 0.2;
+  Contention beside = contentionOf(machine, false);
+  EXPECT_DOUBLE_EQ(beside.ofCompute, 1.2 * 1.5 - 1);
+  EXPECT_DOUBLE_EQ(beside.ofCommunication, 0.5);
+  machine.cores = 2;
+  EXPECT_DOUBLE_EQ(contentionOf(machine, false).ofCommunication, 0.25);
+  machine.ranksPerNode = 1;
+  EXPECT_DOUBLE_EQ(contentionOf(machine, false).ofCommunication, 0.75);
+  // One rank sends nothing. Copies of files take a core.
+  machine.ranks = 1;
+  EXPECT_DOUBLE_EQ(contentionOf(machine, false).ofCommunication, 0);
+  EXPECT_DOUBLE_EQ(contentionOf(machine, true).ofCommunication, 0.5);
+  machine.isGpu = true;
+  EXPECT_DOUBLE_EQ(contentionOf(machine, true).ofCommunication, 0);
+}
+
+// A disk takes reads and writes in turn, and the core of the update; a GPU's
+// link both at once, beside the update.
+TEST(CostModel, WhatIsOffloadedIsCopied) {
+  Machine machine = host();
+  machine.offload = {2, 1};
+  EXPECT_DOUBLE_EQ(offloadUs(machine, 4e6, 6e6), 2000 + 6000);
+  EXPECT_DOUBLE_EQ(offloadedOpUs(machine, 5000, 4e6, 6e6), 13'000);
+  EXPECT_DOUBLE_EQ(offloadedOpUs(machine, 5000, 0, 0), 5000);
+  machine.isGpu = true;
+  EXPECT_DOUBLE_EQ(offloadUs(machine, 4e6, 6e6), 6000);
+  EXPECT_DOUBLE_EQ(offloadedOpUs(machine, 5000, 4e6, 6e6), 6000);
+  EXPECT_DOUBLE_EQ(offloadedOpUs(machine, 7000, 4e6, 6e6), 7000);
 }
 
 // Without nodes a group has all ranks, and hands nothing on.

@@ -24,16 +24,16 @@ Solved solveAs(Problem problem, Prefetch mode) {
 // The exposed time in ms, or a dash where the rule does not fit the limit.
 void cell(const Solved &solved) {
   if (auto *found = std::get_if<Solution>(&solved))
-    std::printf(" %9.2f", found->timeline.totalExposedUs / 1e3);
+    std::printf(" %9.2f", found->timeline.lostUs() / 1e3);
   else
     std::printf(" %9s", "-");
 }
 
-// The bound, each rule's exposed time, then by how many percent the solver's is
+// The bound, each rule's lost time, then by how many percent the solver's is
 // above the bound, its peak and the processor's seconds of its search, which
 // other work on the machine hardly changes.
 void row(const Problem &problem) {
-  double bound = leastExposedUs(problem);
+  double bound = leastLostUs(problem);
   std::printf(" %9.2f", bound / 1e3);
   for (Prefetch mode : {Prefetch::None, Prefetch::Post, Prefetch::Pre})
     cell(solveAs(problem, mode));
@@ -42,8 +42,7 @@ void row(const Problem &problem) {
   double seconds = double(std::clock() - begin) / CLOCKS_PER_SEC;
   cell(solved);
   if (auto *found = std::get_if<Solution>(&solved))
-    std::printf(" %6.2f %9.1f",
-                100 * (found->timeline.totalExposedUs / bound - 1),
+    std::printf(" %6.2f %9.1f", 100 * (found->timeline.lostUs() / bound - 1),
                 double(found->peakBytes) / (1 << 20));
   else
     std::printf(" %6s %9s", "", "");
@@ -53,7 +52,7 @@ void row(const Problem &problem) {
 } // namespace
 
 int main(int count, char **files) {
-  std::printf("%-24s %9s %9s %9s %9s %9s %9s %6s %9s %8s\n", "exposed ms",
+  std::printf("%-24s %9s %9s %9s %9s %9s %9s %6s %9s %8s\n", "lost ms",
               "cap MiB", "bound", "none", "post", "pre", "auto", "gap %",
               "auto MiB", "s");
   for (int i = 1; i < count; ++i) {

@@ -104,9 +104,9 @@ def volumes(bench: Workbench, report: Report) -> None:
     report.table(["strategy", "ZeRO", "fsdpc", "error %", "by collective"], rows)
 
 
-def simulate(bench: Workbench, job: Job, port: float | None) -> dict:
+def simulate(bench: Workbench, job: Job) -> dict:
     folder, path = bench.export(job.shape, "--no-weights"), bench.out / "simulated.json"
-    links = [] if port is None else [f"--plan-ranks-per-node={NODE}", f"--plan-cross-node-gbs={port}"]
+    links = [] if job.port is None else [f"--plan-ranks-per-node={NODE}", f"--plan-cross-node-gbs={job.port}"]
     demand(bench.fsdpc, "simulate", folder / "gpt.onnx", "--optimizer=adamw", RULE, *job.flags, *links, f"--ranks={job.ranks}", f"--json={path}")
     step = json.loads(path.read_text())["step"]
     return {"tokens": step["tokens_per_second"] / job.ranks, "mfu": step["mfu"], "gib": step["peak_bytes"] / 2**30,
@@ -121,18 +121,13 @@ def throughputs(bench: Workbench, report: Report, jobs: list[Job]) -> list[dict]
     report.title("Tokens per second and GPU, published and simulated")
     found, rows = [], []
     for job in jobs:
-        row = simulate(bench, job, job.port)
-        handed_on = [row["tokens"], "–", "–"]
-        if job.port is not None and HYBRID not in job.flags:
-            again = simulate(bench, job, NODE * job.port)
-            handed_on = [again["tokens"], f"{again['tokens']:,.1f}", error(again["tokens"], job.tokens)]
-        found.append({**row, "handed_on": handed_on[0]})
-        report.keep("simulated", f"{job.source}: {job.name}, {job.published}", {"published": job.tokens, **found[-1]})
+        row = simulate(bench, job)
+        found.append(row)
+        report.keep("simulated", f"{job.source}: {job.name}, {job.published}", {"published": job.tokens, **row})
         rows.append([job.source, job.name, job.published, f"{job.tokens:,.1f}", f"{row['tokens']:,.1f}", error(row["tokens"], job.tokens),
-                     f"{100 * row['mfu']:.0f}", f"{100 * row['links']:.0f}", *handed_on[1:], job.gib or "–", f"{row['gib']:.1f}"])
+                     f"{100 * row['mfu']:.0f}", f"{100 * row['links']:.0f}", job.gib or "–", f"{row['gib']:.1f}"])
     report.table(["source", "job", "published", "tokens/s per GPU", "simulated", "error %", "simulated MFU %", "waits for links %",
-                  "handed on in nodes", "error %", "published GiB", "planned"], rows)
-    print("Handed on in nodes: what arrives at a node goes on to its other GPUs by NVLink, so that a gather has all ports of the node.\n")
+                  "published GiB", "planned"], rows)
     for source in dict.fromkeys(job.source for job in jobs):
         print(f"- {source}: {SOURCES[source]}")
     return found
@@ -144,10 +139,10 @@ def scaling(report: Report, jobs: list[Job], found: list[dict]) -> None:
     for first, second in PAIRS:
         if max(first, second) < len(jobs):
             published = jobs[first].tokens / jobs[second].tokens
-            ours, handed_on = (found[first][key] / found[second][key] for key in ("tokens", "handed_on"))
+            ours = found[first]["tokens"] / found[second]["tokens"]
             rows.append([jobs[first].source, f"{jobs[first].name} ÷ {jobs[second].name}", f"{published:.3f}", f"{ours:.3f}",
-                         error(ours, published), f"{handed_on:.3f}", error(handed_on, published)])
-    report.table(["source", "jobs", "published", "simulated", "error %", "handed on in nodes", "error %"], rows)
+                         error(ours, published)])
+    report.table(["source", "jobs", "published", "simulated", "error %"], rows)
 
 
 def simulated(bench: Workbench, report: Report, quick: bool) -> None:

@@ -3,6 +3,8 @@
 Compiles small transformers with fsdpc, runs them with --trace on one rank and on several real ones (mpirun), and fits the rates of
 the cost model to the times of their commands: calls of the same libraries and kernels that training runs.
 
+Collectives are measured alone (--prefetch=none) for their rates, and beside compute (--prefetch=pre) for what each costs the other.
+
 Other work on the machine shall not change the figures. So compute is measured in core time, in which a thread does not count while
 it is interrupted; only collectives, which wait for each other, and several threads per rank are measured by the clock. All
 programs run in turn, several times over, and a figure is the median of these rounds.
@@ -15,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -27,6 +30,7 @@ TYPES = {"f32": 4, "bf16": 2}
 PRODUCTS = ("matmul", "attention", "attention_grad")
 STEPS = 9                                         # a trace keeps the last eight
 ROUNDS = 3
+FILE_PIECE, FILE_PIECES = 1 << 20, 64             # pieces as the runtime's of a layout, of a file that stays in the page cache
 
 
 def fail(message: str):
@@ -43,11 +47,11 @@ def demand(*command) -> str:
 class Program:
     """A compiled transformer, and the traces of its runs."""
 
-    def __init__(self, arguments, folder: Path, shape: Shape, dtype: str):
+    def __init__(self, arguments, folder: Path, shape: Shape, dtype: str, prefetch: str):
         self.arguments, self.dtype = arguments, dtype
-        self.path = folder / f"w{shape.width}-{dtype}"
+        self.path = folder / f"w{shape.width}-{dtype}-{prefetch}"
         source, self.tokens = self.path.with_suffix(".mlir"), folder / "tokens"
-        options = {"unit-size": "1000000 : i64", "param-dtype": f'"{dtype}"', "plan-ranks": f"{arguments.ranks} : i64", "plan-threads": f"{arguments.threads} : i64"}
+        options = {"unit-class": '["Block"]', "param-dtype": f'"{dtype}"', "prefetch": f'"{prefetch}"', "plan-ranks": f"{arguments.ranks} : i64", "plan-threads": f"{arguments.threads} : i64"}
         source.write_text(module(shape, options))
         demand(arguments.fsdpc, source, "-q", "-o", self.path)
         self.manifest = json.loads(demand(self.path, "--manifest"))
@@ -141,42 +145,65 @@ def contention(alone: dict, rounds: list[list[dict]], core: bool) -> list[float]
     return shares
 
 
-def missing_cores(events: list[dict], threads: int, ranks: int) -> float:
-    """Returns by which share a rank's ops and a collective take longer at a time, because all ranks together need more cores than there are.
+def taken_cores(alone: dict, rounds: list[list[dict]]) -> list[float]:
+    """Returns per round the core time that collectives beside compute need for each µs that they take alone.
 
-    A collective needs as much of a core as its commands had core time. Other work on the machine does not change that.
+    It is more than 1 where a rank, while it has a core, waits for another one that has not. Other work on the machine hardly changes it.
     """
-    collectives = [event for event in events if event["tid"] > 0]
-    lasted = sum(event["dur"] for event in collectives)
-    if lasted == 0:
-        return 0
-    needed = ranks * (threads + sum(event["args"]["cpu_us"] for event in collectives) / lasted)
-    return max(0.0, needed / len(os.sched_getaffinity(0)) - 1)
+    shares = []
+    for events in rounds:
+        known = [event for event in events if event["tid"] > 0 and key(event) in alone]
+        if known:
+            shares.append(sum(event["args"]["cpu_us"] for event in known) / sum(alone[key(event)][0] for event in known))
+    return shares
+
+
+def copy_rates() -> list[tuple[float, float]]:
+    """Returns per round the 10⁹ bytes/s at which a thread reads and writes a file that is in the page cache, in core time."""
+    rates, piece = [], bytearray(FILE_PIECE)
+    with tempfile.TemporaryFile() as file:
+        def seconds(copy) -> float:
+            before = time.thread_time()
+            for index in range(FILE_PIECES):
+                copy(file.fileno(), [piece], index * FILE_PIECE)
+            return time.thread_time() - before
+
+        seconds(os.pwritev)                       # which also finds pages
+        for _ in range(ROUNDS):
+            rates.append(tuple(FILE_PIECE * FILE_PIECES / 1e9 / seconds(copy) for copy in (os.preadv, os.pwritev)))
+    return rates
 
 
 def measure(arguments, folder: Path) -> dict:
     (folder / "tokens").write_bytes(random.Random(0).randbytes(1 << 20))
     core = arguments.threads == 1
-    programs = [Program(arguments, folder, shape, dtype) for dtype in TYPES for shape in (SHAPES[:2] if arguments.few else SHAPES)]
-    alone, together = defaultdict(list), defaultdict(list)
+    # Of each transformer: collectives run alone, or beside compute.
+    programs = [tuple(Program(arguments, folder, shape, dtype, prefetch) for prefetch in ("none", "pre"))
+                for dtype in TYPES for shape in (SHAPES[:2] if arguments.few else SHAPES)]
+    single, apart, together = defaultdict(list), defaultdict(list), defaultdict(list)
     for _ in range(1 if arguments.few else ROUNDS):
-        for program in programs:
-            alone[program].append(program.events(1))
+        for program, overlapping in programs:
+            single[program].append(program.events(1))
             if arguments.ranks > 1:
-                together[program].append(program.events(arguments.ranks))
+                apart[program].append(program.events(arguments.ranks))
+                together[program].append(overlapping.events(arguments.ranks))
     classes = {dtype: defaultdict(list) for dtype in TYPES}
-    updates, links, shares, missing = [], defaultdict(list), [], []
-    for program in programs:
-        commands = typical(alone[program], core)
+    updates, links, shares, taken = [], defaultdict(list), [], []
+    for program, _ in programs:
+        commands = typical(single[program], core)
         compute_samples(commands, classes[program.dtype])
         updates.append(update_sample(program, commands))
         if arguments.ranks > 1:
-            collective_samples(program, typical(together[program], core=False), arguments.ranks, links)
+            collectives = {name: found for name, found in typical(apart[program], core=False).items() if name[0] > 0}
+            collective_samples(program, collectives, arguments.ranks, links)
             shares += contention(commands, together[program], core)
-            missing += [missing_cores(events, arguments.threads, arguments.ranks) for events in together[program]]
-    slower, lacking = max(0.0, statistics.median(shares or [0])), statistics.median(missing or [0])
-    # By the clock, what ops take longer includes the cores that they lack.
-    return machine(arguments, classes, updates, links, (1 + slower) * (1 + lacking) - 1 if core else slower, lacking)
+            taken += taken_cores(collectives, together[program])
+    spare = len(os.sched_getaffinity(0)) / arguments.ranks - arguments.threads
+    cores = max(0.0, statistics.median(taken or [0]) - max(0.0, spare))
+    slower = max(0.0, statistics.median(shares or [0]))
+    if not core:                                  # by the clock it includes the cores that ops lack
+        slower = max(0.0, (1 + slower) / (1 + cores / arguments.threads) - 1)
+    return machine(arguments, classes, updates, links, slower, cores)
 
 
 def figures(samples: list[Sample], threads: int, source: str) -> dict:
@@ -186,7 +213,7 @@ def figures(samples: list[Sample], threads: int, source: str) -> dict:
             "call_us": fitted["call_us"], "source": source}
 
 
-def machine(arguments, classes: dict, updates: list[Sample], links: dict, slower: float, lacking: float) -> dict:
+def machine(arguments, classes: dict, updates: list[Sample], links: dict, slower: float, cores: float) -> dict:
     threads, ranks = arguments.threads, arguments.ranks
     how = "by the clock" if threads > 1 else "in core time"
     source = f"fsdpc calibrate: {threads} thread{'s' if threads > 1 else ''} per rank, {how}"
@@ -198,16 +225,19 @@ def machine(arguments, classes: dict, updates: list[Sample], links: dict, slower
     update = figures(updates, threads, source)
     rates = {"default": types("matmul"), **{name: types(name) for name in (*PRODUCTS, "launch")},
              "optimizer": {dtype: update for dtype in ("f32", "bf16", "f16")}}
-    node = {"all_gather_gbs": 1e9, "reduce_scatter_gbs": 1e9, "latency_us": 0, "source": "one rank: nothing is sent"}
+    node = {"all_gather_gbs": 1e9, "reduce_scatter_gbs": 1e9, "latency_us": 0, "cores": 0, "source": "one rank: nothing is sent"}
     if ranks > 1:
         gather, latency = link(links["all_gather"])
         reduce, reduce_latency = link(links["reduce_scatter"])
         node = {"all_gather_gbs": gather, "reduce_scatter_gbs": reduce, "latency_us": rounded((latency + reduce_latency) / 2),
-                "source": f"fsdpc calibrate: {ranks} ranks under mpirun{', each a virtual node' if arguments.virtual_nodes else ''}, by the clock"}
+                "cores": rounded(cores), "source": f"fsdpc calibrate: {ranks} ranks under mpirun{', each a virtual node' if arguments.virtual_nodes else ''}, "
+                f"by the clock; cores in core time, of {len(os.sched_getaffinity(0))} for all"}
+    read, write = (rounded(statistics.median(rates)) for rates in zip(*copy_rates()))
+    offload = {"read_gbs": read, "write_gbs": write, "source": "fsdpc calibrate: a file in the page cache, in core time; a disk that must take all is slower"}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2 ** 30
-    return {"name": arguments.name, "rates": rates, "links": {"node": node, "nodes": {**node, "source": "as within a node"}},
-            "ranks_per_node": 1 if arguments.virtual_nodes else 0, "sharing": {"one_link": False, "compute_slowdown": rounded(slower), "communication_slowdown": rounded(lacking),
-                                               "source": f"{source}; with {len(os.sched_getaffinity(0))} cores for {ranks} ranks"},
+    return {"name": arguments.name, "rates": rates, "links": {"node": node, "nodes": {**node, "source": "as within a node"}, "offload": offload},
+            "ranks_per_node": 1 if arguments.virtual_nodes else 0,
+            "sharing": {"one_link": False, "compute_slowdown": rounded(slower), "source": source},
             "memory": {"gib": rounded(memory / ranks), "source": f"this machine's, for one of {ranks} ranks"}}
 
 

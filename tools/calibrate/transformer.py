@@ -13,15 +13,22 @@ class Shape(NamedTuple):
 
 
 class Writer:
-    """Collects the ops and parameters of one function; a value is its name with its extents."""
+    """Collects the ops and parameters of one function; a value is its name with its extents. Ops are of the module `block`, if there is one."""
 
     def __init__(self):
-        self.parameters, self.ops, self.count = [], [], 0
+        self.parameters, self.ops, self.count, self.block = [], [], 0, ""
+
+    def append(self, text: str) -> None:
+        """Adds the text of an op. Blocks are units, whose collectives can run beside the compute of others."""
+        if self.block:
+            scope = f'nn.scope = ["", "{self.block}"], nn.class = ["GPT", "Block"]'
+            text = text.replace("} : ", f", {scope}}} : ", 1) if "} : " in text else text.replace(" : ", f" {{{scope}}} : ", 1)
+        self.ops.append(f"    {text}")
 
     def op(self, text: str, shape: tuple, results: str = "") -> tuple:
         self.count += 1
         name = f"%v{self.count}"
-        self.ops.append(f"    {name}{results} = {text.replace('RESULT', name)}")
+        self.append(f"{name}{results} = {text.replace('RESULT', name)}")
         return name, shape
 
     def parameter(self, name: str, *shape: int) -> tuple:
@@ -45,8 +52,8 @@ class Writer:
         weight, bias = (self.parameter(f"{name}.{part}", x[1][-1])[0] for part in ("weight", "bias"))
         self.count += 1
         y = f"%v{self.count}"
-        self.ops.append(f"    {y}, {y}_mean, {y}_rstd = nn.layer_norm {x[0]} weight {weight} bias {bias} {{epsilon = 1.0E-5 : f64}} : "
-                        f"{tensor(x[1])}, weight {width}, bias {width} -> {tensor(x[1])}, {tensor(x[1][:-1])}, {tensor(x[1][:-1])}")
+        self.append(f"{y}, {y}_mean, {y}_rstd = nn.layer_norm {x[0]} weight {weight} bias {bias} {{epsilon = 1.0E-5 : f64}} : "
+                    f"{tensor(x[1])}, weight {width}, bias {width} -> {tensor(x[1])}, {tensor(x[1][:-1])}, {tensor(x[1][:-1])}")
         return y, x[1]
 
 
@@ -62,8 +69,8 @@ def attention(w: Writer, name: str, x: tuple, s: Shape) -> tuple:
              for i in range(3)]
     w.count += 1
     y, part = f"%v{w.count}", tensor((b, h, t, d))
-    w.ops.append(f"    {y}, {y}_lse = nn.attention {', '.join(p[0] for p in parts)} {{causal, scale = {d ** -0.5:.6f} : f64}} : "
-                 f"{part}, {part}, {part} -> {part}, {tensor((b, h, t))}")
+    w.append(f"{y}, {y}_lse = nn.attention {', '.join(p[0] for p in parts)} {{causal, scale = {d ** -0.5:.6f} : f64}} : "
+             f"{part}, {part}, {part} -> {part}, {tensor((b, h, t))}")
     y = w.change("transpose", (y, (b, h, t, d)), (b, t, h, d), " [0, 2, 1, 3]")
     return w.linear(f"{name}.proj", w.change("reshape", y, x[1]), s.width)
 
@@ -76,15 +83,16 @@ def module(s: Shape, options: dict) -> str:
     x = w.op(f"nn.embedding {table[0]}, %ids : {tensor(table[1])}, {ids} -> {tensor(x_shape)}", x_shape)
     x = w.add(x, w.change("broadcast", w.parameter("wpe.weight", s.tokens, s.width), x_shape))
     for layer in range(s.layers):
-        name = f"h.{layer}"
+        name = w.block = f"h.{layer}"
         x = w.add(x, attention(w, f"{name}.attn", w.norm(f"{name}.ln_1", x), s))
         y = w.linear(f"{name}.fc", w.norm(f"{name}.ln_2", x), 4 * s.width)
         y = w.op(f"nn.gelu erf {y[0]} : {tensor(y[1])}", y[1])
         x = w.add(x, w.linear(f"{name}.proj", y, s.width))
+    w.block = ""
     rows = w.change("reshape", w.norm("ln_f", x), (s.batch * s.tokens, s.width))
     targets = w.op(f"nn.reshape %labels : {ids} -> {flat}", ())[0]
     head = w.parameter("lm_head.weight", s.words, s.width)
-    w.ops.append(f"    %loss, %valid, %dinput, %dweight = nn.linear_cross_entropy mean {rows[0]}, {head[0]}, {targets} "
+    w.append(f"%loss, %valid, %dinput, %dweight = nn.linear_cross_entropy mean {rows[0]}, {head[0]}, {targets} "
                  f"{{ignore_index = -100 : i64, transpose_weight}} : {tensor(rows[1])}, {tensor(head[1])}, {flat} -> tensor<f32>, tensor<f32>"
                  "\n    fsdp.report_loss %loss valid %valid : tensor<f32>, tensor<f32>\n    return")
     given = ", ".join(f'"{name}" = {value}' for name, value in options.items())

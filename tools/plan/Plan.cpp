@@ -38,7 +38,7 @@ double forwardFlops(const passes::ScheduleIR &ir) {
 std::vector<double> crossShares(passes::ScheduleIR &ir,
                                 const schedule::Machine &machine) {
   schedule::Machine near = machine;
-  near.nodes = {INFINITY, INFINITY, 0};
+  near.nodes = {INFINITY, INFINITY, 0, 0};
   passes::setDurations(ir, near);
   std::vector<double> shares;
   for (const schedule::Collective &c : ir.problem.collectives)

@@ -7,7 +7,7 @@
 
 using namespace mlir;
 
-// Without --machine, what the flags say of nodes is all that is known of them.
+// Without --machine there are nodes only if a flag says so.
 fsdpc::schedule::Machine fsdpc::fsdp::machineOf(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
   schedule::Machine machine;
@@ -19,8 +19,8 @@ fsdpc::schedule::Machine fsdpc::fsdp::machineOf(ModuleOp module) {
     machine = schedule::defaultMachine(
         options.isCuda() ? nameOf(options.gpus.back()) : "host");
     machine.ranksPerNode = 0;
-    machine.nodes = machine.node;
   }
+  machine.isGpu = options.isCuda();
   // A GPU is one core of the model.
   if (!options.isCuda())
     machine.cores = options.planThreads;

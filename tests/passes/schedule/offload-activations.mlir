@@ -1,6 +1,7 @@
 // Activations leave after their last reader in the forward and are back before
 // their first one in the backward; both moves overlap compute, and the arena
-// has the memory between them. An op takes 100 us, a move 0.2 us.
+// has the memory between them. An op takes 100 us, a move 0.1 us and one of
+// eight cores.
 // RUN: sed 's/OPTIONS//' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s
 // RUN: sed 's/OPTIONS/, prefetch = "none"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule --plan-memory --verify-memory | FileCheck %s --check-prefix=MEMORY
 // RUN: sed 's/OPTIONS//' %s | fsdpc-opt --schedule-prefetch --verify-schedule --plan-memory --verify-memory --convert-to-rt --elide-events --verify-rt | FileCheck %s --check-prefix=RT
@@ -32,7 +33,7 @@
 // RT: rt.fetch %{{.*}} bytes 1024 from 0 {fsdp.backward, fsdp.bytes = 1024 : i64, fsdp.unit = @a}
 // RT-NEXT: rt.event_record gather 3
 // RT: rt.event_wait compute 3
-module attributes {fsdp.options = {"offload" = "activations"OPTIONS}} {
+module attributes {fsdp.options = {"offload" = "activations", "plan-threads" = 8 : i64OPTIONS}} {
   fsdp.unit @a
   fsdp.unit @b
   func.func private @relu(%x: tensor<16x16xf32>) -> tensor<16x16xf32> attributes {nn.kernel} {

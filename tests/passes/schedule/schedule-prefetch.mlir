@@ -3,7 +3,9 @@
 // RUN: sed 's/OPTIONS/prefetch = "none"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=NONE
 // RUN: sed 's/OPTIONS/prefetch = "post"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=POST
 // RUN: sed 's/OPTIONS/prefetch = "pre"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=PRE
-// RUN: sed 's/OPTIONS/prefetch = "auto"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=AUTO
+// RUN: sed 's/OPTIONS/prefetch = "auto", target = "cuda"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=AUTO
+// RUN: sed 's/OPTIONS/prefetch = "auto"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=CORE
+// RUN: sed 's/OPTIONS/prefetch = "auto", "plan-threads" = 8 : i64/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=AUTO
 // RUN: sed 's/OPTIONS/prefetch = "pre", "limit-all-gathers" = 1 : i64/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=LIMIT
 
 // A hard cap is kept, even if all of the communication is then exposed; below
@@ -53,11 +55,20 @@
 // RUN: sed 's/OPTIONS/"plan-ranks" = 1 : i64, "max-ranks" = 8 : i64, prefetch = "none", target = "cuda"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=CAST
 // CAST: fsdp.all_gather_start [@a.flat] {fsdp.bytes = 16384 : i64, fsdp.cost_us = {{[1-9]}}
 
-// The solver finds the same.
+// The solver finds the same where communication leaves compute alone, or takes
+// one of its cores.
 // AUTO: fsdp.all_gather_start [@b.flat]
 // AUTO: fsdp.free
 // AUTO: fsdp.all_gather_wait {{.*}} {fsdp.exposed_us = 0.0
 // AUTO: fsdp.reduce_scatter_wait {{.*}} {fsdp.exposed_us = 0.0
+
+// On one core, a collective beside compute costs more than it hides, so nothing
+// overlaps.
+// CORE: fsdp.all_gather_wait {{.*}} {fsdp.exposed_us = 5.28
+// CORE: fsdp.all_gather_start [@b.flat]
+// CORE: fsdp.all_gather_wait {{.*}} {fsdp.exposed_us = 5.28
+// CORE: fsdp.reduce_scatter_wait {{.*}} {fsdp.exposed_us = 5.28
+// CORE: fsdp.reduce_scatter_wait {{.*}} {fsdp.exposed_us = 5.28
 
 // One buffer at a time: b's gather starts when a's is freed.
 // LIMIT: fsdp.all_gather_start [@a.flat]

@@ -35,15 +35,16 @@ module {
 
 // -----
 
-// The same start moved before the compute of unit a: 30 µs of it are hidden
-// there. The order of starts is the same, and so is its hash.
+// The same start moved before the compute of unit a. On one core that takes
+// 69 µs and not 30 beside the gather, and half of these are the gather's. The
+// order of starts is the same, and so is its hash.
 // CHECK-LABEL: module
 // CHECK-SAME: fsdp.schedule_hash = "[[HASH]]"
 // CHECK: fsdp.all_gather_start [@a.flat]
 // CHECK: fsdp.all_gather_wait
 // CHECK-NEXT: fsdp.all_gather_start [@b.flat]
 // CHECK: fsdp.free
-// CHECK: fsdp.all_gather_wait {{.*}} {fsdp.exposed_us = 2.00
+// CHECK: fsdp.all_gather_wait {{.*}} {fsdp.exposed_us = 1.55
 module {
   fsdp.unit @a
   fsdp.unit @b

@@ -159,9 +159,9 @@ function fillSummary() {
     ['MFU', step.mfu > 0 ? percent(step.mfu) : 'not known'], ['exposed within nodes', ms(step.exposed_node_us)],
     ['exposed between nodes', ms(step.exposed_cross_us)], ['slowed by collectives', ms(step.slowed_us)], ['peak of a rank', mib(step.peak_bytes)]];
   document.getElementById('figures').replaceChildren(...figures.map(([name, value]) => element('div', {}, element('dt', {}, name), element('dd', {}, value))));
-  const gap = plan.exposed_us - plan.least_exposed_us;
+  const gap = plan.lost_us - plan.least_lost_us;
   document.getElementById('bound').textContent = 'Ops take ' + ms(plan.ops_us) + ' of the microbatch, waits ' + ms(plan.exposed_us) +
-    '. No schedule within the limit exposes less than ' + ms(plan.least_exposed_us) + ': the gap of this one is at most ' + ms(Math.max(gap, 0)) +
+    ', and collectives slow ops by ' + ms(step.slowed_us) + '. No schedule within the limit loses less than ' + ms(plan.least_lost_us) + ': the gap of this one is at most ' + ms(Math.max(gap, 0)) +
     ', ' + percent(Math.max(gap, 0) / Math.max(step.microbatch_us, 1e-9)) + ' of the microbatch.';
 }
 
