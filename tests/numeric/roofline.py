@@ -161,9 +161,33 @@ def zipf(count: int) -> list[float]:
     return [share / total for share in shares]
 
 
-# Bytes of an element: AdamW reads four values in f32 and writes three, and a copy in bf16 where gathers take one; a gather on one rank
-# reads f32 and writes bf16; a reduction on one rank reads bf16 and writes f32, which the norm reads.
-OPTIMIZER_BYTES, CAST_BYTES, REDUCE_BYTES, NORM_BYTES, BF16_BYTES = 28, 6, 6, 4, 2
+F32_BYTES = 4
+
+
+@dataclass
+class Layout:
+    """Bytes of an element on one rank. A gather casts the master, unless the optimizer writes a copy in the compute type. A reduction turns
+    the gradient into f32, unless it is unsummed: then the norm and the optimizer read it as it was computed."""
+    elements: int
+    compute: int                              # bytes of the compute type
+    states: int
+    unsummed: bool
+    has_master: bool
+    keeps_copy: bool
+
+    def gradient(self) -> int:
+        return self.compute if self.unsummed else F32_BYTES
+
+    def reduction(self) -> int:
+        return 0 if self.unsummed else self.compute + F32_BYTES
+
+    def cast(self) -> int:
+        return 0 if self.keeps_copy or not self.has_master else F32_BYTES + self.compute
+
+    def optimizer(self) -> int:
+        parameter = F32_BYTES if self.has_master else self.compute
+        copy = self.compute if self.keeps_copy and self.has_master and self.compute != F32_BYTES else 0
+        return self.gradient() + 2 * parameter + 2 * F32_BYTES * self.states + copy
 
 
 @dataclass
@@ -197,6 +221,12 @@ def read_plan(launch: Launch, attributes: str, arguments: str) -> None:
         launch.ids, launch.table = math.prod(tensors[1][0]), (rows, columns // int(re.search(r"widths\[(\d+)\]", attributes)[1]))
 
 
+def read_layouts(dump: str) -> dict[str, Layout]:
+    found = re.findall(r"fsdp\.layout @(\S+) of \S+ .*?elements (\d+) : (\w+)(.*?) states (\d+)(.*?)members = .*?whole = \[(.*?)\]", dump)
+    return {name: Layout(int(elements), WIDTHS[compute], int(states), "fsdp.unsummed" in attributes, " no_master" not in marks, '"compute"' in whole)
+            for name, elements, compute, marks, states, attributes, whole in found}
+
+
 def read_program(dump: str) -> Program:
     """Reads the last dump of a compile (verify-grids): a step of one microbatch, and the update of every layout."""
     program = Program()
@@ -206,8 +236,11 @@ def read_program(dump: str) -> Program:
             launch = program.launches[name] = Launch(int(grid[1]), int(grid[2]), int(rows[1]) if rows else 1)
             read_plan(launch, attributes, arguments)
     body = dump[dump.index("func.func @microbatch()"):]
-    # A layout whose gathers take a copy is not cast within a microbatch.
-    copied = BF16_BYTES if re.search(r"@optimizer\(.*nn\.compute = bf16", dump) else 0
+    layouts = read_layouts(dump)
+    def add(what: str, bytes_of) -> None:
+        for name in re.findall(r"@([^],]+)", line[line.index("["):line.index("]")]):
+            if moved := layouts[name].elements * bytes_of(layouts[name]):
+                program.others[what, 0, moved] += 1
     for line in body[:body.index("\n  }")].splitlines():
         if not (op := re.match(r"\s*rt\.(\w+)", line)):
             continue
@@ -215,13 +248,12 @@ def read_program(dump: str) -> Program:
         if op[1] == "launch":
             launch = program.launches[re.search(r"@(\S+?)\(", line)[1]]
             launch.calls, launch.bytes = launch.calls + 1, max(launch.bytes, number["bytes"])
-        elif op[1] == "all_gather" and not copied:
-            program.others["cast to gather", 0, number["bytes"] // BF16_BYTES * CAST_BYTES] += 1
+        elif op[1] == "all_gather":
+            add("cast to gather", Layout.cast)
         elif op[1] == "reduce_scatter":
-            elements = number["bytes"] // BF16_BYTES
-            program.others["gradient to f32", 0, elements * REDUCE_BYTES] += 1
-            program.others["gradient norm", 0, elements * NORM_BYTES] += 1
-            program.others["optimizer", 0, elements * (OPTIMIZER_BYTES + copied)] += 1
+            add("gradient to f32", Layout.reduction)
+            add("gradient norm", Layout.gradient)
+            add("optimizer", Layout.optimizer)
         elif op[1] in ("matmul", "attention", "attention_grad"):
             program.others[op[1], number["flops"], number["bytes"]] += 1
     return program
