@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace fsdpc::schedule {
@@ -30,22 +31,17 @@ public:
   /// Returns the largest value in [begin, end), or 0 for an empty range.
   /// O(log n).
   int64_t max(int begin, int end) const {
-    return max(1, 0, leaves, begin, std::min(end, positions));
+    end = std::min(end, positions);
+    return begin < end ? max(1, 0, leaves, begin, end) : 0;
   }
 
   /// Returns the largest limit ≤ end such that adding `bytes` to [begin, limit)
-  /// keeps all values within `budget`.
-  /// Costs O(log² n): a binary search over range maxima. It is how solvers find
-  /// the last op until which a buffer may live within the memory cap.
+  /// keeps all values within `budget`. O(log n). It is how solvers find the
+  /// last op until which a buffer may live within the memory cap.
   int furthest(int begin, int end, int64_t bytes, int64_t budget) const {
-    if (max(begin, end) + bytes <= budget)
-      return end;
-    int fits = begin, fails = end; // [begin, fits) fits, [begin, fails) not
-    while (fails - fits > 1) {
-      int middle = fits + (fails - fits) / 2;
-      (max(fits, middle) + bytes <= budget ? fits : fails) = middle;
-    }
-    return fits;
+    int above = firstAbove(1, 0, leaves, begin, std::min(end, positions),
+                           budget - bytes);
+    return above < 0 ? end : above;
   }
 
 private:
@@ -66,14 +62,29 @@ private:
   }
 
   int64_t max(int node, int from, int to, int begin, int end) const {
-    if (begin >= to || end <= from || begin >= end)
-      return 0;
+    if (begin >= to || end <= from)
+      return std::numeric_limits<int64_t>::min() / 2; // plus what is pending
     if (begin <= from && to <= end)
       return highest[node];
     int middle = (from + to) / 2;
     return std::max(max(2 * node, from, middle, begin, end),
                     max(2 * node + 1, middle, to, begin, end)) +
            pending[node];
+  }
+
+  /// Returns the first position of [begin, end) whose value is above `limit`,
+  /// or -1.
+  int firstAbove(int node, int from, int to, int begin, int end,
+                 int64_t limit) const {
+    if (begin >= to || end <= from || highest[node] <= limit)
+      return -1;
+    if (to - from == 1)
+      return from;
+    int middle = (from + to) / 2;
+    limit -= pending[node];
+    int found = firstAbove(2 * node, from, middle, begin, end, limit);
+    return found >= 0 ? found
+                      : firstAbove(2 * node + 1, middle, to, begin, end, limit);
   }
 
   int positions, leaves = 1;
