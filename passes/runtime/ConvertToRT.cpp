@@ -7,6 +7,7 @@
 #include "compiler/dialects/fsdp/Options.h"
 #include "passes/runtime/FunctionConverter.h"
 #include "passes/runtime/Passes.h"
+#include "passes/runtime/UpdatedParameters.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_CONVERTTORT
@@ -55,6 +56,11 @@ struct ConvertToRT : fsdpc::passes::impl::ConvertToRTBase<ConvertToRT> {
             << name << "' is missing; run the earlier phases first";
         return signalPassFailure();
       }
+    // A CUDA section is a graph of its own, so what @update gathers at its end
+    // is gathered by the next forward instead.
+    SmallVector<FlatSymbolRefAttr> updated;
+    if (options.isCuda())
+      updated = layoutsGatheredByUpdate(getOperation());
     // Each function numbers its events from 0.
     for (func::FuncOp function : fsdp::entriesOf(getOperation())) {
       FailureOr<FunctionConverter::DeadMemory> dead =
@@ -62,9 +68,19 @@ struct ConvertToRT : fsdpc::passes::impl::ConvertToRTBase<ConvertToRT> {
       if (options.poison)
         dead = findDeadMemory(function, options.gatherPadding());
       if (failed(dead) ||
-          failed(FunctionConverter(function, symbols).run(*dead)))
+          failed(FunctionConverter(function, symbols, options.isCuda())
+                     .run(*dead)))
         return signalPassFailure();
     }
+    if (updated.empty())
+      return;
+    auto forwards = fsdp::getForwards(getOperation());
+    if (failed(forwards))
+      return signalPassFailure();
+    for (func::FuncOp forward : *forwards)
+      if (failed(gatherUpdated(forward, updated, symbols,
+                               options.gatherPadding())))
+        return signalPassFailure();
   }
 };
 

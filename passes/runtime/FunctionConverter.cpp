@@ -163,6 +163,8 @@ LogicalResult FunctionConverter::convertUpdate(Operation *op) {
         return success();
       })
       .Case([&](fsdp::GatherParametersOp op) {
+        if (gathersLater)
+          return success();
         return onLayouts(
             op,
             [&](ArrayAttr layouts) {

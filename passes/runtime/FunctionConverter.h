@@ -28,9 +28,12 @@ struct CallAnnotator : mlir::OpBuilder::Listener {
 class FunctionConverter : rt::CallBuilder {
 public:
   // Converts in place. `symbols` is the module's, and gets the symbols that
-  // calls need.
-  FunctionConverter(mlir::func::FuncOp function, mlir::SymbolTable &symbols)
-      : function(function), rtBuilder(function.getContext(), &annotator),
+  // calls need. With `gathersLater` the next forward gathers the parameters
+  // that @update has changed.
+  FunctionConverter(mlir::func::FuncOp function, mlir::SymbolTable &symbols,
+                    bool gathersLater)
+      : function(function), gathersLater(gathersLater),
+        rtBuilder(function.getContext(), &annotator),
         pointers(symbols, rtBuilder) {}
 
   // The ranges (offset, bytes) of the arena to poison, by the op after which
@@ -82,6 +85,7 @@ private:
   }
 
   mlir::func::FuncOp function;
+  const bool gathersLater;
   CallAnnotator annotator;
   mlir::OpBuilder rtBuilder;
   PointerBuilder pointers;

@@ -14,6 +14,11 @@ def ConvertToRT : Pass<"convert-to-rt", "::mlir::ModuleOp"> {
     the compute stream wait. The regions of optimizers become private functions marked
     `nn.optimizer`; equal ones share one.
 
+    On GPUs, where each function is a graph of its own, `fsdp.gather_parameters` moves from
+    the end of `@update` to the beginning of `@microbatch` and `@evaluate`: one `rt.all_gather`
+    per unit, in the order of their first readers, before each of which compute waits. The
+    runtime gathers in the first of them after an update.
+
     Before:
     ```mlir
     %t = fsdp.all_gather_start [@h.1.flat] {fsdp.offsets = array<i64: 4096>}

@@ -66,11 +66,14 @@ struct Section {
   int64_t microbatch = 0, step = 0;
   bool evaluate = false; // a microbatch of an evaluation
   size_t bucket = 0;     // of the microbatch; 0 for an update
+  // CUDA: gathers the parameters that an update has changed since they were
+  // gathered last. The device sets it.
+  bool gathers = false;
 
-  // Identifies the entry function. Sections of one enqueue the same calls.
-  std::tuple<bool, bool, size_t> entry() const {
-    return {update, evaluate, bucket};
-  }
+  // Identifies the entry function and its collectives. Sections of one enqueue
+  // the same.
+  using Entry = std::tuple<bool, bool, size_t, bool>;
+  Entry entry() const { return {update, evaluate, bucket, gathers}; }
 };
 
 // The results of one step: loss, divisor and metrics of each of this rank's

@@ -58,8 +58,8 @@ private:
   uint64_t collectives(int channel) const;
 
   const CollectiveChannels *channels = nullptr;
-  mutable std::mutex mutex;                             // guards what follows
-  std::map<std::tuple<bool, bool, size_t>, Kind> kinds; // by Section::entry
+  mutable std::mutex mutex; // guards what follows
+  std::map<Section::Entry, Kind> kinds;
   Kind *current = nullptr; // of the section that is being enqueued
   std::array<Begun, 16> sections;
   uint64_t begun = 0; // sections

@@ -210,8 +210,12 @@ void CudaDevice::send(int slot) { inputs->send(slot); }
 // The step's numbers are copied before its first section and the report after
 // its last. Both lie outside the graph, since their host memory alternates from
 // step to step.
-void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
+void CudaDevice::enter(fsdpc_rank &rank, const Section &entered,
                        void (*entry)(fsdpc_rank *)) {
+  // The first forward after an update gathers what that has changed.
+  Section section = entered;
+  section.gathers = gathers = changed && !section.update;
+  changed = section.update;
   std::string name = section.update     ? "update"
                      : section.evaluate ? "evaluate"
                                         : "microbatch";

@@ -113,6 +113,12 @@ private:
   // The same in blocks, which are converted to the compute type when all are
   // there: every rank computes with the same rounded values.
   void gatherBlocks(const fsdpc_rank &rank, int32_t layout, void *whole);
+  // Returns true if a gather has nothing to do: a layout's own memory keeps the
+  // parameters until the next update.
+  bool isGathered(const fsdpc_rank &rank, int32_t layout,
+                  const void *destination) const {
+    return !gathers && destination == rank.layouts[size_t(layout)].computeWhole;
+  }
   // Gathers a layout's parameters in the compute type.
   void gatherParameters(const fsdpc_rank &rank, int32_t layout, void *whole);
   // Uploads where the members of layouts lie whose reductions read it.
@@ -211,6 +217,9 @@ private:
   std::vector<OwnedGradient> owned;
   std::vector<OwnedValues> shared;
   size_t ownedSent = 0; // bytes of the listed gradients
+  // Parameters have changed since they were gathered last; and the section that
+  // is being enqueued gathers them.
+  bool changed = true, gathers = false;
 
   // Destroyed after `sections`, because NCCL does not end while a graph holds
   // its calls.

@@ -229,7 +229,9 @@ void CudaDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
   CallScope scope(context, FSDPC_STREAM_GATHER);
   announce(scope, gatherChannel);
   for (int i = 0; i < count; ++i)
-    if (isShared(rank, layouts[i]))
+    if (isGathered(rank, layouts[i], destinations[i]))
+      continue;
+    else if (isShared(rank, layouts[i]))
       shareOwned(rank, layouts[i], destinations[i]);
     else
       gatherParameters(rank, layouts[i], destinations[i]);

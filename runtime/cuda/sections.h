@@ -54,7 +54,7 @@ private:
   std::vector<std::unique_ptr<OwnedEvent>> met;
   std::vector<ProgramEvent> events;
   // The key is Section::entry, slot and first.
-  std::map<std::tuple<std::tuple<bool, bool, size_t>, int, bool>, Kept> kept;
+  std::map<std::tuple<Section::Entry, int, bool>, Kept> kept;
   uint64_t number = 0; // of the current section
 };
 

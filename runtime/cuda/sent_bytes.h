@@ -43,8 +43,8 @@ private:
     SentBytes sent{};
   };
   SentBytes before{};
-  std::map<std::tuple<bool, bool, size_t>, SentBytes> kinds; // by entry
-  std::array<Step, 2> steps;                                 // even and odd
+  std::map<Section::Entry, SentBytes> kinds;
+  std::array<Step, 2> steps; // even and odd
 };
 
 } // namespace fsdpc::runtime

@@ -54,7 +54,8 @@ def parity(bench, fixture, options):
             if plain.bits() != trained.bits():
                 raise Failure(f"bits with and without graphs differ: {trained.bits()[0]} and {plain.bits()[0]}")
     evaluating = [*eval_flags(fixture), "--eval-every", 2, "--eval-steps", 6]
-    watched = [bench.train(each, fixture, 2, *evaluating, local=True, steps=steps) for each in (host, program)]
+    kept = bench.compile_fixture(fixture, "emulated-zero2", "--target=cuda-emulation", "--strategy=zero2")
+    watched = [bench.train(each, fixture, 2, *evaluating, local=True, steps=steps) for each in (host, kept)]
     close("2 ranks, with evaluations", watched[1].losses(), watched[0].losses())
     close("2 ranks, evaluations", *([line["eval_loss"] for line in evaluations(run.log)] for run in reversed(watched)))
     for dtype in ("bf16", "f16"):
