@@ -28,10 +28,11 @@ struct CallAnnotator : mlir::OpBuilder::Listener {
 class FunctionConverter : rt::CallBuilder {
 public:
   // Converts in place. `symbols` is the module's, and gets the symbols that
-  // calls need.
-  FunctionConverter(mlir::func::FuncOp function, mlir::SymbolTable &symbols)
+  // calls need. `owners` must outlive the object.
+  FunctionConverter(mlir::func::FuncOp function, mlir::SymbolTable &symbols,
+                    const OwnersOfMemory &owners)
       : function(function), rtBuilder(function.getContext(), &annotator),
-        pointers(symbols, rtBuilder) {}
+        pointers(symbols, owners, rtBuilder) {}
 
   // The ranges (offset, bytes) of the arena to poison, by the op after which
   // they are dead.

@@ -64,7 +64,7 @@ void CudaOffload::bringUpdate(const fsdpc_rank &rank, int32_t index,
     ofUpdate.push_back({address, bytes, isOffloaded, isChanged});
   };
   add(layout.noMaster ? width : 4, layout.parametersOffloaded, true);
-  add(4, layout.gradientOffloaded, false);
+  add(layout.unsummed ? width : 4, layout.gradientOffloaded, false);
   for (int32_t state = 0; state < layout.states; ++state)
     add(4, layout.statesOffloaded, true);
   if (hasComputeCopy(rank, index))

@@ -24,11 +24,18 @@ using namespace fsdpc;
 using namespace fsdpc::codegen;
 using namespace fsdpc::codegen::kernels;
 
+static Type halfOf(func::FuncOp program, StringRef attribute) {
+  auto type = program->getAttrOfType<TypeAttr>(attribute);
+  return type && nn::isHalf(type.getValue()) ? type.getValue() : Type();
+}
+
+// In f32 the masters are the copy.
 Type kernels::computeCopyOf(func::FuncOp program) {
-  // In f32 the masters are the copy.
-  auto compute = program->getAttrOfType<TypeAttr>(kComputeAttr);
-  return compute && nn::isHalf(compute.getValue()) ? compute.getValue()
-                                                   : Type();
+  return halfOf(program, kComputeAttr);
+}
+
+Type kernels::narrowGradientOf(func::FuncOp program) {
+  return halfOf(program, kGradientAttr);
 }
 
 unsigned kernels::sumsOf(func::FuncOp program) {
@@ -105,15 +112,13 @@ void OptimizerEmitter::cloneOp(Operation &op, IRMapping &mapping,
     result.setType(VectorType::get({width}, result.getType()));
 }
 
-// A parameter without a master is bf16 in memory.
-Value OptimizerEmitter::loadParameter(Value index, int64_t width,
-                                      int64_t lanes) {
-  Type element = takesWord ? Type(builder.getI16Type()) : builder.getF32Type();
+Value OptimizerEmitter::loadElements(Value buffer, Type half, Value index,
+                                     int64_t width, int64_t lanes) {
+  Type element = half ? Type(builder.getI16Type()) : builder.getF32Type();
   Type type = width > 1 ? Type(VectorType::get({width}, element)) : element;
-  Value value = make<LLVM::LoadOp>(type, address(buffers[0], element, index),
+  Value value = make<LLVM::LoadOp>(type, address(buffer, element, index),
                                    lanes * element.getIntOrFloatBitWidth() / 8);
-  return takesWord ? widenHalfBits(builder, loc, value, builder.getBF16Type())
-                   : value;
+  return half ? widenHalfBits(builder, loc, value, half) : value;
 }
 
 // The words follow from the element's place in its parameter alone
@@ -160,13 +165,17 @@ SmallVector<Value> OptimizerEmitter::emitProgram(Value index, int64_t width,
   Type f32 = builder.getF32Type();
   Type type = width > 1 ? Type(VectorType::get({width}, f32)) : f32;
   IRMapping mapping = uniform;
-  mapping.map(body.getArgument(0), loadParameter(index, width, lanes));
+  // A parameter without a master is bf16 in memory.
+  Type parameterType = takesWord ? Type(builder.getBF16Type()) : Type();
+  mapping.map(body.getArgument(0),
+              loadElements(buffers[0], parameterType, index, width, lanes));
+  mapping.map(body.getArgument(1),
+              loadElements(buffers[1], gradientType, index, width, lanes));
   if (takesWord)
     mapping.map(body.getArguments().back(), randomWords(index, width));
-  for (unsigned i = 1; i < 2 + states; ++i)
-    mapping.map(
-        body.getArgument(i),
-        make<LLVM::LoadOp>(type, address(buffers[i], f32, index), 4 * lanes));
+  for (unsigned i = 2; i < 2 + states; ++i)
+    mapping.map(body.getArgument(i),
+                loadElements(buffers[i], {}, index, width, lanes));
   Value factor = scale;
   if (width > 1)
     factor = make<vector::BroadcastOp>(type, factor);
