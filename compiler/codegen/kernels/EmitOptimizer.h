@@ -1,4 +1,6 @@
-// Applies the scalar program of an optimizer to the elements of a shard.
+// Applies the scalar program of an optimizer to the elements of a shard. The
+// emitter of one step serves the loops of the host and the grids of GPUs: it
+// knows in which types operands lie, and the program is of f32 alone.
 #pragma once
 
 #include "compiler/codegen/kernels/ElementEmitter.h"
