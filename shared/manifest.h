@@ -90,6 +90,9 @@ struct Layout {
   bool noMaster = false;      // parameters are kept in the compute type alone
   bool masterWhole = false;   // f32 masters; false: this rank's shard only
   bool gradientWhole = false; // f32 accumulator
+  // The gradient is that of a step's only microbatch on the only rank. It is
+  // not f32, but in the compute type, and the backward writes it there.
+  bool unsummed = false;
   bool stateWhole = false;
   bool computeWhole = false; // the compute copy persists: zero1, zero2, ddp
   bool keptF32 = false;      // computes in f32, whatever the manifest's type is

@@ -180,6 +180,11 @@ Status checkLayout(const Manifest &manifest, const Layout &layout) {
   if (layout.gradientOffloaded && !hasOwnGradient(manifest, layout))
     return Error{"layout '" + layout.name +
                  "' has its gradient offloaded, but no shard of it"};
+  bool isOnly = manifest.maxRanks == 1 && manifest.maxAccumulate == 1;
+  if (layout.unsummed && (!isOnly || layout.gradientOffloaded ||
+                          !hasOwnGradient(manifest, layout)))
+    return Error{"layout '" + layout.name +
+                 "' does not sum its gradients, but there may be several"};
   if (layout.parametersOffloaded && !hasOwnParameters(manifest, layout))
     return Error{"layout '" + layout.name +
                  "' has its parameters offloaded, but no shard of them"};

@@ -53,7 +53,8 @@ template <class V> void fields(V &v, Layout &x) {
   v("owned", x.owned);
   v("elements", x.elements), v("noMaster", x.noMaster);
   v("masterWhole", x.masterWhole);
-  v("gradientWhole", x.gradientWhole), v("stateWhole", x.stateWhole);
+  v("gradientWhole", x.gradientWhole), v("unsummed", x.unsummed);
+  v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("keptF32", x.keptF32);
   v("wire", x.wire), v("topK", x.topK), v("powerRank", x.powerRank);
   v("states", x.states), v("average", x.average);

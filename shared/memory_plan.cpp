@@ -186,7 +186,8 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
     memory.compute = bytes(layout.computeWhole, dtypeBytes(compute));
   // A frozen layout has neither a gradient nor optimizer state.
   if (layout.trainable) {
-    memory.gradient = bytes(layout.gradientWhole, 4);
+    memory.gradient =
+        bytes(layout.gradientWhole, layout.unsummed ? dtypeBytes(compute) : 4);
     memory.states = layout.states * bytes(layout.stateWhole, 4);
   }
   auto offload = [&](bool isOffloaded, int64_t LayoutKinds::*kind) {

@@ -31,8 +31,10 @@ FailureOr<ArenaSlots> fsdpc::analysis::findArenaSlots(ModuleOp module) {
   auto evaluate = slotsOf(module, fsdp::kEvaluate);
   if (failed(microbatch) || failed(update) || failed(evaluate))
     return failure();
+  // Only the backward computes gradients.
+  SmallVector<Slot> ofLayouts = takeOfLayouts(*microbatch);
   return ArenaSlots{std::move(*microbatch), std::move(*update),
-                    std::move(*evaluate)};
+                    std::move(*evaluate), std::move(ofLayouts)};
 }
 
 FailureOr<ArenaPlan> fsdpc::analysis::packArena(ModuleOp module,
@@ -42,6 +44,7 @@ FailureOr<ArenaPlan> fsdpc::analysis::packArena(ModuleOp module,
     return failure();
   ArenaPlan plan;
   plan.slots = std::move(arena->microbatch);
+  plan.ofLayouts = std::move(arena->ofLayouts);
   // @update begins behind the last op of @microbatch.
   int end = 0;
   for (const Slot &slot : plan.slots)

@@ -5,6 +5,7 @@
 #include "compiler/analysis/Slots.h"
 
 #include "compiler/dialects/fsdp/Offloads.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/Strided.h"
 
@@ -63,6 +64,10 @@ private:
   }
   // The two walks of run() call `define` and `use` for each op.
   void define(Operation *op);
+  fsdp::LayoutOp layoutOf(fsdp::PackOp pack) {
+    return symbols.lookupNearestSymbolFrom<fsdp::LayoutOp>(
+        pack, pack.getLayoutAttr());
+  }
   void gather(Operation *op, ValueRange results);
   void fetch(Operation *op, ValueRange results);
   void use(Operation *op);
@@ -162,15 +167,17 @@ void SlotFinder::define(Operation *op) {
     return fetch(op, (*start.getToken().user_begin())->getResults());
   if (isa<fsdp::FetchOp>(op))
     return fetch(op, op->getResults());
-  SlotKind kind = isa<fsdp::PackOp, fsdp::WholeGradientOp>(op)
-                      ? SlotKind::Gradient
-                      : SlotKind::Activation;
+  auto pack = dyn_cast<fsdp::PackOp>(op);
+  SlotKind kind = pack || isa<fsdp::WholeGradientOp>(op) ? SlotKind::Gradient
+                                                         : SlotKind::Activation;
   // The start of a reduction yields a token only.
   for (OpResult result : op->getResults())
     if (isa<RankedTensorType>(result.getType()))
       places[result] = {newNode(op, result.getResultNumber(),
                                 bytesOf(result.getType()), kind),
                         0};
+  if (pack && fsdp::isUnsummed(layoutOf(pack)))
+    slots.back().layout = pack.getLayoutAttr();
 }
 
 // Extends the live ranges of the operands to this op. A reduction reads its
@@ -216,11 +223,9 @@ LogicalResult SlotFinder::accumulate(nn::LibraryCallOpInterface call) {
 // the pack's slot, at the member's offset, and no copy is needed.
 LogicalResult SlotFinder::place(fsdp::PackOp pack) {
   Place target = placeOf(pack.getResult());
-  auto layout = symbols.lookupNearestSymbolFrom<fsdp::LayoutOp>(
-      pack, pack.getLayoutAttr());
   // Per element of the pack.
   int64_t size = bytesOf(pack.getType()) / pack.getType().getNumElements();
-  auto members = layout.getMembers().getAsRange<fsdp::MemberAttr>();
+  auto members = layoutOf(pack).getMembers().getAsRange<fsdp::MemberAttr>();
   for (auto [value, member] : llvm::zip_equal(pack.getValues(), members)) {
     if (!isFree(value))
       return pack.emitOpError("cannot hold the gradient of '")
@@ -267,6 +272,10 @@ void SlotFinder::tie(nn::LaunchOp launch) {
         slots[into.node].kind != SlotKind::Activation ||
         slots[into.node].bytes != bytes || slots[into.node].end != position ||
         !options.useTie(result, operand))
+      continue;
+    // A tie shows in a plan by equal offsets, which mean nothing where one of
+    // both is not in the arena.
+    if (slots[from.node].layout)
       continue;
     // A member of a pack takes its operand along, unless that makes the other
     // members exist much longer than they are needed.
@@ -353,6 +362,15 @@ FailureOr<SmallVector<Slot>>
 fsdpc::analysis::findSlots(func::FuncOp function, int firstPosition,
                            const SlotOptions &options) {
   return SlotFinder(function, firstPosition, options).run();
+}
+
+SmallVector<Slot> fsdpc::analysis::takeOfLayouts(SmallVectorImpl<Slot> &slots) {
+  SmallVector<Slot> taken;
+  for (Slot &slot : slots)
+    if (slot.layout)
+      taken.push_back(slot);
+  llvm::erase_if(slots, [](const Slot &slot) { return bool(slot.layout); });
+  return taken;
 }
 
 // Names a slot by its first value, the one that opened it.

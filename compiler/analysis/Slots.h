@@ -20,12 +20,15 @@ struct SlotValue {
   int64_t offset;
 };
 
-// Live from `begin` to `end`, both included.
+// Live from `begin` to `end`, both included. A slot with a `layout` is no
+// memory of the arena, but that of the layout's gradient (which is unsummed),
+// and is its own for the whole step.
 struct Slot {
   SlotKind kind = SlotKind::Activation;
   int64_t bytes = 0;
   int64_t slack = 0; // bytes that are room for padding
   int begin = 0, end = 0;
+  mlir::FlatSymbolRefAttr layout;
   llvm::SmallVector<SlotValue> values;
 };
 
@@ -58,7 +61,11 @@ std::vector<schedule::Interval> intervalsOf(llvm::ArrayRef<Slot> slots);
 // that the module lacks have none.
 struct ArenaSlots {
   llvm::SmallVector<Slot> microbatch, update, evaluate;
+  llvm::SmallVector<Slot> ofLayouts; // of @microbatch, outside the arena
 };
+
+// Removes the slots that are memory of layouts, and returns them.
+llvm::SmallVector<Slot> takeOfLayouts(llvm::SmallVectorImpl<Slot> &slots);
 mlir::FailureOr<ArenaSlots> findArenaSlots(mlir::ModuleOp module);
 
 // The arena's slots, packed. `cap` is the number of bytes that the arena may
@@ -69,6 +76,7 @@ struct ArenaPlan {
   // @evaluate shares the arena with a step, not a moment: it is packed alone.
   llvm::SmallVector<Slot> evaluateSlots;
   schedule::Packing evaluatePacking;
+  llvm::SmallVector<Slot> ofLayouts;
 };
 mlir::FailureOr<ArenaPlan> packArena(mlir::ModuleOp module,
                                      std::optional<int64_t> cap);

@@ -216,6 +216,7 @@ llvm::Value *ProgramEmitter::emitPointer(rt::PointerOp op) {
       index = tables.buffers.index(name);
       break;
     case rt::Space::whole:
+    case rt::Space::gradient:
       index = tables.layouts.index(name);
       break;
     case rt::Space::constant:
@@ -252,7 +253,8 @@ static_assert(static_cast<int>(rt::Space::arena) == FSDPC_SPACE_ARENA &&
               static_cast<int>(rt::Space::constant) == FSDPC_SPACE_CONSTANT &&
               static_cast<int>(rt::Space::buffer) == FSDPC_SPACE_BUFFER &&
               static_cast<int>(rt::Space::whole) == FSDPC_SPACE_WHOLE &&
-              static_cast<int>(rt::Space::random) == FSDPC_SPACE_RANDOM);
+              static_cast<int>(rt::Space::random) == FSDPC_SPACE_RANDOM &&
+              static_cast<int>(rt::Space::gradient) == FSDPC_SPACE_GRADIENT);
 static_assert(static_cast<int>(rt::Stream::compute) == FSDPC_STREAM_COMPUTE &&
               static_cast<int>(rt::Stream::gather) == FSDPC_STREAM_GATHER &&
               static_cast<int>(rt::Stream::reduce) == FSDPC_STREAM_REDUCE);

@@ -159,6 +159,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
     | rule of @microbatch | broken where |
     |---|---|
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
+    | `unsummed` | a layout is `fsdp.unsummed` where several ranks or microbatches add to its gradient, or is not where one does |
     | `stage` | an `fsdp.flat` or `fsdp.reduce` is left, or a collective is split |
     | `replicated` | a replicated layout is gathered, or a sharded one is not |
     | `secondary` | a gather reads a secondary shard that no earlier gather of the function has kept, none of @microbatch keeps that of a layout that has one, or such a layout is not of zero3 |

@@ -20,6 +20,9 @@ def PlanMemory : Pass<"plan-memory", "::mlir::ModuleOp"> {
     of the peak, and in `reused` each range of bytes that one stream takes over from another:
     there collectives and compute must be ordered although no value passes between them.
 
+    The pack of a layout that is `fsdp.unsummed` is the memory of its gradient, outside the
+    arena: the offsets of its values count from the beginning of that.
+
     Each `fsdp.offload_start` gets the `places` of its values in the rank's file, and
     `fsdp.arena` the file's bytes as `on_disk`.
 
@@ -47,7 +50,8 @@ def VerifyMemory : Pass<"verify-memory", "::mlir::ModuleOp"> {
     - Two slots that are alive at one time share no byte (`overlap`).
     - A value that must lie inside another (a member of a pack, a product over its
       accumulator) lies there (`placed`).
-    - No slot reaches past the bytes of `fsdp.arena` (`arena`).
+    - No slot reaches past the bytes of `fsdp.arena` (`arena`), and one that is the gradient
+      of a layout begins at 0 (`layout`).
     - What is offloaded lies within the file of `on_disk` bytes, and no two values share a
       byte of it (`file`).
     - A rank's peak at `plan-ranks` is at most `memory-limit` (`memory-cap`).

@@ -32,7 +32,12 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
     FailureOr<ArenaPlan> plan = packArena(getOperation(), cap);
     if (failed(plan))
       return signalPassFailure();
-    writeOffsets(plan->slots, plan->packing.offsets);
+    SmallVector<Slot> slots = plan->slots;
+    std::vector<int64_t> offsets = plan->packing.offsets;
+    // The offsets in a layout's memory count from its beginning.
+    llvm::append_range(slots, plan->ofLayouts);
+    offsets.resize(slots.size(), 0);
+    writeOffsets(slots, offsets);
     writeOffsets(plan->evaluateSlots, plan->evaluatePacking.offsets);
     writeArena(plan->slots, plan->packing, plan->evaluatePacking.peak,
                writePlaces());

@@ -34,7 +34,11 @@ LogicalResult verifySlot(const Slot &slot, int64_t arenaBytes) {
   if (base < 0 || base % slotAlignment != 0)
     return first.op->emitOpError("violates rule 'aligned': offset ")
            << base << " is not a multiple of " << slotAlignment;
-  if (base > arenaBytes - slot.bytes) // the sum may overflow
+  if (slot.layout && base != 0)
+    return first.op->emitOpError("violates rule 'layout': it begins at ")
+           << base << " of the gradient of layout '" << slot.layout.getValue()
+           << "' instead of 0";
+  if (!slot.layout && base > arenaBytes - slot.bytes) // the sum may overflow
     return first.op->emitOpError("violates rule 'arena': its ")
            << slot.bytes << " bytes from " << base
            << " on extend past the arena of " << arenaBytes << " bytes";
@@ -75,6 +79,7 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
       for (const Slot &slot : *slots)
         if (failed(verifySlot(slot, bytes.getInt())))
           return failure();
+      takeOfLayouts(*slots);
       if (failed(verifyApart(*slots)) || failed(verifyPlaces(function, arena)))
         return failure();
     }

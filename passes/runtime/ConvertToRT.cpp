@@ -21,15 +21,17 @@ using namespace fsdpc::analysis;
 
 namespace {
 
-// Returns where the slots of a planned function end, for --poison.
-FailureOr<FunctionConverter::DeadMemory> findDeadMemory(func::FuncOp function,
-                                                        int64_t gatherPadding) {
+FailureOr<SmallVector<Slot>> plannedSlots(func::FuncOp function,
+                                          int64_t gatherPadding) {
   SlotOptions options;
   options.gatherPadding = gatherPadding;
   options.useTie = isPlannedTie;
-  FailureOr<SmallVector<Slot>> slots = findSlots(function, 0, options);
-  if (failed(slots))
-    return failure();
+  return findSlots(function, 0, options);
+}
+
+// Returns where the slots of a planned function end, for --poison.
+FunctionConverter::DeadMemory findDeadMemory(func::FuncOp function,
+                                             ArrayRef<Slot> slots) {
   // Positions of slots count the ops of the block from 0.
   SmallVector<Operation *> ops;
   for (Operation &op : function.getBody().front())
@@ -37,7 +39,7 @@ FailureOr<FunctionConverter::DeadMemory> findDeadMemory(func::FuncOp function,
   // Only the bytes of values are poisoned, not the room behind a gather for its
   // padding.
   FunctionConverter::DeadMemory result;
-  for (const Slot &slot : *slots) {
+  for (const Slot &slot : slots) {
     const SlotValue &first = slot.values.front();
     int64_t offset = *plannedOffset(first.op, first.result) - first.offset;
     result[ops[slot.end]].emplace_back(offset, slot.bytes - slot.slack);
@@ -63,13 +65,18 @@ struct ConvertToRT : fsdpc::passes::impl::ConvertToRTBase<ConvertToRT> {
       updated = layoutsGatheredByUpdate(getOperation());
     // Each function numbers its events from 0.
     for (func::FuncOp function : fsdp::entriesOf(getOperation())) {
-      FailureOr<FunctionConverter::DeadMemory> dead =
-          FunctionConverter::DeadMemory();
+      auto slots = plannedSlots(function, options.gatherPadding());
+      if (failed(slots))
+        return signalPassFailure();
+      OwnersOfMemory owners;
+      for (const Slot &slot : takeOfLayouts(*slots))
+        for (const SlotValue &value : slot.values)
+          owners[value.op->getResult(value.result)] = slot.layout;
+      FunctionConverter::DeadMemory dead;
       if (options.poison)
-        dead = findDeadMemory(function, options.gatherPadding());
-      if (failed(dead) ||
-          failed(FunctionConverter(function, symbols, options.isCuda())
-                     .run(*dead)))
+        dead = findDeadMemory(function, *slots);
+      FunctionConverter converter(function, symbols, owners, options.isCuda());
+      if (failed(converter.run(dead)))
         return signalPassFailure();
     }
     if (updated.empty())

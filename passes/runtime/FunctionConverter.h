@@ -28,13 +28,13 @@ struct CallAnnotator : mlir::OpBuilder::Listener {
 class FunctionConverter : rt::CallBuilder {
 public:
   // Converts in place. `symbols` is the module's, and gets the symbols that
-  // calls need. With `gathersLater` the next forward gathers the parameters
-  // that @update has changed.
+  // calls need. `owners` must outlive the object. With `gathersLater` the next
+  // forward gathers the parameters that @update has changed.
   FunctionConverter(mlir::func::FuncOp function, mlir::SymbolTable &symbols,
-                    bool gathersLater)
+                    const OwnersOfMemory &owners, bool gathersLater)
       : function(function), gathersLater(gathersLater),
         rtBuilder(function.getContext(), &annotator),
-        pointers(symbols, rtBuilder) {}
+        pointers(symbols, owners, rtBuilder) {}
 
   // The ranges (offset, bytes) of the arena to poison, by the op after which
   // they are dead.

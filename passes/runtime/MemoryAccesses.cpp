@@ -30,6 +30,9 @@ MemoryAccess accessThrough(rt::PointerOp pointer, bool write) {
   case rt::Space::whole:
     return {fsdp::ParameterMemory::get(), pointer.getSymbolAttr(), 0, allBytes,
             write};
+  case rt::Space::gradient:
+    return {fsdp::GradientMemory::get(), pointer.getSymbolAttr(), begin, end,
+            write};
   case rt::Space::buffer:
     return {fsdp::BufferMemory::get(), pointer.getSymbolAttr(), begin, end,
             write};

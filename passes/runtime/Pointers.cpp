@@ -6,6 +6,7 @@
 #include "passes/runtime/Pointers.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "shared/norm_digits.h"
 
@@ -27,8 +28,9 @@ int64_t fsdpc::passes::tensorBytes(Type type) {
 
 // `bytes` is how far the op may reach from the address. It is what verify-rt
 // orders and bounds, so it must cover the whole extent of a strided value.
-PointerBuilder::PointerBuilder(SymbolTable &symbols, OpBuilder &builder)
-    : symbols(symbols), builder(builder) {
+PointerBuilder::PointerBuilder(SymbolTable &symbols,
+                               const OwnersOfMemory &owners, OpBuilder &builder)
+    : symbols(symbols), owners(owners), builder(builder) {
   for (auto op : cast<ModuleOp>(symbols.getOp()).getOps<rt::ConstantOp>())
     constants.try_emplace(op.getValue(),
                           FlatSymbolRefAttr::get(op.getSymNameAttr()));
@@ -109,7 +111,8 @@ Value PointerBuilder::get(Location loc, Value value) {
   auto offsets =
       op->getAttrOfType<DenseI64ArrayAttr>(fsdp::FSDPDialect::kOffsetsAttr);
   assert(offsets && "verify-memory lets no unplanned value through");
-  return pointer(loc, rt::Space::arena, {},
+  FlatSymbolRefAttr layout = owners.lookup(root);
+  return pointer(loc, layout ? rt::Space::gradient : rt::Space::arena, layout,
                  offsets[cast<OpResult>(root).getResultNumber()] + offset,
                  bytes);
 }
@@ -162,11 +165,18 @@ func::FuncOp PointerBuilder::outline(Operation *op, StringRef name) {
   return kernel;
 }
 
+// An unsummed gradient is in the compute type.
+static void setGradientType(func::FuncOp kernel, fsdp::LayoutOp layout) {
+  if (fsdp::isUnsummed(layout))
+    kernel->setAttr("nn.gradient", layout.getComputeAttr());
+}
+
 FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op) {
   func::FuncOp kernel = outline(op, "optimizer");
   // If the compute type is narrower than f32 and replicated, the kernel also
   // writes that copy, unless it is the parameter itself.
   auto layout = symbols.lookup<fsdp::LayoutOp>(op.getLayout());
+  setGradientType(kernel, layout);
   if (fsdp::keepsWhole(layout, "compute") && !layout.getNoMaster())
     kernel->setAttr("nn.compute", layout.getComputeAttr());
   return share(kernel, "nn.optimizer");
@@ -235,6 +245,7 @@ FlatSymbolRefAttr PointerBuilder::share(func::FuncOp kernel, StringRef mark) {
   for (auto other : kernel->getParentOfType<ModuleOp>().getOps<func::FuncOp>())
     if (other != kernel && other->hasAttr(mark) &&
         other->getAttr("nn.compute") == kernel->getAttr("nn.compute") &&
+        other->getAttr("nn.gradient") == kernel->getAttr("nn.gradient") &&
         OperationEquivalence::isRegionEquivalentTo(
             &other.getBody(), &kernel.getBody(),
             OperationEquivalence::IgnoreLocations)) {

@@ -8,13 +8,18 @@
 
 namespace fsdpc::passes {
 
+// The layout whose gradient's memory has a value that `plan-memory` has not
+// placed in the arena.
+using OwnersOfMemory = llvm::DenseMap<mlir::Value, mlir::FlatSymbolRefAttr>;
+
 // Builds pointers at the insertion point of `builder`, and the symbols that
 // they name in the module of `symbols`. Both are borrowed and must outlive the
 // object. One object serves one function; constants are shared within it.
 class PointerBuilder {
 public:
   // Constants that the module has already, for another function, are shared.
-  PointerBuilder(mlir::SymbolTable &symbols, mlir::OpBuilder &builder);
+  PointerBuilder(mlir::SymbolTable &symbols, const OwnersOfMemory &owners,
+                 mlir::OpBuilder &builder);
 
   // Builds an rt.pointer to `value` at the builder's insertion point. The value
   // is a planned result (`fsdp.offsets`), a view of one, an argument, a
@@ -61,6 +66,7 @@ private:
                       int64_t bytes);
 
   mlir::SymbolTable &symbols;
+  const OwnersOfMemory &owners;
   mlir::OpBuilder &builder;
   // The symbol of each constant that has one, by its value.
   llvm::DenseMap<mlir::Attribute, mlir::FlatSymbolRefAttr> constants;

@@ -2,9 +2,12 @@
 // Two commands of different streams that touch the same memory, one of them
 // writing, must be ordered by events, which vector clocks decide. What a
 // command touches is what its op states (MemoryAccesses.h).
+#include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 #include "passes/runtime/MemoryAccesses.h"
 #include "passes/runtime/Passes.h"
+#include "passes/runtime/Pointers.h"
 #include "passes/runtime/StreamClocks.h"
 
 namespace fsdpc::passes {
@@ -33,11 +36,30 @@ bool ordered(const Command &earlier, const Command &later) {
   return later.before[static_cast<int>(earlier.stream)] >= earlier.position;
 }
 
-// The arena's size, and how many bytes a gather may write past its destination.
+// The arena's size, how many bytes a gather may write past its destination, and
+// the module's symbols.
 struct Bounds {
   int64_t arenaBytes;
   int64_t padding;
+  const SymbolTable &symbols;
 };
+
+// Only a gradient that is unsummed is memory of which a pointer tells parts.
+LogicalResult verifyGradient(Operation *op, rt::PointerOp pointer,
+                             const SymbolTable &symbols) {
+  auto layout =
+      symbols.lookup<fsdp::LayoutOp>(pointer.getSymbolAttr().getAttr());
+  if (!layout || !fsdp::isUnsummed(layout))
+    return pointer.emitOpError("points to the gradient of '")
+           << pointer.getSymbolAttr().getValue()
+           << "', which is no layout that is unsummed";
+  int64_t bytes = tensorBytes(fsdp::getFlatType(layout));
+  int64_t end = pointer.getOffset() + pointer.getBytes();
+  if (end > bytes)
+    return op->emitOpError("accesses the gradient of layout '")
+           << layout.getSymName() << "' up to byte " << end << " of " << bytes;
+  return success();
+}
 
 // Bounds are checked besides races, because the arena is one allocation and
 // nothing else would notice an access past its end.
@@ -48,6 +70,11 @@ LogicalResult verifyBounds(const Command &command, const Bounds &bounds) {
       return command.op->emitOpError("accesses memory up to byte ")
              << access.end << " of an arena of " << bounds.arenaBytes
              << " bytes";
+  for (Value operand : command.op->getOperands())
+    if (auto pointer = operand.getDefiningOp<rt::PointerOp>();
+        pointer && pointer.getSpace() == rt::Space::gradient &&
+        failed(verifyGradient(command.op, pointer, bounds.symbols)))
+      return failure();
   return success();
 }
 
@@ -122,8 +149,10 @@ struct VerifyRT : fsdpc::passes::impl::VerifyRTBase<VerifyRT> {
                                "'bytes'; run plan-memory first");
       return signalPassFailure();
     }
+    SymbolTable symbols(getOperation());
     Bounds bounds{bytes.getInt(),
-                  fsdp::CompileOptions::of(getOperation()).gatherPadding()};
+                  fsdp::CompileOptions::of(getOperation()).gatherPadding(),
+                  symbols};
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function->hasAttr("nn.kernel") &&
           failed(verifyFunction(function, bounds)))

@@ -32,7 +32,10 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
 
     `reduce = step` adds gradient to every trainable layout. With `max-accumulate = 1` ddp
     does not keep it: nothing is added to a gradient, so each rank keeps the sum of its
-    part, and the update gathers the others' parts layout by layout.
+    part, and the update gathers the others' parts layout by layout. With `max-ranks = 1`
+    besides, layouts of the other strategies but oss are `fsdp.unsummed`: their gradients
+    stay in the type in which they are computed, unless `reduce-dtype` would round them or the
+    optimizer takes sums over whole parameters, rows and columns, or updates of matrices.
 
     With `layout-size = N` the members of such a layout are cut, in their order, into
     layouts of at most N elements, @u.flat, @u.flat.part1 and so on; a larger parameter has
@@ -277,6 +280,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
     | `wire` | a layout's `wire` is not `gather-dtype`; or there is one under ddp, or with `fsdp.keep_f32`; or layouts of oss are in a program that sends blocks, or hybrid ones in one that reduces in blocks |
     | `compression` | a layout's `top_k` or `power_sgd` is not what the hook of this name makes of its elements and shapes; or there is one under a hybrid strategy or oss |
+    | `unsummed` | a layout is `fsdp.unsummed` where several ranks or microbatches add to its gradient, or is not where one does, as shard-parameters decides |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |
     | `hook` | a gradient does not pass each `--reduce-hook` once, in order, before its pack |

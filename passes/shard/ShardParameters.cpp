@@ -269,6 +269,8 @@ private:
         /*secondary=*/UnitAttr(), builder.getArrayAttr(members),
         builder.getStrArrayAttr(
             fsdp::replicatedBy(group.strategy, options, trainable)));
+    if (fsdp::leavesUnsummed(layout, options))
+      layout->setAttr(fsdp::kUnsummedAttr, builder.getUnitAttr());
     symbols.insert(layout);
     lastSymbol = layout;
     layouts[layout.getSymName()] = layout;

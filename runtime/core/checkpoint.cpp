@@ -61,7 +61,8 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
 
 // Values in memory that the device reaches; null if they lie in the file of
 // what is offloaded, and then `first` is where they begin in the rank's part of
-// it. The type is not f32 only where there is no master.
+// it. The type is not f32 only of parameters without a master, and of gradients
+// that are unsummed.
 struct OwnPart {
   const char *values;
   WireType type;
@@ -70,6 +71,10 @@ struct OwnPart {
 
 OwnPart f32Part(const float *values) {
   return {reinterpret_cast<const char *>(values), WireType::f32};
+}
+
+OwnPart partOf(const GradientShard &shard, int64_t first) {
+  return {shard.at(first), shard.type};
 }
 
 // Returns this rank's part of what is saved of a layout: its shard, or a part
@@ -83,7 +88,7 @@ OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
   if (what == Saved::gradients && rank.isInFile(layout.gradientOffloaded))
     return {nullptr, WireType::f32, first};
   if (what == Saved::gradients)
-    return f32Part(buffers.gradientShard + first);
+    return partOf(gradientShardOf(rank, int32_t(index)), first);
   if (what == Saved::averages && layout.average &&
       rank.isInFile(layout.statesOffloaded))
     return {nullptr, WireType::f32, own - buffers.partBegin};

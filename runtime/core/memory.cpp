@@ -93,11 +93,13 @@ void fsdpc_rank::allocateLayout(const Layout &layout, int owner) {
   buffers.secondary = zeroed(memory.secondary);
 
   if (layout.trainable) {
-    auto *gradient = reinterpret_cast<float *>(
-        zeroed(memory.gradient, memory.offloaded.gradient));
-    if (gradient)
-      buffers.gradientShard = gradient + (layout.gradientWhole ? first : 0);
-    buffers.gradientWhole = layout.gradientWhole ? gradient : nullptr;
+    char *gradient = zeroed(memory.gradient, memory.offloaded.gradient);
+    auto *sums =
+        reinterpret_cast<float *>(layout.unsummed ? nullptr : gradient);
+    if (sums)
+      buffers.gradientShard = sums + (layout.gradientWhole ? first : 0);
+    buffers.gradientWhole = layout.gradientWhole ? sums : nullptr;
+    buffers.unsummed = layout.unsummed ? gradient : nullptr;
     buffers.states = reinterpret_cast<float *>(
         zeroed(memory.states, memory.offloaded.states));
     buffers.residual = reinterpret_cast<float *>(zeroed(memory.residual));

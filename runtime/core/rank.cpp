@@ -33,6 +33,8 @@ void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
     return at(rank->layouts[size_t(index)].computeWhole);
   case FSDPC_SPACE_RANDOM:
     return at(rank->random[slot]);
+  case FSDPC_SPACE_GRADIENT:
+    return at(rank->layouts[size_t(index)].unsummed);
   }
   fail("the program uses memory space " + std::to_string(space) +
        ", which does not exist");
@@ -59,11 +61,11 @@ static OptimizerOperands commonOperands(const fsdpc_rank &rank, int32_t index,
   // its own and the part is whole, that address lies outside of the memory, so
   // it is computed as a number.
   int64_t before = buffers.shardOf(rank.job.rank) - buffers.partBegin;
-  operands.push(gradient
-                    ? const_cast<void *>(gradient)
-                    : reinterpret_cast<void *>(
-                          reinterpret_cast<uintptr_t>(buffers.gradientShard) -
-                          uintptr_t(before) * sizeof(float)));
+  GradientShard shard = gradientShardOf(rank, index);
+  operands.push(gradient ? const_cast<void *>(gradient)
+                         : reinterpret_cast<void *>(
+                               reinterpret_cast<uintptr_t>(shard.values) -
+                               uintptr_t(before) * wireBytes(shard.type)));
   if (hasNumber)
     operands.push(nullptr);
   for (int32_t state = 0; state < layout.states; ++state)
@@ -123,22 +125,33 @@ size_t fsdpc::runtime::changingBytes(const Buffer &buffer) {
              : size_t(bufferElements(buffer) * dtypeBytes(buffer.dtype));
 }
 
+// Writes `count` elements of a gradient, in f32. `to` has room for them.
+static void downloadWide(const fsdpc_rank &rank, const GradientShard &shard,
+                         int64_t from, size_t count, float *to) {
+  if (shard.type == WireType::f32)
+    return rank.device->download(to, shard.at(from), count * sizeof(float));
+  std::vector<char> narrow(count * wireBytes(shard.type));
+  rank.device->download(narrow.data(), shard.at(from), narrow.size());
+  castToWire(narrow.data(), shard.type, WireType::f32, int64_t(count), to);
+}
+
 // Takes pieces, since gradients may be in device memory or in a file. What
 // cannot be read counts as not finite: the job is about to end.
 int64_t fsdpc::runtime::firstNonFinite(const fsdpc_rank &rank) {
   std::vector<float> piece(1 << 16);
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
     const LayoutBuffers &buffers = rank.layouts[i];
-    const float *values =
-        buffers.gradientWhole ? buffers.gradientWhole : buffers.gradientShard;
+    GradientShard shard = gradientShardOf(rank, int32_t(i));
+    if (buffers.gradientWhole)
+      shard.values = reinterpret_cast<const char *>(buffers.gradientWhole);
     bool inFile = rank.isInFile(rank.manifest.layouts[i].gradientOffloaded);
-    if (!values && !inFile)
+    if (!shard.values && !inFile)
       continue; // frozen
     int64_t count = buffers.gradientWhole ? buffers.whole : buffers.shard;
     for (int64_t e = 0; e < count; e += int64_t(piece.size())) {
       size_t length = std::min(piece.size(), size_t(count - e));
       if (!inFile)
-        rank.device->download(piece.data(), values + e, length * sizeof(float));
+        downloadWide(rank, shard, e, length, piece.data());
       else if (!rank.shardFile->readGradient(i, e, int64_t(length),
                                              piece.data()))
         return int64_t(i);

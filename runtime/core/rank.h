@@ -73,6 +73,9 @@ struct LayoutBuffers : LayoutCut {
   // the master instead.
   char *computeShard = nullptr, *computeWhole = nullptr;
   float *gradientShard = nullptr, *gradientWhole = nullptr;
+  // The gradient of a layout that is unsummed, in the compute type; the other
+  // two are null then.
+  char *unsummed = nullptr;
   // This rank's part of the parameters over its shard group, in the compute
   // type; null if the layout has none.
   char *secondary = nullptr;
@@ -282,6 +285,23 @@ void placePiece(OptimizerOperands &operands, const fsdpc_rank &rank,
 inline WireType computeTypeOf(const fsdpc_rank &rank, int32_t layout) {
   return wireType(
       rank.manifest.computeDtypeOf(rank.manifest.layouts[size_t(layout)]));
+}
+
+// This rank's part of a layout's gradient.
+struct GradientShard {
+  const char *values = nullptr; // null if it lies in a file
+  WireType type = WireType::f32;
+
+  // Returns the address of an element of the shard.
+  const char *at(int64_t element) const {
+    return values + element * int64_t(wireBytes(type));
+  }
+};
+inline GradientShard gradientShardOf(const fsdpc_rank &rank, int32_t layout) {
+  const LayoutBuffers &buffers = rank.layouts[size_t(layout)];
+  if (buffers.unsummed)
+    return {buffers.unsummed, computeTypeOf(rank, layout)};
+  return {reinterpret_cast<const char *>(buffers.gradientShard), WireType::f32};
 }
 
 // Returns the type of this rank's offloaded parameters: f32 if they are

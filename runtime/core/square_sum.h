@@ -25,12 +25,13 @@ namespace fsdpc::runtime {
 constexpr int squareGroup = 16; // elements
 
 // Sums the squares of one group. A square of an f32 is exact in f64, so a fused
-// multiply-add has the same bits.
-FSDPC_SHARED inline double squaresOfGroup(const float *values) {
+// multiply-add has the same bits. T is f32 or a 16-bit type, which widens
+// exactly.
+template <typename T> FSDPC_SHARED double squaresOfGroup(const T *values) {
   double lanes[4];
   for (int i = 0; i < 4; ++i) {
-    double a = values[i], b = values[i + 4], c = values[i + 8],
-           d = values[i + 12];
+    double a = widen(values[i]), b = widen(values[i + 4]),
+           c = widen(values[i + 8]), d = widen(values[i + 12]);
     lanes[i] = (a * a + c * c) + (b * b + d * d);
   }
   return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
@@ -85,7 +86,8 @@ struct SquareSum {
   }
 
   // Adds the squares of a part of a member that begins with a group.
-  FSDPC_SHARED void addSquares(const float *values, int64_t count) {
+  template <typename T>
+  FSDPC_SHARED void addSquares(const T *values, int64_t count) {
     int64_t i = 0;
     for (; i + squareGroup <= count; i += squareGroup) {
       add(squaresOfGroup(values + i));
@@ -95,10 +97,11 @@ struct SquareSum {
     addRest(values + i, count - i);
   }
   // Adds the squares of a member's last group, which is not whole, and carries.
-  FSDPC_SHARED void addRest(const float *values, int64_t count) {
+  template <typename T>
+  FSDPC_SHARED void addRest(const T *values, int64_t count) {
     float group[squareGroup] = {};
     for (int64_t i = 0; i < count; ++i)
-      group[i] = values[i];
+      group[i] = widen(values[i]);
     if (count > 0)
       add(squaresOfGroup(group));
     carry();

@@ -265,10 +265,13 @@ void CudaDevice::gatherSecondary(fsdpc_rank &rank, int count,
   }
 }
 
-// An offloaded shard comes to the device to be added to, and goes back.
+// An offloaded shard comes to the device to be added to, and goes back. A
+// gradient that is unsummed lies where it is read already.
 void CudaDevice::reduceCut(fsdpc_rank &rank, int32_t index,
                            const void *gradient, WireType type, bool add) {
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  if (layout.unsummed)
+    return;
   if (!rank.manifest.layouts[size_t(index)].gradientOffloaded)
     return reduceTo(rank, index, gradient, type, layout.gradientShard, add);
   auto bytes = size_t(layout.shard) * sizeof(float);

@@ -81,7 +81,8 @@ Result<NormLayout> CudaUpdate::normOf(const fsdpc_rank &rank, size_t index) {
     if (isOffloaded)
       normPieces.back().table.segmentCount += int64_t(segments.size() - before);
   }
-  norm.gradient = buffers.gradientShard;
+  GradientShard gradient = gradientShardOf(rank, int32_t(index));
+  norm.gradient = gradient.values, norm.type = gradient.type;
   norm.segmentCount = int64_t(segments.size());
   FSDPC_TRY(upload(segments, norm.segments));
   FSDPC_TRY(upload(std::vector<SquareSum>(segments.size()), norm.sums));

@@ -123,10 +123,13 @@ void reduceCompressed(fsdpc_rank &rank, int32_t index, const void *gradient,
 
 } // namespace
 
-// Sums a layout's gradients over all ranks into this rank's shard.
+// Sums a layout's gradients over all ranks into this rank's shard. One that is
+// unsummed lies there already.
 void HostDevice::reduceShard(fsdpc_rank &rank, int32_t index,
                              const void *gradient, WireType type, bool add) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
+  if (layout.unsummed)
+    return;
   if (layout.keepsResidual())
     return reduceCompressed(rank, index, gradient, type, add);
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];

@@ -48,10 +48,12 @@ void addSquares(const float *values, int64_t count, SquareSum &sum) {
 }
 
 // Sum of squares of the elements for which this rank answers, without gaps and
-// padding. Threads read an offloaded gradient block by block.
+// padding. Threads read an offloaded gradient, and widen one of 16 bits, block
+// by block.
 SquareSum HostDevice::layoutSquares(fsdpc_rank &rank, int32_t index) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  GradientShard gradient = gradientShardOf(rank, index);
   int64_t first = buffers.ownOf(rank.job.rank);
   int64_t shard = buffers.shardOf(rank.job.rank);
   int64_t blocks = (buffers.own + normBlock - 1) / normBlock;
@@ -66,8 +68,11 @@ SquareSum HostDevice::layoutSquares(fsdpc_rank &rank, int32_t index) {
       const float *values = read.data();
       if (layout.gradientOffloaded)
         readGradient(rank, index, from - shard, to - from, read.data());
+      else if (gradient.type != WireType::f32)
+        castToWire(gradient.at(from - shard), gradient.type, WireType::f32,
+                   to - from, read.data());
       else
-        values = buffers.gradientShard + (from - shard);
+        values = reinterpret_cast<const float *>(gradient.at(from - shard));
       forEachMember(layout, from, to, [&](size_t, int64_t a, int64_t b) {
         addSquares(values + (a - from), b - a, piece);
       });

@@ -99,9 +99,11 @@ enum {
   FSDPC_SPACE_WHOLE =
       4, /* a layout's parameters, all of them, in the compute type; index:
           * the layout; only where the layout keeps them (zero1, zero2, ddp) */
-  FSDPC_SPACE_RANDOM = 5 /* uint32[4]: seed low, seed high, microbatch j (0 …
-                          * V-1 within the step), step (from 0); then float: the
-                          * scale of the step's loss */
+  FSDPC_SPACE_RANDOM = 5,  /* uint32[4]: seed low, seed high, microbatch j (0 …
+                            * V-1 within the step), step (from 0); then float:
+                            * the scale of the step's loss */
+  FSDPC_SPACE_GRADIENT = 6 /* a layout's gradient in the compute type; index:
+                            * the layout; only where nothing is added to it */
 };
 /* Returns the address of byte `offset` in a space. The addresses of INPUT and
  * RANDOM alternate between two slots: ask for them in every microbatch. All

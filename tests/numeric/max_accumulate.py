@@ -3,7 +3,8 @@
 
 usage: max_accumulate.py --build DIR
 
-Losses, norms, gradients and parameters have the bits of the program without the flag, and the program refuses more microbatches.
+Losses, norms, gradients and parameters have the bits of the program without the flag, and the program refuses more microbatches. So do
+those of programs for one rank besides (--max-ranks=1), whose gradients stay as they are computed, and take the bytes of their type.
 The plan of a model without weights is compared with ZeRO's formula (Rajbhandari et al., 2020, figure 1).
 """
 import json
@@ -27,6 +28,14 @@ CASES = [
     (["--optimizer=lamb"], [DDP]), (["--optimizer=adafactor"], [DDP]),
     (["--optimizer=muon", "--group=bias|ln_|wte|wpe|lm_head: optimizer=adamw lr=1e-3"], [DDP]),
     (BF16, [DDP]), (EMULATION, [DDP])]
+ALONE = [FLAG, "--max-ranks=1"]
+ZERO2 = ["--strategy=zero2"]
+CASES_ALONE = [
+    ([], [["--strategy=zero1"], [*ZERO2, "--poison"]]),
+    (BF16, [ZERO2, ["--strategy=hybrid"], ["--keep-f32=*Norm"]]),
+    (["--param-dtype=f16", "--loss-scale=1024"], [ZERO2]),
+    ([*BF16, *EMULATION], [ZERO2]),
+    ([*BF16, *EMULATION, "--offload=optimizer"], [["--strategy=zero3"]])]
 
 RANKS, LAYERS, WIDTH = 64, 64, 2048
 PARAMETERS = LAYERS * WIDTH * WIDTH
@@ -46,22 +55,23 @@ def weightless() -> bytes:
     return onnx.model(nodes, inputs, [onnx.value("loss", ())], [])
 
 
-def planned(bench, model, strategy: str) -> tuple[float, float]:
+def planned(bench, model, strategy: str, ranks: int = RANKS) -> tuple[dict[str, float], float]:
     """Returns the planned bytes per parameter of parameters, gradients and optimizer states, and of the gradients in the arena."""
-    program = bench.path(strategy)
+    program = bench.path(f"{strategy}.{ranks}")
     text = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, *BF16, FLAG, f"--strategy={strategy}", "--unit-class=Layer",
-                        "--init-rule=*=normal(0,0.02)", "--prefetch=none", f"--plan-ranks={RANKS}", f"--max-ranks={RANKS}"]).stdout
+                        "--init-rule=*=normal(0,0.02)", "--prefetch=none", f"--plan-ranks={ranks}", f"--max-ranks={ranks}"]).stdout
     table = [line.split() for line in text[text.index("memory per rank in MiB"):].splitlines()[1:]]
-    column = table[0].index(str(RANKS))
-    states = sum(float(row[column]) * 2**20 for row in table if row[0] in ("parameters", "gradients", "optimizer"))
-    return states / PARAMETERS, json.loads(harness.run([program, "--manifest"]).stdout)["arenaGradients"] / PARAMETERS
+    column = table[0].index(str(ranks))
+    states = {row[0]: float(row[column]) * 2**20 / PARAMETERS for row in table if row and row[0] in ("parameters", "gradients", "optimizer")}
+    return states, json.loads(harness.run([program, "--manifest"]).stdout)["arenaGradients"] / PARAMETERS
 
 
 def check_plan(bench) -> list[str]:
     model, wrong = bench.path("weightless.onnx"), []
     model.write_bytes(weightless())
     for strategy, formula in FORMULA.items():
-        states, arena = planned(bench, model, strategy)
+        kinds, arena = planned(bench, model, strategy)
+        states = sum(kinds.values())
         # The formula has all bf16 gradients under ddp and zero1, and none that wait for their reduction under zero2 and zero3.
         in_flight = 0 if strategy in ("ddp", "zero1") else arena
         states -= in_flight
@@ -70,6 +80,10 @@ def check_plan(bench) -> list[str]:
             wrong.append(f"{strategy}: {states:.3f} bytes per parameter instead of {formula:.3f}")
         if in_flight > 2.01 / LAYERS:
             wrong.append(f"{strategy}: gradients of more than one unit in flight, {in_flight:.3f} bytes per parameter")
+    kinds, arena = planned(bench, model, "zero2", 1)
+    print(f"       one rank: {kinds['gradients']:.3f} bytes per parameter of gradients, {arena:.3f} of them in the arena", flush=True)
+    if abs(kinds["gradients"] / 2 - 1) > LIMIT or arena:
+        wrong.append(f"gradients of one rank take {kinds['gradients']:.3f} bytes per parameter instead of 2")
     return wrong
 
 
@@ -77,19 +91,24 @@ def run_of(bench, fixture, ranks: int, *flags: str):
     """Trains with the fixture's flags, of which `flags` may override some."""
     given = {flag.split("=")[0] for flag in flags}
     kept = [flag for flag in fixture.compiling if flag.split("=")[0] not in given]
-    return bench.train(bench.compile(fixture.model, "program", *kept, *flags), fixture, ranks, steps=2, accumulate=1, local=True)
+    deterministic = ["--deterministic"] if ranks == 1 and EMULATION[0] in flags else []
+    return bench.train(bench.compile(fixture.model, "program", *kept, *flags), fixture, ranks, *deterministic, steps=2, accumulate=1, local=True)
 
 
 def check_bits(bench, fixture) -> list[str]:
     wrong = []
-    for flags, programs in CASES:
+    for ranks, one, (flags, programs) in [*((2, [FLAG], case) for case in CASES), *((1, ALONE, case) for case in CASES_ALONE)]:
         def bits(*more):
             # Layouts decide the order of tensors in files.
-            numbers, *files = run_of(bench, fixture, 2, *flags, *more).bits()
+            numbers, *files = run_of(bench, fixture, ranks, *flags, *more).bits()
             return numbers, list(map(tensors, files))
-        expected = bits()
+        expected = {}
         for program in programs:
-            same, name = bits(*program, FLAG) == expected, " ".join([*flags, *program])
+            # Modules that stay in f32 are another computation.
+            kept = tuple(flag for flag in program if flag.startswith("--keep-f32"))
+            if kept not in expected:
+                expected[kept] = bits(*kept)
+            same, name = bits(*program, *one) == expected[kept], " ".join([*flags, *program, *one])
             print(f"{'same     ' if same else 'DIFFERENT'} {name}", flush=True)
             wrong += [] if same else [f"bits differ: {name}"]
     return wrong

@@ -31,8 +31,9 @@ MODELS = {
     "llama-1.1b": models.Llama(layers=22, width=2048, heads=32, groups=4, inner=5632, length=2048, vocabulary=32000, batch=4),
     "vit-base": models.Vit(layers=12, width=768, heads=12, image=224, patch=16, classes=1000, batch=128),
 }
-# A rank alone has nothing to shard: it keeps parameters whole, in bf16, and what the backward reads, as the check of a GPU does.
-ONE_RANK = ["--strategy=zero2", "--recompute=none"]
+# A rank alone has nothing to shard and, with one microbatch, nothing to sum: it keeps parameters whole, in bf16, gradients as they are
+# computed, and what the backward reads, as the check of a GPU does.
+ONE_RANK = ["--strategy=zero2", "--recompute=none", "--max-ranks=1", "--max-accumulate=1"]
 ONE_ARCH = {"gpt-1.5b"}                       # unless --all
 LEAST_SHARE, MOST_TIMES = 0.01, 1.3
 

@@ -134,6 +134,33 @@ TEST_P(OwnKernelTest, squaresAreTheSameHoweverTheyAreCut) {
   }
 }
 
+// A gradient of 16 bits has the sum of its values in f32.
+TEST_P(OwnKernelTest, squaresOfNarrowGradientsAreThoseOfTheirValues) {
+  std::vector<float> wide = randomFloats(4096 + 99, 7);
+  wide[5] = 1e18f, wide[4100] = 1e-18f;
+  auto sumOf = [&](const void *gradient, WireType type) {
+    std::vector<NormSegment> segments = {{0, 4096}, {4096, 4096 + 99}};
+    std::vector<SquareSum> each(segments.size());
+    NormLayout layout = {gradient, segments.data(), 2, each.data(), type};
+    SumSquareSegments sum;
+    sum.layouts = &layout, sum.count = 1;
+    run(sum);
+    each[0].add(each[1]);
+    std::vector<double> digits(normDigits);
+    each[0].write(digits.data());
+    return digits;
+  };
+  for (WireType type : {WireType::bf16, WireType::f16}) {
+    std::vector<uint16_t> narrow(wide.size());
+    castToWire(wide.data(), WireType::f32, type, int64_t(wide.size()),
+               narrow.data());
+    std::vector<float> rounded(wide.size());
+    castToWire(narrow.data(), type, WireType::f32, int64_t(wide.size()),
+               rounded.data());
+    EXPECT_EQ(sumOf(narrow.data(), type), sumOf(rounded.data(), WireType::f32));
+  }
+}
+
 // Two matrices of 40 × 45, of which the rank has a part that begins and ends
 // within rows, and a vector whose elements travel. The expected sums are
 // written out element by element.

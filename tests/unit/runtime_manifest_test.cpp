@@ -150,6 +150,15 @@ TEST(Manifest, RefusesWhatTheRuntimeCannotRun) {
   layout.masterWhole = true;
   EXPECT_THAT(readError(toJson(manifest)),
               HasSubstr("'h.0' has its parameters offloaded, but no shard"));
+  // A gradient has one addend only if no rank or microbatch adds another.
+  manifest = sample();
+  manifest.layouts[0].gradientWhole = false;
+  manifest.layouts[0].unsummed = true;
+  manifest.maxAccumulate = manifest.maxRanks = 1;
+  EXPECT_EQ(readError(toJson(manifest)), "");
+  manifest.maxRanks = 2;
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'h.0' does not sum its gradients"));
   manifest = sample();
   manifest.reshardTo = manifest.maxRanks + 1;
   EXPECT_THAT(readError(toJson(manifest)),

@@ -26,6 +26,7 @@ import harness  # noqa: E402
 MOST_MIB = 50
 DTYPES = {"f32": [], "bf16": ["--param-dtype=bf16", "--reduce-dtype=f32"]}
 # As wide as normal(0,0.02), whose logarithms would take the host over a minute at 1.5 B.
+ALONE = ["--max-ranks=1", "--max-accumulate=1"]
 INIT = ["--init-rule=*.bias=zeros", "--init-rule=*norm.weight=ones", "--init-rule=*=uniform(-0.0346,0.0346)"]
 
 # GPT-2's small and XL, with heads of their own; the last one keeps only what a block begins with, so that 24 rows fit a card of 80 GB.
@@ -136,8 +137,8 @@ class Packer:
         else:
             harness.run([self.python, ROOT / "tools/bench/export_gpt.py", folder, shape, "--batch", batch, "--no-weights"])
         self.tokens(name, batch, length, vocabulary)
-        # A rank alone has nothing to shard, so parameters stay whole and are not cast twice a step.
-        made = self.program(f"{name}-bf16", model, *INIT, "--strategy=zero2", "--unit-class=*Block", "--plan-ranks=1",
+        # A rank alone has nothing to shard, so parameters stay whole and are not cast twice a step, and nothing to sum.
+        made = self.program(f"{name}-bf16", model, *INIT, "--strategy=zero2", "--unit-class=*Block", "--plan-ranks=1", *ALONE,
                             "--optimizer=adamw", "--lr=3e-4", "--clip-grad-norm=1.0", *DTYPES["bf16"], *(flags or ["--recompute=none"]), *self.target)
         matrices = layers * 12 * width**2 + width * vocabulary
         # Two per multiply-add, three times for forward and backward. Half of attention's scores are masked.

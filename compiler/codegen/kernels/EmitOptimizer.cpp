@@ -24,11 +24,18 @@ using namespace fsdpc;
 using namespace fsdpc::codegen;
 using namespace fsdpc::codegen::kernels;
 
+static Type halfOf(func::FuncOp program, StringRef attribute) {
+  auto type = program->getAttrOfType<TypeAttr>(attribute);
+  return type && nn::isHalf(type.getValue()) ? type.getValue() : Type();
+}
+
+// In f32 the masters are the copy.
 Type kernels::computeCopyOf(func::FuncOp program) {
-  // In f32 the masters are the copy.
-  auto compute = program->getAttrOfType<TypeAttr>(kComputeAttr);
-  return compute && nn::isHalf(compute.getValue()) ? compute.getValue()
-                                                   : Type();
+  return halfOf(program, kComputeAttr);
+}
+
+Type kernels::narrowGradientOf(func::FuncOp program) {
+  return halfOf(program, kGradientAttr);
 }
 
 unsigned kernels::sumsOf(func::FuncOp program) {
@@ -105,22 +112,18 @@ void OptimizerEmitter::cloneOp(Operation &op, IRMapping &mapping,
     result.setType(VectorType::get({width}, result.getType()));
 }
 
-// A parameter without a master is bf16 in memory. An optimizer's program, which
-// takes a word then, reads it widened, and one of sums as it is.
-Value OptimizerEmitter::loadParameter(Value index, int64_t width,
-                                      int64_t lanes) {
-  Type argument = body.getArgument(0).getType(), bf16 = builder.getBF16Type();
-  auto as = [&](Type element) {
-    return width > 1 ? Type(VectorType::get({width}, element)) : element;
+Value OptimizerEmitter::loadElements(Value buffer, Type half, Value index,
+                                     int64_t width, int64_t lanes,
+                                     bool widens) {
+  Type element = half ? Type(builder.getI16Type()) : builder.getF32Type();
+  auto as = [&](Type type) {
+    return width > 1 ? Type(VectorType::get({width}, type)) : type;
   };
-  bool isNarrow = takesWord || argument == bf16;
-  Type element = isNarrow ? Type(builder.getI16Type()) : builder.getF32Type();
-  Value value =
-      make<LLVM::LoadOp>(as(element), address(buffers[0], element, index),
-                         lanes * element.getIntOrFloatBitWidth() / 8);
-  if (argument == bf16)
-    return make<arith::BitcastOp>(as(bf16), value);
-  return isNarrow ? widenHalfBits(builder, loc, value, bf16) : value;
+  Value value = make<LLVM::LoadOp>(as(element), address(buffer, element, index),
+                                   lanes * element.getIntOrFloatBitWidth() / 8);
+  if (half && !widens)
+    return make<arith::BitcastOp>(as(half), value);
+  return half ? widenHalfBits(builder, loc, value, half) : value;
 }
 
 // The words follow from the element's place in its parameter alone
@@ -167,13 +170,19 @@ SmallVector<Value> OptimizerEmitter::emitProgram(Value index, int64_t width,
   Type f32 = builder.getF32Type();
   Type type = width > 1 ? Type(VectorType::get({width}, f32)) : f32;
   IRMapping mapping = uniform;
-  mapping.map(body.getArgument(0), loadParameter(index, width, lanes));
+  // A parameter without a master is bf16 in memory. An optimizer's program,
+  // which takes a word then, reads it widened, and one of sums as it is.
+  bool isSummedBf16 = body.getArgument(0).getType().isBF16();
+  Type half = takesWord || isSummedBf16 ? Type(builder.getBF16Type()) : Type();
+  mapping.map(body.getArgument(0), loadElements(buffers[0], half, index, width,
+                                                lanes, !isSummedBf16));
+  mapping.map(body.getArgument(1),
+              loadElements(buffers[1], gradientType, index, width, lanes));
   if (takesWord)
     mapping.map(body.getArguments().back(), randomWords(index, width));
-  for (unsigned i = 1; i < 2 + states; ++i)
-    mapping.map(
-        body.getArgument(i),
-        make<LLVM::LoadOp>(type, address(buffers[i], f32, index), 4 * lanes));
+  for (unsigned i = 2; i < 2 + states; ++i)
+    mapping.map(body.getArgument(i),
+                loadElements(buffers[i], {}, index, width, lanes));
   Value factor = scale;
   if (width > 1)
     factor = make<vector::BroadcastOp>(type, factor);

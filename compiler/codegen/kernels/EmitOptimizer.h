@@ -1,4 +1,6 @@
-// Applies the scalar program of an optimizer to the elements of a shard.
+// Applies the scalar program of an optimizer to the elements of a shard. The
+// emitter of one step serves the loops of the host and the grids of GPUs: it
+// knows in which types operands lie, and the program is of f32 alone.
 #pragma once
 
 #include "compiler/codegen/kernels/ElementEmitter.h"
@@ -11,9 +13,16 @@ namespace fsdpc::codegen::kernels {
 /// computation. There is such a copy if it is a 16-bit type.
 inline constexpr llvm::StringLiteral kComputeAttr = "nn.compute";
 
+/// The type in which an optimizer's gradient is read, if it is not f32.
+inline constexpr llvm::StringLiteral kGradientAttr = "nn.gradient";
+
 /// Returns the type of the compute copy that an optimizer's program writes, or
 /// null if there is none.
 mlir::Type computeCopyOf(mlir::func::FuncOp program);
+
+/// Returns the 16-bit type in which the program's gradient lies, or null if it
+/// is f32.
+mlir::Type narrowGradientOf(mlir::func::FuncOp program);
 
 /// Returns the number of f64 that the program takes for each member beside lr,
 /// step and decay.
@@ -30,14 +39,15 @@ bool yieldsSums(mlir::func::FuncOp program);
 /// (kComputeAttr), that is replicated, and the rank's part of it is stored as
 /// well. A program whose last argument is an i32 takes a random word there and
 /// yields a parameter of bf16; there is no f32 of that in memory. One whose
-/// results are summed takes such a parameter in bf16.
+/// results are summed takes such a parameter in bf16. A gradient of 16 bits
+/// (kGradientAttr) is widened, which is exact.
 class OptimizerEmitter {
 protected:
   OptimizerEmitter(mlir::OpBuilder &builder, mlir::func::FuncOp program,
                    bool roundsBf16)
       : builder(builder), loc(builder.getUnknownLoc()),
         body(program.getBody().front()), copyType(computeCopyOf(program)),
-        roundsBf16(roundsBf16),
+        gradientType(narrowGradientOf(program)), roundsBf16(roundsBf16),
         takesWord(program.getArgumentTypes().back().isInteger(32)),
         isSum(yieldsSums(program)), sums(sumsOf(program)),
         states(program.getNumArguments() - 5 - sums - takesWord) {}
@@ -70,7 +80,8 @@ protected:
   mlir::OpBuilder &builder;
   mlir::Location loc;
   mlir::Block &body;
-  mlir::Type copyType; // of the compute copy; null if there is none
+  mlir::Type copyType;     // of the compute copy; null if there is none
+  mlir::Type gradientType; // of 16 bits; null: f32
   bool roundsBf16;
   bool takesWord; // of the generator, to round the parameter
   bool isSum;     // the results are summed
@@ -80,7 +91,11 @@ protected:
   mlir::Value scale; // f32 factor of the gradient (clipping)
 
 private:
-  mlir::Value loadParameter(mlir::Value index, int64_t width, int64_t lanes);
+  // Loads `width` elements of a buffer, in f32 if it `widens`. `half` is their
+  // type in memory, null if that is f32.
+  mlir::Value loadElements(mlir::Value buffer, mlir::Type half,
+                           mlir::Value index, int64_t width, int64_t lanes,
+                           bool widens = true);
   mlir::Value randomWords(mlir::Value index, int64_t width);
   mlir::Value upperHalf(mlir::Value value, int64_t width);
   mlir::Value sumLanes(mlir::Value vector);

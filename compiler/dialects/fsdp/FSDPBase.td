@@ -43,7 +43,8 @@ def FSDP_Dialect : Dialect {
     | `fsdp.offloaded` | module | activations that leave the memory: `pieces` and `bytes` of those that could, microseconds of their copies and of the part that is exposed, and the `units` that read them last |
     | `fsdp.predicted` | module | microseconds that a microbatch and an update are expected to take, for several numbers of ranks |
     | `fsdp.schedule_hash` | module | hash of the order of the starts on each channel; all ranks must agree on it |
-    | `fsdp.offsets` | ops | arena offset of each result in bytes, -1 where it shares or has no memory |
+    | `fsdp.unsummed` | layouts | the gradient is that of one microbatch on one rank (`--max-accumulate=1`, `--max-ranks=1`): what computes it writes it to the layout's own memory, in the compute type, where the norm and the optimizer read it |
+    | `fsdp.offsets` | ops | arena offset of each result in bytes, or that in the gradient of a layout that is unsummed, -1 where it shares or has no memory |
   }];
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;

@@ -96,6 +96,7 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   layout.states = op.getStates();
   layout.average = op.getAverage();
   layout.noMaster = op.getNoMaster();
+  layout.unsummed = isUnsummed(op);
   layout.statesOffloaded = isOffloaded(op, "state");
   layout.gradientOffloaded = isOffloaded(op, "gradient");
   layout.parametersOffloaded = isOffloaded(op, "parameter");

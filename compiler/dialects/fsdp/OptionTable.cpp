@@ -169,7 +169,9 @@ constexpr OptionInfo table[] = {
     option<&Options::maxAccumulate>(
         "max-accumulate", Group::Sharding, "K",
         "most microbatches per step that the program will run (--accumulate); "
-        "1 saves the memory in which ddp adds up gradients (0: any number)"),
+        "1 saves the memory in which ddp adds up gradients, and with "
+        "--max-ranks=1 keeps all gradients in the type of --param-dtype (0: "
+        "any number)"),
     option<&Options::reduce>("reduce", Group::Sharding, "WHEN",
                              "when gradients are summed over ranks"),
     option<&Options::paramType>("param-dtype", Group::Sharding, "TYPE",

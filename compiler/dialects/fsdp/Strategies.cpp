@@ -48,6 +48,43 @@ replicatedBy(Strategy strategy, const CompileOptions &options, bool trainable) {
   return whole;
 }
 
+// Sums over whole parameters, rows and columns are of several layouts at once,
+// whose types may differ, and updates of whole matrices are the runtime's own:
+// they read f32.
+static bool readsElements(LayoutOp layout, const CompileOptions &options) {
+  size_t group = layout.getGroup().value_or(0);
+  Optimizer optimizer =
+      group == 0 || group > options.groups.size()
+          ? options.optimizer.kind
+          : options.ofGroup(options.groups[group - 1]).optimizer.kind;
+  return !llvm::is_contained(
+      {Optimizer::LAMB, Optimizer::LARS, Optimizer::Adafactor, Optimizer::Muon},
+      optimizer);
+}
+
+static bool roundsOnWire(LayoutOp layout, const CompileOptions &options) {
+  switch (options.reduceType) {
+  case ReduceType::F32:
+    return false;
+  case ReduceType::BF16:
+    return keepsF32(layout) || options.paramType != schedule::ElementType::BF16;
+  case ReduceType::F16:
+    return keepsF32(layout) || options.paramType != schedule::ElementType::F16;
+  default: // blocks
+    return true;
+  }
+}
+
+// Under ddp @update gathers f32, and an owner's gradients travel together.
+bool leavesUnsummed(LayoutOp layout, const CompileOptions &options) {
+  Strategy strategy = strategyOf(layout, options);
+  return layout.getTrainable() && options.maxRanks == 1 &&
+         !options.accumulates() && strategy != Strategy::DDP &&
+         !isOwned(strategy) && !options.compressesGradients() &&
+         !options.offload.gradients && !isOffloaded(layout, "gradient") &&
+         !roundsOnWire(layout, options) && readsElements(layout, options);
+}
+
 // Sorted, so that the summary and the tests do not depend on the order of
 // layouts.
 SmallVector<Strategy> strategiesOf(ModuleOp module) {

@@ -20,6 +20,19 @@ Strategy strategyOf(LayoutOp layout, const CompileOptions &options);
 llvm::SmallVector<llvm::StringRef>
 replicatedBy(Strategy strategy, const CompileOptions &options, bool trainable);
 
+/// Marks the layouts whose gradient is that of one microbatch on one rank: the
+/// ops that compute it write it to the layout's own memory, in the compute
+/// type, and the norm and the optimizer read it there.
+inline constexpr llvm::StringLiteral kUnsummedAttr = "fsdp.unsummed";
+inline bool isUnsummed(LayoutOp layout) {
+  return layout->hasAttr(kUnsummedAttr);
+}
+
+/// Returns true if the layout should be so: there is one rank and one
+/// microbatch, the type on the wire would not round the gradient, and all that
+/// reads it takes the compute type.
+bool leavesUnsummed(LayoutOp layout, const CompileOptions &options);
+
 /// Returns true if one rank owns the layout, which is one parameter. A frozen
 /// layout has neither gradients nor states, so it is cut as under zero2.
 inline bool hasOwner(LayoutOp layout, const CompileOptions &options) {

@@ -37,6 +37,21 @@ static LogicalResult verifyWire(LayoutOp layout, Strategy strategy,
          << "' gathers it as '" << nameOf(wanted) << "'";
 }
 
+// Memory, kernels and the runtime read the attribute alone. A layout that needs
+// a sum but has memory for one addend would train with that addend.
+static LogicalResult verifyUnsummed(LayoutOp layout,
+                                    const CompileOptions &options) {
+  bool wanted = leavesUnsummed(layout, options);
+  if (isUnsummed(layout) == wanted)
+    return success();
+  return layout.emitOpError("breaks rule 'unsummed': the gradient of layout '")
+         << layout.getSymName() << "' is " << (wanted ? "" : "not ")
+         << "read as one microbatch of one rank has computed it "
+            "(max-accumulate "
+         << options.maxAccumulate << ", max-ranks " << options.maxRanks
+         << ", reduce-dtype '" << nameOf(options.reduceType) << "')";
+}
+
 // Equal sets are enough: the order in `whole` carries no meaning.
 LogicalResult verifyReplication(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
@@ -52,7 +67,8 @@ LogicalResult verifyReplication(ModuleOp module) {
     llvm::sort(found);
     if (wanted == found) {
       if (failed(verifyWire(layout, strategy, options)) ||
-          failed(verifyCompression(layout, strategy, options)))
+          failed(verifyCompression(layout, strategy, options)) ||
+          failed(verifyUnsummed(layout, options)))
         return failure();
       continue;
     }

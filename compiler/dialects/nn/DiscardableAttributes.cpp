@@ -207,6 +207,7 @@ static constexpr DiscardableAttribute table[] = {
     {"nn.optimizer", kernels, unit},
     {"nn.rows", kernels, unit},
     {"nn.compute", kernels, {"a float type", isFloatType}},
+    {"nn.gradient", kernels, {"a float type", isFloatType}},
     {"nn.plan", kernels, {"a kernel plan", isPlan}},
     {"nn.kept", ops, unit},
     {"nn.grid", kernels, {"a grid", isGrid}},

@@ -45,6 +45,7 @@ def NN_Dialect : Dialect {
     | `nn.optimizer` | kernels | the kernel is the scalar program of an optimizer |
     | `nn.rows` | kernels | the kernel computes rows of an attention |
     | `nn.compute` | kernels | the type of a copy of the parameters that an optimizer writes |
+    | `nn.gradient` | kernels | the type in which an optimizer reads the gradient, where that is not f32 |
     | `nn.plan` | kernels | how the kernel computes |
     | `nn.kept` | ops | the value is kept in memory from one loop over a row to the next |
     | `nn.grid` | kernels | how a GPU runs the kernel |

@@ -69,10 +69,11 @@ def RT_PointerOp : RT_Op<"pointer", [Pure]> {
     | `buffer` | `fsdp.buffer` | running statistics of the model |
     | `whole` | `fsdp.layout` | a layout's parameters in the compute type, where every rank keeps all of them |
     | `random` | none | four i32: seed low, seed high, microbatch, step; then an f32: the scale of the loss |
+    | `gradient` | `fsdp.layout` | the gradient of a layout that is unsummed, in the compute type |
 
     **Constraints**
     - The space's symbol is as the table says.
-    - A pointer into the arena stays within its bytes (`verify-rt`).
+    - A pointer into the arena or a gradient stays within its bytes (`verify-rt`).
 
     Example:
     ```mlir

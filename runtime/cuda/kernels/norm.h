@@ -4,6 +4,8 @@
 // kernel sums these segments, and a second adds them per layout.
 #pragma once
 
+#include "runtime/comm/float16.h"
+#include "runtime/comm/wire_type.h"
 #include "runtime/core/square_sum.h"
 #include "runtime/cuda/kernels/grid.h"
 
@@ -25,10 +27,11 @@ struct UpdateSegment {
 
 // The tables of one layout.
 struct NormLayout {
-  const float *gradient = nullptr;
+  const void *gradient = nullptr;
   const NormSegment *segments = nullptr;
   int64_t segmentCount = 0;
-  SquareSum *sums = nullptr; // one per segment
+  SquareSum *sums = nullptr;     // one per segment
+  WireType type = WireType::f32; // of the gradient
 };
 
 constexpr int mostNormLayouts = 256; // per call: the list is a kernel argument
@@ -100,6 +103,16 @@ struct Clip {
   int64_t *failed = nullptr;
 };
 
+// The sum of a segment whose elements have type T in memory.
+template <typename T>
+FSDPC_SHARED SquareSum squaresOf(const NormLayout &layout,
+                                 NormSegment segment) {
+  SquareSum sum;
+  sum.addSquares(static_cast<const T *>(layout.gradient) + segment.from,
+                 segment.to - segment.from);
+  return sum;
+}
+
 // One thread per segment, whatever layout it belongs to.
 FSDPC_SHARED inline void body(const Grid &grid, const SumSquareSegments &s) {
   for (int k = 0; k < s.count; ++k) {
@@ -107,9 +120,10 @@ FSDPC_SHARED inline void body(const Grid &grid, const SumSquareSegments &s) {
     for (int64_t i = grid.first(); i < layout.segmentCount;
          i += grid.stride()) {
       NormSegment segment = layout.segments[i];
-      SquareSum sum;
-      sum.addSquares(layout.gradient + segment.from, segment.to - segment.from);
-      layout.sums[i] = sum;
+      layout.sums[i] =
+          layout.type == WireType::bf16  ? squaresOf<BFloat16>(layout, segment)
+          : layout.type == WireType::f16 ? squaresOf<Float16>(layout, segment)
+                                         : squaresOf<float>(layout, segment);
     }
   }
 }

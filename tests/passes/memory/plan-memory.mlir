@@ -171,3 +171,36 @@ module {
     return
   }
 }
+
+// -----
+
+// A gradient to which nothing is added has memory of its own, so it takes none
+// of the arena, and the offsets of its members count from its beginning. %a has
+// the arena for itself.
+// CHECK-LABEL: module
+// CHECK-SAME: bytes = 64
+// CHECK-SAME: gradients = 0
+// CHECK: nn.matmul {{.*}} {fsdp.offsets = array<i64: 0>}
+// CHECK: nn.launch {{.*}} {fsdp.offsets = array<i64: 64>}
+// CHECK: fsdp.pack {{.*}} {fsdp.offsets = array<i64: 0>}
+// CHECK: nn.matmul {{.*}} {fsdp.offsets = array<i64: 0>}
+module {
+  fsdp.unit @a
+  fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
+  fsdp.parameter @w : tensor<4xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 20 : f32 states 0 {
+    fsdp.unsummed, members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 4] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func private @ones() -> tensor<4xf32> attributes {nn.kernel} {
+    %y = nn.constant dense<1.0> : tensor<4xf32>
+    return %y : tensor<4xf32>
+  }
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    %dv = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %dw = nn.launch @ones() : () -> tensor<4xf32>
+    %g = fsdp.pack @a.flat(%dv, %dw) : (tensor<4x4xf32>, tensor<4xf32>) -> tensor<20xf32>
+    %t = fsdp.reduce_scatter_start [@a.flat], %g : tensor<20xf32>
+    %a = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    fsdp.reduce_scatter_wait %t
+    return
+  }
+}

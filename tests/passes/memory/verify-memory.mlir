@@ -128,3 +128,19 @@ module attributes {fsdp.arena = {bytes = 256 : i64}, fsdp.options = {"memory-lim
   }
   func.func @update() { return }
 }
+
+// -----
+
+// layout: the runtime reads a gradient from the beginning of its memory.
+module attributes {fsdp.arena = {bytes = 128 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    fsdp.unsummed, members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    %dv = nn.matmul %x, %x {fsdp.offsets = array<i64: 64>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    // expected-error @below {{violates rule 'layout': it begins at 64 of the gradient of layout 'a.flat' instead of 0}}
+    %g = fsdp.pack @a.flat(%dv) {fsdp.offsets = array<i64: 64>} : (tensor<4x4xf32>) -> tensor<16xf32>
+    return
+  }
+}

@@ -308,3 +308,47 @@ module attributes {fsdp.arena = {bytes = 512 : i64}} {
     return
   }
 }
+
+// -----
+
+// Pointers stay within a gradient.
+module attributes {fsdp.arena = {bytes = 64 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    fsdp.unsummed, members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    %1 = rt.pointer gradient @a.flat + 16 bytes 64
+    // expected-error @below {{accesses the gradient of layout 'a.flat' up to byte 80 of 64}}
+    rt.launch @exp(%0, %1)
+    return
+  }
+}
+
+// -----
+
+// A reduction waits for the kernel that writes the gradient.
+module attributes {fsdp.arena = {bytes = 64 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    fsdp.unsummed, members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    %1 = rt.pointer gradient @a.flat + 0 bytes 64
+    // expected-note @below {{conflicting access is here}}
+    rt.launch @exp(%0, %1)
+    // expected-error @below {{on stream 'reduce' accesses gradients of 'a.flat' without waiting for stream 'compute'}}
+    rt.reduce_scatter [@a.flat], %1
+    return
+  }
+}
