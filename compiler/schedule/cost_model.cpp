@@ -1,4 +1,6 @@
-// See cost_model.h. Rates are in 10⁹ per second, which is 10³ per µs.
+// Durations from the figures of a machine: a roofline for ops, rings or
+// exchanges for collectives, as the target sends them, and copies for what is
+// offloaded. Rates are in 10⁹ per second, which is 10³ per µs.
 
 #include "compiler/schedule/cost_model.h"
 

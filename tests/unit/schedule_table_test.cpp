@@ -87,8 +87,8 @@ TEST(Table, OfTwoUnits) {
                                "reduce reduce a; wait gather b; reduced "
                                "reduce a@2; free gather b@2  #"));
   EXPECT_THAT(table,
-              HasSubstr("# step 0.055 ms: ops 0.040, exposed 0.015 (at "
-                        "least 0.015 under any schedule), slowed 0.000"));
+              HasSubstr("# step 0.055 ms: ops 0.040, exposed 0.015 and slowed "
+                        "0.000 (at least 0.015 together under any schedule)"));
 }
 
 // The actions come back in their order, whatever the model looks like.
