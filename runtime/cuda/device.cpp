@@ -146,13 +146,14 @@ Status CudaDevice::reserve(const MemoryPlan &plan) {
   // Each kind that a layout offloads may lose a page in front of it.
   int64_t lost =
       plan.offloaded > 0 ? 3 * 4096 * int64_t(manifest.layouts.size()) : 0;
-  FSDPC_TRY(
-      memory.reserve(plan.allocated + constants + scratch.total() + kept +
-                         CudaUpdate::reportBytes(manifest, options.accumulate),
-                     CudaInputs::pinnedBytes(manifest) +
-                         CudaUpdate::pinnedBytes(manifest, options.accumulate) +
-                         plan.offloaded + lost,
-                     plan.offloaded));
+  FSDPC_TRY(memory.reserve(
+      plan.allocated + constants + scratch.total() + kept +
+          CudaUpdate::reportBytes(manifest, options.accumulate),
+      CudaInputs::pinnedBytes(manifest) +
+          CudaUpdate::pinnedBytes(manifest, options.accumulate) +
+          plan.offloaded + lost,
+      plan.offloaded,
+      options.symmetricMemory && !isAlone() && !context.job.sharesProcess));
   // One block: library workspace first, then the scratch of attention.
   library = static_cast<char *>(
       memory.takeDevice(scratch.library + scratch.attention));

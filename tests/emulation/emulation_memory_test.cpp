@@ -209,7 +209,8 @@ TEST(Faults, areRead) {
       parseFault("").error().message,
       "'' is not a valid fault; use launch:N, hang:N, nccl:N, silent:N or "
       "late-memory:N, optionally with @RANK, or memory, driver, few-devices, "
-      "refuse-products, refuse-epilogues, refuse-convolutions, "
+      "old-nccl, refuse-shared, refuse-windows, refuse-products, "
+      "refuse-epilogues, refuse-convolutions, "
       "refuse-attention");
 }
 
