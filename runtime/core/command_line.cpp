@@ -235,6 +235,7 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   if (!options.timeLimit.empty())
     parseDuration(options.timeLimit, options.timeLimitSeconds);
   options.device.graphs = !arguments.noGraph;
+  options.device.symmetricMemory = !arguments.noSymmetricMemory;
   Result<LrSchedule> parsed = parseSchedule(options.scheduleText);
   FSDPC_TRY(parsed);
   options.schedule = *parsed;

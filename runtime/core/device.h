@@ -44,6 +44,11 @@ struct DeviceOptions {
   // that is left out.
   bool leavesOut = false;
   bool graphs = true; // CUDA: capture sections as graphs and replay them
+  // CUDA: the device's memory is allocated by NCCL, and registered as symmetric
+  // windows where it can be.
+  bool symmetricMemory = true;
+  // CUDA: blocks that a collective of NCCL may take; 0: NCCL's choice.
+  int64_t ncclMaxCtas = 0;
   // CUDA: the file that keeps the fastest algorithm of each product; empty: the
   // library's own choices, untimed.
   std::string tuneProducts;

@@ -265,6 +265,16 @@ const Flag flags[] = {
      "CUDA: enqueue every call in every step instead of replaying captured "
      "graphs",
      [](Arguments &a) -> Target { return &a.noGraph; }},
+    {"--no-symmetric-memory", nullptr,
+     "CUDA: allocate the GPU's memory without NCCL, which then copies through "
+     "buffers of its own, and let all collectives of NCCL take "
+     "multiprocessors",
+     [](Arguments &a) -> Target { return &a.noSymmetricMemory; }},
+    {"--nccl-max-ctas", "N",
+     "CUDA: blocks, and so multiprocessors, that a collective of NCCL may take "
+     "(default: NCCL's own choice, which depends on the links)",
+     [](Arguments &a) -> Target { return &a.options.device.ncclMaxCtas; },
+     wholeNumber<1, 64>},
     {"--tune-products", "[=FILE]",
      "CUDA: time up to eight algorithms for each matrix product at the start, "
      "take the fastest, and keep the choices in FILE for later runs (default: "

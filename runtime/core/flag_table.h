@@ -20,7 +20,7 @@ struct Arguments {
   std::vector<std::string> data, tokens, eval, evalTokens, metrics, predictions;
   int64_t steps = -1; // not given
   std::string onNonFinite = "stop";
-  bool noGraph = false;
+  bool noGraph = false, noSymmetricMemory = false;
 };
 
 // A flag whose value may be left out, with `=`; then it is `otherwise`.

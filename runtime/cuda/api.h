@@ -41,6 +41,7 @@ using CudaConvolution = void *;
 using CudaAttention = void *;
 using CudaCommunicator = void *;
 using NcclId = std::array<char, 128>;
+constexpr size_t sharedPageBytes = size_t(2) << 20;
 
 struct CudaDeviceInfo {
   std::string name;         // "NVIDIA H200"
@@ -79,6 +80,12 @@ struct CudaGemmOperands {
   void *c = nullptr;
   const void *bias = nullptr, *addend = nullptr, *input = nullptr;
   void *extra = nullptr;
+};
+
+// How a communicator is made. Its splits are made in the same way.
+struct NcclConfig {
+  int maxCtas = 0;       // blocks that a collective may take; 0: NCCL's choice
+  bool zeroCtas = false; // take none where copy engines can do it; NCCL 2.28
 };
 
 // The library's choice for a plan.
@@ -229,12 +236,20 @@ public:
   // ever; the watchdog (watchdog.h) ends such a job. Memory is device memory.
   // ----
 
+  // Returns NCCL's version as a number, 22809 for 2.28.9.
+  virtual CudaStatus ncclVersion(int &version) = 0;
+  // Allocates device memory as NCCL likes it: what registerWindow takes, and
+  // NVLink multicasts reach. It takes whole pages of sharedPageBytes.
+  virtual CudaStatus allocateShared(void *&memory, size_t bytes) = 0;
+  // No communicator may have the memory registered.
+  virtual CudaStatus freeShared(void *memory) = 0;
   // Makes the number by which the ranks of a communicator find each other. One
   // rank makes it and sends it to the others, which no function here does.
   virtual CudaStatus makeNcclId(NcclId &id) = 0;
   // Returns at once; communicatorState tells when it is done.
   virtual CudaStatus initCommunicator(CudaCommunicator &communicator, int rank,
-                                      int size, const NcclId &id) = 0;
+                                      int size, const NcclId &id,
+                                      const NcclConfig &config) = 0;
   // Makes a communicator of the ranks of `parent` that give the same color, in
   // their order. All ranks of `parent` call it in the same order, and none has
   // calls under way. Returns at once; communicatorState of the new one tells
@@ -254,6 +269,15 @@ public:
                                     size_t bytes, void *&registration) = 0;
   virtual CudaStatus deregisterMemory(CudaCommunicator communicator,
                                       void *registration) = 0;
+  // Registers shared memory of which every rank of the communicator passes as
+  // many bytes, as a symmetric window: in each collective the larger buffers of
+  // all ranks lie at the same offset from its begin. All ranks make the call in
+  // the same order. `window` is null if the communicator cannot use it. Needs
+  // NCCL 2.27.
+  virtual CudaStatus registerWindow(CudaCommunicator communicator, void *memory,
+                                    size_t bytes, void *&window) = 0;
+  virtual CudaStatus deregisterWindow(CudaCommunicator communicator,
+                                      void *window) = 0;
   // Writes rank r's `bytes` bytes at `shard` to whole[r · bytes …] for every r.
   // `shard` may already lie at its place.
   virtual CudaStatus allGather(CudaCommunicator communicator, const void *shard,

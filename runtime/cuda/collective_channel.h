@@ -112,10 +112,11 @@ protected:
 
 // Make the two channels of a rank. All ranks call the same function together.
 // NCCL's end the job if ranks cannot join.
-CollectiveChannels makeNcclChannels(CudaApi &api, Job &job,
-                                    const DeviceOptions &options,
-                                    const CollectiveResources &resources,
-                                    const std::shared_ptr<Watchdog> &watchdog);
+Result<CollectiveChannels>
+makeNcclChannels(CudaApi &api, Job &job, const DeviceOptions &options,
+                 const CollectiveResources &resources,
+                 const std::shared_ptr<Watchdog> &watchdog,
+                 std::vector<std::string> &notes);
 Result<CollectiveChannels>
 makePeerChannels(CudaApi &api, Job &job, const CollectiveResources &resources,
                  const std::shared_ptr<Watchdog> &watchdog);

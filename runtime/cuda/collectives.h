@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace fsdpc::runtime {
 
@@ -116,6 +117,10 @@ struct CollectiveResources {
   CudaStream compute = nullptr, gather = nullptr, reduce = nullptr;
   void *memory = nullptr; // the device's only allocation, for NCCL to register
   size_t bytes = 0;
+  // Why it is not memory of CudaApi::allocateShared; empty if it is.
+  std::string notShared = "it is not allocated by NCCL";
+  // Equal on two ranks whose buffers lie at the same places of the memory.
+  uint64_t places = 0;
   // Memory within it of collectiveScratchBytes (cuda_scratch.h), of which the
   // values of gradients take `sentBytes`.
   void *scratch = nullptr;
@@ -124,10 +129,11 @@ struct CollectiveResources {
 };
 
 // Makes the channels gatherChannel and reduceChannel of the job's rank. All
-// ranks call it together.
+// ranks call it together. Adds lines for the log to `notes`.
 using CollectiveChannels = std::array<std::unique_ptr<Collectives>, 2>;
-Result<CollectiveChannels>
-makeCollectives(CudaApi &api, Job &job, const DeviceOptions &options,
-                const CollectiveResources &resources);
+Result<CollectiveChannels> makeCollectives(CudaApi &api, Job &job,
+                                           const DeviceOptions &options,
+                                           const CollectiveResources &resources,
+                                           std::vector<std::string> &notes);
 
 } // namespace fsdpc::runtime

@@ -150,13 +150,14 @@ Status CudaDevice::reserve(const MemoryPlan &plan) {
   int64_t lost = plan.offloaded > 0
                      ? (3 * int64_t(manifest.layouts.size()) + 1) * 4096
                      : 0;
-  FSDPC_TRY(
-      memory.reserve(plan.allocated + constants + scratch.total() + kept +
-                         CudaUpdate::reportBytes(manifest, options.accumulate),
-                     CudaInputs::pinnedBytes(manifest) +
-                         CudaUpdate::pinnedBytes(manifest, options.accumulate) +
-                         plan.offloaded + lost,
-                     plan.offloaded));
+  FSDPC_TRY(memory.reserve(
+      plan.allocated + constants + scratch.total() + kept +
+          CudaUpdate::reportBytes(manifest, options.accumulate),
+      CudaInputs::pinnedBytes(manifest) +
+          CudaUpdate::pinnedBytes(manifest, options.accumulate) +
+          plan.offloaded + lost,
+      plan.offloaded,
+      options.symmetricMemory && !isAlone() && !context.job.sharesProcess));
   if (activations)
     activations->use(
         static_cast<char *>(memory.takePinned(manifest.activationFileBytes)));

@@ -21,13 +21,15 @@ Status CudaDevice::makeCollectives(const fsdpc_rank &rank) {
   // registered once.
   resources.memory = memory.base();
   resources.bytes = memory.bytes();
+  resources.notShared = memory.notShared();
+  resources.places = memory.places();
   resources.scratch = collectiveScratch;
   resources.scratchBytes = size_t(scratchSizes().collectives);
   resources.sentBytes = wireCapacity;
   if (usesGroups(rank.manifest))
     resources.groups = {rank.groupRanks, reducesInGroups(rank.manifest)};
   auto made = fsdpc::runtime::makeCollectives(context.api, context.job, options,
-                                              resources);
+                                              resources, chosen);
   FSDPC_TRY(made);
   channels = std::move(*made);
   if (options.graphs && !channel(reduceChannel).canCapture()) {

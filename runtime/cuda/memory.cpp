@@ -23,16 +23,34 @@ void *CudaMemory::Arena::take(int64_t bytes) {
 // Blocks need no release of their own. The device has waited for all streams
 // before it destroys this.
 CudaMemory::~CudaMemory() {
-  if (device.memory)
+  if (device.memory && reason.empty())
+    context.api.freeShared(device.memory);
+  else if (device.memory)
     context.api.freeDevice(device.memory);
   if (pinned.memory)
     context.api.freePinned(pinned.memory);
 }
 
+CudaStatus CudaMemory::allocate(int64_t bytes, bool shared) {
+  if (shared) {
+    CudaStatus status =
+        context.api.allocateShared(device.memory, size_t(bytes));
+    reason = status ? "it cannot allocate the memory: " +
+                          context.api.errorText(status)
+                    : "";
+    if (!status)
+      return cudaOk;
+  }
+  return context.api.allocateDevice(device.memory, size_t(bytes));
+}
+
 // The check of free memory is not a guarantee, since other processes share the
 // GPU, so the allocation may still fail.
 Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes,
-                           int64_t offloadedBytes) {
+                           int64_t offloadedBytes, bool shared) {
+  if (shared)
+    deviceBytes = (deviceBytes + int64_t(sharedPageBytes) - 1) /
+                  int64_t(sharedPageBytes) * int64_t(sharedPageBytes);
   CudaDeviceInfo info;
   CudaStatus status = context.api.deviceInfo(info);
   // Ranks that share a process have no communicators. Groups that gather have
@@ -54,7 +72,7 @@ Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes,
   if (status == cudaOk && info.freeBytes < size_t(deviceBytes) + later)
     return tooLittle("");
   if (status == cudaOk)
-    status = context.api.allocateDevice(device.memory, size_t(deviceBytes));
+    status = allocate(deviceBytes, shared);
   if (status != cudaOk)
     return tooLittle(": " + context.api.errorText(status));
   // The bounce buffer of upload() and download() lies in the same allocation.
@@ -74,7 +92,11 @@ Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes,
   return {};
 }
 
-void *CudaMemory::takeDevice(int64_t bytes) { return device.take(bytes); }
+void *CudaMemory::takeDevice(int64_t bytes) {
+  constexpr uint64_t prime = 1099511628211u; // of FNV-1a
+  placesHash = (placesHash ^ uint64_t(bytes)) * prime;
+  return device.take(bytes);
+}
 void *CudaMemory::takePinned(int64_t bytes) { return pinned.take(bytes); }
 
 // In pieces through pinned memory, so that no host buffer of the full size has

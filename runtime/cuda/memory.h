@@ -17,9 +17,10 @@ public:
   // Makes both allocations. If the device has too little free memory for them
   // and for what is allocated later (CudaDeviceInfo), or the host for pinned
   // memory, the error has all numbers. `offloadedBytes` of the pinned memory
-  // are of what is offloaded.
+  // are of what is offloaded. With `shared` NCCL allocates the device memory if
+  // it can.
   Status reserve(int64_t deviceBytes, int64_t pinnedBytes,
-                 int64_t offloadedBytes);
+                 int64_t offloadedBytes, bool shared);
   // Take aligned blocks. They return null if what was reserved is used up.
   void *takeDevice(int64_t bytes);
   void *takePinned(int64_t bytes);
@@ -35,6 +36,11 @@ public:
   // The whole device allocation, which NCCL registers.
   void *base() const { return device.memory; }
   size_t bytes() const { return size_t(device.size); }
+  // Why NCCL has not allocated it, or "".
+  const std::string &notShared() const { return reason; }
+  // Returns a number that is equal on ranks that have taken blocks of the same
+  // sizes, and which therefore lie at the same places.
+  uint64_t places() const { return placesHash; }
 
 private:
   // A bump allocator over one allocation; `used` counts padding too.
@@ -44,10 +50,14 @@ private:
     void *take(int64_t bytes);
   };
 
+  CudaStatus allocate(int64_t bytes, bool shared);
+
   CudaContext &context;
   Arena device, pinned;
   // bounceBytes of pinned memory that the blocking copies go through.
   void *bounce = nullptr;
+  std::string reason = "--no-symmetric-memory";
+  uint64_t placesHash = 0;
 };
 
 template <typename T, typename Pointer>

@@ -4,6 +4,7 @@
 #include "runtime/comm/owned.h"
 #include "runtime/cuda/collective_channel.h"
 #include "runtime/cuda/nccl_communicators.h"
+#include "runtime/cuda/nccl_memory.h"
 
 namespace fsdpc::runtime {
 
@@ -21,23 +22,18 @@ public:
   NcclChannel(CudaApi &api, Job &job, Channel channel,
               const CollectiveResources &resources,
               std::shared_ptr<Watchdog> watchdog, bool deterministic,
-              const NcclCommunicators &communicators)
+              const NcclCommunicators &communicators, bool windows)
       : CollectiveChannel(api, job, channel, resources, std::move(watchdog)),
         deterministic(deterministic), over(communicators),
-        groupRanks(resources.groups.ranks), runs(size_t(job.size)) {
-    // All collectives of a step lie in this memory. A transport that refuses to
-    // register it is slower, but works.
-    for (CudaCommunicator communicator : over.all()) {
-      void *registration = nullptr;
-      if (!api.registerMemory(communicator, resources.memory, resources.bytes,
-                              registration))
-        registrations.emplace_back(communicator, registration);
-    }
-  }
-  ~NcclChannel() override {
-    for (auto [communicator, registration] : registrations)
-      if (registration)
-        api.deregisterMemory(communicator, registration);
+        groupRanks(resources.groups.ranks), registrations(api),
+        runs(size_t(job.size)) {
+    // All collectives of a step lie in this memory. The ranks meet to register
+    // windows.
+    name = this->watchdog->nameOf("registration of memory", "");
+    this->watchdog->markHost(channel, name, true);
+    for (CudaCommunicator communicator : over.all())
+      check(registrations.add(communicator, resources, windows));
+    this->watchdog->markHost(channel, name, false);
   }
 
   bool canCapture() const override { return true; }
@@ -330,16 +326,17 @@ private:
   const bool deterministic;
   const NcclCommunicators over;
   const int groupRanks;
-  std::vector<std::pair<CudaCommunicator, void *>> registrations;
+  NcclRegistrations registrations;
   std::vector<size_t> runs; // of owners; kept, so that a call allocates nothing
 };
 
 } // namespace
 
 // Chooses between NCCL and copies between the ranks' buffers.
-Result<CollectiveChannels>
-makeCollectives(CudaApi &api, Job &job, const DeviceOptions &options,
-                const CollectiveResources &resources) {
+Result<CollectiveChannels> makeCollectives(CudaApi &api, Job &job,
+                                           const DeviceOptions &options,
+                                           const CollectiveResources &resources,
+                                           std::vector<std::string> &notes) {
   auto made = Watchdog::make(
       api, job, {options.firstStepSeconds, options.watchdogSeconds},
       resources.compute);
@@ -347,19 +344,28 @@ makeCollectives(CudaApi &api, Job &job, const DeviceOptions &options,
   std::shared_ptr<Watchdog> watchdog = std::move(*made);
   if (job.sharesProcess)
     return makePeerChannels(api, job, resources, watchdog);
-  return makeNcclChannels(api, job, options, resources, watchdog);
+  return makeNcclChannels(api, job, options, resources, watchdog, notes);
 }
 
-CollectiveChannels makeNcclChannels(CudaApi &api, Job &job,
-                                    const DeviceOptions &options,
-                                    const CollectiveResources &resources,
-                                    const std::shared_ptr<Watchdog> &watchdog) {
+// Reductions compute, so only gathers can do without multiprocessors.
+Result<CollectiveChannels>
+makeNcclChannels(CudaApi &api, Job &job, const DeviceOptions &options,
+                 const CollectiveResources &resources,
+                 const std::shared_ptr<Watchdog> &watchdog,
+                 std::vector<std::string> &notes) {
+  auto use = agreeOnNccl(api, job, options, resources);
+  FSDPC_TRY(use);
+  notes.push_back(use->note);
   CollectiveChannels channels;
-  for (Channel channel : {gatherChannel, reduceChannel})
+  for (Channel channel : {gatherChannel, reduceChannel}) {
+    NcclConfig config = use->config;
+    config.zeroCtas &= channel == gatherChannel;
     channels[channel] = std::make_unique<NcclChannel>(
         api, job, channel, resources, watchdog, options.deterministic,
-        joinNccl(api, job, channel, resources.groups, options.joinSeconds,
-                 *watchdog));
+        joinNccl(api, job, channel, config, resources.groups,
+                 options.joinSeconds, *watchdog),
+        use->windows);
+  }
   return channels;
 }
 

@@ -39,7 +39,8 @@ void awaitConnection(CudaApi &api, Job &job, CudaStatus status,
   }
 }
 
-CudaCommunicator joinRanks(CudaApi &api, Job &job, double seconds) {
+CudaCommunicator joinRanks(CudaApi &api, Job &job, const NcclConfig &config,
+                           double seconds) {
   struct {
     CudaStatus status;
     NcclId id;
@@ -54,7 +55,7 @@ CudaCommunicator joinRanks(CudaApi &api, Job &job, double seconds) {
     failJob(job, "cannot initialize NCCL: " + api.errorText(all[0].status));
   CudaCommunicator communicator = nullptr;
   CudaStatus status =
-      api.initCommunicator(communicator, job.rank, job.size, all[0].id);
+      api.initCommunicator(communicator, job.rank, job.size, all[0].id, config);
   awaitConnection(api, job, status, communicator, seconds);
   return communicator;
 }
@@ -63,10 +64,10 @@ CudaCommunicator joinRanks(CudaApi &api, Job &job, double seconds) {
 
 // Communicators are made one after the other, in the same order on all ranks.
 NcclCommunicators joinNccl(CudaApi &api, Job &job, Channel channel,
-                           const ShardGroups &groups, double seconds,
-                           Watchdog &watchdog) {
+                           const NcclConfig &config, const ShardGroups &groups,
+                           double seconds, Watchdog &watchdog) {
   NcclCommunicators made;
-  made.ranks = joinRanks(api, job, seconds);
+  made.ranks = joinRanks(api, job, config, seconds);
   watchdog.watch(channel, made.ranks);
   auto split = [&](int color) {
     CudaCommunicator part = nullptr;

@@ -31,7 +31,7 @@ struct NcclCommunicators {
 // does, at most `seconds` for each communicator (0: no limit). The watchdog
 // owns them from here on.
 NcclCommunicators joinNccl(CudaApi &api, Job &job, Channel channel,
-                           const ShardGroups &groups, double seconds,
-                           Watchdog &watchdog);
+                           const NcclConfig &config, const ShardGroups &groups,
+                           double seconds, Watchdog &watchdog);
 
 } // namespace fsdpc::runtime

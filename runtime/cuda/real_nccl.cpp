@@ -13,6 +13,11 @@
 #include <thread>
 #include <utility>
 
+// A library from before 2.27 lacks them. The program still loads then, and does
+// not call them (nccl_memory.cpp).
+#pragma weak ncclCommWindowRegister
+#pragma weak ncclCommWindowDeregister
+
 namespace fsdpc::runtime {
 
 namespace {
@@ -106,7 +111,8 @@ ncclDataType_t typeOf(WireType type) {
 // The gathers and reductions of a rank meet on parallel branches of a graph,
 // where nothing orders the two communicators. Two ranks that run them in
 // different orders would wait for each other for ever, so NCCL is told to keep
-// the order of the host's calls. It reads the variable at its first use.
+// the order of the host's calls. It reads the variable at its first use, and
+// knows it from 2.26 on.
 void orderCommunicators() {
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
 }
@@ -123,6 +129,18 @@ std::string describeNccl(int status) {
   return text.substr(0, text.find('\n'));
 }
 
+CudaStatus RealCudaApi::ncclVersion(int &version) {
+  return checked(ncclGetVersion(&version));
+}
+
+CudaStatus RealCudaApi::allocateShared(void *&memory, size_t bytes) {
+  return checked(ncclMemAlloc(&memory, bytes));
+}
+
+CudaStatus RealCudaApi::freeShared(void *memory) {
+  return checked(ncclMemFree(memory));
+}
+
 CudaStatus RealCudaApi::makeNcclId(NcclId &id) {
   static_assert(sizeof(ncclUniqueId) == sizeof(NcclId));
   orderCommunicators();
@@ -133,13 +151,18 @@ CudaStatus RealCudaApi::makeNcclId(NcclId &id) {
 }
 
 CudaStatus RealCudaApi::initCommunicator(CudaCommunicator &communicator,
-                                         int rank, int size, const NcclId &id) {
+                                         int rank, int size, const NcclId &id,
+                                         const NcclConfig &wanted) {
   orderCommunicators();
   ncclUniqueId taken;
   memcpy(taken.internal, id.data(), id.size());
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   // Every call may then return ncclInProgress, which settled() waits out.
   config.blocking = 0;
+  if (wanted.maxCtas > 0)
+    config.maxCTAs = wanted.maxCtas;
+  if (wanted.zeroCtas)
+    config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
   auto made = std::make_unique<NcclChannel>();
   ncclResult_t result =
       ncclCommInitRankConfig(&made->comm, size, taken, rank, &config);
@@ -209,6 +232,25 @@ CudaStatus RealCudaApi::deregisterMemory(CudaCommunicator communicator,
     return cudaOk;
   return collective(communicator, [&](ncclComm_t comm) {
     return ncclCommDeregister(comm, registration);
+  });
+}
+
+CudaStatus RealCudaApi::registerWindow(CudaCommunicator communicator,
+                                       void *memory, size_t bytes,
+                                       void *&window) {
+  ncclWindow_t made = nullptr;
+  CudaStatus status = collective(communicator, [&](ncclComm_t comm) {
+    return ncclCommWindowRegister(comm, memory, bytes, &made,
+                                  NCCL_WIN_COLL_SYMMETRIC);
+  });
+  window = made;
+  return status;
+}
+
+CudaStatus RealCudaApi::deregisterWindow(CudaCommunicator communicator,
+                                         void *window) {
+  return collective(communicator, [&](ncclComm_t comm) {
+    return ncclCommWindowDeregister(comm, static_cast<ncclWindow_t>(window));
   });
 }
 

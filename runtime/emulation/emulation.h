@@ -16,6 +16,7 @@
 
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,7 @@ private:
     std::shared_ptr<NcclCommunicator> communicator;
     const void *memory;
     size_t bytes;
+    bool isWindow;
   };
 
   // That of the calling thread, which selectDevice has chosen.
@@ -103,6 +105,14 @@ private:
                         std::function<void(NcclCommunicator &)> work);
   CudaStatus checkCollective(CudaCommunicator communicator, const void *shard,
                              const void *whole, size_t shardBytes);
+  // Adds a registration, once all bytes are known to be the device's.
+  CudaStatus addRegistration(CudaCommunicator communicator, const void *memory,
+                             size_t bytes, bool isWindow, void *&handle);
+  CudaStatus removeRegistration(CudaCommunicator communicator,
+                                const void *handle, bool isWindow);
+  // Returns the offset of memory in a window of the communicator; a number that
+  // none has if it lies in no window.
+  uint64_t placeInWindow(CudaCommunicator communicator, const void *memory);
   // Refuses a rank that the communicator does not have.
   CudaStatus checkRank(CudaCommunicator communicator, int rank);
   // Ends the registrations of a communicator that is destroyed or aborted. The
@@ -125,6 +135,7 @@ private:
   Handles<LibraryPlan<ConvolutionPlan>> convolutions;
   Handles<LibraryPlan<AttentionPlan>> attentions;
   Handles<Registration> registrations;
+  std::set<const void *> shared; // what allocateShared returned
   Handles<NcclCommunicator> communicators;
   Handles<Graph> graphs;
   Handles<LiveStream> streams; // last member, since its work uses all others

@@ -57,6 +57,37 @@ private:
 
 } // namespace
 
+// The versions before and after the functions that programs ask for.
+CudaStatus Emulation::ncclVersion(int &version) {
+  version = faults.is(Fault::oldNccl) ? 22507 : 22809;
+  return cudaOk;
+}
+
+CudaStatus Emulation::allocateShared(void *&address, size_t bytes) {
+  if (faults.is(Fault::refuseShared))
+    return status::refuse(status::ncclSystemError, "shared memory");
+  if (CudaStatus status = allocateDevice(address, bytes))
+    return status;
+  Lock lock(mutex);
+  shared.insert(address);
+  return cudaOk;
+}
+
+CudaStatus Emulation::freeShared(void *address) {
+  bool isUsed = false;
+  {
+    Lock lock(mutex);
+    registrations.each([&](Registration &registration) {
+      isUsed |= registration.memory == address;
+    });
+    if (isUsed || !shared.erase(address))
+      return status::refuse(
+          status::ncclInvalidUsage,
+          "shared memory that no communicator has registered");
+  }
+  return freeDevice(address);
+}
+
 CudaStatus Emulation::makeNcclId(NcclId &id) {
   emulation::makeNcclId(id);
   return cudaOk;
@@ -65,8 +96,11 @@ CudaStatus Emulation::makeNcclId(NcclId &id) {
 // Returns as soon as this rank has joined. The caller polls communicatorState
 // for the others.
 CudaStatus Emulation::initCommunicator(CudaCommunicator &handle, int rank,
-                                       int size, const NcclId &id) {
+                                       int size, const NcclId &id,
+                                       const NcclConfig &config) {
   handle = nullptr;
+  if (config.maxCtas < 0 || (config.zeroCtas && faults.is(Fault::oldNccl)))
+    return status::refuse(status::ncclInvalidArgument, "a configuration");
   if (CudaStatus status = refuseInCapture("initCommunicator"))
     return status;
   std::shared_ptr<NcclCommunicator> communicator;
@@ -141,6 +175,13 @@ CudaStatus Emulation::registerMemory(CudaCommunicator handle, void *address,
   registration = nullptr;
   if (CudaStatus status = refuseInCapture("registerMemory"))
     return status;
+  return addRegistration(handle, address, bytes, /*isWindow=*/false,
+                         registration);
+}
+
+CudaStatus Emulation::addRegistration(CudaCommunicator handle,
+                                      const void *address, size_t bytes,
+                                      bool isWindow, void *&registration) {
   // The whole range, since NCCL maps it for the peers.
   if (CudaStatus status = checkBuffer(address, bytes, "a registration"))
     return status;
@@ -148,22 +189,61 @@ CudaStatus Emulation::registerMemory(CudaCommunicator handle, void *address,
   std::shared_ptr<NcclCommunicator> communicator = communicators.find(handle);
   if (!communicator)
     return status::refuse(status::ncclInvalidArgument, "a communicator");
+  if (isWindow && !shared.count(address))
+    return status::refuse(status::ncclInvalidArgument,
+                          "a window of memory that is not shared");
   registration = registrations.add(std::make_shared<Registration>(
-      Registration{communicator, address, bytes}));
+      Registration{communicator, address, bytes, isWindow}));
   return cudaOk;
 }
 
 CudaStatus Emulation::deregisterMemory(CudaCommunicator handle,
                                        void *registration) {
-  if (!registration)
-    return cudaOk;
+  return registration ? removeRegistration(handle, registration, false)
+                      : cudaOk;
+}
+
+CudaStatus Emulation::removeRegistration(CudaCommunicator handle,
+                                         const void *registration,
+                                         bool isWindow) {
   Lock lock(mutex);
   std::shared_ptr<Registration> known = registrations.find(registration);
   // A registration belongs to one communicator.
-  if (!known || known->communicator.get() != handle)
+  if (!known || known->communicator.get() != handle ||
+      known->isWindow != isWindow)
     return status::refuse(status::ncclInvalidArgument, "a registration");
   registrations.remove(registration);
   return cudaOk;
+}
+
+CudaStatus Emulation::registerWindow(CudaCommunicator handle, void *address,
+                                     size_t bytes, void *&window) {
+  window = nullptr;
+  if (CudaStatus status = refuseInCapture("registerWindow"))
+    return status;
+  if (faults.is(Fault::oldNccl))
+    return status::refuse(status::ncclInvalidUsage, "windows of an old NCCL");
+  if (faults.is(Fault::refuseWindows))
+    return cudaOk;
+  return addRegistration(handle, address, bytes, /*isWindow=*/true, window);
+}
+
+CudaStatus Emulation::deregisterWindow(CudaCommunicator handle, void *window) {
+  return removeRegistration(handle, window, /*isWindow=*/true);
+}
+
+uint64_t Emulation::placeInWindow(CudaCommunicator handle,
+                                  const void *address) {
+  uint64_t place = ~uint64_t(0);
+  Lock lock(mutex);
+  registrations.each([&](Registration &own) {
+    auto *begin = static_cast<const char *>(own.memory);
+    auto *at = static_cast<const char *>(address);
+    if (own.isWindow && own.communicator.get() == handle && at >= begin &&
+        at < begin + own.bytes)
+      place = uint64_t(at - begin);
+  });
+  return place;
 }
 
 // In two steps, since a list must not change while it is visited.
@@ -227,8 +307,9 @@ CudaStatus Emulation::allGather(CudaCommunicator handle, const void *shard,
                                 void *whole, size_t bytes, CudaStream stream) {
   if (CudaStatus status = checkCollective(handle, shard, whole, bytes))
     return status;
+  uint64_t place = placeInWindow(handle, whole);
   return collective(handle, stream, [=](NcclCommunicator &communicator) {
-    communicator.allGather(shard, whole, bytes);
+    communicator.allGather(shard, whole, bytes, place);
   });
 }
 
@@ -238,8 +319,9 @@ CudaStatus Emulation::reduceScatter(CudaCommunicator handle, const void *whole,
   if (CudaStatus status =
           checkCollective(handle, shard, whole, elements * wireBytes(type)))
     return status;
+  uint64_t place = placeInWindow(handle, whole);
   return collective(handle, stream, [=](NcclCommunicator &communicator) {
-    communicator.reduceScatter(whole, shard, elements, type);
+    communicator.reduceScatter(whole, shard, elements, type, place);
   });
 }
 

@@ -253,15 +253,18 @@ bool NcclCommunicator::begin() {
 
 // Moves the next piece of a transfer if its mailbox allows. Returns true if so.
 // If the piece belongs to another collective, the communicator gets an error.
-bool NcclCommunicator::move(Kind kind, const Transfer &transfer, size_t &done) {
+bool NcclCommunicator::move(Kind kind, uint64_t place, const Transfer &transfer,
+                            size_t &done) {
   bool sends = transfer.from;
   Box &mail = sends ? box(self, transfer.peer) : box(transfer.peer, self);
   // A sender needs an empty mailbox, a receiver a full one.
   if (mail.full == sends)
     return false;
-  // Both ends of a transfer know its kind and size, so both make the same
-  // label.
-  uint64_t call = uint64_t(kind) << 56 | transfer.bytes;
+  // Both ends of a transfer know its kind and size, and the place in their
+  // windows, so both make the same label.
+  constexpr uint64_t prime = 1099511628211u;
+  uint64_t call = uint64_t(kind) << 56 |
+                  ((transfer.bytes ^ place * prime) & ~(uint64_t(255) << 56));
   if (sends) {
     mail.call = call;
     mail.bytes = std::min(piece, transfer.bytes - done);
@@ -282,7 +285,8 @@ bool NcclCommunicator::move(Kind kind, const Transfer &transfer, size_t &done) {
   return true;
 }
 
-void NcclCommunicator::run(Kind kind, const std::vector<Transfer> &transfers) {
+void NcclCommunicator::run(Kind kind, const std::vector<Transfer> &transfers,
+                           uint64_t place) {
   std::unique_lock<std::mutex> alone(busy, std::try_to_lock);
   if (!alone.owns_lock()) {
     fail(status::ncclInvalidUsage); // used by two streams at once
@@ -311,7 +315,7 @@ void NcclCommunicator::run(Kind kind, const std::vector<Transfer> &transfers) {
       left = true;
       bool &hold = held[transfer.from != nullptr][transfer.peer];
       if (!hold)
-        moved |= move(kind, transfer, done[i]);
+        moved |= move(kind, place, transfer, done[i]);
       hold = true;
     }
     if (!left)
@@ -326,7 +330,8 @@ void NcclCommunicator::exchange(const std::vector<Transfer> &transfers) {
     run(sending, transfers);
 }
 
-void NcclCommunicator::allGather(const void *shard, void *whole, size_t bytes) {
+void NcclCommunicator::allGather(const void *shard, void *whole, size_t bytes,
+                                 uint64_t place) {
   if (!begin())
     return;
   auto part = [&](int rank) {
@@ -341,7 +346,7 @@ void NcclCommunicator::allGather(const void *shard, void *whole, size_t bytes) {
       transfers.push_back({peer, part(self), nullptr, bytes});
       transfers.push_back({peer, nullptr, part(peer), bytes});
     }
-  run(gathering, transfers);
+  run(gathering, transfers, place);
 }
 
 template <typename T>
@@ -377,7 +382,8 @@ void NcclCommunicator::addUp(const void *own,
 }
 
 void NcclCommunicator::reduceScatter(const void *whole, void *shard,
-                                     size_t elements, WireType type) {
+                                     size_t elements, WireType type,
+                                     uint64_t place) {
   if (!begin())
     return;
   size_t bytes = elements * wireBytes(type);
@@ -394,7 +400,7 @@ void NcclCommunicator::reduceScatter(const void *whole, void *shard,
       transfers.push_back({peer, part(peer), nullptr, bytes});
       transfers.push_back({peer, nullptr, received[peer].data(), bytes});
     }
-  run(reducing, transfers);
+  run(reducing, transfers, place);
   if (!isAborted())
     addUp(part(self), received, elements, type, shard);
 }

@@ -56,10 +56,11 @@ public:
   void abort();
 
   // Called on a stream's thread. They return when they are done, or once the
-  // communicator is aborted.
-  void allGather(const void *shard, void *whole, size_t bytes);
+  // communicator is aborted. `place` is that of `whole` in its window, which
+  // must be the same on all ranks.
+  void allGather(const void *shard, void *whole, size_t bytes, uint64_t place);
   void reduceScatter(const void *whole, void *shard, size_t elements,
-                     WireType type);
+                     WireType type, uint64_t place);
   void allReduce(float *values, size_t elements);
   void reduce(const void *values, void *sum, size_t elements, WireType type,
               int root);
@@ -102,12 +103,13 @@ private:
   void fail(CudaStatus status) { error = status; }
   // Blocks until some rank aborts: a rank that has failed hangs, as with NCCL.
   void awaitAbort();
-  bool move(Kind kind, const Transfer &transfer, size_t &done);
+  bool move(Kind kind, uint64_t place, const Transfer &transfer, size_t &done);
   // Writes to `to` the sum of this rank's values and those that it has received
   // from the others, in the order of the seed.
   void addUp(const void *own, const std::vector<std::vector<char>> &received,
              size_t elements, WireType type, void *to) const;
-  void run(Kind kind, const std::vector<Transfer> &transfers);
+  void run(Kind kind, const std::vector<Transfer> &transfers,
+           uint64_t place = 0);
 
   int self = 0, ranks = 0;
   const uint64_t seed;

@@ -57,6 +57,9 @@ Result<Fault> parseFault(const std::string &text) {
       {"memory", Fault::memory},
       {"driver", Fault::driver},
       {"few-devices", Fault::fewDevices},
+      {"old-nccl", Fault::oldNccl},
+      {"refuse-shared", Fault::refuseShared},
+      {"refuse-windows", Fault::refuseWindows},
       {"refuse-products", Fault::refuseProducts},
       {"refuse-epilogues", Fault::refuseEpilogues},
       {"refuse-convolutions", Fault::refuseConvolutions},
@@ -85,7 +88,8 @@ Result<Fault> parseFault(const std::string &text) {
     return Error{"'" + text +
                  "' is not a valid fault; use launch:N, hang:N, nccl:N, "
                  "silent:N, late-memory:N or endless:N, optionally with @RANK, "
-                 "or memory, driver, few-devices, refuse-products, "
+                 "or memory, driver, few-devices, old-nccl, refuse-shared, "
+                 "refuse-windows, refuse-products, "
                  "refuse-epilogues, refuse-convolutions, refuse-attention"};
   fault.number = int64_t(number);
   fault.rank = int(rank);

@@ -209,7 +209,8 @@ TEST(Faults, areRead) {
       parseFault("").error().message,
       "'' is not a valid fault; use launch:N, hang:N, nccl:N, silent:N, "
       "late-memory:N or endless:N, optionally with @RANK, or memory, driver, "
-      "few-devices, refuse-products, refuse-epilogues, refuse-convolutions, "
+      "few-devices, old-nccl, refuse-shared, refuse-windows, refuse-products, "
+      "refuse-epilogues, refuse-convolutions, "
       "refuse-attention");
 }
 

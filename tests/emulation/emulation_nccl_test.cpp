@@ -124,7 +124,7 @@ TEST_F(Nccl, survivorsOfAKilledProcessAbort) {
 // A communicator is in progress until every rank has joined.
 TEST_F(Nccl, joiningTakesEveryRank) {
   CudaCommunicator first = nullptr, second = nullptr, third = nullptr;
-  ASSERT_CUDA(cuda.initCommunicator(first, 0, 2, id));
+  ASSERT_CUDA(cuda.initCommunicator(first, 0, 2, id, {}));
   EXPECT_EQ(cuda.communicatorState(first), cudaInProgress);
   CudaStream stream = nullptr;
   ASSERT_CUDA(cuda.createStream(stream, false));
@@ -132,12 +132,12 @@ TEST_F(Nccl, joiningTakesEveryRank) {
   ASSERT_CUDA(cuda.allocateDevice(memory, 64));
   EXPECT_EQ(cuda.allGather(first, memory, memory, 4, stream),
             status::ncclInvalidUsage);
-  EXPECT_EQ(cuda.initCommunicator(third, 0, 2, id),
+  EXPECT_EQ(cuda.initCommunicator(third, 0, 2, id, {}),
             status::ncclInvalidArgument);
-  EXPECT_EQ(cuda.initCommunicator(third, 1, 3, id),
+  EXPECT_EQ(cuda.initCommunicator(third, 1, 3, id, {}),
             status::ncclInvalidArgument);
   EXPECT_TRUE(hasName(id));
-  ASSERT_CUDA(cuda.initCommunicator(second, 1, 2, id));
+  ASSERT_CUDA(cuda.initCommunicator(second, 1, 2, id, {}));
   EXPECT_CUDA(cuda.communicatorState(first));
   EXPECT_CUDA(cuda.communicatorState(second));
   EXPECT_FALSE(hasName(id));
@@ -145,12 +145,52 @@ TEST_F(Nccl, joiningTakesEveryRank) {
             status::invalidValue);
 }
 
+// A window is of memory that NCCL has allocated and keeps it. Ranks whose
+// buffers lie at different places of it get an error instead of values.
+TEST_F(Nccl, windowsAreSymmetric) {
+  CudaCommunicator ranks[2];
+  CudaStream streams[2];
+  void *memory[2], *windows[2], *plain = nullptr;
+  for (int rank = 0; rank < 2; ++rank)
+    ASSERT_CUDA(cuda.initCommunicator(ranks[rank], rank, 2, id, {}));
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_CUDA(cuda.createStream(streams[rank], false));
+    ASSERT_CUDA(cuda.allocateShared(memory[rank], 4096));
+    ASSERT_CUDA(
+        cuda.registerWindow(ranks[rank], memory[rank], 4096, windows[rank]));
+  }
+  ASSERT_CUDA(cuda.allocateDevice(plain, 4096));
+  void *none = nullptr;
+  EXPECT_EQ(cuda.registerWindow(ranks[0], plain, 4096, none),
+            status::ncclInvalidArgument);
+  EXPECT_EQ(cuda.freeShared(plain), status::ncclInvalidUsage);
+  EXPECT_EQ(cuda.freeShared(memory[0]), status::ncclInvalidUsage);
+  auto gather = [&](int rank, size_t place) {
+    char *whole = static_cast<char *>(memory[rank]) + place;
+    EXPECT_CUDA(cuda.allGather(ranks[rank], whole, whole, 4, streams[rank]));
+  };
+  for (int rank = 0; rank < 2; ++rank)
+    gather(rank, 64);
+  for (CudaStream stream : streams)
+    EXPECT_CUDA(cuda.synchronizeStream(stream));
+  for (int rank = 0; rank < 2; ++rank)
+    gather(rank, 64 + size_t(rank) * 64);
+  while (!cuda.communicatorState(ranks[0]) && !cuda.communicatorState(ranks[1]))
+    pauseFor(100);
+  for (CudaCommunicator each : ranks)
+    EXPECT_CUDA(cuda.abortCommunicator(each)); // ends its windows, too
+  for (CudaStream stream : streams)
+    EXPECT_CUDA(cuda.synchronizeStream(stream));
+  for (void *each : memory)
+    EXPECT_CUDA(cuda.freeShared(each));
+}
+
 // A split takes every rank, and the parent rests meanwhile. Colors are groups
 // of any ranks, which keep their order.
 TEST_F(Nccl, splittingTakesEveryRank) {
   CudaCommunicator whole[3], parts[3];
   for (int rank = 0; rank < 3; ++rank)
-    ASSERT_CUDA(cuda.initCommunicator(whole[rank], rank, 3, id));
+    ASSERT_CUDA(cuda.initCommunicator(whole[rank], rank, 3, id, {}));
   CudaStream stream = nullptr;
   ASSERT_CUDA(cuda.createStream(stream, false));
   void *memory = nullptr;

@@ -32,7 +32,7 @@ public:
       : cuda(cuda), rank(rank), size(size) {
     check(cuda.selectDevice(rank), "selectDevice");
     check(cuda.createStream(stream, false), "createStream");
-    check(cuda.initCommunicator(communicator, rank, size, id),
+    check(cuda.initCommunicator(communicator, rank, size, id, {}),
           "initCommunicator");
     if (error.empty())
       check(awaitCommunicator(cuda, communicator), "communicatorState");

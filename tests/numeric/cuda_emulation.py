@@ -9,7 +9,7 @@ identity  with --deterministic, no strategy, schedule, graph, delay, or choice o
           it, losses stay within 1e-5
 groups    the same for strategies that shard in groups of ranks, or by owners, on 4 ranks
 faults    each fault ends every rank, in groups too, within the watchdog's time, with one message that names the place; the flight records say so
-          too; a library that refuses to plan is replaced; --tune-products chooses and keeps algorithms
+          too; a library that refuses to plan is replaced; --tune-products chooses and keeps algorithms; memory is registered with NCCL as the log says
 """
 import json
 import os
@@ -90,6 +90,14 @@ WAYS = {                                      # ways to run the first program
     "no delays": {"environment": {"FSDPC_EMULATION_SEED": "0"}},
     "no graphs": {"flags": ["--no-graph"]},
     "threads": {"local": True},
+}
+MEMORY = {                                    # ways to register memory with NCCL, and what the log says
+    (): "NCCL 2.28.9: memory in symmetric windows, gathers by copy engines where NCCL can",
+    ("--nccl-max-ctas=8",): "where NCCL can, at most 8 multiprocessors for a collective",
+    ("--no-symmetric-memory",): "NCCL 2.28.9: no symmetric windows (--no-symmetric-memory)",
+    ("FAULT=old-nccl",): "NCCL 2.25.7: no symmetric windows (symmetric windows need NCCL 2.27)",
+    ("FAULT=refuse-shared",): "no symmetric windows (it cannot allocate the memory: ",
+    ("FAULT=refuse-windows",): "NCCL 2.28.9: memory in symmetric windows",
 }
 
 
@@ -237,8 +245,28 @@ def tuned(bench, fixture) -> None:
     close(f"--tune-products, {len(lines) - 1} products", second.losses(), plain.losses())
 
 
+def registered(bench, fixture) -> None:
+    """However memory is registered with NCCL, the bits are the same, and the log says how."""
+    programs = {name: bench.compile_fixture(fixture, name, "--target=cuda-emulation", f"--strategy={name}") for name in ("zero2", "oss")}
+    bits = set()
+    for way, said in MEMORY.items():
+        fault = [flag.removeprefix("FAULT=") for flag in way if flag.startswith("FAULT=")]
+        trained = bench.train(programs["zero2"], fixture, 2, "--deterministic", *([] if fault else way), steps=3,
+                              environment={"FSDPC_EMULATION_FAULT": fault[0]} if fault else {})
+        if said not in str(trained.header()):
+            raise Failure(f"{' '.join(way)}: the log does not say '{said}': {trained.header()}")
+        bits.add((str(trained.bits()[0]), *trained.bits()[1:]))
+    if len(bits) > 1:
+        raise Failure("the bits change with the way in which memory is registered")
+    header = str(bench.train(programs["oss"], fixture, 2, "--deterministic", steps=1).header())
+    if "no symmetric windows (the ranks' buffers lie at different offsets)" not in header:
+        raise Failure(f"owners lie at different places, but the log says {header}")
+    print(f"{len(MEMORY)} ways to register memory: the same bits", flush=True)
+
+
 def faults(bench, fixture, options):
     refusals(bench)
+    registered(bench, fixture)
     tuned(bench, fixture)
     program, hybrid = (bench.compile_fixture(fixture, strategy, "--target=cuda-emulation", f"--strategy={strategy}")
                        for strategy in ("zero3", "hybrid"))

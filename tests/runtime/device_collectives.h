@@ -104,7 +104,8 @@ public:
     options.deterministic = kind == Kind::deterministic;
     options.watchdogSeconds = options.joinSeconds = watchdog;
     options.firstStepSeconds = firstStep < 0 ? watchdog : firstStep;
-    auto made = makeCollectives(api, job, options, resources);
+    std::vector<std::string> notes;
+    auto made = makeCollectives(api, job, options, resources, notes);
     EXPECT_TRUE(made) << made.error().message;
     if (made)
       channels = std::move(*made);

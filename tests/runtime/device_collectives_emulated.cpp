@@ -1,5 +1,6 @@
 // The tests of collectives on the emulation. And the watchdog ends a job whose
 // collectives do not end, with one line that names the place.
+#include "runtime/cuda/nccl_memory.h"
 #include "runtime/emulation/emulation.h"
 #include "tests/runtime/device_collectives.h"
 
@@ -175,13 +176,14 @@ TEST(WatchdogOfJoiningDeathTest, namesTheRankThatWaitsForItsGroup) {
         emulation::Emulation api{emulation::Settings()};
         auto jobs = makeLocalJobs(2, 0);
         std::thread([&] {
+          (void)agreeOnNccl(api, *jobs[1], {}, {});
           struct {
             CudaStatus status;
             NcclId id;
           } own = {}, all[2];
           jobs[1]->channel[controlChannel]->allGather(&own, all, sizeof own);
           CudaCommunicator communicator = nullptr;
-          api.initCommunicator(communicator, 1, 2, all[0].id);
+          api.initCommunicator(communicator, 1, 2, all[0].id, {});
         }).detach();
         Rank rank(api, *jobs[0], Kind::nccl, 1, -1, 1);
       },
@@ -198,6 +200,7 @@ TEST(WatchdogOfJoiningDeathTest, namesTheRankThatWaits) {
         emulation::Emulation api{emulation::Settings()};
         auto jobs = makeLocalJobs(2, 0);
         std::thread([&] {
+          (void)agreeOnNccl(api, *jobs[1], {}, {});
           std::array<char, sizeof(CudaStatus) + sizeof(NcclId)> own{};
           std::array<char, 2 * own.size()> all;
           jobs[1]->channel[controlChannel]->allGather(own.data(), all.data(),

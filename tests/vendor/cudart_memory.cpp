@@ -67,6 +67,14 @@ bool spans(const void *memory, size_t bytes, int device) {
          (block.device == pinned || block.device == device);
 }
 
+bool allocateOnDevice(void **memory, size_t bytes) {
+  return allocate(memory, bytes, selected) == cudaSuccess;
+}
+
+void releaseOnDevice(void *memory) {
+  release(memory, /*isPinned=*/false, __func__);
+}
+
 size_t allocations() {
   std::lock_guard<std::mutex> lock(mutex);
   return blocks.size();

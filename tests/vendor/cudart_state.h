@@ -16,6 +16,9 @@ int currentDevice();
 // Returns true if [memory, memory + bytes) lies within one allocation that
 // `device` can access: its own, or pinned memory.
 bool spans(const void *memory, size_t bytes, int device);
+// Allocates memory of the current device for another library, and frees it.
+bool allocateOnDevice(void **memory, size_t bytes);
+void releaseOnDevice(void *memory);
 // Returns the device of a stream that is alive, or -1.
 int deviceOf(cudaStream_t stream);
 // Counts work that a library enqueues on a stream; in a capture it becomes part

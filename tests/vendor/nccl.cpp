@@ -4,14 +4,15 @@
 //
 // Rules: NCCL User Guide 2.28, "Communicator Creation and Management
 // Functions", "Error Handling and Communicator Abort", "Group Calls", "In-place
-// Operations", "Using NCCL with CUDA Graphs", "User Buffer Registration" and
-// "Environment Variables".
+// Operations", "Using NCCL with CUDA Graphs", "User Buffer Registration", "NCCL
+// API Supported Flags" and "Environment Variables".
 #include "runtime/emulation/handles.h"
 #include "tests/vendor/cudart_state.h"
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <nccl.h>
 
@@ -25,15 +26,19 @@ struct Comm {
   int rank = 0, size = 0, device = 0;
   int pending = 0; // times that the state must still be asked
   bool finalized = false, broken = false;
-  int registrations = 0;
-  bool isUsed = false;         // by a call on a stream
-  ncclComm_t *child = nullptr; // of a split, written when it is over
+  int registrations = 0;          // windows among them
+  ncclWindow_t *opened = nullptr; // a window, written when its call is over
+  const void *windowed = nullptr; // its memory
+  bool isUsed = false;            // by a call on a stream
+  ncclComm_t *child = nullptr;    // of a split, written when it is over
   std::shared_ptr<Comm> made;
 };
 
 std::mutex mutex;
 fsdpc::runtime::emulation::Handles<Comm> comms;
-fsdpc::runtime::emulation::Handles<Comm *> registrations;
+fsdpc::runtime::emulation::Handles<Comm *> registrations, windows;
+// What ncclMemAlloc returned, with the windows of it that are open.
+std::map<const void *, int> allocated;
 thread_local int groups = 0; // open groups of the thread
 thread_local Comm *grouped = nullptr;
 
@@ -95,6 +100,40 @@ extern "C" {
 const char *ncclGetErrorString(ncclResult_t) { return "an error"; }
 const char *ncclGetLastError(ncclComm_t) { return "first line\nsecond line"; }
 
+ncclResult_t ncclGetVersion(int *version) {
+  if (fails(__func__))
+    return ncclInternalError;
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+// "The memory is that of the current device"; it is freed by ncclMemFree only.
+ncclResult_t ncclMemAlloc(void **memory, size_t bytes) {
+  if (fails(__func__))
+    return ncclUnhandledCudaError;
+  if (!require(bytes > 0, __func__, "the size is not 0") ||
+      !allocateOnDevice(memory, bytes))
+    return ncclInvalidArgument;
+  std::lock_guard<std::mutex> lock(mutex);
+  allocated[*memory] = 0;
+  return ncclSuccess;
+}
+
+// "Registered windows must be deregistered before their memory is freed."
+ncclResult_t ncclMemFree(void *memory) {
+  bool failing = fails(__func__);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto known = allocated.find(memory);
+    if (!require(known != allocated.end() && known->second == 0, __func__,
+                 "memory of ncclMemAlloc without a window"))
+      return ncclInvalidArgument;
+    allocated.erase(known);
+  }
+  releaseOnDevice(memory);
+  return failing ? ncclUnhandledCudaError : ncclSuccess;
+}
+
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   if (fails(__func__))
     return ncclSystemError;
@@ -116,6 +155,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *handle, int size,
       !require(config->magic == initial.magic &&
                    config->version == initial.version && config->blocking == 0,
                __func__, "an initialised, nonblocking configuration") ||
+      !require((config->maxCTAs == NCCL_CONFIG_UNDEF_INT ||
+                (config->maxCTAs > 0 && config->maxCTAs <= 64)) &&
+                   (config->CTAPolicy == NCCL_CONFIG_UNDEF_INT ||
+                    config->CTAPolicy == NCCL_CTA_POLICY_ZERO),
+               __func__, "1 to 64 CTAs, and a policy of NCCL 2.28") ||
       !require(order && !strcmp(order, "1"), __func__,
                "NCCL_LAUNCH_ORDER_IMPLICIT is set before the first use"))
     return ncclInvalidArgument;
@@ -173,6 +217,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *state) {
   if (comm->pending == 0 && comm->child && !comm->broken)
     *std::exchange(comm->child, nullptr) =
         static_cast<ncclComm_t>(comms.add(std::move(comm->made)));
+  if (comm->pending == 0 && comm->opened && !comm->broken)
+    *std::exchange(comm->opened, nullptr) = static_cast<ncclWindow_t>(
+        windows.add(std::make_shared<Comm *>(comm.get())));
   *state = comm->broken        ? ncclRemoteError
            : comm->pending > 0 ? ncclInProgress
                                : ncclSuccess;
@@ -183,8 +230,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *state) {
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   bool failing = fails(__func__);
   std::lock_guard<std::mutex> lock(mutex);
-  if (!require(bool(comms.remove(handle)), __func__, "a live communicator"))
+  auto comm = comms.remove(handle);
+  if (!require(bool(comm), __func__, "a live communicator"))
     return ncclInvalidArgument;
+  if (comm->windowed)
+    allocated[comm->windowed] = 0;
   return failing ? ncclSystemError : ncclSuccess;
 }
 
@@ -236,6 +286,47 @@ ncclResult_t ncclCommDeregister(const ncclComm_t handle, void *registration) {
                         "a registration of this communicator"))
     return ncclInvalidArgument;
   --comm->registrations;
+  return failing ? ncclSystemError : ncclSuccess;
+}
+
+// "buff must be allocated by ncclMemAlloc or as VMM memory", aligned to
+// NCCL_WIN_REQUIRED_ALIGNMENT. Of a nonblocking communicator "the handle may
+// remain 0 until ncclCommGetAsyncError reports success".
+ncclResult_t ncclCommWindowRegister(ncclComm_t handle, void *memory,
+                                    size_t bytes, ncclWindow_t *window,
+                                    int flags) {
+  if (fails(__func__))
+    return ncclSystemError;
+  std::lock_guard<std::mutex> lock(mutex);
+  auto comm = usable(handle, __func__);
+  auto known = allocated.find(memory);
+  bool aligned =
+      reinterpret_cast<uintptr_t>(memory) % NCCL_WIN_REQUIRED_ALIGNMENT == 0;
+  if (!comm ||
+      !require(known != allocated.end() && aligned &&
+                   spans(memory, bytes, comm->device),
+               __func__, "aligned memory of ncclMemAlloc") ||
+      !require(flags == NCCL_WIN_COLL_SYMMETRIC && groups == 0, __func__,
+               "a symmetric window, outside of groups"))
+    return ncclInvalidArgument;
+  ++known->second;
+  ++comm->registrations;
+  comm->windowed = memory;
+  comm->opened = window;
+  comm->pending = asksUntilDone;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t handle, ncclWindow_t window) {
+  bool failing = fails(__func__);
+  std::lock_guard<std::mutex> lock(mutex);
+  auto comm = usable(handle, __func__);
+  auto known = windows.remove(window);
+  if (!comm || !require(known && *known == comm.get(), __func__,
+                        "a window of this communicator"))
+    return ncclInvalidArgument;
+  --comm->registrations;
+  --allocated[comm->windowed];
   return failing ? ncclSystemError : ncclSuccess;
 }
 

@@ -96,6 +96,7 @@ private:
   CudaApi &api = cudaApi();
   Undo undo;
   void *memory = nullptr, *pinned = nullptr; // 32 MiB each
+  void *spare = nullptr;                     // 1 MiB
   CudaStream compute = nullptr, reduce = nullptr;
   CudaEvent forked = nullptr, joined = nullptr;
   CudaFunction kernel = nullptr;
@@ -116,8 +117,14 @@ CudaStatus Rank::prepare(int device) {
   program.device_code = "code";
   TRY(api.loadProgram(program));
   TRY(api.loadProgram(program)); // as the next rank of the process does
-  TRY(api.allocateDevice(memory, 32 * megabyte));
-  undo.add([this] { return api.freeDevice(memory); });
+  int version = 0;
+  TRY(api.ncclVersion(version));
+  if (version < 22800)
+    return cudaRefused;
+  TRY(api.allocateDevice(spare, megabyte)); // as where NCCL allocates nothing
+  undo.add([this] { return api.freeDevice(spare); });
+  TRY(api.allocateShared(memory, 32 * megabyte));
+  undo.add([this] { return api.freeShared(memory); });
   TRY(api.allocatePinned(pinned, 32 * megabyte));
   undo.add([this] { return api.freePinned(pinned); });
   for (CudaStream *stream : {&compute, &reduce}) {
@@ -303,7 +310,10 @@ CudaStatus Rank::split(CudaCommunicator &part, int color) {
 CudaStatus Rank::join() {
   NcclId id = {};
   TRY(api.makeNcclId(id));
-  TRY(api.initCommunicator(communicator, 0, 2, id));
+  NcclConfig config;
+  config.maxCtas = 16;
+  config.zeroCtas = true;
+  TRY(api.initCommunicator(communicator, 0, 2, id, config));
   undo.add([this] { return api.destroyCommunicator(communicator); });
   if (isWatched) {
     watch = std::thread([this] {
@@ -336,10 +346,13 @@ CudaStatus Rank::communicateWithOwners() {
 }
 
 CudaStatus Rank::communicate() {
-  void *registration = nullptr;
-  TRY(api.registerMemory(communicator, memory, 32 * megabyte, registration));
+  void *registration = nullptr, *window = nullptr;
+  TRY(api.registerWindow(communicator, memory, 32 * megabyte, window));
+  undo.add(
+      [this, window] { return api.deregisterWindow(communicator, window); });
+  TRY(api.registerMemory(group, memory, 32 * megabyte, registration));
   undo.add([this, registration] {
-    return api.deregisterMemory(communicator, registration);
+    return api.deregisterMemory(group, registration);
   });
   TRY(api.deregisterMemory(communicator, nullptr)); // nothing to undo
   TRY(api.allGather(communicator, at(0), at(0), 4096, reduce));

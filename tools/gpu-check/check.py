@@ -70,7 +70,7 @@ def main() -> int:
             if part == "correctness":
                 correctness.check(place, results, options.workers)
             elif part == "nccl":
-                nccl.check(place, results, about["versions"])
+                nccl.check(place, results, about["versions"], gpu["name"])
             else:
                 speed.check(place, results, gpu["name"], part)
     finally:

@@ -1,13 +1,16 @@
 """Checks NCCL on one card: a rank alone that uses it, and two processes on one GPU where NCCL can do that."""
+import re
 import socket
 import tempfile
 from pathlib import Path
 
+import speed
 from correctness import WATCHDOG, Place, Training, train
 from results import Failed, Results, Skipped, run_together
 
 SHARES_GPU = 23000                            # NCCL 2.30, the first with NCCL_MULTI_RANK_GPU_ENABLE
 SECONDS = 120
+ALONE = {"FSDPC_NCCL_ALONE": "1"}
 
 
 def losses_of(trainings: list[Training]) -> list[list[float]]:
@@ -17,10 +20,18 @@ def losses_of(trainings: list[Training]) -> list[list[float]]:
 def alone(place: Place, results: Results, program: dict):
     """A single rank that joins, registers, captures and ends NCCL's communicators has the bits of one that does not."""
     plain = train(place, results, program, 1, "--deterministic")
-    used = train(place, results, program, 1, "--deterministic", environment={"FSDPC_NCCL_ALONE": "1"})
-    if plain.bits() != used.bits():
-        raise Failed("the bits of a rank alone change with NCCL", f"losses {losses_of([plain, used])}")
-    return f"{len(plain.losses())} losses, gradients and parameters", {}
+    used, unshared = (train(place, results, program, 1, "--deterministic", *flags, environment=ALONE)
+                      for flags in ([], ["--no-symmetric-memory"]))
+    for other in (used, unshared):
+        if plain.bits() != other.bits():
+            raise Failed("the bits of a rank alone change with NCCL", f"losses {losses_of([plain, other])}")
+    return "; ".join([f"{len(plain.losses())} losses, gradients and parameters", *map(memory_of, (used, unshared))]), {}
+
+
+def memory_of(training: Training) -> str:
+    """Returns what the log says of NCCL's memory; programs for the host say nothing."""
+    said = re.search(r"NCCL \d[^\"]*", training.log.read_text())
+    return said[0] if said else "no NCCL"
 
 
 def free_port() -> int:
@@ -54,7 +65,7 @@ def shared(place: Place, results: Results, program: dict, ranks: int):
     return f"{len(losses)} losses", {}
 
 
-def check(place: Place, results: Results, versions: dict) -> None:
+def check(place: Place, results: Results, versions: dict, gpu: str) -> None:
     version = versions.get("libnccl", 0)
 
     def only_if_shared(run):
@@ -72,3 +83,7 @@ def check(place: Place, results: Results, versions: dict) -> None:
             if program["microbatches"] % 2 == 0:
                 results.check("nccl", f"{program['model']} {dtype}, 2 processes on the GPU",
                               lambda: only_if_shared(lambda: shared(place, results, program, 2)))
+    for bench in place.pack["bench"][:1]:
+        for flags in ([], ["--no-symmetric-memory"], ["--nccl-max-ctas", "8"]):
+            results.check("speed", " ".join([bench["name"], "fsdpc over NCCL", *flags]),
+                          lambda: speed.ours(place, results, bench, gpu, *flags, environment=ALONE))

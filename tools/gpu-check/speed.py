@@ -36,9 +36,9 @@ def command(place: Place, bench: dict, steps: int, kind: str = "") -> list:
     return [place.work / "programs" / bench["file"], *data, "--steps", steps]
 
 
-def ours(place: Place, results: Results, bench: dict, gpu: str, *flags: str, kind: str = ""):
+def ours(place: Place, results: Results, bench: dict, gpu: str, *flags: str, kind: str = "", environment: dict | None = None):
     log = place.work / f"{bench['name']}{kind}.jsonl"
-    run(results, [*command(place, bench, WARM_UP + STEPS, kind), "--log", log, *flags], place.environment, 150)
+    run(results, [*command(place, bench, WARM_UP + STEPS, kind), "--log", log, *flags], {**place.environment, **(environment or {})}, 150)
     steps = [line for line in map(json.loads, log.read_text().splitlines()) if "loss" in line][WARM_UP:]
     if "tokens_per_s" not in steps[0]:
         return "emulated, so without times", {"losses": [step["loss"] for step in steps]}
