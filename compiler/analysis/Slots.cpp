@@ -71,6 +71,7 @@ private:
   void gather(Operation *op, ValueRange results);
   void fetch(Operation *op, ValueRange results);
   void use(Operation *op);
+  LogicalResult verifyOffloaded(Operation *op);
   LogicalResult accumulate(nn::LibraryCallOpInterface call);
   LogicalResult place(fsdp::PackOp pack);
   LogicalResult place(nn::ConcatOp concat);
@@ -142,6 +143,15 @@ void SlotFinder::fetch(Operation *op, ValueRange results) {
         newNode(op, index, bytesOf(result.getType()), SlotKind::Fetched), 0};
 }
 
+// The file takes nothing that other memory holds anyway.
+LogicalResult SlotFinder::verifyOffloaded(Operation *op) {
+  for (Value value : op->getOperands())
+    if (placeOf(value).node < 0)
+      return op->emitOpError("offloads a value of type ")
+             << value.getType() << " that does not lie in the arena";
+  return success();
+}
+
 // Gives memory to an op's results, or finds whose memory they are in.
 void SlotFinder::define(Operation *op) {
   // The result of a wait was placed by its start.
@@ -180,21 +190,17 @@ void SlotFinder::define(Operation *op) {
     slots.back().layout = pack.getLayoutAttr();
 }
 
-// Extends the live ranges of the operands to this op. A reduction reads its
-// gradients until its wait, although the start holds the operands, and so does
-// an offload its values.
+// Extends the live ranges of the operands to this op. What a start reads is in
+// use until the wait: a reduction's gradients, an offload's values.
 void SlotFinder::use(Operation *op) {
   auto extend = [&](Value value) {
     if (Place place = placeOf(value); place.node >= 0)
       slots[place.node].end = std::max(slots[place.node].end, position);
   };
   llvm::for_each(op->getOperands(), extend);
-  if (auto wait = dyn_cast<fsdp::ReduceScatterWaitOp>(op)) {
-    auto start = wait.getToken().getDefiningOp<fsdp::ReduceScatterStartOp>();
-    llvm::for_each(start.getGradients(), extend);
-  }
-  if (auto wait = dyn_cast<fsdp::OffloadWaitOp>(op))
-    llvm::for_each(wait.getToken().getDefiningOp()->getOperands(), extend);
+  for (Value operand : op->getOperands())
+    if (isa<fsdp::TokenType>(operand.getType()))
+      llvm::for_each(operand.getDefiningOp()->getOperands(), extend);
 }
 
 // A product that accumulates overwrites an operand with its result, so both are
@@ -325,6 +331,9 @@ FailureOr<SmallVector<Slot>> SlotFinder::run() {
     if (failed(verifyStrides(&op)))
       return failure();
     define(&op);
+    if (isa<fsdp::OffloadOp, fsdp::OffloadStartOp>(op) &&
+        failed(verifyOffloaded(&op)))
+      return failure();
     auto call = dyn_cast<nn::LibraryCallOpInterface>(op);
     if (call && call.getOverwritten() && failed(accumulate(call)))
       return failure();

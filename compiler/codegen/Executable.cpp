@@ -11,6 +11,7 @@
 #include "compiler/codegen/Link.h"
 #include "compiler/codegen/ManifestBuilder.h"
 #include "compiler/codegen/ProgramEmitter.h"
+#include "compiler/codegen/SourceHashes.h"
 #include "compiler/codegen/nvvm/DeviceCode.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "shared/output_file.h"
@@ -95,6 +96,8 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
   manifest.commandLine = options.commandLine;
   manifest.cpu = target->cpu;
   manifest.cpuFeatures = target->features;
+  if (failed(hashSources(loc, manifest)))
+    return failure();
 
   TemporaryFolder folder(loc);
   if (!folder.valid())

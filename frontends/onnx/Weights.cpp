@@ -6,13 +6,10 @@
 #include "frontends/onnx/Emitter.h"
 #include "frontends/onnx/Fold.h"
 
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
 #include <map>
-#include <memory>
-#include <xxhash.h>
 
 using namespace mlir;
 using namespace fsdpc;
@@ -119,23 +116,6 @@ FailureOr<Weights::Place> Weights::externalPlace(const TensorProto &tensor) {
   SmallString<256> whole(folder);
   path::append(whole, location);
   return Place{*std::move(file), whole.str().str(), range};
-}
-
-// Reads in pieces, since a parameter may be larger than memory.
-FailureOr<std::string> Weights::hashOf(const Place &place) {
-  std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t *)> state(
-      XXH64_createState(), XXH64_freeState);
-  XXH64_reset(state.get(), 0);
-  std::vector<char> piece(std::min<uint64_t>(place.range.length, 1 << 20));
-  for (uint64_t at = 0; at < place.range.length; at += piece.size()) {
-    uint64_t count = std::min<uint64_t>(piece.size(), place.range.length - at);
-    if (Status read =
-            place.file.read(place.range.offset + at, piece.data(), count);
-        !read)
-      return fail("external file " + read.error().message);
-    XXH64_update(state.get(), piece.data(), count);
-  }
-  return llvm::utohexstr(XXH64_digest(state.get()), true, 16);
 }
 
 LogicalResult Weights::check() {
@@ -347,9 +327,6 @@ FailureOr<DenseElementsAttr> Weights::value(const TensorProto &tensor) {
   }
 }
 
-// The hash lets the program find out that a weight file has changed since.
-// XXH64 is not a cryptographic hash: it finds files that were replaced by
-// mistake, not by an attacker.
 FailureOr<fsdp::SourceAttr> Weights::source(int index) {
   const TensorProto &tensor = model.proto.graph().initializer(index);
   FailureOr<uint64_t> size = storedBytes(tensor);
@@ -358,27 +335,22 @@ FailureOr<fsdp::SourceAttr> Weights::source(int index) {
   StringRef type = sourceType(tensor.data_type());
   if (type.empty())
     return fsdp::SourceAttr();
-  std::string path = model.path, hash;
+  std::string path = model.path;
   ByteRange range = model.initializers[index];
   if (tensor.data_location() == TensorProto::EXTERNAL) {
     FailureOr<Place> place = externalPlace(tensor);
-    FailureOr<std::string> found = failure();
-    if (failed(place) || failed(found = hashOf(*place)))
+    if (failed(place))
       return failure();
     path = place->path;
     range = place->range;
-    hash = *found;
-  } else {
+  } else if (range.length != *size || *size == 0) {
     // A list of integers has one varint per element, so its bytes are not those
     // of the tensor.
-    if (range.length != *size || *size == 0)
-      return fsdp::SourceAttr();
-    hash = llvm::utohexstr(XXH64(model.bytes.data() + range.offset, *size, 0),
-                           true, 16);
+    return fsdp::SourceAttr();
   }
   // The path is absolute, since the program may be started from another folder.
   llvm::SmallString<128> file(path);
   llvm::sys::fs::make_absolute(file);
   return fsdp::SourceAttr::get(context, file, range.offset, range.length, type,
-                               hash);
+                               /*hash=*/"");
 }

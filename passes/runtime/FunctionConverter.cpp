@@ -75,20 +75,12 @@ LogicalResult FunctionConverter::convertCollective(Operation *op) {
         record(rt::Stream::gather, events++);
         return success();
       })
-      .Case([&](fsdp::AllGatherWaitOp op) {
-        wait(rt::Stream::compute, tokenEvents.lookup(op.getToken()));
-        return success();
-      })
       .Case([&](fsdp::ReduceScatterStartOp start) {
         order(rt::Stream::compute, rt::Stream::reduce);
         rt::ReduceScatterOp::create(rtBuilder, here, start.getLayoutsAttr(),
                                     pointersOf(start.getGradients()));
         tokenEvents[start.getToken()] = events;
         record(rt::Stream::reduce, events++);
-        return success();
-      })
-      .Case([&](fsdp::ReduceScatterWaitOp op) {
-        wait(rt::Stream::compute, tokenEvents.lookup(op.getToken()));
         return success();
       })
       .Case([&](fsdp::OffloadStartOp start) {
@@ -105,7 +97,8 @@ LogicalResult FunctionConverter::convertCollective(Operation *op) {
         record(rt::Stream::gather, events++);
         return success();
       })
-      .Case<fsdp::OffloadWaitOp, fsdp::FetchWaitOp>([&](auto op) {
+      .Case<fsdp::AllGatherWaitOp, fsdp::ReduceScatterWaitOp,
+            fsdp::OffloadWaitOp, fsdp::FetchWaitOp>([&](auto op) {
         wait(rt::Stream::compute, tokenEvents.lookup(op.getToken()));
         return success();
       })

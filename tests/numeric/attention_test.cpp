@@ -26,6 +26,7 @@ struct Case {
   const char *element;
   bool causal = false;
   const char *mask = ""; // its element type; "": no mask
+  double hidden = 0;     // if it is not 0: what the mask hides keys with
 };
 
 std::string textOf(const Case &c) {
@@ -145,6 +146,14 @@ protected:
     return *expected;
   }
 
+  // Hides some keys of each row of a mask, and all of every third row.
+  static void hide(nn::ReferenceTensor &mask, double hidden) {
+    int64_t keys = mask.shape.back();
+    for (int64_t i = 0; i < mask.size(); ++i)
+      mask.floats[i] = i / keys % 3 == 0 || i % 2 == 0 ? hidden : 0;
+    mask.round();
+  }
+
   void check(const Case &c, const std::string &cpu = "native") {
     SCOPED_TRACE(textOf(c));
     LoadedKernels loaded(context, textOf(c), cpu);
@@ -156,6 +165,8 @@ protected:
     func::FuncOp forward = loaded.original("forward");
     for (Type type : forward.getArgumentTypes())
       inputs.push_back(random(type));
+    if (c.hidden != 0)
+      hide(inputs[3], c.hidden);
     SmallVector<nn::ReferenceTensor> outputs = check(loaded, "forward", inputs);
     for (nn::ReferenceTensor &output : outputs)
       output.round();
@@ -213,6 +224,15 @@ TEST_F(AttentionTest, Masks) {
     }
   check({2, 4, 2, 70, 70, 8, 8, "bf16", true, "tensor<2x1x70x70xbf16>"});
   check({2, 4, 2, 70, 70, 8, 8, "bf16", true, "tensor<2x1x1x70xi1>"});
+}
+
+// A row whose keys are all hidden by the lowest number has equal weights, and
+// its log-sum-exp is that number: nothing is left of the logarithm.
+TEST_F(AttentionTest, RowsHiddenByTheLowestNumber) {
+  double lowest = std::numeric_limits<float>::lowest();
+  check({2, 4, 2, 70, 37, 8, 8, "f32", false, "tensor<2x1x70x37xf32>", lowest});
+  check({2, 4, 2, 70, 70, 8, 8, "bf16", true, "tensor<2x1x70x70xf32>", lowest});
+  check({1, 2, 2, 9, 9, 8, 8, "bf16", false, "tensor<1x1x9x9xbf16>", -3.38e38});
 }
 
 // With vectors of AVX2 only.

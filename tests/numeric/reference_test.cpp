@@ -190,6 +190,35 @@ TEST_F(Reference, AttentionWithoutAnyKeyIsZero) {
       ElementsAre(0));
 }
 
+// A finite number that hides all keys of a row leaves equal weights, although
+// the log-sum-exp is so large that it does not show how many they are.
+TEST_F(Reference, AttentionHiddenByAFiniteNumberIsTheMean) {
+  std::string row = "tensor<1x1x1x1xf64>", rows = "tensor<1x1x2x1xf64>",
+              masked = " mask %m {scale = 1.0 : f64} : ",
+              mask = ", mask tensor<1x1x1x2xf64> -> ",
+              inputs = row + ", " + rows + ", " + rows;
+  std::string constants =
+      "%q = nn.constant dense<1.0> : " + row +
+      "\n%k = nn.constant dense<2.0> : " + rows +
+      "\n%v = nn.constant dense<[[[[1.0], [3.0]]]]> : " + rows +
+      "\n%m = nn.constant dense<-1.0e300> : "
+      "tensor<1x1x1x2xf64>\n";
+  auto forward = [&](std::string result) {
+    return constants + result + ", %l = nn.attention %q, %k, %v" + masked +
+           inputs + mask + row + ", tensor<1x1x1xf64>\n";
+  };
+  EXPECT_THAT(floats(forward("%y"), row), ElementsAre(2));
+  // The cotangent of %v.
+  EXPECT_THAT(floats(forward("%o") +
+                         "%dq, %dk, %y = nn.attention_grad %q, %q, "
+                         "%k, %v, %o, %l" +
+                         masked + row + ", " + inputs + ", " + row +
+                         ", tensor<1x1x1xf64>" + mask + row + ", " + rows +
+                         ", " + rows,
+                     rows),
+              ElementsAre(0.5, 0.5));
+}
+
 // A NaN among the scores makes the row NaN, also where all scores are NaN, and
 // is the maximum of a window; of several the first.
 TEST_F(Reference, NanPropagates) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cfloat>
 #include <limits>
 
 using namespace fsdpc;
@@ -473,6 +474,7 @@ struct Case {
   MaskType mask;
   bool narrow, causal;
   int64_t queries, keys;
+  bool hidesAll = false; // the added mask hides all keys, by a finite number
 };
 
 // Softmax of rows of heads 1 to 4, of a batch of two with three heads, and its
@@ -483,6 +485,7 @@ TEST_P(OwnKernelTest, softmaxRowsAndTheirGradients) {
     for (bool causal : {false, true})
       cases.push_back({mask, mask == MaskType::none, causal, 5, 9});
   cases.push_back({MaskType::none, false, true, 6, 4}); // two rows see no key
+  cases.push_back({MaskType::added, false, false, 5, 9, true});
   for (const Case &c : cases) {
     constexpr int64_t batch = 2, heads = 3, first = 1, count = 4, width = 5;
     int64_t rows = count * c.queries, cells = rows * c.keys;
@@ -490,6 +493,8 @@ TEST_P(OwnKernelTest, softmaxRowsAndTheirGradients) {
     std::vector<float> lse(batch * heads * c.queries);
     // One mask for all heads, and one value for all queries of a batch entry.
     std::vector<float> added = randomFloats(batch * c.keys, 10);
+    if (c.hidesAll)
+      std::fill(added.begin(), added.end(), -FLT_MAX);
     std::vector<uint8_t> kept;
     for (float value : added)
       kept.push_back(value > -0.5);
@@ -518,13 +523,17 @@ TEST_P(OwnKernelTest, softmaxRowsAndTheirGradients) {
         if (c.mask == MaskType::keep)
           seen = seen && kept[b * c.keys + key];
         double score = 0.7 * products[row * c.keys + key];
-        if (c.mask == MaskType::added)
+        if (c.hidesAll)
+          score = 0; // all alike
+        else if (c.mask == MaskType::added)
           score += added[b * c.keys + key];
         weights[row * c.keys + key] = seen ? std::exp(score) : 0;
         sum += weights[row * c.keys + key];
       }
       float got = lse[first * c.queries + row];
-      if (sum > 0)
+      if (c.hidesAll)
+        EXPECT_EQ(got, -FLT_MAX);
+      else if (sum > 0)
         EXPECT_NEAR(got, std::log(sum), 1e-5);
       else
         EXPECT_EQ(got, -std::numeric_limits<float>::infinity());

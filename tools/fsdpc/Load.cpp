@@ -97,8 +97,19 @@ LogicalResult checkTarget(const CommandLine &line, fsdp::Target target) {
   return success();
 }
 
-// Fills in `executable`, and checks all that the program's file, its target and
-// its link need: before the import, since a compile can take minutes. Returns 0
+// Returns the files that the compile writes at its end.
+std::vector<std::string> outputsOf(const CommandLine &line) {
+  std::vector<std::string> outputs;
+  for (const std::string &path :
+       {line.output, line.kernelReport, line.scheduleTable, line.report,
+        line.plan.json})
+    if (!path.empty() && path != "-")
+      outputs.push_back(path);
+  return outputs;
+}
+
+// Fills in `executable`, and checks all that the outputs, the target and the
+// link need: before the import, since a compile can take minutes. Returns 0
 // or the exit code.
 int prepareOutput(const CommandLine &line, fsdp::Target target,
                   MLIRContext *context, ExecutableOptions &executable) {
@@ -109,15 +120,12 @@ int prepareOutput(const CommandLine &line, fsdp::Target target,
   if (failed(checkTarget(line, target)))
     return usageFault;
   Location nowhere = UnknownLoc::get(context);
-  for (const std::string &path : {line.report, line.plan.json})
-    if (!path.empty() && failed(checkOutput(nowhere, path)))
+  for (const std::string &path : outputsOf(line))
+    if (failed(checkOutput(nowhere, path)))
       return inputFault;
-  // Without a program there is nothing to link, so neither folder nor toolkit
-  // is needed.
+  // Without a program there is nothing to link, so no toolkit is needed.
   if (line.last != Phase::Executable)
     return 0;
-  if (failed(checkOutput(nowhere, line.output)))
-    return inputFault;
   if (target == fsdp::Target::Cuda) {
     FailureOr<CudaToolkit> toolkit = findCudaToolkit(nowhere, line.cudaPath);
     if (failed(toolkit))
@@ -131,13 +139,10 @@ int prepareOutput(const CommandLine &line, fsdp::Target target,
 // data, a dump or its constants, under any name.
 LogicalResult checkOverwrites(const CommandLine &line,
                               std::set<FileIdentity> read) {
-  std::vector<std::string> outputs{line.kernelReport, line.scheduleTable,
-                                   line.report, line.plan.json};
+  std::vector<std::string> outputs = outputsOf(line);
   for (const std::string &path : {line.reportTrace, line.profile})
     if (std::optional<FileIdentity> trace = identityOf(path))
       read.insert(*trace);
-  if (line.output != "-")
-    outputs.push_back(line.output);
   if (!line.dumpFolder.empty()) {
     // Dumps have fixed names, so a dump may be about to replace the very file
     // that is compiled.

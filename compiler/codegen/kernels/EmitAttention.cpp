@@ -8,6 +8,7 @@
 #include "compiler/codegen/kernels/Half.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ScalarBuilder.h"
+#include "shared/attention_lse.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -100,6 +101,7 @@ private:
   Value dot(Value row, Value a, Value b);
   void forward(Value row);
   void backward(Value row);
+  Value correction(Value lse);
   void zeroHidden(ValueRange matrices);
 
   OpBuilder &builder;
@@ -289,18 +291,44 @@ Value AttentionEmitter::dot(Value row, Value a, Value b) {
       .front();
 }
 
-// weight = exp(score - lse) and dscore = weight · (dweight - centre) · scale,
-// where the centre is Σ weight · dweight over the row (see dot).
+// Returns the factor with which the weights exp(score - lse) of a row add up to
+// 1 (attention_lse.h).
+Value AttentionEmitter::correction(Value lse) {
+  Value far =
+      make<arith::CmpFOp>(arith::CmpFPredicate::OGT, make<math::AbsFOp>(lse),
+                          constant(lse, attentionExactLse));
+  auto branch = scf::IfOp::create(builder, loc, lse.getType(), far,
+                                  /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  Value shift = spread(lse);
+  Values sums = overKeys(Values(kAccumulators, splat(0)),
+                         [&](Value key, Value counts, Value sum) {
+                           return add(sum, exp(sub(score(key, counts), shift)));
+                         });
+  Value sum = total(sums, [&](Value a, Value b) { return add(a, b); });
+  // Bounded as in the forward pass: a row may see no key.
+  sum = larger(sum, constant(sum, std::numeric_limits<float>::min()));
+  scf::YieldOp::create(builder, loc, div(constant(sum, 1), sum));
+  builder.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(builder, loc, constant(lse, 1));
+  return branch.getResult(0);
+}
+
+// weight = exp(score - lse) · factor and dscore = weight · (dweight - centre) ·
+// scale, where the centre is Σ weight · dweight over the row (see dot).
 void AttentionEmitter::backward(Value row) {
   Type f32 = builder.getF32Type();
   Value lse = load(f32, buffers[2], f32, row);
   // The log-sum-exp of a row without keys is -∞. The lowest finite number in
   // its place makes the weights 0 instead of NaN.
-  lse = spread(larger(lse, constant(lse, kLowest)));
+  lse = larger(lse, constant(lse, kLowest));
+  Value factor = spread(correction(lse));
+  lse = spread(lse);
   Value centre = spread(dot(row, buffers[6], buffers[7]));
   overKeys({}, [&](Value key, Value counts, Value) {
     Value index = make<arith::AddIOp>(at, key);
-    Value weight = exp(sub(score(key, counts), lse));
+    Value weight = mul(exp(sub(score(key, counts), lse)), factor);
     Value dweight = load(vectorOf(f32), buffers[4], f32, index);
     Value dscore = mul(mul(weight, sub(dweight, centre)), scale);
     if (counts) // lanes past the row's end may hold NaN

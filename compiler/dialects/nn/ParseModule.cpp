@@ -3,8 +3,10 @@
 // of others is reduced to one error.
 #include "compiler/dialects/nn/ParseModule.h"
 
+#include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
 
@@ -101,6 +103,35 @@ static OwningOpRef<ModuleOp> parse(const std::string &text, StringRef path,
   return module;
 }
 
+// Sizes of memory are computed from shapes everywhere, so no tensor may be so
+// large that the sums of them overflow.
+static LogicalResult verifySizes(ModuleOp module) {
+  AttrTypeWalker walker;
+  walker.addWalk([](RankedTensorType type) {
+    int64_t elements = 1;
+    for (int64_t size : type.getShape())
+      if (size < 0 || llvm::MulOverflow(elements, size, elements) ||
+          elements > nn::mostElements)
+        return WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  auto isTooLarge = [&](Type type) {
+    return walker.walk(type).wasInterrupted();
+  };
+  WalkResult result = module.walk([&](Operation *op) -> WalkResult {
+    bool fits = !llvm::any_of(op->getResultTypes(), isTooLarge) &&
+                !walker.walk(op->getAttrDictionary()).wasInterrupted();
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        fits &= !llvm::any_of(block.getArgumentTypes(), isTooLarge);
+    if (fits)
+      return WalkResult::advance();
+    return op->emitOpError("has a tensor whose size is unknown or exceeds 2^40 "
+                           "elements");
+  });
+  return failure(result.wasInterrupted());
+}
+
 // The text is checked before the parser sees it.
 OwningOpRef<ModuleOp> nn::parseModule(const std::string &text, StringRef path,
                                       MLIRContext *context,
@@ -108,7 +139,8 @@ OwningOpRef<ModuleOp> nn::parseModule(const std::string &text, StringRef path,
   if (StringRef why = whyUnparsable(text); !why.empty())
     return emitError(FileLineColLoc::get(context, path, 1, 1)) << why, nullptr;
   OwningOpRef<ModuleOp> module = parse(text, path, context);
-  if (!module || failed(verifyKnownAttributes(*module, former)))
+  if (!module || failed(verifySizes(*module)) ||
+      failed(verifyKnownAttributes(*module, former)))
     return nullptr;
   return module;
 }

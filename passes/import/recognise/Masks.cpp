@@ -87,6 +87,60 @@ bool Masks::keepConstant(DenseElementsAttr constant, Value value,
   return true;
 }
 
+// Recognises the same masks as constants do, at any length.
+bool Masks::keepBand(Value value, const Band &band, bool negated) {
+  ArrayRef<int64_t> shape = nn::shapeOf(value);
+  int64_t rows = shape.end()[-2], columns = shape.back();
+  bool keepsUpTo = band.after == negated;
+  bool keepsAll = keepsUpTo ? band.last >= columns - 1 : band.last <= -rows;
+  if (keepsAll)
+    return true;
+  if (keepsUpTo && band.last == keys - queries && rows == queries &&
+      columns == keys)
+    causal = true;
+  else
+    conditions.push_back({value, negated});
+  return true;
+}
+
+static bool holds(nn::Predicate predicate, double a, double b) {
+  switch (predicate) {
+  case nn::Predicate::eq:
+    return a == b;
+  case nn::Predicate::ne:
+    return a != b;
+  case nn::Predicate::lt:
+    return a < b;
+  case nn::Predicate::le:
+    return a <= b;
+  case nn::Predicate::gt:
+    return a > b;
+  case nn::Predicate::ge:
+    return a >= b;
+  }
+  llvm_unreachable("covered above");
+}
+
+// Returns the choice between two numbers if comparing it with a third, as in
+// tril(ones) == 0, gives its condition or, if `negated` is then set, the
+// opposite; otherwise null.
+static nn::SelectOp choiceOf(Value value, bool &negated) {
+  auto cmp = value.getDefiningOp<nn::CmpOp>();
+  if (!cmp)
+    return nullptr;
+  auto choice = throughBroadcasts(cmp.getLhs()).getDefiningOp<nn::SelectOp>();
+  std::optional<double> number = nn::matchSplat(cmp.getRhs());
+  if (!choice || !number)
+    return nullptr;
+  std::optional<double> onTrue = nn::matchSplat(choice.getOnTrue());
+  std::optional<double> onFalse = nn::matchSplat(choice.getOnFalse());
+  if (!onTrue || !onFalse)
+    return nullptr;
+  negated = !holds(cmp.getPredicate(), *onTrue, *number);
+  return negated == holds(cmp.getPredicate(), *onFalse, *number) ? choice
+                                                                 : nullptr;
+}
+
 // Splits conjunctions, so that each part can be recognised on its own: a causal
 // triangle is often combined with a padding mask.
 bool Masks::keep(Value value, bool negated) {
@@ -102,6 +156,11 @@ bool Masks::keep(Value value, bool negated) {
     return keep(both.getLhs()) && keep(both.getRhs());
   if (auto either = value.getDefiningOp<nn::OrOp>(); either && negated)
     return keep(either.getLhs(), true) && keep(either.getRhs(), true);
+  bool isOpposite = false;
+  if (nn::SelectOp choice = choiceOf(value, isOpposite))
+    return keep(choice.getCondition(), negated != isOpposite);
+  if (std::optional<Band> band = bandOf(value))
+    return keepBand(value, *band, negated);
   conditions.push_back({value, negated});
   return true;
 }

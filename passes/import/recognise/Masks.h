@@ -1,7 +1,7 @@
 // The masks of one attention, taken apart and put together again.
 #pragma once
 
-#include "passes/import/recognise/Match.h"
+#include "passes/import/recognise/Positions.h"
 
 namespace fsdpc::passes::recognise {
 
@@ -51,6 +51,7 @@ private:
     mlir::Value value;
     bool negated;
   };
+  bool keepBand(mlir::Value value, const Band &band, bool negated);
   bool keepConstant(mlir::DenseElementsAttr constant, mlir::Value value,
                     bool negated);
   mlir::Value toRank4(Builder &b, mlir::Value value) const;

@@ -7,6 +7,7 @@
 
 #include "runtime/cuda/kernels/elements.h"
 #include "runtime/cuda/kernels/grid.h"
+#include "shared/attention_lse.h"
 
 #include <cfloat>
 #include <cmath>
@@ -107,7 +108,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const SoftmaxRows &s) {
 
 // dscore = weight · (dweight - dot) · scale, where dot = grad · output is the
 // sum of weight · dweight over the row. The weights are recomputed from the
-// log-sum-exp, so the forward pass need not keep them.
+// log-sum-exp, so the forward pass need not keep them, and add up to 1 where
+// its rounding would show (attention_lse.h).
 FSDPC_SHARED inline void body(const Grid &grid, const SoftmaxGradRows &g) {
   const SoftmaxRows &s = g.rows;
   for (int64_t r = grid.block; r < s.heads * s.queries; r += grid.blocks) {
@@ -120,11 +122,18 @@ FSDPC_SHARED inline void body(const Grid &grid, const SoftmaxGradRows &g) {
     dot = grid.sum(dot);
     // As in the forward pass: a row that sees no key has minus infinity here.
     float lse = fmaxf(s.lse[s.firstHead * s.queries + r], -FLT_MAX);
+    float factor = 1;
+    if (fabsf(lse) > attentionExactLse) {
+      float sum = 0;
+      for (int64_t key = grid.thread; key < row.seen; key += grid.threads)
+        sum += expf(scoreOf(s, row, s.scores[r * s.keys + key], key) - lse);
+      factor = 1 / fmaxf(grid.sum(sum), FLT_MIN);
+    }
     for (int64_t key = grid.thread; key < s.keys; key += grid.threads) {
       int64_t i = r * s.keys + key;
       float weight = 0, dscore = 0;
       if (key < row.seen) {
-        weight = expf(scoreOf(s, row, s.scores[i], key) - lse);
+        weight = expf(scoreOf(s, row, s.scores[i], key) - lse) * factor;
         dscore = weight * (g.dweights[i] - dot) * s.scale;
       }
       store(s.weights, s.type, i, weight);

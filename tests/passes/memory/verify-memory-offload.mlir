@@ -92,12 +92,25 @@ module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
 
 // file: a value without bytes hides no other one.
 module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
-  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}, %z: tensor<0x4xf32> {fsdp.input = "z"}) {
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}, %y: tensor<0x4xf32> {fsdp.input = "y"}) {
+    %z = nn.matmul %y, %x {fsdp.offsets = array<i64: 0>} : tensor<0x4xf32>, tensor<4x4xf32> -> tensor<0x4xf32>
     %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     %b = nn.matmul %x, %x {fsdp.offsets = array<i64: 64>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     // expected-error @below {{violates rule 'file': bytes [0, 64) are taken already}}
     // expected-note @below {{by this op}}
     %s = fsdp.offload_start %a, %z, %b {places = array<i64: 0, 0, 0>} : tensor<4x4xf32>, tensor<0x4xf32>, tensor<4x4xf32>
+    %held = fsdp.offload_wait %s
+    return
+  }
+}
+
+// -----
+
+// What lies outside of the arena takes no memory of it.
+module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    // expected-error @below {{offloads a value of type 'tensor<4x4xf32>' that does not lie in the arena}}
+    %s = fsdp.offload_start %x {places = array<i64: 0>} : tensor<4x4xf32>
     %held = fsdp.offload_wait %s
     return
   }

@@ -91,9 +91,28 @@ static void attention(AttentionOp op, Inputs in, ReferenceTensors &out) {
     double *result = &out[0].floats[scores.queryRow(b, h, t, width)];
     for (int64_t s = 0; s < scores.keys; ++s)
       for (int64_t j = 0; j < width; ++j)
-        result[j] += std::exp(row[s] - lse) *
+        result[j] += std::exp(row[s] - maximum) / sum *
                      in[2].floats[scores.keyRow(b, h, s, width) + j];
   });
+}
+
+// Returns the probabilities of a row: exp(score - lse), which are divided by
+// their sum because a mask of finite numbers may make the lse so large that it
+// does not hold the logarithm of the sum.
+static std::vector<double> probabilities(const Scores &scores, int64_t b,
+                                         int64_t h, int64_t t, double lse) {
+  std::vector<double> row(scores.keys);
+  double sum = 0;
+  for (int64_t s = 0; s < scores.keys; ++s) {
+    double score = scores(b, h, t, s);
+    // A masked key has p = 0. In a row without keys lse is -∞, too, and the
+    // difference would be NaN.
+    if (score != -std::numeric_limits<double>::infinity())
+      sum += row[s] = std::exp(score - lse);
+  }
+  for (double &p : row)
+    p /= sum == 0 ? 1 : sum;
+  return row;
 }
 
 // p = exp(score - lse), dp = grad · value, ds = p · (dp - grad · output) ·
@@ -113,13 +132,12 @@ static void attentionGrad(AttentionGradOp op, Inputs in,
     double dot = 0;
     for (int64_t j = 0; j < width; ++j)
       dot += grad[g + j] * output[g + j];
+    std::vector<double> row =
+        probabilities(scores, b, h, t, lse[scores.queryRow(b, h, t, 1)]);
     for (int64_t s = 0; s < scores.keys; ++s) {
-      double score = scores(b, h, t, s);
-      // A masked key has p = 0. In a row without keys lse is -∞, too, and the
-      // difference would be NaN.
-      if (score == -std::numeric_limits<double>::infinity())
+      double p = row[s];
+      if (p == 0)
         continue;
-      double p = std::exp(score - lse[scores.queryRow(b, h, t, 1)]);
       int64_t v = scores.keyRow(b, h, s, width);
       int64_t k = scores.keyRow(b, h, s, depth);
       double dp = 0;
