@@ -1,4 +1,6 @@
-// Applies the scalar program of an optimizer to the elements of a shard.
+// Applies the scalar program of an optimizer to the elements of a shard, or
+// sums its results over them. The host's loops (EmitOptimizer.cpp) and GPUs'
+// grids (simt/GridOptimizer.cpp) share the emitter below.
 #pragma once
 
 #include "compiler/codegen/kernels/ElementEmitter.h"
