@@ -272,16 +272,27 @@ static std::string plain(std::string_view name, char separator) {
 std::string adviceOnFlag(std::string_view flag) {
   // Private arguments begin with an underscore.
   size_t begin = std::min(flag.find_first_not_of("-_"), flag.size());
-  std::string name = plain(flag.substr(begin, flag.find('=') - begin), '-');
+  std::string given(flag.substr(begin, flag.find('=') - begin));
+  std::string name = plain(given, '-');
   for (const ForeignFlag &each : foreignFlags())
     if (each.name == name)
       return each.advice;
+  auto isAmong = [&](std::span<const std::string_view> flags) {
+    return std::ranges::find(flags, name) != flags.end();
+  };
+  bool ofProgram = isAmong(programFlags()),
+       ofCompiler = isAmong(compilerFlags());
+  if (!ofProgram && !ofCompiler)
+    return "";
+  // As torch writes it, with underscores.
+  if (given != name)
+    return "write '--" + name + "'" +
+           (ofProgram && ofCompiler ? ""
+            : ofProgram             ? " of the program"
+                                    : " of fsdpc");
   // A command asks about flags that it does not have itself.
-  if (std::ranges::find(programFlags(), name) != programFlags().end())
-    return "it is a flag of the compiled program";
-  if (std::ranges::find(compilerFlags(), name) != compilerFlags().end())
-    return "it is a flag of fsdpc, at compile time";
-  return "";
+  return ofProgram ? "it is a flag of the compiled program"
+                   : "it is a flag of fsdpc, at compile time";
 }
 
 std::string nativeValue(std::string_view value) {

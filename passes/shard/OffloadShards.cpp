@@ -32,7 +32,7 @@ bool hasStates(const Manifest &, const Layout &layout) {
 
 constexpr Choice choices[] = {
     {&fsdp::OffloadSet::optimizer, "optimizer", "state",
-     "the optimizer keeps no states", hasStates},
+     "the optimizer keeps no states per element", hasStates},
     {&fsdp::OffloadSet::parameters, "parameters", "parameter",
      "every rank keeps all parameters in memory; use zero3, or 16-bit "
      "parameters under another strategy than ddp",

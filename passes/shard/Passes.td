@@ -168,7 +168,8 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
 
     LAMB and LARS take sums over whole parameters. For each program that takes any, one
     `fsdp.member_sums` of the layouts with this program follows clip_scale, with one
-    `fsdp.all_reduce` of its results. The region of each optimizer takes the sums of its
+    `fsdp.all_reduce` of its results; its layouts with `no_master` have both of their own, whose
+    region takes the parameter in bf16. The region of each optimizer takes the sums of its
     member as f64. What follows from them alone is computed once per member. LAMB computes
     its update in both regions, rather than keep it.
     ```mlir

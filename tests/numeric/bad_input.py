@@ -82,6 +82,8 @@ def compile_cases(bench):
         ("two losses", onnx.small(outputs=("loss", "other")), 1, ["loss", "other"], [], {}),
         ("unknown loss", good, 1, ["lost"], ["--loss=lost"], {}),
         ("unknown flag", good, 2, ["--strategy"], ["--stratgy=zero3"], {}),
+        ("torch's spelling of a flag", good, 2, ["write '--clip-grad-norm' of fsdpc"], ["--clip_grad_norm=1"], {}),
+        ("a config's key", good, 2, ["write '--gather-dtype=i8' of fsdpc"], ["--zero_quantized_weights=1"], {}),
         ("unknown value", good, 2, ["zero3"], ["--strategy=zero4"], {}),
         ("strategy of no unit", good, 1, ["'x=zero2'", "available: '"], ["--strategy-of=x=zero2"], {}),
         ("ignored parameter", good, 1, ["--ignored 'x'"], ["--ignored=x"], {}),

@@ -163,6 +163,8 @@ TEST(CommandLine, NamesOfOtherToolsAreKnown) {
               HasSubstr("write '--lr X'"));
   EXPECT_THAT(parse(with({"--strategy=zero2"})).error,
               HasSubstr("it is a flag of fsdpc"));
+  EXPECT_THAT(parse(with({"--lr_schedule=cosine"})).error,
+              HasSubstr("write '--lr-schedule' of the program"));
   for (const ForeignFlag &foreign : foreignFlags()) {
     std::string advice = foreign.advice;
     size_t at = advice.find("'--");

@@ -1,6 +1,7 @@
-// Applies the scalar program of an optimizer to the elements of a shard. The
-// emitter of one step serves the loops of the host and the grids of GPUs: it
-// knows in which types operands lie, and the program is of f32 alone.
+// Applies the scalar program of an optimizer to the elements of a shard, or
+// sums its results over them. The host's loops (EmitOptimizer.cpp) and GPUs'
+// grids (simt/GridOptimizer.cpp) share the emitter below, which knows in which
+// types operands lie.
 #pragma once
 
 #include "compiler/codegen/kernels/ElementEmitter.h"

@@ -12,7 +12,8 @@ def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
   let summary = "Sums a scalar program over this rank's part of each parameter";
   let description = [{
     The region takes the arguments of an optimizer's (`fsdp.optimizer`) and yields
-    one or several f64 for an element. They are summed over the elements of each
+    one or several f64 for an element. Of layouts with `no_master` it takes the parameter as it
+    is in memory, in bf16, and no random word. The results are summed over the elements of each
     member that lie in this rank's shard. The result has a row per sum, those of a
     member one after the other, the members in the order of their layouts.
     `fsdp.all_reduce` makes them sums over whole parameters, which optimizers take as
@@ -31,7 +32,8 @@ def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
     - Each of `layouts` names an `fsdp.layout` whose members are trainable, with the
       number of states that the region takes.
     - The region has one block with `states` + 5 arguments of an optimizer's types,
-      and one more with `factors`.
+      and one more with `factors`. The first one is bf16 if all of the layouts have
+      `no_master`, and f32 if none has.
     - It yields one to eight values, all of them f64.
     - The result is a tensor of f64 with that many rows of 16 elements per member.
     - The ops of the region have no memory effects and no regions.

@@ -115,9 +115,9 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     them is the running average of the parameters (`--ema`). A layout with `no_master` keeps its
     parameters in the compute type alone (`--master=none`): the optimizer reads them there and
     rounds the new ones stochastically. What `offloaded` lists of a rank's part ("state",
-    "gradient" or "parameter") lies in a file and not in memory, or for a GPU in pinned memory and not in its own: `fsdp.optimizer` goes through it
-    piece by piece, gathers read parameters from there, reductions add to the gradient there, and
-    `fsdp.sum_squares` reads it; nothing else may read such a layout. The list may be edited in a dump. `strategy` is the layout's
+    "gradient" or "parameter") lies in a file and not in memory, or for a GPU in pinned memory and not in its own: the ops of @update go through it
+    piece by piece, gathers read parameters from there, and reductions add to the gradient there.
+    The list may be edited in a dump. `strategy` is the layout's
     strategy where it is not that of the option `strategy`. `group` is the number of the
     `--group`, from 1, whose optimizer and hyperparameters update the members, where
     these are not those of the options. `whole` lists what every rank keeps in full
@@ -147,9 +147,6 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     - `offloaded` lists no "gradient" of a frozen layout, none that `whole` lists, and no
       "parameter" if `whole` lists "master".
     - With `no_master`, `compute` is bf16.
-    - No `fsdp.member_sums` or `fsdp.momentum_updates` is of an `offloaded` layout, no
-      `fsdp.factor_sums` of one whose gradient is, and no `fsdp.member_sums` of one with
-      `no_master`.
     - `strategy`, where present, is one of the option's names.
     - `whole` lists only the four kinds above, and not "compute" if the layout is
       `secondary`.

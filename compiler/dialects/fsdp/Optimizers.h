@@ -25,7 +25,6 @@ struct OptimizerInfo {
   double weightDecay = 0;
   double alpha = 0;
   double momentum = 0;
-  bool ofWholeParameters = false; // needs more than elements of parameters
 };
 
 /// Returns all optimizers that have a name, in the order of the help.

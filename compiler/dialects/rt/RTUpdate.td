@@ -210,7 +210,7 @@ def RT_MemberSumsOp : RT_Command<"member_sums", "compute",
     for the elements of the member that lie in this rank's shard, 0 where there are none.
 
     The kernel's buffers are indexed by element: master, gradient, state 0 … state
-    n-1. Then follow `scale` (one f32), the double[4] of `fsdpc_optimizer`, and
+    n-1. Without a master the parameter in bf16 stands in its place. Then follow `scale` (one f32), the double[4] of `fsdpc_optimizer`, and
     double[per_member] for each 16 elements of the range, of which the kernel writes
     the sums. It runs once per member and range; a range begins at a multiple of 16. On a
     GPU the tables of `fsdpc_optimizer`'s launch stand in the place of the double[4], a
