@@ -10,10 +10,12 @@
 #include "compiler/schedule/packer.h"
 #include "compiler/schedule/exact_packer.h"
 #include "compiler/schedule/linear_scan.h"
-#include "compiler/schedule/placed_buffers.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <limits>
+#include <span>
 
 namespace fsdpc::schedule {
 
@@ -21,11 +23,68 @@ namespace {
 
 using Order = std::vector<size_t>;
 
+// Placed buffers, sorted by offset. Their live ranges stand apart from their
+// bytes, since most of the packer's time goes into finding those few that are
+// live with a new buffer.
+class Placement {
+public:
+  struct Bytes {
+    int64_t offset, top; // [offset, top)
+  };
+
+  void insert(int64_t offset, const Interval &interval) {
+    auto at = std::upper_bound(bytes.begin(), bytes.end(), offset,
+                               [](int64_t offset, const Bytes &other) {
+                                 return offset < other.offset;
+                               }) -
+              bytes.begin();
+    bytes.insert(bytes.begin() + at, Bytes{offset, offset + interval.bytes});
+    begins.insert(begins.begin() + at, interval.begin);
+    ends.insert(ends.begin() + at, interval.end);
+  }
+
+  /// Returns the numbers of the buffers that are live with `interval`, in the
+  /// order of their offsets. They are valid until the next call.
+  std::span<const size_t> liveWith(const Interval &interval);
+
+  size_t size() const { return bytes.size(); }
+  const Bytes &operator[](size_t i) const { return bytes[i]; }
+
+private:
+  std::vector<Bytes> bytes;
+  std::vector<int> begins, ends;
+  std::vector<uint8_t> marks;
+  std::vector<size_t> live;
+};
+
+// Marks them all first, many at a time, since a branch per buffer could not be
+// predicted. Eight marks are then looked at together.
+std::span<const size_t> Placement::liveWith(const Interval &interval) {
+  size_t count = 0, placed = bytes.size();
+  marks.assign((placed + 7) / 8 * 8, 0);
+  live.resize(placed);
+  // Locals, since a store of bytes may change any member.
+  const int *begin = begins.data(), *end = ends.data();
+  const int first = interval.begin, last = interval.end;
+  uint8_t *mark = marks.data();
+  size_t *number = live.data();
+  for (size_t i = 0; i < placed; ++i) {
+    uint8_t begun = begin[i] <= last, lasts = end[i] >= first;
+    mark[i] = begun & lasts;
+  }
+  for (size_t i = 0; i < placed; i += 8) {
+    uint64_t eight;
+    std::memcpy(&eight, mark + i, 8);
+    for (; eight != 0; eight &= eight - 1)
+      number[count++] = i + std::countr_zero(eight) / 8;
+  }
+  return {live.data(), count};
+}
+
 class Packer {
 public:
   Packer(const std::vector<Interval> &intervals, const PackerOptions &options)
-      : intervals(intervals), options(options), placed(intervals),
-        fixed(intervals) {}
+      : intervals(intervals), options(options) {}
 
   Packing run();
 
@@ -64,7 +123,7 @@ private:
   Packing best;
   /// The current placement, what is in all of them, and the offset of each
   /// interval.
-  PlacedBuffers placed, fixed;
+  Placement placed, fixed;
   std::vector<int64_t> offsets;
   Order movable;
 };
@@ -130,7 +189,8 @@ int64_t Packer::findHole(const Interval &interval, Fit fit) {
   auto aligned = [&] {
     return (cursor + alignment - 1) / alignment * alignment;
   };
-  for (const PlacedBuffers::Bytes &other : placed.liveWith(interval)) {
+  for (size_t i : placed.liveWith(interval)) {
+    const Placement::Bytes &other = placed[i];
     if (other.offset > cursor) {
       // The hole begins at the cursor, moved up to the alignment.
       int64_t hole = other.offset - aligned();
@@ -138,7 +198,7 @@ int64_t Packer::findHole(const Interval &interval, Fit fit) {
         smallest = hole;
         bestOffset = aligned();
         if (fit == Fit::Lowest) {
-          work += static_cast<int64_t>(placed.countUpTo(other.offset));
+          work += static_cast<int64_t>(i) + 1;
           return bestOffset;
         }
       }
