@@ -3,6 +3,7 @@
 // around attention; with strides, these ops need no copies. A tree of such ops
 // is marked only if all of its leaves are attentions: any other reader needs a
 // dense tensor.
+#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "passes/kernels/Passes.h"
@@ -31,19 +32,36 @@ bool takesStrides(OpOperand &use) {
   return call && call.takesStrides(use.getOperandNumber());
 }
 
-// Returns true if rows are dense, which library calls require. Calls take
-// strides for batch, heads and rows, and expect the elements of a row to be
-// adjacent.
-bool hasDenseRows(Value value, const nn::Strides &strides) {
-  return strides.strides.size() == 4 &&
-         (strides.strides.back() == 1 || nn::shapeOf(value).back() == 1);
-}
+// What library calls require of the strides of their operands and results.
+struct Requirements {
+  // Bytes that divide the address of each row, if they divide those of the
+  // dense tensor: on GPUs libraries load 16 bytes at a time.
+  int64_t alignment = 1;
+
+  // Calls take strides for batch, heads and rows, and expect the elements of a
+  // row to be adjacent.
+  bool hold(Value value, const nn::Strides &strides) const {
+    auto type = nn::tensorType(value);
+    int64_t width = type.getShape().back(),
+            bytes = type.getElementTypeBitWidth() / 8;
+    auto isAligned = [&](int64_t elements) {
+      return elements * bytes % alignment == 0;
+    };
+    if (strides.strides.size() != 4 ||
+        (strides.strides.back() != 1 && width != 1))
+      return false;
+    return !isAligned(width) ||
+           (isAligned(strides.offset) &&
+            llvm::all_of(ArrayRef(strides.strides).drop_back(), isAligned));
+  }
+};
 
 // The ops of one tree between attentions and a dense tensor. They are collected
 // while the tree is checked and marked only if all of it fits, so a tree that
 // fails leaves the IR as it was.
 class Tree {
 public:
+  explicit Tree(const Requirements &required) : required(required) {}
   // Walks down from a value with these strides. Returns true if all of its
   // readers are attentions, directly or through ops that move elements.
   bool read(Value value, const nn::Strides &strides);
@@ -63,6 +81,7 @@ public:
   int64_t elements = 0; // of the tensors that attentions read
 
 private:
+  const Requirements &required;
   SetVector<Operation *> ops;
 };
 
@@ -72,7 +91,7 @@ bool Tree::read(Value value, const nn::Strides &strides) {
   // memory would bring the copy back.
   for (OpOperand &use : value.getUses()) {
     Operation *op = use.getOwner();
-    if (takesStrides(use) && hasDenseRows(value, strides)) {
+    if (takesStrides(use) && required.hold(value, strides)) {
       reads = true;
       continue;
     }
@@ -96,7 +115,7 @@ bool Tree::write(Value value, const nn::Strides &strides) {
   // Exactly one reader may take the result into the tree. Other readers must be
   // attentions, which read it with the strides that it will have.
   if (writesStrides(op))
-    return hasDenseRows(value, strides) &&
+    return required.hold(value, strides) &&
            llvm::count_if(value.getUses(), [](OpOperand &use) {
              return !takesStrides(use);
            }) == 1;
@@ -118,7 +137,7 @@ bool Tree::write(Value value, const nn::Strides &strides) {
 // Marks the longest path up to a dense tensor that only attentions read. If the
 // tensor is sliced, they must read all of it: otherwise the rest would live as
 // long as the part that they read.
-void strideOperand(Value value) {
+void strideOperand(Value value, const Requirements &required) {
   SmallVector<Value> sources;
   for (Operation *op = value.getDefiningOp();
        isa_and_nonnull<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp>(op) &&
@@ -131,7 +150,7 @@ void strideOperand(Value value) {
     Operation *producer = source.getDefiningOp();
     if (producer && (isa<fsdp::ViewOp>(producer) || writesStrides(producer)))
       continue;
-    Tree tree;
+    Tree tree(required);
     auto type = nn::tensorType(source);
     if (!tree.read(source, nn::denseStrides(type.getShape())) ||
         !tree.moves() || tree.elements < type.getNumElements())
@@ -170,7 +189,7 @@ void mergeTransposes(Value value) {
 
 // Marks the longest path down to a tensor that consists of results of
 // attentions.
-void strideResult(Value value) {
+void strideResult(Value value, const Requirements &required) {
   SmallVector<Value> targets;
   // Attentions may read the value besides, as the backward does.
   auto onlyUser = [](Value value) -> Operation * {
@@ -190,7 +209,7 @@ void strideResult(Value value) {
        op = onlyUser(op->getResult(0)))
     targets.push_back(op->getResult(0));
   for (Value target : llvm::reverse(targets)) {
-    Tree tree;
+    Tree tree(required);
     if (!tree.write(target, nn::denseStrides(nn::shapeOf(target))) ||
         !tree.moves())
       continue;
@@ -203,6 +222,9 @@ void strideResult(Value value) {
 struct StrideAttention
     : fsdpc::passes::impl::StrideAttentionBase<StrideAttention> {
   void runOnOperation() override {
+    Requirements required;
+    if (fsdp::CompileOptions::of(getOperation()).isCuda())
+      required.alignment = 16;
     SmallVector<Operation *> attentions;
     getOperation().walk([&](Operation *op) {
       if (writesStrides(op))
@@ -211,10 +233,10 @@ struct StrideAttention
     for (Operation *op : attentions) {
       for (OpOperand &operand : op->getOpOperands())
         if (takesStrides(operand))
-          strideOperand(operand.get());
+          strideOperand(operand.get(), required);
       for (Value result : op->getResults()) {
         mergeTransposes(result);
-        strideResult(result);
+        strideResult(result, required);
       }
     }
   }

@@ -8,6 +8,8 @@
 #include "shared/status.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace fsdpc::runtime {
 
@@ -35,6 +37,24 @@ inline Status checkAttention(const AttentionPlan &p) {
     return Error{"attention of type '" + p.dtype + "' with a mask of '" +
                  p.dtypeMask + "' is not supported"};
   return checkShape(p);
+}
+
+// Returns why libraries that load 16 bytes at a time do not take the strides of
+// an attention, or "". Calls are passed addresses that are aligned.
+inline std::string whyUnaligned(const AttentionPlan &p) {
+  const std::pair<const char *, const std::vector<int64_t> &> lists[] = {
+      {"query", p.strideQuery}, {"key", p.strideKey},
+      {"value", p.strideValue}, {"output", p.strideOutput},
+      {"grad", p.strideGrad},   {"dquery", p.strideDQuery},
+      {"dkey", p.strideDKey},   {"dvalue", p.strideDValue}};
+  int64_t bytes = p.dtype == "f32" ? 4 : 2;
+  for (auto &[name, list] : lists)
+    for (int64_t stride : list)
+      if (stride * bytes % 16 != 0)
+        return std::string("a stride of its ") + name + ", " +
+               std::to_string(stride) +
+               " elements, is not a multiple of 16 bytes";
+  return "";
 }
 
 } // namespace fsdpc::runtime

@@ -1,6 +1,7 @@
 // Convolution and attention over cuDNN. A plan is a graph (dnn_graphs.h) that
 // was built once, with the first engine of cuDNN's heuristic that meets the
 // conditions on numerics, determinism and workspace.
+#include "runtime/core/plan_checks.h"
 #include "runtime/cuda/dnn_graphs.h"
 #include "runtime/cuda/real_api.h"
 
@@ -112,7 +113,7 @@ CudaStatus run(void *handle, void **operands, void *workspace,
 }
 
 // Refuses a plan with the reason in place of the algorithm.
-CudaStatus refuse(CudaChoice &choice, const char *reason) {
+CudaStatus refuse(CudaChoice &choice, const std::string &reason) {
   choice.algorithm = reason;
   return cudaRefused;
 }
@@ -171,6 +172,8 @@ CudaStatus RealCudaApi::planAttention(const AttentionPlan &p,
   if (!p.dtypeMask.empty())
     return refuse(choice,
                   "fused attention supports no mask except the causal one");
+  if (std::string why = whyUnaligned(p); !why.empty())
+    return refuse(choice, why);
   // Bottom-right alignment leaves the first queries without keys. The ABI
   // defines their result as zeroes, which the library does not promise.
   if (p.causal && p.queries > p.keys)

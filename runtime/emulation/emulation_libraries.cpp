@@ -1,6 +1,7 @@
 // cuBLASLt and cuDNN of the emulation. Plans are refused where the libraries
 // refuse them, so that the fallbacks of runtime/cuda run too. Workspaces are
 // overwritten in every call, so that anybody who shares one by mistake notices.
+#include "runtime/core/plan_checks.h"
 #include "runtime/emulation/attention.h"
 #include "runtime/emulation/convolution.h"
 #include "runtime/emulation/emulation.h"
@@ -21,7 +22,7 @@ namespace {
 constexpr size_t wantedWorkspace = size_t(64) << 10;
 
 // Not an error: the caller takes another way and says why in its notes.
-CudaStatus refusePlan(CudaChoice &choice, const char *reason) {
+CudaStatus refusePlan(CudaChoice &choice, const std::string &reason) {
   choice.algorithm = reason;
   return cudaRefused;
 }
@@ -299,6 +300,8 @@ CudaStatus Emulation::planAttention(const AttentionPlan &plan, bool,
   if (!plan.dtypeMask.empty())
     return refusePlan(choice,
                       "fused attention supports no mask except the causal one");
+  if (std::string why = whyUnaligned(plan); !why.empty())
+    return refusePlan(choice, why);
   if (plan.causal && plan.queries > plan.keys)
     return refusePlan(choice, "some queries have no key");
   if (plan.width % 8 || plan.valueWidth % 8 ||

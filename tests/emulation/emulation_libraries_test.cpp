@@ -391,6 +391,12 @@ TEST_F(Libraries, refuseWhatTheRealOnesRefuse) {
   p = attentionPlan("bf16", false, 6, 6);
   p.dtypeMask = "i1";
   EXPECT_EQ(cuda.planAttention(p, true, plan, choice), cudaRefused);
+  p = attentionPlan("bf16", false, 6, 6);
+  p.strideKey[2] += 4;
+  EXPECT_EQ(cuda.planAttention(p, true, plan, choice), cudaRefused);
+  EXPECT_EQ(choice.algorithm, "a stride of its key, " +
+                                  std::to_string(p.strideKey[2]) +
+                                  " elements, is not a multiple of 16 bytes");
   CudaGemmShape shape;
   shape.m = shape.n = shape.k = shape.lda = shape.ldb = shape.ldc = 4;
   shape.dtypeA = shape.dtypeC = "f32";

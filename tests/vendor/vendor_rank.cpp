@@ -454,6 +454,10 @@ std::string wronglyAccepted() {
   plan.dtypeMask = "f32";
   expectRefused(api.planAttention(plan, false, handle, choice), "a mask");
   plan = attentionOf(false);
+  plan.strideKey[2] += 4;
+  expectRefused(api.planAttention(plan, false, handle, choice),
+                "rows of keys at addresses that are not multiples of 16");
+  plan = attentionOf(false);
   plan.queries = 256;
   expectRefused(api.planAttention(plan, false, handle, choice),
                 "queries without a key");
