@@ -1,5 +1,5 @@
 // The values of tensors: inline, typed, or in external files below the model's
-// folder. Parameters are not copied; only their place and hash are recorded.
+// folder. Parameters are not copied; only their place is recorded.
 #pragma once
 
 #include "frontends/onnx/ElementTypes.h"
@@ -50,7 +50,6 @@ private:
   };
   mlir::LogicalResult fail(const llvm::Twine &why);
   mlir::FailureOr<Place> externalPlace(const onnx::TensorProto &tensor);
-  mlir::FailureOr<std::string> hashOf(const Place &place);
   mlir::FailureOr<uint64_t> storedBytes(const onnx::TensorProto &tensor);
   // Returns the elements as stored. `owned` holds them if they had to be
   // collected from a list.
