@@ -1,5 +1,6 @@
-// Follows iotas through casts, broadcasts, reshapes, slices and sums. A mask of
-// any length is recognised by it, also where it is too large to be folded.
+// Follows iotas through casts, broadcasts, reshapes, slices and sums to a form
+// that is linear in an element's position. A mask of any length is recognised
+// by it, also where it is too large to be folded.
 #include "passes/import/recognise/Positions.h"
 
 #include "mlir/IR/Matchers.h"
