@@ -147,8 +147,7 @@ static std::optional<Linear> formOfOp(Operation *op, int &visits) {
     return sum(add.getLhs(), add.getRhs(), 1, visits);
   if (auto sub = dyn_cast<nn::SubOp>(op))
     return sum(sub.getLhs(), sub.getRhs(), -1, visits);
-  if (!isa<nn::CastOp, nn::BroadcastOp, nn::ReshapeOp, nn::TransposeOp,
-           nn::SliceOp>(op))
+  if (op->getNumOperands() != 1)
     return std::nullopt;
   std::optional<Linear> linear = formOf(op->getOperand(0), visits);
   if (!linear || isa<nn::CastOp>(op))
@@ -164,7 +163,9 @@ static std::optional<Linear> formOfOp(Operation *op, int &visits) {
       result.factors[to] = linear->factors[axis];
     return result;
   }
-  auto slice = cast<nn::SliceOp>(op);
+  auto slice = dyn_cast<nn::SliceOp>(op);
+  if (!slice)
+    return std::nullopt;
   for (auto [axis, factor] : llvm::enumerate(result.factors)) {
     result.constant += factor * slice.getOffsets()[axis];
     factor = type.getDimSize(axis) > 1 ? factor * slice.getStrides()[axis] : 0;
