@@ -215,7 +215,7 @@ void CudaDevice::enter(fsdpc_rank &rank, const Section &entered,
                        void (*entry)(fsdpc_rank *)) {
   // The first forward after an update gathers what that has changed.
   Section section = entered;
-  section.gathers = gathers = changed && !section.update;
+  section.gathers = gathers = changed || section.update;
   changed = section.update;
   std::string name = section.update     ? "update"
                      : section.evaluate ? "evaluate"

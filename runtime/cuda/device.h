@@ -113,8 +113,8 @@ private:
   // The same in blocks, which are converted to the compute type when all are
   // there: every rank computes with the same rounded values.
   void gatherBlocks(const fsdpc_rank &rank, int32_t layout, void *whole);
-  // Returns true if a gather has nothing to do: a layout's own memory keeps the
-  // parameters until the next update.
+  // Returns true if a gather of a forward has nothing to do: a layout's own
+  // memory keeps the parameters until the next update.
   bool isGathered(const fsdpc_rank &rank, int32_t layout,
                   const void *destination) const {
     return !gathers && destination == rank.layouts[size_t(layout)].computeWhole;

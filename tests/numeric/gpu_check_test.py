@@ -15,7 +15,7 @@ import harness
 from harness import Failure
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tools" / "gpu-check"))
+sys.path += [str(ROOT / "tools" / folder) for folder in ("gpu-check", "bench")]
 
 import nccl  # noqa: E402
 import timeline  # noqa: E402
