@@ -15,7 +15,8 @@ def StrideAttention : Pass<"stride-attention", "::mlir::ModuleOp"> {
     that the result is read from the operand's memory, "result" that the operands are
     written into the result's memory. An op is marked only if all ops that read it, or that
     make it, are attention or marked themselves; a slice only if such ops read all of the
-    tensor that is sliced.
+    tensor that is sliced. On GPUs, rows whose dense form begins at multiples of 16 bytes do
+    so in the other tensor too, as libraries require; otherwise they are copied.
 
     Before:
     ```mlir

@@ -83,7 +83,8 @@ def FSDP_Source : AttrDef<FSDP_Dialect, "Source"> {
   let mnemonic = "source";
   let summary = "where an initial value lies: bytes [offset, offset + length) of a file";
   let description = [{
-    `hash` is XXH64 (seed 0) of the bytes and `dtype` the element type in the file.
+    `dtype` is the element type in the file and `hash` XXH64 (seed 0) of the bytes. An
+    import reads no values and leaves it empty; what links the program fills it in.
     `file` is the path at compile time; the program's `--weights` names another
     folder if the files have moved.
   }];
