@@ -99,7 +99,8 @@ LogicalResult fsdpc::passes::gatherUpdated(func::FuncOp forward,
     return failure();
   int event = eventsOf(forward);
   OpBuilder builder = OpBuilder::atBlockBegin(&forward.front());
-  PointerBuilder pointers(symbols, builder);
+  OwnersOfMemory owners; // of values, and none is pointed at here
+  PointerBuilder pointers(symbols, owners, builder);
   Location loc = forward.getLoc();
   for (const Gather &gather : *gathers) {
     SmallVector<Value> wholes;
