@@ -34,8 +34,8 @@ public:
                 std::vector<char *> windows, Staging staging)
       : WindowCommunicator(threads->rank(), std::move(windows), staging),
         threads(std::move(threads)) {}
-  void transfer(std::span<const Outgoing> sends,
-                std::span<const Incoming> receives) override {
+  void doTransfer(std::span<const Outgoing> sends,
+                  std::span<const Incoming> receives) override {
     threads->transfer(sends, receives);
   }
   std::unique_ptr<Communicator> split(int color) override {
