@@ -98,12 +98,6 @@ double groupReduceUs(const Machine &machine, int64_t bytes, int64_t sumBytes) {
   return us + machine.nodes.latencyUs + sent / (1e3 * machine.nodes.reduceGBs);
 }
 
-// As a reduce-scatter followed by an all-gather, started once.
-double allReduceUs(const Machine &machine, int64_t bytes) {
-  return reduceScatterUs(machine, bytes) + allGatherUs(machine, bytes) -
-         reduceScatterUs(machine, 0);
-}
-
 // A GPU's link carries both directions at once.
 double offloadUs(const Machine &machine, double read, double written) {
   double readUs = read / (1e3 * machine.offload.readGBs);

@@ -21,14 +21,12 @@ double opUs(const Machine &machine, std::string_view opClass, double flops,
 int ranksOfNode(const Machine &machine);
 
 /// Return the µs of a collective on a full buffer of `bytes` (all N shards, in
-/// the wire type). A rank receives (N−1)/N of it, in an all-reduce twice as
-/// much. With one rank nothing is sent, and the result is 0. In an all-to-all a
-/// rank receives as much as in a reduce-scatter, and every shard from its
-/// owner.
+/// the wire type). A rank receives (N−1)/N of it. With one rank nothing is
+/// sent, and the result is 0. In an all-to-all a rank receives as much as in a
+/// reduce-scatter, and every shard from its owner.
 double allGatherUs(const Machine &machine, int64_t bytes);
 double reduceScatterUs(const Machine &machine, int64_t bytes);
 double allToAllUs(const Machine &machine, int64_t bytes);
-double allReduceUs(const Machine &machine, int64_t bytes);
 
 /// Return the same for a buffer that is cut over the ranks of a node and
 /// replicated across nodes (hybrid). A rank gathers within its node. It reduces

@@ -64,18 +64,16 @@ TEST(CostModel, AGpuHasItsDataSheetsRates) {
   EXPECT_DOUBLE_EQ(copyUs("sm_1"), copyUs("sm_90"));
 }
 
-// A rank receives all shards but one; an all-reduce does so twice.
+// A rank receives all shards but one.
 TEST(CostModel, CollectivesMoveAllShardsButOnesOwn) {
   Machine machine = host();
   machine.ranks = 4;
   // 3/4 of 20 MB at 5 GB/s, plus the latency.
   EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 3050);
   EXPECT_DOUBLE_EQ(reduceScatterUs(machine, 20'000'000), 3050);
-  EXPECT_DOUBLE_EQ(allReduceUs(machine, 20'000'000), 6050);
   // Gathers and reductions may differ.
   machine.node.reduceGBs = 2.5;
   EXPECT_DOUBLE_EQ(reduceScatterUs(machine, 20'000'000), 6050);
-  EXPECT_DOUBLE_EQ(allReduceUs(machine, 20'000'000), 9050);
 }
 
 // A rank receives 3/4, and 2/4 come from another node of two ranks, at a tenth
@@ -182,7 +180,6 @@ TEST(CostModel, OneRankSendsNothing) {
   machine.ranks = 1;
   EXPECT_EQ(allGatherUs(machine, 1 << 20), 0);
   EXPECT_EQ(reduceScatterUs(machine, 1 << 20), 0);
-  EXPECT_EQ(allReduceUs(machine, 1 << 20), 0);
 }
 
 // Every committed machine parses, and survives the way through JSON.
