@@ -147,7 +147,7 @@ void fsdpc::passes::setDurations(ScheduleIR &ir,
   }
   ir.problem.contention = schedule::contentionOf(
       machine, llvm::any_of(ir.collectives, [](const CollectiveOps &ops) {
-        return ops.fileBytes > 0;
+        return ops.fileBytes + ops.storedBytes + ops.storedGroupBytes > 0;
       }));
 }
 
