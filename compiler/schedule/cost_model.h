@@ -17,8 +17,9 @@ namespace fsdpc::schedule {
 double opUs(const Machine &machine, std::string_view opClass, double flops,
             double bytes, ElementType type);
 
-/// Returns the ranks of a node, of those that there are.
-int ranksOfNode(const Machine &machine);
+/// Returns the ranks of a shard group, as the memory plan has it
+/// (plannedGroup): those of a node, or all if nodes have not equally many.
+int groupRanks(const Machine &machine);
 
 /// Return the µs of a collective on a full buffer of `bytes` (all N shards, in
 /// the wire type). A rank receives (N−1)/N of it. With one rank nothing is
@@ -29,9 +30,9 @@ double reduceScatterUs(const Machine &machine, int64_t bytes);
 double allToAllUs(const Machine &machine, int64_t bytes);
 
 /// Return the same for a buffer that is cut over the ranks of a node and
-/// replicated across nodes (hybrid). A rank gathers within its node. It reduces
-/// there as well, and then the nodes hand on the sums of its part, of which a
-/// full buffer has `sumBytes`.
+/// replicated across nodes (hybrid). A rank gathers within its group. It
+/// reduces there as well, and then the groups hand on the sums of its part, of
+/// which a full buffer has `sumBytes`.
 double groupGatherUs(const Machine &machine, int64_t bytes);
 double groupReduceUs(const Machine &machine, int64_t bytes, int64_t sumBytes);
 

@@ -70,7 +70,7 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
       continue;
     double part = double(layout.elements);
     if (!layout.stateWhole)
-      part = std::ceil(part / (layout.hybrid ? schedule::ranksOfNode(machine)
+      part = std::ceil(part / (layout.hybrid ? schedule::groupRanks(machine)
                                              : machine.ranks));
     // Reads: gradient twice, parameter and states; writes: parameter and
     // states.

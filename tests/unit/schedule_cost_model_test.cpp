@@ -175,6 +175,21 @@ TEST(CostModel, OneGroupIsAllRanks) {
             reduceScatterUs(host(), 1 << 20));
 }
 
+// Nodes of eight do not divide twelve ranks, so these are one group, of which a
+// rank receives 4/12 from the other node on the mean.
+TEST(CostModel, NodesOfOtherSizesAreOneGroup) {
+  Machine machine = host();
+  machine.ranks = 12;
+  machine.ranksPerNode = 8;
+  EXPECT_EQ(groupRanks(machine), 12);
+  EXPECT_EQ(groupGatherUs(machine, 12'000'000),
+            allGatherUs(machine, 12'000'000));
+  EXPECT_EQ(groupReduceUs(machine, 12'000'000, 12'000'000),
+            reduceScatterUs(machine, 12'000'000));
+  machine.ranks = 16;
+  EXPECT_EQ(groupRanks(machine), 8);
+}
+
 TEST(CostModel, OneRankSendsNothing) {
   Machine machine = host();
   machine.ranks = 1;
