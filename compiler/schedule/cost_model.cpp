@@ -74,6 +74,14 @@ double allToAllUs(const Machine &machine, int64_t bytes) {
   return exchangeUs(machine, bytes, &Link::reduceGBs, /*handedOn=*/false);
 }
 
+// A full buffer has the rank's own shard besides.
+double tradeUs(const Machine &machine, uint64_t received) {
+  if (machine.ranks <= 1)
+    return 0;
+  return allToAllUs(machine,
+                    int64_t(received) * machine.ranks / (machine.ranks - 1));
+}
+
 // The ranks of one shard group as a machine of their own.
 static Machine oneGroup(const Machine &machine) {
   Machine group = machine;

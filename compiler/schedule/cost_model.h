@@ -29,6 +29,10 @@ double allGatherUs(const Machine &machine, int64_t bytes);
 double reduceScatterUs(const Machine &machine, int64_t bytes);
 double allToAllUs(const Machine &machine, int64_t bytes);
 
+/// Returns the µs of an all-to-all in which a rank receives `received` bytes,
+/// as many from each other rank.
+double tradeUs(const Machine &machine, uint64_t received);
+
 /// Return the same for a buffer that is cut over the ranks of a node and
 /// replicated across nodes (hybrid). A rank gathers within its group. It
 /// reduces there as well, and then the groups hand on the sums of its part, of

@@ -41,6 +41,11 @@ double sentUs(const CommunicationVolume &volume,
       us += schedule::groupGatherUs(machine, bytes);
     else if (term.level == Level::Each) // all ranks gather what each sends
       us += schedule::allGatherUs(machine, machine.ranks * bytes);
+    else if (term.level == Level::Owners)
+      us += schedule::tradeUs(machine, term.bytes / machine.ranks);
+    else if (term.level == Level::GroupOwners)
+      us += schedule::tradeUs(machine,
+                              term.bytes / schedule::groupRanks(machine));
     else
       us += reduces ? reduceUs(machine, bytes)
                     : schedule::allGatherUs(machine, bytes);

@@ -190,11 +190,22 @@ TEST(CostModel, NodesOfOtherSizesAreOneGroup) {
   EXPECT_EQ(groupRanks(machine), 8);
 }
 
+// Two of three other ranks are in the other node of two.
+TEST(CostModel, OwnersTradeParts) {
+  Machine machine = host();
+  machine.ranks = 4;
+  EXPECT_DOUBLE_EQ(tradeUs(machine, 15'000'000), 50 + 3000);
+  machine.ranksPerNode = 2;
+  machine.nodes.reduceGBs = 0.5;
+  EXPECT_DOUBLE_EQ(tradeUs(machine, 15'000'000), 50 + 50 + 1000 + 20'000);
+}
+
 TEST(CostModel, OneRankSendsNothing) {
   Machine machine = host();
   machine.ranks = 1;
   EXPECT_EQ(allGatherUs(machine, 1 << 20), 0);
   EXPECT_EQ(reduceScatterUs(machine, 1 << 20), 0);
+  EXPECT_EQ(tradeUs(machine, 1 << 20), 0);
 }
 
 // Every committed machine parses, and survives the way through JSON.
