@@ -41,8 +41,7 @@ double groupGatherUs(const Machine &machine, int64_t bytes);
 double groupReduceUs(const Machine &machine, int64_t bytes, int64_t sumBytes);
 
 /// Returns the µs in which a rank reads and writes so many bytes of what is
-/// offloaded, and those of an op on `opUs` that works on the pieces on their
-/// way.
+/// offloaded, and those of an op of `opUs` that overlaps its copies.
 double offloadUs(const Machine &machine, double read, double written);
 double offloadedOpUs(const Machine &machine, double opUs, double read,
                      double written);

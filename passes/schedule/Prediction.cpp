@@ -1,6 +1,7 @@
 // Predicts a step. A microbatch is the schedule's own timeline, with the costs
 // of so many ranks. An update moves the rank's parts of the layouts through
-// memory and sends what is sent once per step; nothing overlaps there.
+// memory and sends what is sent once per step. Only a GPU's copies of what is
+// offloaded overlap there.
 #include "passes/schedule/Prediction.h"
 
 #include "compiler/analysis/CommunicationVolume.h"
