@@ -16,9 +16,10 @@ namespace fsdpc::analysis {
 /// sent: (N-1)/N over all N ranks, (G-1)/G in a group of G, and across groups
 /// 2(N-G)/(NG) on the mean of the ranks (HybridGroups, runtime/comm/groups.h).
 /// Each is of values that every rank sends to each other rank, as they are few.
-/// Owners are the ranks that orthogonalise matrices, of which the others send
-/// and get parts: a rank sends 1/N of the matrices on the mean, or 1/G where
-/// each group gets them, less the part of a matrix that its owner has itself.
+/// Owners are the ranks that orthogonalise matrices. The others send them their
+/// parts, and get theirs back. On the mean a rank sends at most 1/N of the
+/// matrices, or 1/G if each group gets them (GroupOwners). It sends less, since
+/// an owner has a part itself.
 enum class Level { Ranks, Group, Groups, Each, Owners, GroupOwners };
 
 /// The name of the term of gathers that read secondary shards.

@@ -25,6 +25,7 @@ namespace {
 constexpr llvm::StringLiteral chosenSymbol = "T", factorSymbol = "R";
 // The elements of matrices that go to owners and back.
 constexpr llvm::StringLiteral matrixSymbol = "M";
+constexpr llvm::StringLiteral collectMatrices = "collect_matrices";
 
 // Names the elements that terms are about where layouts differ in strategy,
 // type or compression. A program of one strategy and type needs no names: then
@@ -37,8 +38,7 @@ public:
 
   // The symbol of a layout's elements.
   std::string symbolOf(fsdp::LayoutOp layout) const {
-    StringRef strategy = nameOf(fsdp::strategyOf(layout, options));
-    return ((layout.getTrainable() ? "P[" : "F[") + strategy +
+    return ((layout.getTrainable() ? "P[" : "F[") + strategyOf(layout) +
             (fsdp::keepsF32(layout) ? " f32" : "") +
             (fsdp::compressionOf(layout) ? " compressed]" : "]"))
         .str();
@@ -86,6 +86,9 @@ public:
     terms[{what.str(), level, type.str()}].insert(symbolOf(layout));
   }
 
+  StringRef strategyOf(fsdp::LayoutOp layout) const {
+    return nameOf(fsdp::strategyOf(layout, options));
+  }
   bool isHybrid(fsdp::LayoutOp layout) const {
     return fsdp::isHybrid(fsdp::strategyOf(layout, options));
   }
@@ -198,12 +201,43 @@ void addSums(ModuleOp module, StringRef function, StringRef symbol,
   volume.parts.emplace_back(symbol, elements);
 }
 
-// Says how many elements M are.
-void addMatrixElements(CommunicationVolume &volume) {
-  for (const CommunicationVolume::Term &term : volume.terms)
-    if (term.what == "collect_matrices")
-      volume.parts.emplace_back(matrixSymbol, term.bytes / sizeof(float));
-}
+// Names the matrices that terms are about: M, or where layouts differ in
+// strategy, which ways back depend on, M[zero3] and the like.
+class Matrices {
+public:
+  // Notes that a term is about those of a layout; `describe` comes after all.
+  void add(StringRef what, Level level, StringRef strategy, uint64_t elements) {
+    terms[{what.str(), level}].insert(strategy.str());
+    if (what == collectMatrices)
+      counts[strategy.str()] += elements;
+  }
+
+  void describe(CommunicationVolume &volume) const {
+    for (const auto &[strategy, elements] : counts)
+      volume.parts.emplace_back(symbolOf(strategy), elements);
+    for (CommunicationVolume::Term &term : volume.terms) {
+      if (term.elements != matrixSymbol)
+        continue;
+      SmallVector<std::string> symbols;
+      for (const std::string &strategy : terms.at({term.what, term.level}))
+        symbols.push_back(symbolOf(strategy));
+      term.elements = llvm::join(symbols, "+");
+      if (symbols.size() > 1)
+        term.elements = "(" + term.elements + ")";
+    }
+  }
+
+private:
+  std::string symbolOf(const std::string &strategy) const {
+    return counts.size() < 2 ? matrixSymbol.str()
+                             : (matrixSymbol + "[" + strategy + "]").str();
+  }
+
+  // The elements of each strategy that has matrices, and the strategies of each
+  // term.
+  std::map<std::string, uint64_t> counts;
+  std::map<std::pair<std::string, Level>, std::set<std::string>> terms;
+};
 
 // Says how many elements T and R are. Each layout is reduced once.
 void addCompressed(ModuleOp module, CommunicationVolume &volume) {
@@ -237,7 +271,7 @@ public:
   CommunicationVolume finish(ModuleOp module) {
     parts.describe(module, volume);
     addCompressed(module, volume);
-    addMatrixElements(volume);
+    matrices.describe(volume);
     addStatistics(module, volume);
     addSums(module, fsdp::FSDPDialect::kMicrobatch, "S", true, volume);
     addSums(module, fsdp::FSDPDialect::kUpdate, "U", false, volume);
@@ -280,8 +314,9 @@ private:
     }
   }
 
-  // Counts the way of matrices to their owners, who send them to all ranks or,
-  // by parts, to those that update these. Under oss the owner has them whole.
+  // Counts the parts of matrices that are sent to owners or, if `isBack`, from
+  // owners to the ranks that update these parts, or to all ranks. Under oss an
+  // owner has its matrices whole.
   void addMatrices(StringRef what, FlatSymbolRefAttr name, bool isBack) {
     auto layout = symbols.lookup<fsdp::LayoutOp>(name.getValue());
     if (parts.isOwned(layout))
@@ -290,6 +325,7 @@ private:
                   : isBack && parts.isHybrid(layout) ? Level::GroupOwners
                                                      : Level::Owners;
     uint64_t elements = fsdp::memberElementsOf(layout);
+    matrices.add(what, level, parts.strategyOf(layout), elements);
     count(what, /*eachMicrobatch=*/false, level, layout,
           {"f32", elements * sizeof(float), matrixSymbol});
   }
@@ -307,6 +343,7 @@ private:
   SymbolTable symbols;
   CommunicationVolume volume;
   Parts parts;
+  Matrices matrices;
   Wire wire;
 };
 
@@ -337,7 +374,7 @@ void Counter::visit(Operation *op) {
             &Wire::wide);
       })
       .Case([&](fsdp::CollectMatricesOp collect) {
-        addMatrices("collect_matrices", collect.getLayoutAttr(), false);
+        addMatrices(collectMatrices, collect.getLayoutAttr(), false);
       })
       .Case([&](fsdp::SpreadMatricesOp spread) {
         addMatrices("spread_matrices", spread.getLayoutAttr(), true);

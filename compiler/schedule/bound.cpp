@@ -72,7 +72,7 @@ double leastLostUs(const Problem &problem) {
     std::sort(
         windows.begin(), windows.end(),
         [](const Window &a, const Window &b) { return a.latest < b.latest; });
-  // most[p] is the bound on the stalls at positions before p.
+  // most[p] is the bound on the losses at positions before p.
   std::vector<double> most(n + 2, 0);
   for (int q = 0; q <= n; ++q) {
     most[q + 1] = std::max(most[q + 1], most[q]);

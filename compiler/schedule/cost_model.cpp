@@ -21,10 +21,16 @@ double opUs(const Machine &machine, std::string_view opClass, double flops,
          std::max(arithmetic, bytes / rate.memoryGBs) / (1e3 * machine.cores);
 }
 
-int ranksOfNode(const Machine &machine) {
+// Returns the ranks of a node, of those that there are.
+static int ranksOfNode(const Machine &machine) {
   return machine.ranksPerNode > 0
              ? std::min(machine.ranksPerNode, machine.ranks)
              : machine.ranks;
+}
+
+int groupRanks(const Machine &machine) {
+  int node = ranksOfNode(machine);
+  return machine.ranks % node == 0 ? node : machine.ranks;
 }
 
 /// The µs of an exchange in which a rank receives all shards except its own, at
@@ -68,40 +74,41 @@ double allToAllUs(const Machine &machine, int64_t bytes) {
   return exchangeUs(machine, bytes, &Link::reduceGBs, /*handedOn=*/false);
 }
 
-// The ranks of one node as a machine of their own.
-static Machine oneNode(const Machine &machine) {
-  Machine node = machine;
-  node.ranks = ranksOfNode(machine);
-  node.ranksPerNode = 0;
-  return node;
+// A full buffer has the rank's own shard besides.
+double tradeUs(const Machine &machine, uint64_t received) {
+  if (machine.ranks <= 1)
+    return 0;
+  return allToAllUs(machine,
+                    int64_t(received) * machine.ranks / (machine.ranks - 1));
+}
+
+// The ranks of one shard group as a machine of their own.
+static Machine oneGroup(const Machine &machine) {
+  Machine group = machine;
+  group.ranks = groupRanks(machine);
+  return group;
 }
 
 double groupGatherUs(const Machine &machine, int64_t bytes) {
-  return allGatherUs(oneNode(machine), bytes);
+  return allGatherUs(oneGroup(machine), bytes);
 }
 
-// NCCL sums a rank's part over the nodes by an all-reduce, of which a rank
+// NCCL sums a rank's part over M groups by an all-reduce, of which a rank
 // sends and receives 2(M-1)/M. The host's groups hand their sums on in the
-// order of ranks, and the last node sends the complete ones to every other
-// node, which is the most that a rank sends. It has the first piece when that
-// has gone through all nodes before it.
+// order of ranks, and the last group sends the complete ones to every other
+// group, which is the most that a rank sends. It has the first piece when that
+// has gone through all groups before it.
 double groupReduceUs(const Machine &machine, int64_t bytes, int64_t sumBytes) {
-  int node = ranksOfNode(machine), nodes = machine.ranks / node;
-  double us = reduceScatterUs(oneNode(machine), bytes);
-  if (nodes <= 1)
+  int ranks = groupRanks(machine), groups = machine.ranks / ranks;
+  double us = reduceScatterUs(oneGroup(machine), bytes);
+  if (groups == 1)
     return us;
-  double part = double(sumBytes) / node;
+  double part = double(sumBytes) / ranks;
   double sent =
       machine.isGpu
-          ? 2 * part * (nodes - 1) / nodes
-          : (nodes - 1) * (part + std::min(part, double(hybridPieceBytes)));
+          ? 2 * part * (groups - 1) / groups
+          : (groups - 1) * (part + std::min(part, double(hybridPieceBytes)));
   return us + machine.nodes.latencyUs + sent / (1e3 * machine.nodes.reduceGBs);
-}
-
-// As a reduce-scatter followed by an all-gather, started once.
-double allReduceUs(const Machine &machine, int64_t bytes) {
-  return reduceScatterUs(machine, bytes) + allGatherUs(machine, bytes) -
-         reduceScatterUs(machine, 0);
 }
 
 // A GPU's link carries both directions at once.

@@ -17,29 +17,31 @@ namespace fsdpc::schedule {
 double opUs(const Machine &machine, std::string_view opClass, double flops,
             double bytes, ElementType type);
 
-/// Returns the ranks of a node, of those that there are.
-int ranksOfNode(const Machine &machine);
+/// Returns the ranks of a shard group, as the memory plan has it
+/// (plannedGroup): those of a node, or all if nodes have not equally many.
+int groupRanks(const Machine &machine);
 
 /// Return the µs of a collective on a full buffer of `bytes` (all N shards, in
-/// the wire type). A rank receives (N−1)/N of it, in an all-reduce twice as
-/// much. With one rank nothing is sent, and the result is 0. In an all-to-all a
-/// rank receives as much as in a reduce-scatter, and every shard from its
-/// owner.
+/// the wire type). A rank receives (N−1)/N of it. With one rank nothing is
+/// sent, and the result is 0. In an all-to-all a rank receives as much as in a
+/// reduce-scatter, and every shard from its owner.
 double allGatherUs(const Machine &machine, int64_t bytes);
 double reduceScatterUs(const Machine &machine, int64_t bytes);
 double allToAllUs(const Machine &machine, int64_t bytes);
-double allReduceUs(const Machine &machine, int64_t bytes);
+
+/// Returns the µs of an all-to-all in which a rank receives `received` bytes,
+/// as many from each other rank.
+double tradeUs(const Machine &machine, uint64_t received);
 
 /// Return the same for a buffer that is cut over the ranks of a node and
-/// replicated across nodes (hybrid). A rank gathers within its node. It reduces
-/// there as well, and then the nodes hand on the sums of its part, of which a
-/// full buffer has `sumBytes`.
+/// replicated across nodes (hybrid). A rank gathers within its group. It
+/// reduces there as well, and then the groups hand on the sums of its part, of
+/// which a full buffer has `sumBytes`.
 double groupGatherUs(const Machine &machine, int64_t bytes);
 double groupReduceUs(const Machine &machine, int64_t bytes, int64_t sumBytes);
 
 /// Returns the µs in which a rank reads and writes so many bytes of what is
-/// offloaded, and those of an op on `opUs` that works on the pieces on their
-/// way.
+/// offloaded, and those of an op of `opUs` that overlaps its copies.
 double offloadUs(const Machine &machine, double read, double written);
 double offloadedOpUs(const Machine &machine, double opUs, double read,
                      double written);

@@ -75,7 +75,7 @@ double fileUs(const schedule::Machine &machine, const CollectiveOps &ops) {
 // continues them, and writes them.
 double storedUs(const schedule::Machine &machine, const CollectiveOps &ops) {
   double bytes = double(ops.storedBytes) / machine.ranks +
-                 double(ops.storedGroupBytes) / schedule::ranksOfNode(machine);
+                 double(ops.storedGroupBytes) / schedule::groupRanks(machine);
   bool isRead = !ops.results.empty() || ops.continuesSums;
   return schedule::offloadUs(machine, isRead ? bytes : 0,
                              ops.results.empty() ? bytes : 0);
@@ -147,7 +147,7 @@ void fsdpc::passes::setDurations(ScheduleIR &ir,
   }
   ir.problem.contention = schedule::contentionOf(
       machine, llvm::any_of(ir.collectives, [](const CollectiveOps &ops) {
-        return ops.fileBytes > 0;
+        return ops.fileBytes + ops.storedBytes + ops.storedGroupBytes > 0;
       }));
 }
 

@@ -11,6 +11,7 @@
 #include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/schedule/rounding.h"
+#include "compiler/schedule/table.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -145,6 +146,18 @@ size_t Choice::run() {
   return best;
 }
 
+// A table without a limit has rows for all pieces, and leaves no choice.
+// Another table was written under a limit, and the choice is the same again.
+FailureOr<bool> isChosenByTable(ModuleOp module) {
+  fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+  if (options.schedule.name.empty())
+    return false;
+  FailureOr<MicrobatchProblem> read = readProblem(module);
+  if (failed(read))
+    return failure();
+  return bool(schedule::readTable(read->ir.problem, options.schedule.text));
+}
+
 } // namespace
 
 FailureOr<Offloadable> chooseOffloaded(ModuleOp module) {
@@ -156,6 +169,11 @@ FailureOr<Offloadable> chooseOffloaded(ModuleOp module) {
   }
   if (offloads.empty() ||
       fsdp::CompileOptions::of(module).memoryLimit.bytes == 0)
+    return all;
+  FailureOr<bool> chosen = isChosenByTable(module);
+  if (failed(chosen))
+    return failure();
+  if (*chosen)
     return all;
   FailureOr<SmallVector<size_t>> order = bySpareTime(module);
   if (failed(order))

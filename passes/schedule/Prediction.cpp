@@ -1,6 +1,7 @@
 // Predicts a step. A microbatch is the schedule's own timeline, with the costs
 // of so many ranks. An update moves the rank's parts of the layouts through
-// memory and sends what is sent once per step; nothing overlaps there.
+// memory and sends what is sent once per step. Only a GPU's copies of what is
+// offloaded overlap there.
 #include "passes/schedule/Prediction.h"
 
 #include "compiler/analysis/CommunicationVolume.h"
@@ -41,6 +42,11 @@ double sentUs(const CommunicationVolume &volume,
       us += schedule::groupGatherUs(machine, bytes);
     else if (term.level == Level::Each) // all ranks gather what each sends
       us += schedule::allGatherUs(machine, machine.ranks * bytes);
+    else if (term.level == Level::Owners)
+      us += schedule::tradeUs(machine, term.bytes / machine.ranks);
+    else if (term.level == Level::GroupOwners)
+      us += schedule::tradeUs(machine,
+                              term.bytes / schedule::groupRanks(machine));
     else
       us += reduces ? reduceUs(machine, bytes)
                     : schedule::allGatherUs(machine, bytes);
@@ -70,7 +76,7 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
       continue;
     double part = double(layout.elements);
     if (!layout.stateWhole)
-      part = std::ceil(part / (layout.hybrid ? schedule::ranksOfNode(machine)
+      part = std::ceil(part / (layout.hybrid ? schedule::groupRanks(machine)
                                              : machine.ranks));
     // Reads: gradient twice, parameter and states; writes: parameter and
     // states.

@@ -151,7 +151,10 @@ def check_edit(bench) -> None:
     if "reduce h.0.activations" not in text or "gather h.0.activations" not in text:
         raise Failure(f"the table lacks what is offloaded:\n{text}")
     expected = bench.train(made, chosen, 2, local=True).bits()
+    # With rows for all that can leave, a limit that requires none of it changes nothing.
+    limited = ["--recompute=cheap", "--memory-limit=1GiB"]
     for name, program in (("table", bench.compile_fixture(chosen, "again", *flags, f"--schedule={table}")),
+                          ("table under a limit", bench.compile_fixture(chosen, "within", *flags, *limited, f"--schedule={table}")),
                           *((dump, bench.compile(harness.dump(dumps, dump), f"from-{dump}")) for dump in ("offload-activations", "plan-memory"))):
         if bench.train(program, chosen, 2, local=True).bits() != expected:
             raise Failure(f"other bits from {name}")

@@ -64,18 +64,16 @@ TEST(CostModel, AGpuHasItsDataSheetsRates) {
   EXPECT_DOUBLE_EQ(copyUs("sm_1"), copyUs("sm_90"));
 }
 
-// A rank receives all shards but one; an all-reduce does so twice.
+// A rank receives all shards but one.
 TEST(CostModel, CollectivesMoveAllShardsButOnesOwn) {
   Machine machine = host();
   machine.ranks = 4;
   // 3/4 of 20 MB at 5 GB/s, plus the latency.
   EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 3050);
   EXPECT_DOUBLE_EQ(reduceScatterUs(machine, 20'000'000), 3050);
-  EXPECT_DOUBLE_EQ(allReduceUs(machine, 20'000'000), 6050);
   // Gathers and reductions may differ.
   machine.node.reduceGBs = 2.5;
   EXPECT_DOUBLE_EQ(reduceScatterUs(machine, 20'000'000), 6050);
-  EXPECT_DOUBLE_EQ(allReduceUs(machine, 20'000'000), 9050);
 }
 
 // A rank receives 3/4, and 2/4 come from another node of two ranks, at a tenth
@@ -177,12 +175,37 @@ TEST(CostModel, OneGroupIsAllRanks) {
             reduceScatterUs(host(), 1 << 20));
 }
 
+// Nodes of eight do not divide twelve ranks, so these are one group, of which a
+// rank receives 4/12 from the other node on the mean.
+TEST(CostModel, NodesOfOtherSizesAreOneGroup) {
+  Machine machine = host();
+  machine.ranks = 12;
+  machine.ranksPerNode = 8;
+  EXPECT_EQ(groupRanks(machine), 12);
+  EXPECT_EQ(groupGatherUs(machine, 12'000'000),
+            allGatherUs(machine, 12'000'000));
+  EXPECT_EQ(groupReduceUs(machine, 12'000'000, 12'000'000),
+            reduceScatterUs(machine, 12'000'000));
+  machine.ranks = 16;
+  EXPECT_EQ(groupRanks(machine), 8);
+}
+
+// Two of three other ranks are in the other node of two.
+TEST(CostModel, OwnersTradeParts) {
+  Machine machine = host();
+  machine.ranks = 4;
+  EXPECT_DOUBLE_EQ(tradeUs(machine, 15'000'000), 50 + 3000);
+  machine.ranksPerNode = 2;
+  machine.nodes.reduceGBs = 0.5;
+  EXPECT_DOUBLE_EQ(tradeUs(machine, 15'000'000), 50 + 50 + 1000 + 20'000);
+}
+
 TEST(CostModel, OneRankSendsNothing) {
   Machine machine = host();
   machine.ranks = 1;
   EXPECT_EQ(allGatherUs(machine, 1 << 20), 0);
   EXPECT_EQ(reduceScatterUs(machine, 1 << 20), 0);
-  EXPECT_EQ(allReduceUs(machine, 1 << 20), 0);
+  EXPECT_EQ(tradeUs(machine, 1 << 20), 0);
 }
 
 // Every committed machine parses, and survives the way through JSON.

@@ -3,8 +3,10 @@
 // at one position.
 
 #include "compiler/schedule/exact_packer.h"
+#include "compiler/schedule/live_profile.h"
 #include "schedule_fixtures.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <random>
 
@@ -283,6 +285,36 @@ TEST(PackerProperties, TenThousandIntervalsInUnderASecond) {
   RecordProperty("seconds", std::to_string(seconds));
   RecordProperty(
       "gap", std::to_string(double(packing.peak) / double(packing.lowerBound)));
+}
+
+// The tree's answers are those of an array, also for ranges that are empty or
+// extend past the last position.
+TEST(LiveProfile, AnswersAsAnArray) {
+  std::mt19937 random(1);
+  auto upTo = [&](int most) { return int(random() % (most + 1)); };
+  for (int positions : {1, 2, 7, 16, 33}) {
+    LiveProfile profile(positions);
+    std::vector<int64_t> values(positions, 0);
+    for (int step = 0; step < 500; ++step) {
+      int begin = upTo(positions), end = begin + upTo(positions + 1 - begin);
+      int64_t added = upTo(40) - 15, bytes = upTo(60), budget = upTo(150);
+      profile.add(begin, end, added);
+      for (int p = begin; p < std::min(end, positions); ++p)
+        values[p] += added;
+
+      begin = upTo(positions);
+      end = begin + upTo(positions + 1 - begin);
+      int last = std::min(end, positions), limit = begin;
+      while (limit < last && values[limit] + bytes <= budget)
+        ++limit;
+      EXPECT_EQ(profile.furthest(begin, end, bytes, budget),
+                limit < last ? limit : end);
+      EXPECT_EQ(profile.max(begin, end),
+                begin < last ? *std::max_element(values.begin() + begin,
+                                                 values.begin() + last)
+                             : 0);
+    }
+  }
 }
 
 } // namespace

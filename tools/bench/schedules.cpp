@@ -21,7 +21,7 @@ Solved solveAs(Problem problem, Prefetch mode) {
   return solve(problem);
 }
 
-// The exposed time in ms, or a dash where the rule does not fit the limit.
+// The lost time in ms, or a dash where the rule does not fit the limit.
 void cell(const Solved &solved) {
   if (auto *found = std::get_if<Solution>(&solved))
     std::printf(" %9.2f", found->timeline.lostUs() / 1e3);

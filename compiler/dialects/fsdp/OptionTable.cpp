@@ -360,7 +360,7 @@ constexpr OptionInfo table[] = {
         "costs and peak are evaluated for (0: all)"),
     option<&Options::planCrossNodeGBs>(
         "plan-cross-node-gbs", Group::Schedule, "X",
-        "10^9 bytes per second between nodes, for costs (0: as within one)"),
+        "10^9 bytes per second between nodes, for costs (0: the machine's)"),
     option<&Options::maxRanks>("max-ranks", Group::Schedule, "N",
                                "most ranks that the program will run on",
                                fromOne),
