@@ -71,8 +71,8 @@ struct Section {
   int64_t microbatch = 0, step = 0;
   bool evaluate = false; // a microbatch of an evaluation
   size_t bucket = 0;     // of the microbatch; 0 for an update
-  // CUDA: gathers into a layout's own memory are made, since an update has
-  // changed the parameters, or this section is one. The device sets it.
+  // CUDA: gathers into a layout's own memory are made: in updates, and in the
+  // first microbatch of a step and of an evaluation. The device sets it.
   bool gathers = false;
 
   // Identifies the entry function and its collectives. Sections of one enqueue
