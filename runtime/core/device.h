@@ -59,7 +59,8 @@ struct DeviceOptions {
 };
 
 // Bytes that a rank has sent: over all ranks, in its shard group, across
-// groups, and in what controls a job: losses, flags, and these counts.
+// groups, and by the control channel: losses, flags, these counts, and what is
+// gathered for files and reports, such as saved gradients.
 using SentBytes = std::array<uint64_t, 4>;
 
 // One call of an entry function of the program.
