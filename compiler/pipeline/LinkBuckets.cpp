@@ -216,6 +216,8 @@ void Linker::takeLarger(ModuleOp module) {
                          StringRef(fsdp::FSDPDialect::kPredictedAttr)})
     if (Attribute value = module->getAttr(name))
       linked->setAttr(name, value);
+    else
+      linked->removeAttr(name);
   for (auto unit : module.getOps<fsdp::UnitOp>()) {
     Operation *own = symbols.lookup(unit.getSymName());
     own->removeAttr(fsdp::kRecomputedAttr);

@@ -17,7 +17,7 @@ def ConvertToRT : Pass<"convert-to-rt", "::mlir::ModuleOp"> {
     On GPUs, where each function is a graph of its own, `fsdp.gather_parameters` moves from
     the end of `@update` to the beginning of `@microbatch` and `@evaluate`: one `rt.all_gather`
     per unit, in the order of their first readers, before each of which compute waits. The
-    runtime gathers in the first of them after an update.
+    runtime gathers in a step's first microbatch, and once in an evaluation.
 
     Before:
     ```mlir

@@ -59,7 +59,8 @@ struct DeviceOptions {
 };
 
 // Bytes that a rank has sent: over all ranks, in its shard group, across
-// groups, and in what controls a job: losses, flags, and these counts.
+// groups, and by the control channel: losses, flags, these counts, and what is
+// gathered for files and reports, such as saved gradients.
 using SentBytes = std::array<uint64_t, 4>;
 
 // One call of an entry function of the program.
@@ -71,8 +72,8 @@ struct Section {
   int64_t microbatch = 0, step = 0;
   bool evaluate = false; // a microbatch of an evaluation
   size_t bucket = 0;     // of the microbatch; 0 for an update
-  // CUDA: gathers into a layout's own memory are made, since an update has
-  // changed the parameters, or this section is one. The device sets it.
+  // CUDA: gathers into a layout's own memory are made: in updates, and in the
+  // first microbatch of a step and of an evaluation. The device sets it.
   bool gathers = false;
 
   // Identifies the entry function and its collectives. Sections of one enqueue

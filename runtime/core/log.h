@@ -47,8 +47,8 @@ struct StepRecord {
   double zeroed = 0;
   double exposedMilliseconds = 0; // communication that no computation hid
   int64_t peakBytes = 0;          // peak resident set
-  // Bytes that a rank has sent on the mean: over all ranks, in its shard group,
-  // and across groups. Counted where the program has groups.
+  // Bytes that a rank has sent on the mean, as SentBytes has them. Counted in
+  // jobs of several ranks, unless these are GPUs of one process.
   bool counted = false;
   std::array<double, 4> sent = {};
   std::vector<double> metrics; // in the order of --metric

@@ -184,6 +184,9 @@ Status Trainer::rollBack(int64_t step) {
     std::fprintf(stderr, "going back to '%s'\n",
                  folder.folderOf(started.step).c_str());
   }
+  // Its time and what it has sent belong to no step.
+  StepRecord unused;
+  countSent(unused);
   finished = std::chrono::steady_clock::now();
   wentBack = true;
   return {};

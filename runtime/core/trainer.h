@@ -232,8 +232,8 @@ private:
   // Times of this rank in the last completed step: waiting in `exchange`, and
   // the rest of the step without waiting for other ranks.
   double exchangeMilliseconds = 0, computeMilliseconds = 0;
-  // Bytes that ranks have sent so far, as in StepRecord::sent: all of them
-  // together, and each.
+  // The bytes that this rank's communicators had sent when they were counted
+  // last, and those that each rank sent in the last counted step.
   SentBytes sent = {};
   std::vector<SentBytes> sentOfRanks;
   std::chrono::steady_clock::time_point finished; // when that step completed

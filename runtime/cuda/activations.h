@@ -9,7 +9,8 @@
 // same memory without compute between them: compute waits for what a collective
 // or a copy has filled or read before that memory is used again
 // (verify-schedule), and each begins only after compute has come to it
-// (convert-to-runtime).
+// (convert-to-rt). verify-rt and elide-events take each of the program's
+// streams to run in order, so they do not prove this.
 #pragma once
 
 #include "runtime/cuda/sections.h"

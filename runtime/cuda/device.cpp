@@ -213,10 +213,14 @@ void CudaDevice::send(int slot) { inputs->send(slot); }
 // step to step.
 void CudaDevice::enter(fsdpc_rank &rank, const Section &entered,
                        void (*entry)(fsdpc_rank *)) {
-  // The first forward after an update gathers what that has changed.
+  // A step's first microbatch gathers what the update before has changed, also
+  // after an evaluation that has gathered it: all steps then send the same, and
+  // no graph is made late in a run.
   Section section = entered;
-  section.gathers = gathers = changed || section.update;
-  changed = section.update;
+  section.gathers = gathers =
+      section.update || (section.evaluate ? changed : section.first);
+  if (section.update || section.evaluate)
+    changed = section.update;
   std::string name = section.update     ? "update"
                      : section.evaluate ? "evaluate"
                                         : "microbatch";

@@ -217,8 +217,8 @@ private:
   std::vector<OwnedGradient> owned;
   std::vector<OwnedValues> shared;
   size_t ownedSent = 0; // bytes of the listed gradients
-  // Parameters have changed since they were gathered last; and the section that
-  // is being enqueued gathers them.
+  // Parameters have changed since an evaluation gathered them last; and the
+  // section that is being enqueued gathers them.
   bool changed = true, gathers = false;
 
   // Destroyed after `sections`, because NCCL does not end while a graph holds

@@ -13,7 +13,11 @@ namespace fsdpc::runtime {
 class SentCounts {
 public:
   // Sections count from here on, `total` being what all calls have sent so far.
-  void start(const SentBytes &total) { before = total; }
+  // Steps that ran before may run again.
+  void start(const SentBytes &total) {
+    before = total;
+    steps = {};
+  }
   // Counts a section that has just been enqueued or replayed. Those of one
   // entry function send the same. An evaluation belongs to no step.
   void add(const Section &section, const SentBytes &total) {

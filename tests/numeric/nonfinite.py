@@ -51,7 +51,7 @@ def check_skip(bench, program) -> None:
 
 
 def check_rollback(bench, program) -> None:
-    """The run goes on from the checkpoint with the samples after the bad step, and its log has each step once."""
+    """The run goes on from the checkpoint with the samples after the bad step. Its log has each step once, without what going back sent."""
     expected, _, _ = train(bench, program, images(bench, "without", left_out=[2, 3]), 5, 1)
     for ranks in (1, 2):
         saved, log, text = train(bench, program, images(bench, "bad", bad=[3]), 5, ranks, "--on-nonfinite=rollback,times=2",
@@ -60,6 +60,9 @@ def check_rollback(bench, program) -> None:
             raise Failure(f"a run that went back learns something else at {ranks} ranks")
         if [line["step"] for line in log] != [0, 1, 2, 3, 4] or "going back to" not in text:
             raise Failure(f"the log has the steps {[line['step'] for line in log]}; printed was\n{text}")
+        sent = [line["sent_bytes"]["all_ranks"] for line in log if "sent_bytes" in line]
+        if sent != sent[:1] * len(sent):
+            raise Failure(f"steps of a run that went back send {sent} bytes")
 
 
 def check_half(bench, target: str, name: str, nodes: list, parameter, bad_value: float, what: str) -> None:
@@ -101,7 +104,8 @@ def check_refusals(bench, program) -> None:
 def test(bench, options):
     program = bench.compile_fixture(harness.fixture("conv_net"), "conv_net", f"--target={options.target}")
     check_skip(bench, program)
-    check_rollback(bench, program)
+    # Its copies of parameters are gathered again when it goes back.
+    check_rollback(bench, bench.compile_fixture(harness.fixture("conv_net"), "replicated", f"--target={options.target}", "--strategy=zero2"))
     check_halves(bench, options.target)
     check_refusals(bench, program)
 

@@ -151,7 +151,8 @@ def logged(bench, launch: list, data) -> tuple[dict, list]:
     """Returns the header of a run's log, and what each step sent by levels."""
     log = bench.path("log.jsonl")
     harness.run([*launch, "--data", f"x={data}", "--steps", 2, "--accumulate", ACCUMULATE, "--log", log])
-    header, *steps = map(json.loads, log.read_text().splitlines())
+    header, *lines = map(json.loads, log.read_text().splitlines())
+    steps = [line for line in lines if "eval_loss" not in line]
     sent = [list(step["sent_bytes"].values()) for step in steps]
     if not 0 < sent[1][3] < 4096 * RANKS:
         raise Failure(f"losses and flags take {sent[1][3]} bytes")
@@ -237,8 +238,9 @@ def test(bench, options):
         wrong += check_emulated(bench, name, program, data, expected, equal, *group)
         if group or owners:
             wrong += check_emulated(bench, name, program, data, expected, False, "--deterministic", *group)
-            for order in ([], ["--deterministic"]):
-                wrong += check_log(bench, f"{name} on GPUs {' '.join(order)}", [*harness.mpirun(RANKS), program, *order, *group], data,
+            # What an evaluation gathers belongs to no step, and the step after it gathers all the same.
+            for order in ([], ["--deterministic"], ["--eval-every=1", f"--eval=x={data}"]):
+                wrong += check_log(bench, f"{name} on GPUs {' '.join(order[:1])}", [*harness.mpirun(RANKS), program, *order, *group], data,
                                    levels(summary, 2), 2 if group else None)
     if wrong:
         raise Failure("; ".join(wrong))

@@ -4,6 +4,7 @@
 
 #include "runtime/comm/blocks.h"
 #include "runtime/cuda/kernels/elements.h"
+#include "runtime/cuda/sent_bytes.h"
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
@@ -367,6 +368,20 @@ TEST_P(DeviceCollectives, sayWhatTravels) {
     EXPECT_EQ(travels(WireType::bf16, WireType::f32),
               kind == Kind::nccl ? WireType::f32 : WireType::bf16);
   });
+}
+
+// A run that has gone back to a checkpoint starts again.
+TEST(SentBytes, countAStepThatRunsAgainOnce) {
+  SentCounts counts;
+  Section section;
+  section.step = 3;
+  counts.start({1});
+  counts.add(section, {6});
+  counts.add(section, {6}); // replayed
+  EXPECT_EQ(counts.of(3), SentBytes{10});
+  counts.start({8});
+  counts.add(section, {8});
+  EXPECT_EQ(counts.of(3), SentBytes{5});
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, DeviceCollectives,

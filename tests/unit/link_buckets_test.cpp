@@ -120,6 +120,19 @@ TEST_F(LinkBuckets, TakesWhatRunsAgainFromTheLargest) {
   EXPECT_EQ(again->ops, 2);
 }
 
+// Only a smaller bucket offloads activations, which is not told of the larger.
+TEST_F(LinkBuckets, DropsWhatTheLargestDoesNotOffload) {
+  std::string offloading = moduleOf("2x3", "2.0", "  fsdp.unit @u\n", 64);
+  offloading.insert(
+      offloading.find("fsdp.arena"),
+      "fsdp.offloaded = {pieces = 1 : i64, of_pieces = 2 : i64, bytes = 8 : "
+      "i64, of_bytes = 16 : i64, copy_us = 1.0 : f64, exposed_us = 0.0 : f64, "
+      "units = [@u]}, ");
+  ASSERT_EQ(link({offloading, moduleOf("2x6", "2.0", "  fsdp.unit @u\n", 128)}),
+            "");
+  EXPECT_FALSE(modules.front()->getOperation()->hasAttr("fsdp.offloaded"));
+}
+
 // Parts that outlive a microbatch must be the same in all buckets.
 TEST_F(LinkBuckets, RefusesWhatCannotBeShared) {
   auto parameter = [](const char *type) {

@@ -50,6 +50,12 @@ struct SumFactors {
     int64_t cells = m.matrices * m.rows * m.columns;
     return end - m.offset < cells ? end - m.offset : cells;
   }
+  // Returns true if sums over elements [from, to) of a member stay as they are.
+  // All threads of a block ask for the same elements.
+  FSDPC_SHARED bool leaves(const FactorMember &m, int64_t from,
+                           int64_t to) const {
+    return adds && (to <= beginOf(m) || from >= endOf(m));
+  }
   FSDPC_SHARED void put(int64_t number, double value) const {
     sums[number] = adds ? sums[number] + value : value;
   }
@@ -117,6 +123,8 @@ FSDPC_SHARED inline void squareElements(const Grid &grid, const SumFactors &s,
                                         const FactorMember &m, int64_t task) {
   int64_t cells = m.matrices * m.rows * m.columns;
   int64_t end = (task + 1) * factorElements;
+  if (s.leaves(m, task * factorElements, end))
+    return;
   int64_t first = s.beginOf(m), last = s.endOf(m);
   for (int64_t i = task * factorElements + grid.thread;
        i < (end < cells ? end : cells); i += grid.threads)
@@ -128,6 +136,8 @@ FSDPC_SHARED inline void squareElements(const Grid &grid, const SumFactors &s,
 FSDPC_SHARED inline void sumFactorRow(const Grid &grid, const SumFactors &s,
                                       const FactorMember &m, int64_t row) {
   int64_t from = row * m.columns, to = from + m.columns;
+  if (s.leaves(m, from, to))
+    return;
   int64_t first = s.beginOf(m), last = s.endOf(m);
   from = from > first ? from : first;
   to = to < last ? to : last;
@@ -160,6 +170,8 @@ FSDPC_SHARED inline void sumFactorColumns(const Grid &grid, const SumFactors &s,
   int64_t matrix = task / blocks, first = task % blocks * factorColumns;
   int width = grid.threads < factorColumns ? grid.threads : factorColumns;
   int64_t base = matrix * m.rows * m.columns;
+  if (s.leaves(m, base, base + m.rows * m.columns))
+    return;
   // The rows that this rank has a part of.
   int64_t begin = s.beginOf(m), end = s.endOf(m);
   int64_t low = begin > base ? (begin - base) / m.columns : 0;
