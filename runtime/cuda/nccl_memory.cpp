@@ -5,6 +5,7 @@
 #include "runtime/core/diagnostics.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace fsdpc::runtime {
 
@@ -87,11 +88,11 @@ Result<NcclUse> agreeOnNccl(CudaApi &api, Job &job,
 }
 
 NcclRegistrations::~NcclRegistrations() {
-  for (auto own = registrations.rbegin(); own != registrations.rend(); ++own)
-    if (own->isWindow)
-      api.deregisterWindow(own->communicator, own->handle);
+  for (const Registration &own : std::views::reverse(registrations))
+    if (own.isWindow)
+      api.deregisterWindow(own.communicator, own.handle);
     else
-      api.deregisterMemory(own->communicator, own->handle);
+      api.deregisterMemory(own.communicator, own.handle);
 }
 
 // NCCL gives no window where it has no symmetric memory, between nodes for
