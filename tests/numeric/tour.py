@@ -36,7 +36,7 @@ def missing(block: str, dump: list[str]) -> str | None:
 
 def test(bench, options):
     folder = bench.path("dumps")
-    bench.compile(harness.MODELS / "gpt.onnx", "tour", f"--dump-ir={folder}")
+    bench.compile(harness.MODELS / "gpt.onnx", "tour", "--machine=h100", f"--dump-ir={folder}")
     blocks = BLOCK.findall(PAGE.read_text())
     if len(blocks) < 10:
         raise Failure(f"'{PAGE}' has {len(blocks)} blocks of IR with the name of a dump, expected at least ten")
