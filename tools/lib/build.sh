@@ -47,6 +47,10 @@ jobs_that_fit() {
   echo $((memory < 1 ? 1 : memory < cores ? memory : cores))
 }
 
+# ccache takes objects that were compiled with a precompiled header only if it may
+# overlook macros and times in that header; those of MLIR's and LLVM's hold none.
+export CCACHE_SLOPPINESS=pch_defines,time_macros
+
 # build_targets [TARGET…] builds the targets, or all if none is given.
 build_targets() {
   if [[ ! -f $build/build.ninja ]]; then
