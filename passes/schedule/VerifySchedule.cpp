@@ -266,7 +266,7 @@ LogicalResult verifyStructure(func::FuncOp function) {
     if (failed(verifySplit(&op)) || (isStart(&op) && failed(verifyToken(&op))))
       return failure();
   FailureOr<EffectsByOp> effects = readEffects(body);
-  if (failed(effects))
+  if (failed(effects) || failed(verifySymbols(body, *effects)))
     return failure();
   for (Operation &op : body) {
     if (isWait(&op) && hasEffect<MemoryEffects::Allocate>(&op) &&
@@ -278,7 +278,7 @@ LogicalResult verifyStructure(func::FuncOp function) {
         wait && failed(verifyHeld(wait)))
       return failure();
   }
-  return verifySymbols(body, *effects);
+  return success();
 }
 
 // Reports the violations of the model of compiler/schedule as diagnostics.
