@@ -32,14 +32,14 @@ constexpr llvm::StringLiteral collectMatrices = "collect_matrices";
 // P and F say all.
 class Parts {
 public:
-  explicit Parts(ModuleOp module)
-      : options(fsdp::CompileOptions::of(module)),
+  Parts(ModuleOp module, const SymbolTable &symbols)
+      : symbols(symbols), options(fsdp::CompileOptions::of(module)),
         strategies(fsdp::strategiesOf(module)) {}
 
   // The symbol of a layout's elements.
   std::string symbolOf(fsdp::LayoutOp layout) const {
     return ((layout.getTrainable() ? "P[" : "F[") + strategyOf(layout) +
-            (fsdp::keepsF32(layout) ? " f32" : "") +
+            (fsdp::keepsF32(layout, symbols) ? " f32" : "") +
             (fsdp::compressionOf(layout) ? " compressed]" : "]"))
         .str();
   }
@@ -56,8 +56,9 @@ public:
       return layout.getTrainable() && !fsdp::compressionOf(layout);
     };
     bool mixed =
-        llvm::any_of(layouts,
-                     [](auto layout) { return fsdp::keepsF32(layout); }) ||
+        llvm::any_of(
+            layouts,
+            [&](auto layout) { return fsdp::keepsF32(layout, symbols); }) ||
         (llvm::any_of(layouts, compresses) && llvm::any_of(layouts, sendsAll));
     if (strategies.size() < 2 && !mixed)
       return;
@@ -97,6 +98,7 @@ public:
   }
 
 private:
+  const SymbolTable &symbols;
   fsdp::CompileOptions options;
   SmallVector<fsdp::Strategy> strategies;
   // The symbols of each term.
@@ -115,7 +117,8 @@ struct Sent {
 // that takes.
 class Wire {
 public:
-  explicit Wire(fsdp::CompileOptions options) : options(std::move(options)) {}
+  Wire(fsdp::CompileOptions options, const SymbolTable &symbols)
+      : options(std::move(options)), symbols(symbols) {}
 
   Sent computed(fsdp::LayoutOp layout) const {
     return inType(layout, computeType(layout));
@@ -139,8 +142,8 @@ public:
     return {"(i32+f32)", uint64_t(chosenBytes(topK)), chosenSymbol};
   }
   // Ranks sum factors, and whole the parameters that have none.
-  static Sent factors(fsdp::LayoutOp layout) {
-    PowerSizes sizes = fsdp::powerSizesOf(layout);
+  Sent factors(fsdp::LayoutOp layout) const {
+    PowerSizes sizes = fsdp::powerSizesOf(layout, symbols);
     return {"f32", uint64_t(sizes.left + sizes.right) * sizeof(float),
             factorSymbol};
   }
@@ -158,11 +161,12 @@ private:
             uint64_t(layout.getElements() * schedule::bytesOf(type))};
   }
   schedule::ElementType computeType(fsdp::LayoutOp layout) const {
-    return fsdp::keepsF32(layout) ? schedule::ElementType::F32
-                                  : options.paramType;
+    return fsdp::keepsF32(layout, symbols) ? schedule::ElementType::F32
+                                           : options.paramType;
   }
 
   fsdp::CompileOptions options;
+  const SymbolTable &symbols;
 };
 
 // Adds the statistics that ranks tell each other in a microbatch, B, if any.
@@ -240,13 +244,14 @@ private:
 };
 
 // Says how many elements T and R are. Each layout is reduced once.
-void addCompressed(ModuleOp module, CommunicationVolume &volume) {
+void addCompressed(ModuleOp module, const Wire &wire,
+                   CommunicationVolume &volume) {
   uint64_t chosen = 0, factors = 0;
   for (auto layout : module.getOps<fsdp::LayoutOp>()) {
     fsdp::Compression compression = fsdp::compressionOf(layout);
     chosen += compression.topK;
     if (compression.powerRank)
-      factors += Wire::factors(layout).bytes / sizeof(float);
+      factors += wire.factors(layout).bytes / sizeof(float);
   }
   if (chosen != 0)
     volume.parts.emplace_back(chosenSymbol, chosen);
@@ -258,7 +263,8 @@ void addCompressed(ModuleOp module, CommunicationVolume &volume) {
 class Counter {
 public:
   explicit Counter(ModuleOp module)
-      : symbols(module), parts(module), wire(fsdp::CompileOptions::of(module)) {
+      : symbols(module), parts(module, symbols),
+        wire(fsdp::CompileOptions::of(module), symbols) {
     for (auto layout : module.getOps<fsdp::LayoutOp>())
       for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>())
         (layout.getTrainable() ? volume.trainable : volume.frozen) +=
@@ -270,7 +276,7 @@ public:
 
   CommunicationVolume finish(ModuleOp module) {
     parts.describe(module, volume);
-    addCompressed(module, volume);
+    addCompressed(module, wire, volume);
     matrices.describe(volume);
     addStatistics(module, volume);
     addSums(module, fsdp::FSDPDialect::kMicrobatch, "S", true, volume);
@@ -337,7 +343,7 @@ private:
       return count(what, eachMicrobatch, Level::Each, layout,
                    Wire::chosen(compression.topK));
     for (StringRef each : {what, StringRef("gather_factors")})
-      count(each, eachMicrobatch, Level::Ranks, layout, Wire::factors(layout));
+      count(each, eachMicrobatch, Level::Ranks, layout, wire.factors(layout));
   }
 
   SymbolTable symbols;

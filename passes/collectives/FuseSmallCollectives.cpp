@@ -10,6 +10,8 @@
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 
+#include <utility>
+
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_FUSESMALLCOLLECTIVES
 #include "passes/collectives/Passes.h.inc"
@@ -37,11 +39,22 @@ bool mayFuse(Operation *a, Operation *b, int64_t bytes) {
   return bytes <= kSmallBytes || (getUnit(a) && getUnit(a) == getUnit(b));
 }
 
-ArrayAttr concat(ArrayAttr a, ArrayAttr b) {
-  SmallVector<Attribute> all(a.begin(), a.end());
-  all.append(b.begin(), b.end());
-  return ArrayAttr::get(a.getContext(), all);
-}
+// Neighbours that become one collective, and the bytes of their buffers.
+template <typename Collective> struct Run {
+  SmallVector<Collective> ops;
+  int64_t bytes = 0;
+
+  void add(Collective op, int64_t more) {
+    ops.push_back(op);
+    bytes += more;
+  }
+  ArrayAttr layouts() {
+    SmallVector<Attribute> all;
+    for (Collective op : ops)
+      llvm::append_range(all, op.getLayouts());
+    return ArrayAttr::get(ops.front().getContext(), all);
+  }
+};
 
 // A gather keeps secondary shards, reads them or does neither, for all of its
 // layouts.
@@ -50,52 +63,68 @@ bool haveSameMarks(fsdp::AllGatherOp a, fsdp::AllGatherOp b) {
          a.getFromSecondary() == b.getFromSecondary();
 }
 
-// The later gather joins the earlier one, which its users come after. Returns
-// how many gathers were saved.
-int64_t fuseGathers(Block &body) {
-  int64_t fused = 0;
-  // The gather that a later one may join, or null if anything but views and
-  // marks has come since.
-  fsdp::AllGatherOp open;
-  for (Operation &op : llvm::make_early_inc_range(body)) {
-    auto gather = dyn_cast<fsdp::AllGatherOp>(op);
-    if (!gather) {
-      if (!isWeightAlias(&op) && !isa<fsdp::EnterOp>(op))
-        open = nullptr;
-      continue;
-    }
-    if (!open || !haveSameMarks(open, gather) ||
-        !mayFuse(open, gather,
-                 bytesOf(open.getResultTypes()) +
-                     bytesOf(gather.getResultTypes()))) {
-      open = gather;
-      continue;
-    }
-    // Built at the place of the earlier one. A result's users all come later,
-    // so each operand still precedes its users.
-    OpBuilder builder(open);
-    SmallVector<Type> types(open.getResultTypes());
-    types.append(gather->result_type_begin(), gather->result_type_end());
-    auto both = fsdp::AllGatherOp::create(
-        builder, open.getLoc(), types,
-        concat(open.getLayouts(), gather.getLayouts()),
-        open.getKeepSecondaryAttr(), open.getFromSecondaryAttr());
-    // Unit and direction are those of the earlier one.
-    both->setDiscardableAttrs(open->getDiscardableAttrDictionary());
-    unsigned count = open->getNumResults();
-    open->replaceAllUsesWith(both.getResults().take_front(count));
-    gather->replaceAllUsesWith(both.getResults().drop_front(count));
-    open.erase();
+// Makes one gather at the place of the first, which the users of all come
+// after. Returns how many gathers were saved.
+int64_t join(Run<fsdp::AllGatherOp> run) {
+  if (run.ops.size() < 2)
+    return 0;
+  fsdp::AllGatherOp first = run.ops.front();
+  OpBuilder builder(first);
+  SmallVector<Type> types;
+  for (fsdp::AllGatherOp gather : run.ops)
+    llvm::append_range(types, gather.getResultTypes());
+  auto all = fsdp::AllGatherOp::create(
+      builder, first.getLoc(), types, run.layouts(),
+      first.getKeepSecondaryAttr(), first.getFromSecondaryAttr());
+  // Unit and direction are those of the first one.
+  all->setDiscardableAttrs(first->getDiscardableAttrDictionary());
+  ResultRange results = all.getResults();
+  for (fsdp::AllGatherOp gather : run.ops) {
+    unsigned count = gather->getNumResults();
+    gather->replaceAllUsesWith(results.take_front(count));
+    results = results.drop_front(count);
     gather.erase();
-    open = both;
-    ++fused;
   }
-  return fused;
+  return run.ops.size() - 1;
 }
 
-// The earlier reduction joins the later one, since both sources must be
-// complete. Buckets of oss are as large as they are meant to be. Returns how
-// many reductions were saved.
+int64_t fuseGathers(Block &body) {
+  int64_t fused = 0;
+  // The gathers that a later one may join. It ends at anything but views and
+  // marks.
+  Run<fsdp::AllGatherOp> open;
+  for (Operation &op : llvm::make_early_inc_range(body)) {
+    auto gather = dyn_cast<fsdp::AllGatherOp>(op);
+    if (!gather && (isWeightAlias(&op) || isa<fsdp::EnterOp>(op)))
+      continue;
+    int64_t bytes = gather ? bytesOf(gather.getResultTypes()) : 0;
+    if (!open.ops.empty() &&
+        (!gather || !haveSameMarks(open.ops.front(), gather) ||
+         !mayFuse(open.ops.front(), gather, open.bytes + bytes)))
+      fused += join(std::exchange(open, {}));
+    if (gather)
+      open.add(gather, bytes);
+  }
+  return fused + join(open);
+}
+
+// The last reduction takes the gradients of all, since all sources must be
+// complete. Returns how many reductions were saved.
+int64_t join(Run<fsdp::ReduceScatterOp> run) {
+  if (run.ops.size() < 2)
+    return 0;
+  SmallVector<Value> gradients;
+  for (fsdp::ReduceScatterOp reduce : run.ops)
+    llvm::append_range(gradients, reduce.getGradients());
+  fsdp::ReduceScatterOp last = run.ops.back();
+  last.setLayoutsAttr(run.layouts());
+  last.getGradientsMutable().assign(gradients);
+  for (fsdp::ReduceScatterOp reduce : ArrayRef(run.ops).drop_back())
+    reduce.erase();
+  return run.ops.size() - 1;
+}
+
+// Buckets of oss are as large as they are meant to be.
 int64_t fuseReductions(Block &body, const SymbolTable &symbols,
                        const fsdp::CompileOptions &options) {
   auto isBucket = [&](fsdp::ReduceScatterOp reduce) {
@@ -104,33 +133,22 @@ int64_t fuseReductions(Block &body, const SymbolTable &symbols,
     return fsdp::hasOwner(layout, options);
   };
   int64_t fused = 0;
-  fsdp::ReduceScatterOp open;
+  Run<fsdp::ReduceScatterOp> open;
   for (Operation &op : llvm::make_early_inc_range(body)) {
     auto reduce = dyn_cast<fsdp::ReduceScatterOp>(op);
-    if (!reduce) {
-      // A pack writes nowhere else than into its own buffer, so the reduction
-      // of an earlier pack may wait for it.
-      if (!isa<fsdp::PackOp, fsdp::EnterOp, fsdp::ExitOp, fsdp::FreeOp>(op))
-        open = nullptr;
+    // A pack writes nowhere else than into its own buffer, so the reduction of
+    // an earlier pack may wait for it.
+    if (isa<fsdp::PackOp, fsdp::EnterOp, fsdp::ExitOp, fsdp::FreeOp>(op))
       continue;
-    }
-    if (isBucket(reduce)) {
-      open = nullptr;
-      continue;
-    }
-    if (open && mayFuse(open, reduce,
-                        bytesOf(open.getGradients().getTypes()) +
-                            bytesOf(reduce.getGradients().getTypes()))) {
-      SmallVector<Value> gradients(open.getGradients());
-      llvm::append_range(gradients, reduce.getGradients());
-      reduce.setLayoutsAttr(concat(open.getLayouts(), reduce.getLayouts()));
-      reduce.getGradientsMutable().assign(gradients);
-      open.erase();
-      ++fused;
-    }
-    open = reduce;
+    bool joins = reduce && !isBucket(reduce);
+    int64_t bytes = joins ? bytesOf(reduce.getGradients().getTypes()) : 0;
+    if (!open.ops.empty() &&
+        (!joins || !mayFuse(open.ops.back(), reduce, open.bytes + bytes)))
+      fused += join(std::exchange(open, {}));
+    if (joins)
+      open.add(reduce, bytes);
   }
-  return fused;
+  return fused + join(open);
 }
 
 struct FuseSmallCollectives

@@ -109,14 +109,11 @@ private:
           it->second.last = op;
         }
     // The unit's own layouts are gathered together; those of another unit (tied
-    // weights) where they are read. The first reader of a layout of the unit
-    // may be later than that of another; the common gather stands before the
-    // earliest.
-    Operation *ownFirst = nullptr;
-    for (auto &[name, use] : uses)
-      if (isOwn(name, unit) &&
-          (!ownFirst || use.first->isBeforeInBlock(ownFirst)))
-        ownFirst = use.first;
+    // weights) where they are read. The common gather stands before the first
+    // reader of all.
+    auto own = llvm::find_if(
+        uses, [&](auto &entry) { return isOwn(entry.first, unit); });
+    Operation *ownFirst = own == uses.end() ? nullptr : own->second.first;
     for (auto &[name, use] : uses) {
       Operation *before = isOwn(name, unit) ? ownFirst : use.first;
       // Each layout has a gather of its own. fuse-small-collectives joins those

@@ -67,9 +67,10 @@ StringRef direction(bool backward) { return backward ? "backward" : "forward"; }
 // each rule sees an op once.
 class Verifier {
 public:
-  Verifier(ModuleOp module, const fsdp::CompileOptions &options,
-           func::FuncOp function, bool scheduled)
-      : module(module), symbols(module), options(options),
+  Verifier(ModuleOp module, const SymbolTable &symbols,
+           const fsdp::CompileOptions &options, func::FuncOp function,
+           bool scheduled)
+      : module(module), symbols(symbols), options(options),
         body(function.front()), lives(body),
         evaluates(function.getSymName() == fsdp::kEvaluate),
         scheduled(scheduled), reductions(symbols, options) {}
@@ -269,7 +270,7 @@ private:
   }
 
   ModuleOp module;
-  SymbolTable symbols;
+  const SymbolTable &symbols;
   const fsdp::CompileOptions &options;
   Block &body;
   GatherLives lives;
@@ -296,11 +297,12 @@ struct VerifyCollectives : impl::VerifyCollectivesBase<VerifyCollectives> {
     auto forwards = fsdp::getForwards(module);
     auto update = fsdp::getEntry(module, FSDPDialect::kUpdate);
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+    SymbolTable symbols(module);
     if (failed(forwards) || failed(update) ||
-        failed(fsdp::verifyReplication(module)))
+        failed(fsdp::verifyReplication(module, symbols)))
       return failure();
     for (func::FuncOp function : *forwards)
-      if (failed(Verifier(module, options, function, scheduled).run()))
+      if (failed(Verifier(module, symbols, options, function, scheduled).run()))
         return failure();
     if (failed(fsdp::verifyUpdate(module, update->front())))
       return failure();

@@ -50,7 +50,7 @@ MemoryAccess accessThrough(rt::PointerOp pointer, bool write) {
 // error: an op that forgets to declare one would otherwise pass as harmless.
 LogicalResult addOperand(OpOperand &operand,
                          ArrayRef<MemoryEffects::EffectInstance> effects,
-                         int64_t gatherPadding,
+                         const SymbolTable &symbols, int64_t gatherPadding,
                          SmallVectorImpl<MemoryAccess> &accesses) {
   Operation *op = operand.getOwner();
   bool read = false, write = false;
@@ -73,7 +73,7 @@ LogicalResult addOperand(OpOperand &operand,
            << " an address that is not the result of an rt.pointer";
   // The op's own plan must not reach further than its pointer declares, since
   // only the declared bytes are checked for races.
-  if (int64_t reach = reachOf(operand);
+  if (int64_t reach = reachOf(operand, symbols);
       reach > static_cast<int64_t>(pointer.getBytes()))
     return op->emitOpError("touches ")
            << reach << " bytes of operand " << operand.getOperandNumber()
@@ -118,7 +118,8 @@ bool fsdpc::passes::conflict(const MemoryAccess &a, const MemoryAccess &b) {
 }
 
 FailureOr<SmallVector<MemoryAccess>>
-fsdpc::passes::accessesOf(Operation *op, int64_t gatherPadding) {
+fsdpc::passes::accessesOf(Operation *op, const SymbolTable &symbols,
+                          int64_t gatherPadding) {
   auto effects = fsdp::effectsOf(op);
   if (failed(effects))
     return failure();
@@ -127,7 +128,7 @@ fsdpc::passes::accessesOf(Operation *op, int64_t gatherPadding) {
     return failure();
   SmallVector<MemoryAccess> accesses;
   for (OpOperand &operand : op->getOpOperands())
-    if (failed(addOperand(operand, *effects, gatherPadding, accesses)))
+    if (failed(addOperand(operand, *effects, symbols, gatherPadding, accesses)))
       return failure();
   // Events are how commands are ordered. They are no memory that could race.
   for (const fsdp::SymbolEffect &effect : *symbolEffects)

@@ -34,6 +34,7 @@ bool conflict(const MemoryAccess &a, const MemoryAccess &b);
 // makes or that reaches less than the op touches, or writes to memory that only
 // the runtime writes.
 mlir::FailureOr<mlir::SmallVector<MemoryAccess>>
-accessesOf(mlir::Operation *op, int64_t gatherPadding);
+accessesOf(mlir::Operation *op, const mlir::SymbolTable &symbols,
+           int64_t gatherPadding);
 
 } // namespace fsdpc::passes

@@ -210,7 +210,7 @@ Value PointerBuilder::factorsOf(fsdp::OptimizerOp op) {
     return {};
   return numbersFrom(
       op.getLoc(), op.getFactors(), *op.getFirstFactor(),
-      fsdp::factorsOf(symbols.lookup<fsdp::LayoutOp>(op.getLayout())));
+      fsdp::factorsOf(symbols.lookup<fsdp::LayoutOp>(op.getLayout()), symbols));
 }
 
 // The copy drops all attributes that say where the op came from. Otherwise the

@@ -163,9 +163,9 @@ int64_t bytesOf(rt::AttentionGradOp op, unsigned index) {
 
 // A flat buffer of the layout, in its compute type. 0 if the module lacks the
 // layout.
-int64_t flatBytes(Operation *op, Attribute name) {
-  auto layout = SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(
-      op, cast<FlatSymbolRefAttr>(name));
+int64_t flatBytes(Attribute name, const SymbolTable &symbols) {
+  auto layout =
+      symbols.lookup<fsdp::LayoutOp>(cast<FlatSymbolRefAttr>(name).getAttr());
   return layout ? static_cast<int64_t>(layout.getElements()) *
                       elementBytes(layout.getCompute())
                 : 0;
@@ -173,9 +173,8 @@ int64_t flatBytes(Operation *op, Attribute name) {
 
 // The buffers of a launch are the kernel's arguments, then its results. Any
 // further buffer is not the kernel's, and 0 leaves it to the pointer.
-int64_t bytesOf(rt::LaunchOp op, unsigned index) {
-  auto kernel = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
-      op, op.getKernelAttr());
+int64_t bytesOf(rt::LaunchOp op, unsigned index, const SymbolTable &symbols) {
+  auto kernel = symbols.lookup<func::FuncOp>(op.getKernelAttr().getAttr());
   unsigned inputs = kernel.getNumArguments();
   if (index >= inputs + kernel.getNumResults())
     return 0;
@@ -184,11 +183,11 @@ int64_t bytesOf(rt::LaunchOp op, unsigned index) {
 }
 
 // The digits of each sum of each member. 0 if the op takes no sums.
-template <typename UpdateOp> int64_t memberSumBytes(UpdateOp op) {
+template <typename UpdateOp>
+int64_t memberSumBytes(UpdateOp op, const SymbolTable &symbols) {
   int64_t members = 0;
   for (FlatSymbolRefAttr name : op.getLayoutRefs())
-    if (auto layout =
-            SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(op, name))
+    if (auto layout = symbols.lookup<fsdp::LayoutOp>(name.getAttr()))
       members += layout.getMembers().size();
   return members * op.getPerMember() * normDigits * int64_t(sizeof(double));
 }
@@ -196,22 +195,22 @@ template <typename UpdateOp> int64_t memberSumBytes(UpdateOp op) {
 // One f64 per row and column of each member of the layouts, or with `number`
 // those from which they follow.
 template <typename UpdateOp>
-int64_t factorBytes(UpdateOp op,
-                    int64_t (*number)(fsdp::LayoutOp) = fsdp::factorsOf) {
+int64_t factorBytes(UpdateOp op, const SymbolTable &symbols,
+                    int64_t (*number)(fsdp::LayoutOp,
+                                      const SymbolTable &) = fsdp::factorsOf) {
   int64_t count = 0;
   for (FlatSymbolRefAttr name : op.getLayoutRefs())
-    if (auto layout =
-            SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(op, name))
-      count += number(layout);
+    if (auto layout = symbols.lookup<fsdp::LayoutOp>(name.getAttr()))
+      count += number(layout, symbols);
   return count * int64_t(sizeof(double));
 }
 
 // One f32 per element of the layout's members, or as many as
 // fsdp.orthogonalize needs.
 template <typename UpdateOp>
-int64_t matrixBytes(UpdateOp op, bool withRoom = false) {
-  auto layout = SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(
-      op, op.getLayoutAttr());
+int64_t matrixBytes(UpdateOp op, const SymbolTable &symbols,
+                    bool withRoom = false) {
+  auto layout = symbols.lookup<fsdp::LayoutOp>(op.getLayoutAttr().getAttr());
   if (!layout)
     return 0;
   int64_t elements = withRoom ? fsdp::orthogonalElementsOf(layout)
@@ -220,8 +219,9 @@ int64_t matrixBytes(UpdateOp op, bool withRoom = false) {
 }
 
 // The gradient of a layout in f32, with the padding of all shards.
-int64_t wholeGradientBytes(Operation *op, FlatSymbolRefAttr name) {
-  auto layout = SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(op, name);
+int64_t wholeGradientBytes(Operation *op, FlatSymbolRefAttr name,
+                           const SymbolTable &symbols) {
+  auto layout = symbols.lookup<fsdp::LayoutOp>(name.getAttr());
   if (!layout)
     return 0;
   auto module = op->getParentOfType<ModuleOp>();
@@ -230,9 +230,8 @@ int64_t wholeGradientBytes(Operation *op, FlatSymbolRefAttr name) {
          int64_t(sizeof(float));
 }
 
-int64_t bufferBytes(rt::UpdateStatisticsOp op) {
-  auto buffer = SymbolTable::lookupNearestSymbolFrom<fsdp::BufferOp>(
-      op, op.getBufferAttr());
+int64_t bufferBytes(rt::UpdateStatisticsOp op, const SymbolTable &symbols) {
+  auto buffer = symbols.lookup<fsdp::BufferOp>(op.getBufferAttr().getAttr());
   return buffer ? tensorBytes(buffer.getType()) : 0;
 }
 
@@ -240,24 +239,24 @@ int64_t bufferBytes(rt::UpdateStatisticsOp op) {
 
 // The scalars of the update are f32 (scale, loss), the sums of squares f64,
 // normDigits per layout.
-int64_t fsdpc::passes::reachOf(OpOperand &operand) {
+int64_t fsdpc::passes::reachOf(OpOperand &operand, const SymbolTable &symbols) {
   unsigned index = operand.getOperandNumber();
   // In bytes.
   constexpr int64_t scalar = 4, sum = 8 * normDigits;
   return TypeSwitch<Operation *, int64_t>(operand.getOwner())
       .Case<rt::MatmulOp, rt::ConvolutionOp, rt::PoolingOp, rt::AttentionOp,
-            rt::AttentionGradOp, rt::LaunchOp>(
-          [&](auto op) { return bytesOf(op, index); })
+            rt::AttentionGradOp>([&](auto op) { return bytesOf(op, index); })
+      .Case([&](rt::LaunchOp op) { return bytesOf(op, index, symbols); })
       .Case<rt::AllGatherOp, rt::KeepSecondaryOp, rt::GatherSecondaryOp,
             rt::ReduceScatterOp>([&](auto op) {
         return index < op.getLayouts().size()
-                   ? flatBytes(op, op.getLayouts()[index])
+                   ? flatBytes(op.getLayouts()[index], symbols)
                    : 0;
       })
       .Case([&](rt::AccumulateOp op) {
-        return flatBytes(op, op.getLayoutAttr());
+        return flatBytes(op.getLayoutAttr(), symbols);
       })
-      .Case([&](rt::UpdateStatisticsOp op) { return bufferBytes(op); })
+      .Case([&](rt::UpdateStatisticsOp op) { return bufferBytes(op, symbols); })
       .Case([&](rt::SumSquaresOp op) {
         return sum * static_cast<int64_t>(op.getLayouts().size());
       })
@@ -272,32 +271,35 @@ int64_t fsdpc::passes::reachOf(OpOperand &operand) {
           [&](auto op) { return static_cast<int64_t>(op.getBytes()); })
       .Case([&](rt::OptimizerOp op) {
         if (operand.get() == op.getFactors())
-          return factorBytes(op);
+          return factorBytes(op, symbols);
         if (operand.get() == op.getUpdates())
-          return matrixBytes(op);
+          return matrixBytes(op, symbols);
         if (operand.get() == op.getGradient())
-          return wholeGradientBytes(op, op.getLayoutAttr());
-        return index ? memberSumBytes(op) : scalar;
+          return wholeGradientBytes(op, op.getLayoutAttr(), symbols);
+        return index ? memberSumBytes(op, symbols) : scalar;
       })
       .Case([&](rt::WholeGradientOp op) {
-        return wholeGradientBytes(op, op.getLayoutAttr());
+        return wholeGradientBytes(op, op.getLayoutAttr(), symbols);
       })
       .Case([&](rt::MemberSumsOp op) {
         if (operand.get() == op.getFactors())
-          return factorBytes(op);
-        return index ? memberSumBytes(op) : scalar;
+          return factorBytes(op, symbols);
+        return index ? memberSumBytes(op, symbols) : scalar;
       })
       .Case([&](rt::MomentumUpdatesOp op) {
-        return index ? matrixBytes(op) : scalar;
+        return index ? matrixBytes(op, symbols) : scalar;
       })
-      .Case([&](rt::MoveMatricesOp op) { return matrixBytes(op); })
+      .Case([&](rt::MoveMatricesOp op) { return matrixBytes(op, symbols); })
       // Operand 1 is the result, with room for the matrices of the steps.
-      .Case([&](rt::OrthogonalizeOp op) { return matrixBytes(op, index); })
+      .Case([&](rt::OrthogonalizeOp op) {
+        return matrixBytes(op, symbols, index);
+      })
       .Case([&](rt::FactorSumsOp op) {
-        return index ? factorBytes(op, fsdp::factorSumsOf) : scalar;
+        return index ? factorBytes(op, symbols, fsdp::factorSumsOf) : scalar;
       })
       .Case([&](rt::UpdateFactorsOp op) {
-        return factorBytes(op, index ? fsdp::factorsOf : fsdp::factorSumsOf);
+        return factorBytes(op, symbols,
+                           index ? fsdp::factorsOf : fsdp::factorSumsOf);
       })
       .Case<rt::ReportLossOp, rt::ReportZeroedOp>([&](auto) { return scalar; })
       .Case([&](rt::ReportOutputOp op) {

@@ -3,7 +3,7 @@
 // declare.
 #pragma once
 
-#include "mlir/IR/Operation.h"
+#include "mlir/IR/SymbolTable.h"
 
 namespace fsdpc::passes {
 
@@ -11,6 +11,6 @@ namespace fsdpc::passes {
 // `operand` on, or 0 if the module lacks the symbol that says so. The result is
 // a lower bound on what the pointer must declare. A gather's padding is not
 // counted.
-int64_t reachOf(mlir::OpOperand &operand);
+int64_t reachOf(mlir::OpOperand &operand, const mlir::SymbolTable &symbols);
 
 } // namespace fsdpc::passes

@@ -34,8 +34,10 @@ Gathers byUnit(ArrayRef<FlatSymbolRefAttr> layouts, SymbolTable &symbols) {
 
 // Sets the readers, and returns the gathers in their order. Units that compute
 // never reads come last.
-FailureOr<SmallVector<Gather>>
-inOrderOfReaders(func::FuncOp forward, Gathers gathers, int64_t gatherPadding) {
+FailureOr<SmallVector<Gather>> inOrderOfReaders(func::FuncOp forward,
+                                                Gathers gathers,
+                                                const SymbolTable &symbols,
+                                                int64_t gatherPadding) {
   DenseMap<Attribute, Gather *> ofLayout;
   for (auto &[unit, gather] : gathers)
     for (FlatSymbolRefAttr layout : gather.layouts)
@@ -45,7 +47,7 @@ inOrderOfReaders(func::FuncOp forward, Gathers gathers, int64_t gatherPadding) {
     if (rt::streamOf(&op) != rt::Stream::compute)
       continue;
     FailureOr<SmallVector<MemoryAccess>> accesses =
-        accessesOf(&op, gatherPadding);
+        accessesOf(&op, symbols, gatherPadding);
     if (failed(accesses))
       return failure();
     for (const MemoryAccess &access : *accesses) {
@@ -93,8 +95,8 @@ LogicalResult fsdpc::passes::gatherUpdated(func::FuncOp forward,
                                            ArrayRef<FlatSymbolRefAttr> layouts,
                                            SymbolTable &symbols,
                                            int64_t gatherPadding) {
-  FailureOr<SmallVector<Gather>> gathers =
-      inOrderOfReaders(forward, byUnit(layouts, symbols), gatherPadding);
+  FailureOr<SmallVector<Gather>> gathers = inOrderOfReaders(
+      forward, byUnit(layouts, symbols), symbols, gatherPadding);
   if (failed(gathers))
     return failure();
   int event = eventsOf(forward);

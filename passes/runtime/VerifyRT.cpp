@@ -106,7 +106,7 @@ LogicalResult verifyFunction(func::FuncOp function, const Bounds &bounds) {
   std::array<SmallVector<Command>, rt::kStreams> commands;
   for (Operation &op : function.getBody().front()) {
     FailureOr<SmallVector<MemoryAccess>> accesses =
-        accessesOf(&op, bounds.padding);
+        accessesOf(&op, bounds.symbols, bounds.padding);
     if (failed(accesses))
       return failure();
     // Events and waits advance the clocks too, and have no accesses.

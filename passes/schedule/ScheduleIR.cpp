@@ -47,7 +47,7 @@ class Reader {
 public:
   explicit Reader(func::FuncOp function)
       : function(function), module(function->getParentOfType<ModuleOp>()),
-        options(fsdp::CompileOptions::of(module)) {
+        symbols(module), options(fsdp::CompileOptions::of(module)) {
     for (auto layout : module.getOps<fsdp::LayoutOp>()) {
       if (fsdp::isHybrid(fsdp::strategyOf(layout, options)))
         hybridLayouts.insert(layout.getSymNameAttr());
@@ -77,7 +77,6 @@ private:
   void readFetch(Operation *first, Operation *wait, ValueRange results);
   void readCollective(Operation *op);
   LogicalResult readMemory();
-  int turn();
   using ResultKey = std::pair<Operation *, unsigned>;
   DenseMap<ResultKey, int> collectivesByMemory() const;
   void readSlot(const Slot &slot, std::optional<int> id);
@@ -86,6 +85,7 @@ private:
 
   func::FuncOp function;
   ModuleOp module;
+  SymbolTable symbols;
   fsdp::CompileOptions options;
   // Layouts that are cut over the ranks of a group, and those that are gathered
   // in blocks.
@@ -95,6 +95,10 @@ private:
   DenseMap<StringAttr, fsdp::LayoutOp> compressedLayouts;
   DenseMap<StringAttr, fsdp::LayoutOp> offloadedLayouts;
   ScheduleIR ir;
+  // The position of the mark with which the backward begins, or one past the
+  // last op. What is offloaded must be in the file there, and is fetched after
+  // it, so that the order of both holds wherever the schedule puts them.
+  int turn = 0;
   // The position of an op, or of the gap that contains it.
   DenseMap<Operation *, int> positions;
   SmallVector<Operation *> inOrder;
@@ -136,6 +140,10 @@ void Reader::readOps() {
     }
   }
   close(ir.problem.numOps());
+  auto enters = body.getOps<fsdp::EnterOp>();
+  auto backward = llvm::find_if(
+      enters, [](fsdp::EnterOp enter) { return enter.getBackward(); });
+  turn = backward == enters.end() ? ir.problem.numOps() : positionOf(*backward);
 }
 
 // Elements of a collective's buffers whose layouts are cut over all ranks, and
@@ -239,7 +247,7 @@ int64_t Reader::countCompressed(ArrayAttr layouts, ValueRange gradients,
       ops.chosenBytes += chosenBytes(compression.topK);
       continue;
     }
-    PowerSizes sizes = fsdp::powerSizesOf(layout);
+    PowerSizes sizes = fsdp::powerSizesOf(layout, symbols);
     ops.factorBytes += (sizes.left + sizes.right) * int64_t(sizeof(float));
     // Three products of the matrix with a factor.
     ops.factorFlops += 6.0 * double(elements) * double(compression.powerRank);
@@ -293,16 +301,6 @@ void Reader::readReduction(Operation *first, ArrayAttr layouts,
   ir.problem.collectives.push_back(c);
 }
 
-// Returns the position of the mark with which the backward begins, or one past
-// the last op. What is offloaded must be in the file there, and is fetched
-// after it, so that the order of both holds wherever the schedule puts them.
-int Reader::turn() {
-  for (fsdp::EnterOp enter : function.getOps<fsdp::EnterOp>())
-    if (enter.getBackward())
-      return positionOf(enter);
-  return ir.problem.numOps();
-}
-
 // Named after the unit that computes them, or reads them last.
 std::string activationsOf(StringRef what, Operation *op) {
   auto unit =
@@ -320,7 +318,7 @@ void Reader::readOffload(Operation *first, ValueRange values) {
   schedule::Collective c;
   c.kind = schedule::CollectiveKind::Reduce;
   c.channel = reduceChannel;
-  c.latest = turn();
+  c.latest = turn;
   c.isLocal = true;
   for (Value value : values) {
     ops.fileBytes += fsdp::fileBytesOf(value);
@@ -340,7 +338,7 @@ void Reader::readFetch(Operation *first, Operation *wait, ValueRange results) {
   for (Value result : results)
     ops.fileBytes += fsdp::fileBytesOf(result);
   schedule::Collective c;
-  c.earliest = turn() + 1;
+  c.earliest = turn + 1;
   c.isLocal = true;
   c.label = activationsOf("fetch", first);
   addArrival(std::move(ops), std::move(c));

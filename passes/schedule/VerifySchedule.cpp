@@ -134,7 +134,6 @@ LogicalResult verifySource(Operation *start) {
 // ---- symbols as memory ----
 
 // The effects of ops on memory behind symbols. Ops without any have no entry.
-// They are read once, since each start looks at all ops up to its wait.
 using EffectsByOp = DenseMap<Operation *, SmallVector<fsdp::SymbolEffect>>;
 
 FailureOr<EffectsByOp> readEffects(Block &body) {
@@ -160,27 +159,85 @@ Operation *startOf(Operation *op) {
   return isStart(op) ? op : nullptr;
 }
 
+// The effects of the collectives that are in flight, by symbol, so that an op
+// is compared with those on its own symbols only.
+class InFlight {
+public:
+  struct Effect {
+    Operation *start;
+    fsdp::SymbolEffect effect;
+  };
+
+  void begin(Operation *start, ArrayRef<fsdp::SymbolEffect> effects) {
+    for (const fsdp::SymbolEffect &effect : effects)
+      bySymbol[symbolOf(effect)].push_back({start, effect});
+  }
+
+  void end(Operation *start, ArrayRef<fsdp::SymbolEffect> effects) {
+    for (const fsdp::SymbolEffect &effect : effects) {
+      auto entry = bySymbol.find(symbolOf(effect));
+      if (entry == bySymbol.end())
+        continue;
+      llvm::erase_if(entry->second,
+                     [&](const Effect &its) { return its.start == start; });
+      if (entry->second.empty())
+        bySymbol.erase(entry);
+    }
+  }
+
+  // Returns an effect of the first collective that conflicts with the op.
+  std::optional<Effect>
+  conflictWith(Operation *op, ArrayRef<fsdp::SymbolEffect> effects) const {
+    std::optional<Effect> first;
+    Operation *own = startOf(op);
+    for (const fsdp::SymbolEffect &effect : effects) {
+      auto compare = [&](ArrayRef<Effect> others) {
+        for (const Effect &other : others)
+          // Two gathers, or two reductions, are ordered by their channel.
+          if (!(own && own->getName() == other.start->getName()) &&
+              fsdp::conflict(effect, other.effect) &&
+              (!first || other.start->isBeforeInBlock(first->start)))
+            first = other;
+      };
+      SymbolRefAttr symbol = symbolOf(effect);
+      if (!symbol) {
+        for (auto &[each, others] : bySymbol)
+          compare(others);
+        continue;
+      }
+      for (SymbolRefAttr each : {symbol, SymbolRefAttr()})
+        if (auto entry = bySymbol.find(each); entry != bySymbol.end())
+          compare(entry->second);
+    }
+    return first;
+  }
+
+private:
+  // Null: the effect may conflict with any.
+  static SymbolRefAttr symbolOf(const fsdp::SymbolEffect &effect) {
+    bool isOfAny =
+        fsdp::isSame(effect.resource, SideEffects::DefaultResource::get());
+    return isOfAny ? SymbolRefAttr() : effect.symbol;
+  }
+
+  DenseMap<SymbolRefAttr, SmallVector<Effect>> bySymbol;
+};
+
 // Collectives of one kind run one after another on their channel. Any other op
 // that touches the memory of a layout must not do so while a collective on the
 // layout is in flight.
-LogicalResult verifySymbols(Operation *start, const EffectsByOp &effects) {
-  Operation *wait = *start->getResult(0).user_begin();
-  SmallVector<fsdp::SymbolEffect> own = effects.lookup(start);
-  // Quadratic at worst, in the ops between start and wait.
-  for (Operation *op = start->getNextNode(); op && op != wait;
-       op = op->getNextNode()) {
-    auto others = effects.find(op);
-    Operation *other = startOf(op);
-    // Two gathers, or two reductions, are ordered by their channel.
-    if (others == effects.end() ||
-        (other && other->getName() == start->getName()))
+LogicalResult verifySymbols(Block &body, const EffectsByOp &effects) {
+  InFlight inFlight;
+  for (Operation &op : body) {
+    if (isWait(&op))
+      if (auto ended = effects.find(startOf(&op)); ended != effects.end())
+        inFlight.end(ended->first, ended->second);
+    auto own = effects.find(&op);
+    if (own == effects.end())
       continue;
-    for (const fsdp::SymbolEffect &effect : own) {
-      if (llvm::none_of(others->second, [&](const fsdp::SymbolEffect &its) {
-            return fsdp::conflict(effect, its);
-          }))
-        continue;
-      auto diagnostic = broken(op, "symbol-hazard");
+    if (auto other = inFlight.conflictWith(&op, own->second)) {
+      const auto &[start, effect] = *other;
+      auto diagnostic = broken(&op, "symbol-hazard");
       if (fsdp::isSame(effect.resource, fsdp::ActivationFile::get()))
         diagnostic << "it accesses the file of activations while another "
                       "stream does";
@@ -194,6 +251,8 @@ LogicalResult verifySymbols(Operation *start, const EffectsByOp &effects) {
       diagnostic.attachNote(start->getLoc()) << "collective starts here";
       return diagnostic;
     }
+    if (isStart(&op))
+      inFlight.begin(&op, own->second);
   }
   return success();
 }
@@ -207,7 +266,7 @@ LogicalResult verifyStructure(func::FuncOp function) {
     if (failed(verifySplit(&op)) || (isStart(&op) && failed(verifyToken(&op))))
       return failure();
   FailureOr<EffectsByOp> effects = readEffects(body);
-  if (failed(effects))
+  if (failed(effects) || failed(verifySymbols(body, *effects)))
     return failure();
   for (Operation &op : body) {
     if (isWait(&op) && hasEffect<MemoryEffects::Allocate>(&op) &&
@@ -217,8 +276,6 @@ LogicalResult verifyStructure(func::FuncOp function) {
       return failure();
     if (auto wait = dyn_cast<fsdp::OffloadWaitOp>(op);
         wait && failed(verifyHeld(wait)))
-      return failure();
-    if (isStart(&op) && failed(verifySymbols(&op, *effects)))
       return failure();
   }
   return success();

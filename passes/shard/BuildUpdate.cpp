@@ -102,8 +102,8 @@ FailureOr<fsdp::UpdateFactorsOp> buildFactors(OpBuilder &builder, Location loc,
   for (fsdp::LayoutOp layout : layouts) {
     if (failed(declareFactors(layout, symbols)))
       return failure();
-    count += fsdp::factorsOf(layout);
-    sumCount += fsdp::factorSumsOf(layout);
+    count += fsdp::factorsOf(layout, symbols);
+    sumCount += fsdp::factorSumsOf(layout, symbols);
   }
   auto type = RankedTensorType::get({sumCount}, builder.getF64Type());
   ArrayAttr names = builder.getArrayAttr(namesOf(layouts));

@@ -32,6 +32,7 @@ int64_t GradientPacker::pack(ArrayRef<fsdp::LayoutOp> layouts) {
   // gradients, of which the ends are the last.
   for (fsdp::LayoutOp layout : layouts)
     findEnd(layout);
+  numberEnds();
   for (fsdp::LayoutOp layout : layouts)
     hookGradients(layout);
   for (fsdp::LayoutOp layout : layouts)
@@ -65,13 +66,14 @@ bool GradientPacker::isPlaceable(Value value, Operation *end) {
   if (!op || op->getNumOperands() == 0 || isa<fsdp::ViewOp, nn::SliceOp>(op))
     return false;
   // A later reader would find the pack's memory reduced or given to others.
-  return !isReadAfter(root, end) && placed.insert(root).second;
+  return !placed.contains(root) && !isReadAfter(root, end) &&
+         placed.insert(root).second;
 }
 
 // Layouts of one unit that are reduced when they are packed are packed at one
 // place, so that they share a reduction, unless --layout-size cuts units in
 // order to reduce less at a time, or buckets decide what is reduced together.
-GradientPacker::Place GradientPacker::endOf(fsdp::LayoutOp layout) const {
+GradientPacker::Place GradientPacker::placeOf(fsdp::LayoutOp layout) const {
   // A layout that is reduced at the end of the step does not wait for the
   // others of its unit.
   fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
@@ -83,7 +85,7 @@ GradientPacker::Place GradientPacker::endOf(fsdp::LayoutOp layout) const {
 
 // Moves the end of the layout's gradients behind the last of them.
 void GradientPacker::findEnd(fsdp::LayoutOp layout) {
-  Operation *&last = ends[endOf(layout)];
+  Operation *&last = ends[placeOf(layout)].op;
   for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
     Operation *gradient = gradients[member.getParameter().getValue()];
     if (!last || last->isBeforeInBlock(gradient))
@@ -91,19 +93,30 @@ void GradientPacker::findEnd(fsdp::LayoutOp layout) {
   }
 }
 
-// Copies a gradient at the insertion point. The second copy of a value reads
-// the first copy, if that stands before it. Two parameters may have the same
-// gradient, as two biases that are added have.
-Value GradientPacker::copyOf(fsdp::GradientOp gradient, OpBuilder &builder) {
+// While the order of ops is known: to ask for it after each op that is inserted
+// would number all ops again.
+void GradientPacker::numberEnds() {
+  SmallVector<End *> inOrder;
+  for (auto &[place, end] : ends)
+    inOrder.push_back(&end);
+  llvm::sort(inOrder,
+             [](End *a, End *b) { return a->op->isBeforeInBlock(b->op); });
+  for (auto [number, end] : llvm::enumerate(inOrder))
+    end->number = number;
+}
+
+// Copies a gradient at the insertion point, behind all else at its place. The
+// second copy of a value reads the first copy, if that stands before it. Two
+// parameters may have the same gradient, as two biases that are added have.
+Value GradientPacker::copyOf(fsdp::GradientOp gradient, unsigned place,
+                             OpBuilder &builder) {
   Value value = gradient.getValue();
-  Value &source = lastCopy.try_emplace(value, value).first->second;
-  Operation *first = source.getDefiningOp();
-  bool isBefore =
-      !first || first->isBeforeInBlock(&*builder.getInsertionPoint());
+  Copy &last = lastCopy.try_emplace(value, Copy{value, 0}).first->second;
   auto copy = nn::CopyOp::create(builder, gradient.getLoc(), value.getType(),
-                                 isBefore ? source : value);
+                                 last.place <= place ? last.value : value);
   ++copies;
-  return source = copy.getResult();
+  last = {copy.getResult(), place};
+  return copy.getResult();
 }
 
 // Puts the hooks of --reduce-hook behind each gradient.
@@ -112,7 +125,8 @@ void GradientPacker::hookGradients(fsdp::LayoutOp layout) {
     fsdp::GradientOp gradient = gradients[member.getParameter().getValue()];
     OpBuilder builder(gradient);
     gradient.getValueMutable().assign(
-        hooks.apply(builder, gradient.getLoc(), layout, gradient.getValue()));
+        hooks.apply(builder, gradient.getLoc(), layout,
+                    fsdp::keepsF32(layout, symbols), gradient.getValue()));
   }
 }
 
@@ -122,7 +136,7 @@ void GradientPacker::packLayout(fsdp::LayoutOp layout) {
   SmallVector<fsdp::GradientOp> ops;
   for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>())
     ops.push_back(gradients[member.getParameter().getValue()]);
-  Operation *&last = ends[endOf(layout)];
+  auto &[last, place] = ends[placeOf(layout)];
   OpBuilder builder(body.getParentOp()->getContext());
   builder.setInsertionPointAfter(last);
   SmallVector<Operation *> created;
@@ -130,7 +144,7 @@ void GradientPacker::packLayout(fsdp::LayoutOp layout) {
   for (fsdp::GradientOp gradient : ops) {
     Value value = gradient.getValue();
     if (!isPlaceable(value, last)) {
-      value = copyOf(gradient, builder);
+      value = copyOf(gradient, place, builder);
       created.push_back(value.getDefiningOp());
     }
     values.push_back(value);
@@ -146,7 +160,7 @@ void GradientPacker::packLayout(fsdp::LayoutOp layout) {
   for (Operation *op : created) {
     op->setAttr(FSDPDialect::kUnitAttr, layout.getUnitAttr());
     op->setAttr(FSDPDialect::kBackwardAttr, builder.getUnitAttr());
-    if (fsdp::keepsF32(layout))
+    if (fsdp::keepsF32(layout, symbols))
       op->setAttr(FSDPDialect::kKeepF32Attr, builder.getUnitAttr());
   }
   for (fsdp::GradientOp gradient : ops)

@@ -16,11 +16,10 @@ namespace fsdpc::passes {
 
 class GradientPacker {
 public:
-  /// `body` is that of @microbatch. It, options and hooks must outlive the
-  /// packer.
-  GradientPacker(mlir::Block &body, const fsdp::CompileOptions &options,
-                 const ReduceHooks &hooks)
-      : body(body), options(options), hooks(hooks) {}
+  /// `body` is that of @microbatch. All arguments must outlive the packer.
+  GradientPacker(mlir::Block &body, const mlir::SymbolTable &symbols,
+                 const fsdp::CompileOptions &options, const ReduceHooks &hooks)
+      : body(body), symbols(symbols), options(options), hooks(hooks) {}
 
   /// Finds the gradients of parameters. A trainable parameter without a
   /// gradient joins the frozen ones, with a remark. Called before the layouts
@@ -36,23 +35,36 @@ private:
   /// A unit, and the layout's name if it is reduced on its own, or null.
   using Place = std::pair<mlir::Attribute, mlir::Attribute>;
 
+  struct End {
+    /// The op behind which the next pack of a place stands.
+    mlir::Operation *op = nullptr;
+    /// The place's number in program order.
+    unsigned number = 0;
+  };
+  struct Copy {
+    mlir::Value value;
+    unsigned place; // the number of the place at which it stands
+  };
+
   bool isPlaceable(mlir::Value value, mlir::Operation *end);
-  Place endOf(fsdp::LayoutOp layout) const;
+  Place placeOf(fsdp::LayoutOp layout) const;
   void findEnd(fsdp::LayoutOp layout);
+  void numberEnds();
   void hookGradients(fsdp::LayoutOp layout);
-  mlir::Value copyOf(fsdp::GradientOp gradient, mlir::OpBuilder &builder);
+  mlir::Value copyOf(fsdp::GradientOp gradient, unsigned place,
+                     mlir::OpBuilder &builder);
   void packLayout(fsdp::LayoutOp layout);
 
   mlir::Block &body;
+  const mlir::SymbolTable &symbols;
   const fsdp::CompileOptions &options;
   const ReduceHooks &hooks;
   llvm::StringMap<fsdp::GradientOp> gradients;
-  // The op behind which the next pack of a place stands.
-  llvm::DenseMap<Place, mlir::Operation *> ends;
+  llvm::DenseMap<Place, End> ends;
   /// Values that are written into a pack directly.
   llvm::DenseSet<mlir::Value> placed;
   /// From a value to its copy that stands last.
-  llvm::DenseMap<mlir::Value, mlir::Value> lastCopy;
+  llvm::DenseMap<mlir::Value, Copy> lastCopy;
   int64_t copies = 0;
 };
 

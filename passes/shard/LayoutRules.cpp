@@ -53,7 +53,7 @@ private:
   // A layout computes in the type of the options, and has the master that they
   // want, unless its members are kept in f32.
   LogicalResult verifyTypes(fsdp::LayoutOp layout) {
-    bool keepsF32 = fsdp::keepsF32(layout);
+    bool keepsF32 = fsdp::keepsF32(layout, symbols);
     if (keepsF32 ? !layout.getCompute().isF32()
                  : layout.getCompute() != compute) {
       InFlightDiagnostic diag = broken(layout, "compute");
@@ -112,7 +112,7 @@ private:
     auto [twin, isOnly] = ofUnit.try_emplace(
         {layout.getUnitAttr().getAttr(), layout.getTrainable(),
          static_cast<int>(strategy), layout.getGroup().value_or(0),
-         fsdp::keepsF32(layout)},
+         fsdp::keepsF32(layout, symbols)},
         layout);
     int64_t most = options.layoutSize;
     if (most > 0 && layout.getMembers().size() > 1 &&
@@ -135,7 +135,7 @@ private:
   // Offsets must be what shard-parameters would choose for this order of
   // members, so that a dump with a gap is refused.
   LogicalResult verifyMembers(fsdp::LayoutOp layout) {
-    bool keepsF32 = fsdp::keepsF32(layout);
+    bool keepsF32 = fsdp::keepsF32(layout, symbols);
     // The end of the last member, in elements.
     int64_t end = 0;
     for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {

@@ -55,8 +55,9 @@ public:
   void run() {
     // The compute type is that of gathered buffers. Master weights stay f32 in
     // their shards, if there are any.
+    SymbolTable symbols(module);
     for (auto layout : module.getOps<fsdp::LayoutOp>())
-      if (!fsdp::keepsF32(layout)) {
+      if (!fsdp::keepsF32(layout, symbols)) {
         layout.setCompute(half);
         layout.setNoMaster(options.master == fsdp::Master::None);
       }

@@ -32,7 +32,8 @@ FailureOr<ReduceHooks> ReduceHooks::of(const fsdp::CompileOptions &options,
 }
 
 Value ReduceHooks::apply(OpBuilder &builder, Location loc,
-                         fsdp::LayoutOp layout, Value gradient) const {
+                         fsdp::LayoutOp layout, bool keptF32,
+                         Value gradient) const {
   // The ops that hooks insert stand between these two.
   Block *block = builder.getInsertionBlock();
   auto end = builder.getInsertionPoint();
@@ -49,7 +50,7 @@ Value ReduceHooks::apply(OpBuilder &builder, Location loc,
       op.setAttr(kHookAttr, builder.getI64IntegerAttr(index));
       op.setAttr(FSDPDialect::kUnitAttr, layout.getUnitAttr());
       op.setAttr(FSDPDialect::kBackwardAttr, builder.getUnitAttr());
-      if (fsdp::keepsF32(layout))
+      if (keptF32)
         op.setAttr(FSDPDialect::kKeepF32Attr, builder.getUnitAttr());
     }
   }
@@ -82,22 +83,53 @@ static Value sourceOf(Value value, int64_t hook) {
   return sources.size() == 1 ? sources.front() : Value();
 }
 
-// Returns the numbers of the hooks that the value has passed, the last first.
-// Stops at the first op that is of no hook, which computes the gradient.
-static SmallVector<int64_t> hooksBehind(Value value) {
-  SmallVector<int64_t> numbers;
-  while (Operation *op = value ? value.getDefiningOp() : nullptr) {
-    if (std::optional<int64_t> number = hookOf(op)) {
+namespace {
+
+// Finds the hooks that values of one pack have passed. Gradients that are
+// copies of one value are copies of each other in a chain as long as the pack,
+// so the value behind each copy is remembered.
+class HookFinder {
+public:
+  // Returns the numbers of the hooks that the value has passed, the last first.
+  // Stops at the first op that is of no hook, which computes the gradient.
+  SmallVector<int64_t> hooksBehind(Value value) {
+    SmallVector<int64_t> numbers;
+    while (value) {
+      value = behindCopies(value);
+      Operation *op = value.getDefiningOp();
+      std::optional<int64_t> number = op ? hookOf(op) : std::nullopt;
+      if (!number)
+        break;
       numbers.push_back(*number);
       value = sourceOf(value, *number);
-    } else if (isa<nn::CastOp, nn::CopyOp>(op)) {
-      value = op->getOperand(0);
-    } else {
-      break;
     }
+    return numbers;
   }
-  return numbers;
-}
+
+private:
+  // Returns the value of which `value` is a copy or a cast that is of no hook.
+  Value behindCopies(Value value) {
+    SmallVector<Value> passed;
+    for (Operation *op = value.getDefiningOp();
+         isa_and_nonnull<nn::CastOp, nn::CopyOp>(op) && !hookOf(op);
+         op = value.getDefiningOp()) {
+      auto known = origins.find(value);
+      if (known != origins.end()) {
+        value = known->second;
+        break;
+      }
+      passed.push_back(value);
+      value = op->getOperand(0);
+    }
+    for (Value copy : passed)
+      origins[copy] = value;
+    return value;
+  }
+
+  DenseMap<Value, Value> origins;
+};
+
+} // namespace
 
 bool computesInF32(const fsdp::CompileOptions &options, Operation *op) {
   std::optional<int64_t> number = hookOf(op);
@@ -129,8 +161,9 @@ static bool mayBeEmpty(const ReduceHook &hook,
 
 LogicalResult verifyHooks(const fsdp::CompileOptions &options,
                           fsdp::PackOp pack) {
+  HookFinder finder;
   for (auto [index, value] : llvm::enumerate(pack->getOperands())) {
-    SmallVector<int64_t> found = hooksBehind(value);
+    SmallVector<int64_t> found = finder.hooksBehind(value);
     // `found` has the last first, so the hooks that come first are at its back.
     for (auto [number, hook] : llvm::enumerate(options.reduceHooks)) {
       if (!found.empty() && found.back() == int64_t(number))

@@ -23,9 +23,10 @@ public:
   /// Builds the hooks on `gradient` at the builder's insertion point, as ops of
   /// the backward of the layout's unit. Returns the gradient to reduce. The
   /// attributes it sets make verify-shard and mixed-precision know the ops
-  /// again.
+  /// again. `keptF32` is true for a layout that --keep-f32 leaves in f32.
   mlir::Value apply(mlir::OpBuilder &builder, mlir::Location loc,
-                    fsdp::LayoutOp layout, mlir::Value gradient) const;
+                    fsdp::LayoutOp layout, bool keptF32,
+                    mlir::Value gradient) const;
 
 private:
   std::vector<fsdp::ReduceHook> hooks;

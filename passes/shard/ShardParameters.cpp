@@ -44,7 +44,7 @@ public:
 
   // `evaluate` (may be null) reads the same layouts and has no gradients.
   LogicalResult run(func::FuncOp evaluate) {
-    GradientPacker packer(body, options, hooks);
+    GradientPacker packer(body, symbols, options, hooks);
     // First of all: it decides which parameters are frozen, which rates and
     // layouts depend on.
     packer.findGradients(module);
@@ -269,7 +269,7 @@ private:
         /*secondary=*/UnitAttr(), builder.getArrayAttr(members),
         builder.getStrArrayAttr(
             fsdp::replicatedBy(group.strategy, options, trainable)));
-    if (fsdp::leavesUnsummed(layout, options))
+    if (fsdp::leavesUnsummed(layout, options, symbols))
       layout->setAttr(fsdp::kUnsummedAttr, builder.getUnitAttr());
     symbols.insert(layout);
     lastSymbol = layout;

@@ -245,7 +245,7 @@ struct VerifyShard : impl::VerifyShardBase<VerifyShard> {
     auto update = fsdp::getEntry(module, FSDPDialect::kUpdate);
     if (failed(forwards) || failed(update) ||
         failed(verifyLayouts(module, symbols)) ||
-        failed(fsdp::verifyReplication(module)))
+        failed(fsdp::verifyReplication(module, symbols)))
       return failure();
     for (func::FuncOp function : *forwards)
       if (failed(Verifier(module, symbols, function, outlined).run()))

@@ -42,19 +42,20 @@ Compression wantedCompression(const CompileOptions &options, int64_t elements,
 }
 
 // The verifier has checked that every member is a parameter.
-static SmallVector<ArrayRef<int64_t>> shapesOf(LayoutOp layout) {
+static SmallVector<ArrayRef<int64_t>> shapesOf(LayoutOp layout,
+                                               const SymbolTable &symbols) {
   SmallVector<ArrayRef<int64_t>> shapes;
   for (auto member : layout.getMembers().getAsRange<MemberAttr>()) {
-    auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(
-        layout, member.getParameter());
+    auto parameter =
+        symbols.lookup<ParameterOp>(member.getParameter().getAttr());
     shapes.push_back(cast<RankedTensorType>(parameter.getType()).getShape());
   }
   return shapes;
 }
 
-PowerSizes powerSizesOf(LayoutOp layout) {
+PowerSizes powerSizesOf(LayoutOp layout, const SymbolTable &symbols) {
   PowerSizes sizes;
-  for (ArrayRef<int64_t> shape : shapesOf(layout))
+  for (ArrayRef<int64_t> shape : shapesOf(layout, symbols))
     sizes.add(powerShapeOf(shape), compressionOf(layout).powerRank);
   return sizes;
 }
@@ -69,10 +70,12 @@ static std::string describe(Compression compression) {
 
 // The options are checked for what cannot; a layout may have been edited.
 LogicalResult verifyCompression(LayoutOp layout, Strategy strategy,
-                                const CompileOptions &options) {
+                                const CompileOptions &options,
+                                const SymbolTable &symbols) {
   Compression wanted, found = compressionOf(layout);
   if (layout.getTrainable())
-    wanted = wantedCompression(options, layout.getElements(), shapesOf(layout));
+    wanted = wantedCompression(options, layout.getElements(),
+                               shapesOf(layout, symbols));
   if (wanted && (isHybrid(strategy) || isOwned(strategy)))
     return layout.emitOpError("breaks rule 'compression': layout '")
            << layout.getSymName() << "' is of strategy '" << nameOf(strategy)

@@ -32,11 +32,12 @@ Compression wantedCompression(const CompileOptions &options, int64_t elements,
 const ReduceHook *residualHook(const CompileOptions &options);
 
 /// Returns the elements of both sums of a layout with a powerRank.
-PowerSizes powerSizesOf(LayoutOp layout);
+PowerSizes powerSizesOf(LayoutOp layout, const mlir::SymbolTable &symbols);
 
 /// Fails with an error if the layout does not compress as the options want, or
 /// cannot under its strategy.
 llvm::LogicalResult verifyCompression(LayoutOp layout, Strategy strategy,
-                                      const CompileOptions &options);
+                                      const CompileOptions &options,
+                                      const mlir::SymbolTable &symbols);
 
 } // namespace fsdpc::fsdp

@@ -19,22 +19,22 @@ FactorShape factorShapeOf(ParameterOp parameter) {
 }
 
 // Adds up a number of each member's shape.
-static int64_t overShapes(LayoutOp layout,
+static int64_t overShapes(LayoutOp layout, const SymbolTable &symbols,
                           int64_t (FactorShape::*number)() const) {
   int64_t count = 0;
   for (auto member : layout.getMembers().getAsRange<MemberAttr>())
-    if (auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(
-            layout, member.getParameter()))
+    if (auto parameter =
+            symbols.lookup<ParameterOp>(member.getParameter().getAttr()))
       count += (factorShapeOf(parameter).*number)();
   return count;
 }
 
-int64_t factorsOf(LayoutOp layout) {
-  return overShapes(layout, &FactorShape::count);
+int64_t factorsOf(LayoutOp layout, const SymbolTable &symbols) {
+  return overShapes(layout, symbols, &FactorShape::count);
 }
 
-int64_t factorSumsOf(LayoutOp layout) {
-  return overShapes(layout, &FactorShape::sumCount);
+int64_t factorSumsOf(LayoutOp layout, const SymbolTable &symbols) {
+  return overShapes(layout, symbols, &FactorShape::sumCount);
 }
 
 int64_t memberElementsOf(LayoutOp layout) {

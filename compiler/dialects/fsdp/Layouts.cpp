@@ -26,17 +26,11 @@ RankedTensorType getFlatType(LayoutOp layout) {
                                layout.getCompute());
 }
 
-// Shards are multiples of 128 bytes in the type of --param-dtype, or of blocks
-// (CompileOptions::shardAlignment), so each of them pads by less than that many
-// elements. A layout that --keep-f32 leaves in f32 is in a program whose type
-// has 16 bits.
+// Each shard pads by less than its alignment.
 int64_t wholeGradientElementsOf(LayoutOp layout,
                                 const CompileOptions &options) {
-  int64_t bits =
-      keepsF32(layout) ? 16 : layout.getCompute().getIntOrFloatBitWidth();
-  int64_t alignment = options.sendsBlocks() ? blockElements : 128 * 8 / bits;
   return static_cast<int64_t>(layout.getElements()) +
-         options.maxRanks * alignment;
+         options.maxRanks * options.shardAlignment();
 }
 
 int64_t memberAlignment(const CompileOptions &options) {
@@ -80,12 +74,12 @@ bool keepsF32(ParameterOp parameter) {
 }
 
 // A layout without members is of no parameter that is kept.
-bool keepsF32(LayoutOp layout) {
+bool keepsF32(LayoutOp layout, const SymbolTable &symbols) {
   auto members = layout.getMembers().getAsRange<MemberAttr>();
   if (members.empty())
     return false;
-  auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(
-      layout, (*members.begin()).getParameter());
+  auto parameter =
+      symbols.lookup<ParameterOp>((*members.begin()).getParameter().getAttr());
   return parameter && keepsF32(parameter);
 }
 

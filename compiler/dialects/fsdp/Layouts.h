@@ -55,15 +55,15 @@ bool isOffloaded(LayoutOp layout, llvm::StringRef what);
 /// Returns true if a module that reads the parameter computes in f32 by
 /// --keep-f32. The members of a layout are all such parameters or none is.
 bool keepsF32(ParameterOp parameter);
-bool keepsF32(LayoutOp layout);
+bool keepsF32(LayoutOp layout, const mlir::SymbolTable &symbols);
 
 /// Returns how an optimizer that factors its state sees the parameter.
 FactorShape factorShapeOf(ParameterOp parameter);
 
 /// Returns the number of rows and columns of all members of the layout. Both
 /// numbers together: the length of the vector of factors that belongs to the
-/// layout. The parameters are found through the nearest symbol table.
-int64_t factorsOf(LayoutOp layout);
+/// layout.
+int64_t factorsOf(LayoutOp layout, const mlir::SymbolTable &symbols);
 
 /// Returns the length of a layout's gradient that is gathered in the arena: its
 /// elements, and the padding of its shards on up to --max-ranks ranks.
@@ -71,7 +71,7 @@ int64_t wholeGradientElementsOf(LayoutOp layout, const CompileOptions &options);
 
 /// Returns the number of f64 from which these factors follow and that travel
 /// between ranks (FactorShape::sumCount).
-int64_t factorSumsOf(LayoutOp layout);
+int64_t factorSumsOf(LayoutOp layout, const mlir::SymbolTable &symbols);
 
 /// Returns the number of elements of all members of the layout, without gaps.
 int64_t memberElementsOf(LayoutOp layout);

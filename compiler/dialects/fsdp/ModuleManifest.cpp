@@ -102,7 +102,7 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   layout.parametersOffloaded = isOffloaded(op, "parameter");
   // Before mixed-precision all layouts are f32; the marks are there from the
   // start.
-  layout.keptF32 = keepsF32(op);
+  layout.keptF32 = keepsF32(op, symbols);
   layout.secondary = op.getSecondary();
   if (BlockType wire = wireOf(op); wire != BlockType::None)
     layout.wire = nameOf(wire).str();

@@ -62,27 +62,32 @@ static bool readsElements(LayoutOp layout, const CompileOptions &options) {
       optimizer);
 }
 
-static bool roundsOnWire(LayoutOp layout, const CompileOptions &options) {
+static bool roundsOnWire(LayoutOp layout, const CompileOptions &options,
+                         const SymbolTable &symbols) {
   switch (options.reduceType) {
   case ReduceType::F32:
     return false;
   case ReduceType::BF16:
-    return keepsF32(layout) || options.paramType != schedule::ElementType::BF16;
+    return keepsF32(layout, symbols) ||
+           options.paramType != schedule::ElementType::BF16;
   case ReduceType::F16:
-    return keepsF32(layout) || options.paramType != schedule::ElementType::F16;
+    return keepsF32(layout, symbols) ||
+           options.paramType != schedule::ElementType::F16;
   default: // blocks
     return true;
   }
 }
 
 // Under ddp @update gathers f32, and an owner's gradients travel together.
-bool leavesUnsummed(LayoutOp layout, const CompileOptions &options) {
+bool leavesUnsummed(LayoutOp layout, const CompileOptions &options,
+                    const SymbolTable &symbols) {
   Strategy strategy = strategyOf(layout, options);
   return layout.getTrainable() && options.maxRanks == 1 &&
          !options.accumulates() && strategy != Strategy::DDP &&
          !isOwned(strategy) && !options.compressesGradients() &&
          !options.offload.gradients && !isOffloaded(layout, "gradient") &&
-         !roundsOnWire(layout, options) && readsElements(layout, options);
+         !roundsOnWire(layout, options, symbols) &&
+         readsElements(layout, options);
 }
 
 // Sorted, so that the summary and the tests do not depend on the order of

@@ -31,7 +31,8 @@ inline bool isUnsummed(LayoutOp layout) {
 /// Returns true if the layout should be so: there is one rank and one
 /// microbatch, the type on the wire would not round the gradient, and all that
 /// reads it takes the compute type.
-bool leavesUnsummed(LayoutOp layout, const CompileOptions &options);
+bool leavesUnsummed(LayoutOp layout, const CompileOptions &options,
+                    const mlir::SymbolTable &symbols);
 
 /// Returns true if one rank owns the layout, which is one parameter. A frozen
 /// layout has neither gradients nor states, so it is cut as under zero2.

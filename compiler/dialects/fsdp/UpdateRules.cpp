@@ -19,7 +19,8 @@ namespace fsdpc::fsdp {
 // Ranks agree on the option, and members and shards are aligned by it. The
 // options are checked for what sends no blocks; a layout may have been edited.
 static LogicalResult verifyWire(LayoutOp layout, Strategy strategy,
-                                const CompileOptions &options) {
+                                const CompileOptions &options,
+                                const SymbolTable &symbols) {
   if ((isOwned(strategy) && options.sendsBlocks()) ||
       (isHybrid(strategy) && options.reducesBlocks()))
     return layout.emitOpError("breaks rule 'wire': layout '")
@@ -27,7 +28,7 @@ static LogicalResult verifyWire(LayoutOp layout, Strategy strategy,
            << "', which cannot send blocks (gather-dtype '"
            << nameOf(options.gatherType) << "', reduce-dtype '"
            << nameOf(options.reduceType) << "')";
-  BlockType wanted = gatheredBy(strategy, keepsF32(layout), options);
+  BlockType wanted = gatheredBy(strategy, keepsF32(layout, symbols), options);
   if (wireOf(layout) == wanted)
     return success();
   return layout.emitOpError("breaks rule 'wire': layout '")
@@ -40,8 +41,9 @@ static LogicalResult verifyWire(LayoutOp layout, Strategy strategy,
 // Memory, kernels and the runtime read the attribute alone. A layout that needs
 // a sum but has memory for one addend would train with that addend.
 static LogicalResult verifyUnsummed(LayoutOp layout,
-                                    const CompileOptions &options) {
-  bool wanted = leavesUnsummed(layout, options);
+                                    const CompileOptions &options,
+                                    const SymbolTable &symbols) {
+  bool wanted = leavesUnsummed(layout, options, symbols);
   if (isUnsummed(layout) == wanted)
     return success();
   return layout.emitOpError("breaks rule 'unsummed': the gradient of layout '")
@@ -53,7 +55,7 @@ static LogicalResult verifyUnsummed(LayoutOp layout,
 }
 
 // Equal sets are enough: the order in `whole` carries no meaning.
-LogicalResult verifyReplication(ModuleOp module) {
+LogicalResult verifyReplication(ModuleOp module, const SymbolTable &symbols) {
   CompileOptions options = CompileOptions::of(module);
   for (auto layout : module.getOps<LayoutOp>()) {
     Strategy strategy = strategyOf(layout, options);
@@ -66,9 +68,9 @@ LogicalResult verifyReplication(ModuleOp module) {
     llvm::sort(wanted);
     llvm::sort(found);
     if (wanted == found) {
-      if (failed(verifyWire(layout, strategy, options)) ||
-          failed(verifyCompression(layout, strategy, options)) ||
-          failed(verifyUnsummed(layout, options)))
+      if (failed(verifyWire(layout, strategy, options, symbols)) ||
+          failed(verifyCompression(layout, strategy, options, symbols)) ||
+          failed(verifyUnsummed(layout, options, symbols)))
         return failure();
       continue;
     }

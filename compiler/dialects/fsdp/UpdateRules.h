@@ -12,7 +12,8 @@ namespace fsdpc::fsdp {
 /// Checks that each layout's `whole` is what its strategy and --reduce keep on
 /// every rank, in any order, and that the target has that strategy. Emits an
 /// error that begins with "breaks rule 'replication'".
-llvm::LogicalResult verifyReplication(mlir::ModuleOp module);
+llvm::LogicalResult verifyReplication(mlir::ModuleOp module,
+                                      const mlir::SymbolTable &symbols);
 
 /// Checks that @update takes one norm over all trainable layouts (sum_squares,
 /// all_reduce, clip_scale) and applies one optimizer, scaled by its result, to

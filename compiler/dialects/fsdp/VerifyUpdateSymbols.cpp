@@ -75,19 +75,24 @@ GatherParametersOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyLayouts(*this, symbols, getLayouts(), Members::Any);
 }
 
+static SymbolTable &tableOf(Operation *op, SymbolTableCollection &symbols) {
+  return symbols.getSymbolTable(SymbolTable::getNearestSymbolTable(op));
+}
+
 // Adds up what `number` says of the layouts.
-static int64_t overLayouts(Operation *op, ArrayAttr names,
-                           int64_t (*number)(LayoutOp)) {
+static int64_t overLayouts(ArrayAttr names, const SymbolTable &symbols,
+                           int64_t (*number)(LayoutOp, const SymbolTable &)) {
   int64_t count = 0;
   for (auto name : names.getAsRange<FlatSymbolRefAttr>())
-    count += number(SymbolTable::lookupNearestSymbolFrom<LayoutOp>(op, name));
+    count += number(symbols.lookup<LayoutOp>(name.getAttr()), symbols);
   return count;
 }
 
 // Checks that a tensor has the numbers from which factors follow.
-static LogicalResult verifyFactorSums(Operation *op, ArrayAttr names,
-                                      Type type) {
-  int64_t needed = overLayouts(op, names, factorSumsOf);
+static LogicalResult verifyFactorSums(Operation *op,
+                                      SymbolTableCollection &symbols,
+                                      ArrayAttr names, Type type) {
+  int64_t needed = overLayouts(names, tableOf(op, symbols), factorSumsOf);
   if (cast<RankedTensorType>(type).getShape() == ArrayRef<int64_t>{needed})
     return success();
   return op->emitOpError() << "has sums of type " << type << ", but those of "
@@ -95,8 +100,10 @@ static LogicalResult verifyFactorSums(Operation *op, ArrayAttr names,
 }
 
 // Checks that a tensor has a number per row and column of the layouts' members.
-static LogicalResult verifyFactors(Operation *op, ArrayAttr names, Type type) {
-  int64_t needed = overLayouts(op, names, factorsOf);
+static LogicalResult verifyFactors(Operation *op,
+                                   SymbolTableCollection &symbols,
+                                   ArrayAttr names, Type type) {
+  int64_t needed = overLayouts(names, tableOf(op, symbols), factorsOf);
   if (cast<RankedTensorType>(type).getShape() == ArrayRef<int64_t>{needed})
     return success();
   return op->emitOpError() << "has type " << type << " for " << needed
@@ -106,17 +113,17 @@ static LogicalResult verifyFactors(Operation *op, ArrayAttr names, Type type) {
 LogicalResult FactorSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyLayouts(*this, symbols, getLayouts(), Members::Trainable)))
     return failure();
-  return verifyFactorSums(*this, getLayouts(), getResult().getType());
+  return verifyFactorSums(*this, symbols, getLayouts(), getResult().getType());
 }
 
 std::optional<int64_t>
 UpdateFactorsOp::getFirstFactor(FlatSymbolRefAttr wanted) {
+  SymbolTable symbols(SymbolTable::getNearestSymbolTable(*this));
   int64_t first = 0;
   for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>()) {
     if (name == wanted)
       return first;
-    first +=
-        factorsOf(SymbolTable::lookupNearestSymbolFrom<LayoutOp>(*this, name));
+    first += factorsOf(symbols.lookup<LayoutOp>(name.getAttr()), symbols);
   }
   return std::nullopt;
 }
@@ -125,8 +132,10 @@ UpdateFactorsOp::getFirstFactor(FlatSymbolRefAttr wanted) {
 LogicalResult
 UpdateFactorsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyLayouts(*this, symbols, getLayouts(), Members::Trainable)) ||
-      failed(verifyFactorSums(*this, getLayouts(), getSums().getType())) ||
-      failed(verifyFactors(*this, getLayouts(), getResult().getType())))
+      failed(verifyFactorSums(*this, symbols, getLayouts(),
+                              getSums().getType())) ||
+      failed(
+          verifyFactors(*this, symbols, getLayouts(), getResult().getType())))
     return failure();
   for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>())
     for (auto member : find<LayoutOp>(*this, symbols, name)
@@ -136,8 +145,7 @@ UpdateFactorsOp::verifySymbolUses(SymbolTableCollection &symbols) {
       if (failed(parameter))
         return failure();
       for (const FactorBuffer &wanted : factorBuffersOf(*parameter)) {
-        auto buffer = SymbolTable::lookupNearestSymbolFrom<BufferOp>(
-            *this, StringAttr::get(getContext(), wanted.name));
+        auto buffer = tableOf(*this, symbols).lookup<BufferOp>(wanted.name);
         if (!buffer || !buffer.getState() || buffer.getType() != wanted.type)
           return emitOpError() << "needs a buffer '" << wanted.name << "' of "
                                << wanted.type << ", marked 'state'";
@@ -243,7 +251,8 @@ LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return failure();
   if (getFactors()) {
     int64_t count = getFactors().getType().getNumElements(),
-            first = *getFirstFactor(), needed = factorsOf(layout);
+            first = *getFirstFactor(),
+            needed = factorsOf(layout, tableOf(*this, symbols));
     // Subtraction and not addition on the right: an edited offset may be huge.
     if (first < 0 || first > count || needed > count - first)
       return emitOpError() << "reads " << needed << " factors from " << first
@@ -280,8 +289,8 @@ LogicalResult MemberSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
             verifyStates(*this, layout, getBody().getNumArguments() - others)))
       return failure();
   }
-  if (getFactors() &&
-      failed(verifyFactors(*this, getLayouts(), getFactors().getType())))
+  if (getFactors() && failed(verifyFactors(*this, symbols, getLayouts(),
+                                           getFactors().getType())))
     return failure();
   if (!hasDigits(getResult().getType()) ||
       getResult().getType().getDimSize(0) != members * getSumsPerMember())
@@ -292,11 +301,12 @@ LogicalResult MemberSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 std::optional<int64_t> MemberSumsOp::getFirstSum(FlatSymbolRefAttr wanted) {
+  SymbolTable symbols(SymbolTable::getNearestSymbolTable(*this));
   int64_t first = 0;
   for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>()) {
     if (name == wanted)
       return first;
-    auto layout = SymbolTable::lookupNearestSymbolFrom<LayoutOp>(*this, name);
+    auto layout = symbols.lookup<LayoutOp>(name.getAttr());
     first += getSumsPerMember() * layout.getMembers().size();
   }
   return std::nullopt;

@@ -24,12 +24,14 @@ static bool isTerm(MatmulOp product) {
          shapeOf(product.getLhs())[0] <= mostRows;
 }
 
-/// Collects the products that `sum` adds, from the first one added on. Fails if
-/// it adds anything else. A sum may be long, so this is a loop.
-static LogicalResult collectTerms(Value sum, SmallVectorImpl<MatmulOp> &terms) {
+// A sum may be long, so this is a loop.
+LogicalResult ProductSums::collectTerms(Value sum,
+                                        SmallVectorImpl<MatmulOp> &terms) {
   SmallVector<Value> left = {sum};
   while (!left.empty()) {
     Value value = left.pop_back_val();
+    if (others.contains(value))
+      return failure();
     if (auto add = value.getDefiningOp<AddOp>()) {
       left.append({add.getRhs(), add.getLhs()});
       continue;
@@ -42,7 +44,7 @@ static LogicalResult collectTerms(Value sum, SmallVectorImpl<MatmulOp> &terms) {
       return failure();
     terms.push_back(product);
   }
-  return success(terms.size() >= leastTerms);
+  return success();
 }
 
 /// Stacks the rows of an operand of all terms. The sweep goes backwards, so the
@@ -60,13 +62,15 @@ static Value stackRows(OpBuilder &builder, MutableArrayRef<MatmulOp> terms,
 }
 
 Value ProductSums::merge(OpBuilder &builder, Value sum) {
-  if (!sum.getDefiningOp<AddOp>() || others.contains(sum))
+  if (!sum.getDefiningOp<AddOp>())
     return sum;
   SmallVector<MatmulOp> terms;
   if (failed(collectTerms(sum, terms))) {
     others.insert(sum);
     return sum;
   }
+  if (terms.size() < leastTerms)
+    return sum;
   Value lhs =
       stackRows(builder, terms, [](MatmulOp term) { return term.getLhs(); });
   Value rhs =

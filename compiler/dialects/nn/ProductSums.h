@@ -17,7 +17,13 @@ public:
   mlir::Value merge(mlir::OpBuilder &builder, mlir::Value sum);
 
 private:
-  /// Sums of anything else. The gradient of many values may be one long sum.
+  /// Collects the products that `sum` adds, from the first one added on. Fails
+  /// if it adds anything else.
+  llvm::LogicalResult collectTerms(mlir::Value sum,
+                                   llvm::SmallVectorImpl<MatmulOp> &terms);
+
+  /// Sums that add anything else, as every sum does that adds one of them. The
+  /// gradients along a chain of values may be ever longer parts of one sum.
   llvm::DenseSet<mlir::Value> others;
 };
 
