@@ -63,7 +63,7 @@ void fsdpc::analysis::addArena(ModuleOp module, Manifest &manifest) {
   manifest.arenaGathered = bytes("gathered");
   manifest.arenaGradients = bytes("gradients");
   manifest.arenaActivations = bytes("activations");
-  manifest.activationFileBytes = bytes("on_disk");
+  manifest.activationFileBytes = bytes("offloaded");
 }
 
 void fsdpc::analysis::addStacks(ModuleOp module, Manifest &manifest) {

@@ -6,6 +6,7 @@
 #include "compiler/pipeline/LinkBuckets.h"
 
 #include "compiler/dialects/fsdp/Buckets.h"
+#include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
 #include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/rt/RTDialect.h"
@@ -200,20 +201,22 @@ LogicalResult Linker::checkOutputs(ModuleOp module, size_t bucket) {
 // The bucket with the largest arena also stands for the predicted step, and for
 // what a limit has computed again. The file of activations has room for each.
 void Linker::takeArena(ModuleOp module) {
-  int64_t onDisk =
-      std::max(arenaEntry(module, "on_disk"), arenaEntry(linked, "on_disk"));
+  int64_t offloaded = std::max(arenaEntry(module, "offloaded"),
+                               arenaEntry(linked, "offloaded"));
   if (arenaEntry(module, "bytes") > arenaEntry(linked, "bytes"))
     takeLarger(module);
-  if (onDisk == 0)
+  if (offloaded == 0)
     return;
   NamedAttrList arena(linked->getAttrOfType<DictionaryAttr>("fsdp.arena"));
-  arena.set("on_disk", Builder(linked.getContext()).getI64IntegerAttr(onDisk));
+  arena.set("offloaded",
+            Builder(linked.getContext()).getI64IntegerAttr(offloaded));
   linked->setAttr("fsdp.arena", arena.getDictionary(linked.getContext()));
 }
 
 void Linker::takeLarger(ModuleOp module) {
-  for (StringRef name : {StringRef("fsdp.arena"), StringRef("fsdp.offloaded"),
-                         StringRef(fsdp::FSDPDialect::kPredictedAttr)})
+  for (StringRef name :
+       {StringRef("fsdp.arena"), StringRef(fsdp::kOffloadedAttr),
+        StringRef(fsdp::FSDPDialect::kPredictedAttr)})
     if (Attribute value = module->getAttr(name))
       linked->setAttr(name, value);
     else

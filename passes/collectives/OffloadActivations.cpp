@@ -140,7 +140,7 @@ struct OffloadActivations : impl::OffloadActivationsBase<OffloadActivations> {
         continue;
       for (OpResult value : op.getResults())
         if (isa<RankedTensorType>(value.getType()) &&
-            fsdp::fileBytesOf(value) >= leastBytes)
+            fsdp::offloadedBytesOf(value) >= leastBytes)
           if (std::optional<Leaving> leaving = leavingOf(value, halves))
             pieces[{halves.segmentOf(leaving->last),
                     halves.segmentOf(leaving->first)}]
@@ -180,7 +180,7 @@ struct OffloadActivations : impl::OffloadActivationsBase<OffloadActivations> {
     ++offloads;
     for (auto [value, fetched] :
          llvm::zip_equal(piece.values, fetch.getResults())) {
-      bytes += fsdp::fileBytesOf(value);
+      bytes += fsdp::offloadedBytesOf(value);
       turnReaders(builder, value, fetched, fetch, halves);
     }
   }

@@ -2,7 +2,8 @@
 // after them (the epilogues of cuBLASLt), which otherwise takes a kernel and a
 // pass over memory. What is fused depends on the ops alone, so strategies,
 // schedules and recomputation change no bit. Biases are added in any case. The
-// rest rounds other values than kernels do, and is for bf16 and `--math=fast`.
+// rest rounds other values than kernels do, and is for types of 16 bits and
+// `--math=fast`.
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/Products.h"
@@ -37,11 +38,11 @@ nn::LibraryCallOpInterface callOf(Value value) {
   return fits ? product : nn::LibraryCallOpInterface();
 }
 
-// Returns the product of bf16 that computes `value`, if its sums go nowhere
-// else until the end and it is not batched; else null.
+// Returns the product of bf16 or f16 that computes `value`, if its sums go
+// nowhere else until the end and it is not batched; else null.
 nn::MatmulOp productOf(Value value) {
   auto product = value.getDefiningOp<nn::MatmulOp>();
-  bool fits = product && nn::tensorType(value).getElementType().isBF16() &&
+  bool fits = product && nn::isHalf(nn::tensorType(value).getElementType()) &&
               nn::isOneProduct(product.getLhs(), product.getRhs(),
                                product.getTransposeA()) &&
               !nn::overwrittenBy(product);

@@ -110,7 +110,7 @@ def FuseEpilogues : Pass<"fuse-epilogues", "::mlir::ModuleOp"> {
     the only reader of the product and of the same unit and direction, the product must not
     accumulate yet, and its right operand must be one matrix.
 
-    With `--math=fast`, a product of bf16 also computes, under the same conditions
+    With `--math=fast`, a product of bf16 or f16 also computes, under the same conditions
     (`nn.fused_matmul`):
 
     - the tanh form of GELU behind it, and GELU's input where the gradient reads that;

@@ -24,7 +24,7 @@ def PlanMemory : Pass<"plan-memory", "::mlir::ModuleOp"> {
     arena: the offsets of its values count from the beginning of that.
 
     Each `fsdp.offload_start` gets the `places` of its values in the rank's file, and
-    `fsdp.arena` the file's bytes as `on_disk`.
+    `fsdp.arena` the file's bytes as `offloaded`.
 
     Before:
     ```mlir
@@ -52,7 +52,7 @@ def VerifyMemory : Pass<"verify-memory", "::mlir::ModuleOp"> {
       accumulator) lies there (`placed`).
     - No slot reaches past the bytes of `fsdp.arena` (`arena`), and one that is the gradient
       of a layout begins at 0 (`layout`).
-    - What is offloaded lies within the file of `on_disk` bytes, and no two values share a
+    - What is offloaded lies within the file of `offloaded` bytes, and no two values share a
       byte of it (`file`).
     - A rank's peak at `plan-ranks` is at most `memory-limit` (`memory-cap`).
 

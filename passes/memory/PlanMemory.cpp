@@ -51,7 +51,7 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
       SmallVector<int64_t> places;
       for (Value value : start.getValues()) {
         places.push_back(bytes);
-        bytes += llvm::alignTo(fsdp::fileBytesOf(value), slotAlignment);
+        bytes += llvm::alignTo(fsdp::offloadedBytesOf(value), slotAlignment);
       }
       start.setPlaces(places);
     });
@@ -76,7 +76,7 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
   // Writes the size of the arena, and what it holds where most bytes of a step
   // are live. @evaluate may need more only if a step needs next to nothing.
   void writeArena(ArrayRef<Slot> slots, const schedule::Packing &packing,
-                  int64_t evaluatePeak, int64_t onDisk) {
+                  int64_t evaluatePeak, int64_t offloaded) {
     // A position in the program, as those of the slots.
     int peak = schedule::livePeak(intervalsOf(slots)).position;
     int64_t gathered = 0, gradients = 0, activations = 0;
@@ -106,8 +106,8 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
         entry("gradients", gradients),
         entry("activations", activations),
         builder.getNamedAttr("reused", builder.getStrArrayAttr(texts))};
-    if (onDisk > 0)
-      entries.push_back(entry("on_disk", onDisk));
+    if (offloaded > 0)
+      entries.push_back(entry("offloaded", offloaded));
     getOperation()->setAttr("fsdp.arena", builder.getDictionaryAttr(entries));
   }
 };

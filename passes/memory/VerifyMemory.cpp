@@ -90,7 +90,7 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
   // is written, so no two of them share a byte of the file.
   static LogicalResult verifyPlaces(func::FuncOp function,
                                     DictionaryAttr arena) {
-    auto size = arena.getAs<IntegerAttr>("on_disk");
+    auto size = arena.getAs<IntegerAttr>("offloaded");
     std::map<int64_t, std::pair<int64_t, fsdp::OffloadStartOp>> taken;
     for (auto start : function.getOps<fsdp::OffloadStartOp>()) {
       if (!start.getPlaces())
@@ -98,7 +98,7 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
             "violates rule 'planned': it has no 'places' in the file");
       for (auto [value, place] :
            llvm::zip_equal(start.getValues(), *start.getPlaces())) {
-        int64_t bytes = fsdp::fileBytesOf(value);
+        int64_t bytes = fsdp::offloadedBytesOf(value);
         if (place < 0 || !size || place > size.getInt() - bytes)
           return start.emitOpError("violates rule 'file': its ")
                  << bytes << " bytes from " << place

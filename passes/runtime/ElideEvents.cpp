@@ -28,7 +28,7 @@ struct ElideEvents : fsdpc::passes::impl::ElideEventsBase<ElideEvents> {
   // clock would take it into account. Two scans are needed, since whether a
   // record is useful is known only when all later waits have been seen.
   LogicalResult elide(func::FuncOp function) {
-    StreamClocks clocks;
+    StreamClocks clocks(function);
     // An event that no wait needs is missing; one that is needed has no number
     // until its record is seen.
     DenseMap<int, int> number; // from an event's old number to its new one

@@ -84,7 +84,11 @@ def VerifyRT : Pass<"verify-rt", "::mlir::ModuleOp"> {
     - an op touches more bytes than its pointer says,
     - a pointer reaches past the arena,
     - two streams touch the same memory, one of them writing, without an event
-      that orders them (happens-before by vector clocks).
+      that orders them (happens-before by vector clocks). On GPUs, `rt.offload` and
+      `rt.fetch` count as streams beside those whose events order them, since the
+      runtime copies on streams of its own,
+    - on a GPU, an op of the update reads what is offloaded of a layout after the same
+      function has written it: its copies to the device wait for earlier functions only.
 
     Each function is a proof of its own, since the runtime lets the streams meet
     between two calls of entry functions.

@@ -1,10 +1,11 @@
 // verify-rt: proves that the program has no races and stays within its memory.
-// Two commands of different streams that touch the same memory, one of them
-// writing, must be ordered by events, which vector clocks decide. What a
-// command touches is what its op states (MemoryAccesses.h).
+// Two commands of different queues (StreamClocks.h) that touch the same memory,
+// one of them writing, must be ordered by events, which vector clocks decide.
+// What a command touches is what its op states (MemoryAccesses.h).
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "passes/runtime/MemoryAccesses.h"
 #include "passes/runtime/Passes.h"
 #include "passes/runtime/Pointers.h"
@@ -25,23 +26,24 @@ namespace {
 // commands that touch memory are kept.
 struct Command {
   Operation *op;
-  rt::Stream stream;
-  int64_t position; // its place on its stream, from 1
+  int queue;        // of StreamClocks
+  int64_t position; // its place on its queue, from 1
   StreamClocks::Clock before;
   SmallVector<MemoryAccess> accesses;
 };
 
-// The later command's clock counts the commands of each stream that precede it.
+// The later command's clock counts the commands of each queue that precede it.
 bool ordered(const Command &earlier, const Command &later) {
-  return later.before[static_cast<int>(earlier.stream)] >= earlier.position;
+  return later.before[earlier.queue] >= earlier.position;
 }
 
-// The arena's size, how many bytes a gather may write past its destination, and
-// the module's symbols.
+// The arena's size, how many bytes a gather may write past its destination, the
+// module's symbols and its target.
 struct Bounds {
   int64_t arenaBytes;
   int64_t padding;
   const SymbolTable &symbols;
+  bool onGpu;
 };
 
 // Only a gradient that is unsummed is memory of which a pointer tells parts.
@@ -85,11 +87,11 @@ LogicalResult verifyApart(const Command &earlier, const Command &later) {
     for (const MemoryAccess &access : later.accesses) {
       if (!conflict(before, access))
         continue;
-      auto diagnostic = later.op->emitOpError("on stream '")
-                        << rt::stringifyStream(later.stream) << "' accesses "
-                        << access.describe() << " without waiting for stream '"
-                        << rt::stringifyStream(earlier.stream)
-                        << "'; add an event between them";
+      auto diagnostic = later.op->emitOpError("on ")
+                        << StreamClocks::describe(later.queue) << " accesses "
+                        << access.describe() << " without waiting for "
+                        << StreamClocks::describe(earlier.queue)
+                        << "; add an event between them";
       diagnostic.attachNote(earlier.op->getLoc())
           << "conflicting access is here";
       return diagnostic;
@@ -97,13 +99,68 @@ LogicalResult verifyApart(const Command &earlier, const Command &later) {
   return success();
 }
 
+// What has been written of layouts, and is offloaded, in one function for a
+// GPU. The update brings pieces of it ahead of its kernels (CudaOffload), which
+// wait for nothing of the same function: a piece would come without what was
+// written.
+class WrittenPieces {
+public:
+  explicit WrittenPieces(const SymbolTable &symbols) : symbols(symbols) {}
+
+  // Refuses an op that brings what an earlier one has written.
+  LogicalResult add(Operation *op, ArrayRef<MemoryAccess> accesses) {
+    if (!op->hasTrait<rt::ThroughPieces>())
+      return success();
+    SmallVector<MemoryAccess> offloaded = llvm::to_vector(
+        llvm::make_filter_range(accesses, [&](const MemoryAccess &access) {
+          return isOffloaded(access);
+        }));
+    if (rt::streamOf(op) == rt::Stream::compute)
+      for (const MemoryAccess &access : offloaded)
+        for (const auto &[before, writer] : written)
+          if (conflict(before, access)) {
+            auto diagnostic = op->emitOpError("brings ")
+                              << access.describe()
+                              << ", which is offloaded, before what this "
+                                 "function has written "
+                                 "of it is back";
+            diagnostic.attachNote(writer->getLoc()) << "it is written here";
+            return diagnostic;
+          }
+    for (const MemoryAccess &access : offloaded)
+      if (access.write)
+        written.push_back({access, op});
+    return success();
+  }
+
+private:
+  bool isOffloaded(const MemoryAccess &access) const {
+    auto layout =
+        access.symbol
+            ? symbols.lookup<fsdp::LayoutOp>(access.symbol.getLeafReference())
+            : fsdp::LayoutOp();
+    auto is = [&](SideEffects::Resource *memory) {
+      return fsdp::isSame(access.memory, memory);
+    };
+    StringRef what = is(fsdp::GradientMemory::get())    ? "gradient"
+                     : is(fsdp::OptimizerMemory::get()) ? "state"
+                     : is(fsdp::ParameterMemory::get()) ? "parameter"
+                                                        : "";
+    return layout && fsdp::isOffloaded(layout, what);
+  }
+
+  const SymbolTable &symbols;
+  SmallVector<std::pair<MemoryAccess, Operation *>> written;
+};
+
 // The streams meet at the end of each function (the host synchronizes, a CUDA
 // section joins), so each is a proof of its own.
 LogicalResult verifyFunction(func::FuncOp function, const Bounds &bounds) {
-  StreamClocks clocks;
-  // The commands of each stream; only those of different streams can race, and
-  // the communication streams hold few.
-  std::array<SmallVector<Command>, rt::kStreams> commands;
+  StreamClocks clocks(function);
+  WrittenPieces pieces(bounds.symbols);
+  // The commands of each queue; only those of different queues can race, and
+  // all but compute's hold few.
+  std::array<SmallVector<Command>, StreamClocks::queues> commands;
   for (Operation &op : function.getBody().front()) {
     FailureOr<SmallVector<MemoryAccess>> accesses =
         accessesOf(&op, bounds.symbols, bounds.padding);
@@ -114,28 +171,29 @@ LogicalResult verifyFunction(func::FuncOp function, const Bounds &bounds) {
       return op.emitOpError("waits for event ")
              << cast<rt::EventWaitOp>(op).getEvent()
              << ", which has not been recorded before";
-    std::optional<rt::Stream> stream = rt::streamOf(&op);
+    std::optional<int> queue = clocks.queueOf(&op);
     if (accesses->empty())
       continue;
-    if (!stream)
+    if (!queue)
       return op.emitOpError("accesses ") << accesses->front().describe()
                                          << ", but does not run on a stream";
     // The clock already counts this command, so its own component is the
     // command's position.
-    const StreamClocks::Clock &clock = clocks.clock(*stream);
-    Command command{&op, *stream, clock[static_cast<int>(*stream)], clock,
-                    std::move(*accesses)};
+    if (bounds.onGpu && failed(pieces.add(&op, *accesses)))
+      return failure();
+    const StreamClocks::Clock &clock = clocks.clock(*queue);
+    Command command{&op, *queue, clock[*queue], clock, std::move(*accesses)};
     if (failed(verifyBounds(command, bounds)))
       return failure();
-    // Quadratic in the commands of different streams. Comparing clocks first
+    // Quadratic in the commands of different queues. Comparing clocks first
     // keeps the comparison of accesses to pairs that may race.
-    for (int other = 0; other < rt::kStreams; ++other)
-      if (other != static_cast<int>(*stream))
+    for (int other = 0; other < StreamClocks::queues; ++other)
+      if (other != *queue)
         for (const Command &earlier : commands[other])
           if (!ordered(earlier, command) &&
               failed(verifyApart(earlier, command)))
             return failure();
-    commands[static_cast<int>(*stream)].push_back(std::move(command));
+    commands[*queue].push_back(std::move(command));
   }
   return success();
 }
@@ -150,9 +208,9 @@ struct VerifyRT : fsdpc::passes::impl::VerifyRTBase<VerifyRT> {
       return signalPassFailure();
     }
     SymbolTable symbols(getOperation());
-    Bounds bounds{bytes.getInt(),
-                  fsdp::CompileOptions::of(getOperation()).gatherPadding(),
-                  symbols};
+    auto options = fsdp::CompileOptions::of(getOperation());
+    Bounds bounds{bytes.getInt(), options.gatherPadding(), symbols,
+                  options.isCuda()};
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function->hasAttr("nn.kernel") &&
           failed(verifyFunction(function, bounds)))

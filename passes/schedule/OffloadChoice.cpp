@@ -34,7 +34,7 @@ SmallVector<fsdp::OffloadOp> offloadsOf(ModuleOp module) {
 int64_t bytesOf(fsdp::OffloadOp offload) {
   int64_t bytes = 0;
   for (Value value : offload.getValues())
-    bytes += fsdp::fileBytesOf(value);
+    bytes += fsdp::offloadedBytesOf(value);
   return bytes;
 }
 
@@ -214,7 +214,7 @@ void annotateOffloaded(const ScheduleIR &ir, const schedule::Timeline &timeline,
         name, builder.getF64FloatAttr(schedule::roundedUs(us)));
   };
   module->setAttr(
-      "fsdp.offloaded",
+      fsdp::kOffloadedAttr,
       builder.getDictionaryAttr(
           {count("pieces", pieces), count("of_pieces", all.pieces),
            count("bytes", bytes), count("of_bytes", all.bytes),

@@ -321,7 +321,7 @@ void Reader::readOffload(Operation *first, ValueRange values) {
   c.latest = turn;
   c.isLocal = true;
   for (Value value : values) {
-    ops.fileBytes += fsdp::fileBytesOf(value);
+    ops.fileBytes += fsdp::offloadedBytesOf(value);
     if (Operation *op = value.getDefiningOp())
       c.earliest = std::max(c.earliest, positionOf(op) + 1);
     for (Operation *user : usersOfMemory(value))
@@ -336,7 +336,7 @@ void Reader::readOffload(Operation *first, ValueRange values) {
 void Reader::readFetch(Operation *first, Operation *wait, ValueRange results) {
   CollectiveOps ops{first, wait, SmallVector<Value>(results), {}};
   for (Value result : results)
-    ops.fileBytes += fsdp::fileBytesOf(result);
+    ops.fileBytes += fsdp::offloadedBytesOf(result);
   schedule::Collective c;
   c.earliest = turn + 1;
   c.isLocal = true;

@@ -5,12 +5,9 @@
 // of the program that copies is two streams of CUDA, and its events stand for
 // both.
 //
-// Nothing orders a copy and a collective of one stream. They never touch the
-// same memory without compute between them: compute waits for what a collective
-// or a copy has filled or read before that memory is used again
-// (verify-schedule), and each begins only after compute has come to it
-// (convert-to-rt). verify-rt and elide-events take each of the program's
-// streams to run in order, so they do not prove this.
+// Nothing but events orders a copy and a collective of one stream. verify-rt
+// proves that they never touch the same memory without one, and elide-events
+// keeps those that only the copies need (StreamClocks.h).
 #pragma once
 
 #include "runtime/cuda/sections.h"

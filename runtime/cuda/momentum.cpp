@@ -5,7 +5,7 @@
 #include "runtime/cuda/update.h"
 #include "shared/member_sums.h"
 
-#include <array>
+#include <algorithm>
 
 namespace fsdpc::runtime {
 
@@ -37,28 +37,25 @@ void CudaUpdate::momentumUpdates(const fsdpc_rank &rank, int32_t index,
   size_t slot = 0;
   for (const Round &round : optimizer.sums.rounds) {
     OptimizerOperands operands = memberSumOperands(rank, index, scale);
-    void **gradient = &operands.list[1],
-         **state = &operands.list[operands.statesAt()];
-    std::array<PieceOperand, 2> offloaded;
-    size_t count = 0;
-    if (layout.gradientOffloaded)
-      offloaded[count++] = {gradient, sizeof(float)};
-    if (layout.statesOffloaded)
-      offloaded[count++] = {state, sizeof(float)};
-    if (count > 0)
-      offload->bring({offloaded.data(), count}, round.firstElement,
-                     round.elements, slot = 1 - slot);
+    // Only the gradient and the first state are read.
+    operands.list[0] = nullptr;
+    void **states = &operands.list[operands.statesAt()];
+    std::fill(states + 1, states + layout.states, nullptr);
+    bool brings = layout.gradientOffloaded || layout.statesOffloaded;
+    if (brings)
+      offload->bring(rank, index, operands, /*areChanged=*/false,
+                     round.firstElement, round.elements, slot = 1 - slot);
     MomentumUpdates m;
     m.segments = optimizer.sums.table + round.firstSegment;
     m.count = round.segments;
     m.places = optimizer.places;
-    m.gradients = static_cast<const float *>(*gradient);
-    m.states = static_cast<const float *>(*state);
+    m.gradients = static_cast<const float *>(operands.list[1]);
+    m.states = static_cast<const float *>(states[0]);
     m.scale = static_cast<const float *>(scale);
     m.step = step;
     m.updates = static_cast<float *>(updates);
     context.launchBlocks(m, m.count, FSDPC_STREAM_COMPUTE);
-    if (count > 0)
+    if (brings)
       offload->takeBack();
   }
 }

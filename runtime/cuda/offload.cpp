@@ -52,13 +52,14 @@ void CudaOffload::settle() {
     sections.wait(FSDPC_STREAM_COMPUTE, eventOf(emptied, each));
 }
 
-// An operand that is not offloaded stays where it is.
+// An operand that is not offloaded stays where it is, and a null one is not
+// read.
 void CudaOffload::bring(const fsdpc_rank &rank, int32_t index,
                         OptimizerOperands &operands, bool areChanged,
                         int64_t begin, int64_t count, size_t to) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   ofLayout.clear();
-  if (layout.parametersOffloaded)
+  if (layout.parametersOffloaded && operands.list[0])
     ofLayout.push_back({&operands.list[0],
                         int64_t(wireBytes(offloadedTypeOf(rank, index))),
                         areChanged});
@@ -66,8 +67,8 @@ void CudaOffload::bring(const fsdpc_rank &rank, int32_t index,
     ofLayout.push_back({&operands.list[1], sizeof(float)});
   for (int32_t state = 0; layout.statesOffloaded && state < layout.states;
        ++state)
-    ofLayout.push_back({&operands.list[operands.statesAt() + size_t(state)],
-                        sizeof(float), areChanged});
+    if (void *&from = operands.list[operands.statesAt() + size_t(state)])
+      ofLayout.push_back({&from, sizeof(float), areChanged});
   bring(ofLayout, begin, count, to);
 }
 

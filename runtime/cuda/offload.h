@@ -37,12 +37,12 @@ public:
 
   // Brings elements [begin, begin + count) of the operands to a slot, one
   // behind the other. Kernels that are enqueued on stream COMPUTE until
-  // `takeBack` find them. No work of the same section may have written what is
-  // offloaded of them, since the copies wait for earlier sections only.
+  // `takeBack` find them. The copies wait for earlier sections only; verify-rt
+  // refuses a section that brings what it has written.
   void bring(std::span<const PieceOperand> operands, int64_t begin,
              int64_t count, size_t slot);
   // The same for those of a layout's optimizer or sums (optimizerOperands,
-  // memberSumOperands) that are offloaded. Sums change none.
+  // memberSumOperands) that are offloaded and not null. Sums change none.
   void bring(const fsdpc_rank &rank, int32_t layout,
              OptimizerOperands &operands, bool areChanged, int64_t begin,
              int64_t count, size_t slot);

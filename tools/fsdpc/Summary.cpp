@@ -8,6 +8,7 @@
 #include "compiler/dialects/fsdp/Buckets.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Machine.h"
+#include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
@@ -88,7 +89,7 @@ static void printRecomputed(ModuleOp module) {
 // Says which activations leave the memory, out of those that could: all,
 // or as many as --memory-limit requires.
 static void printOffloaded(ModuleOp module) {
-  auto offloaded = module->getAttrOfType<DictionaryAttr>("fsdp.offloaded");
+  auto offloaded = module->getAttrOfType<DictionaryAttr>(fsdp::kOffloadedAttr);
   if (!offloaded)
     return;
   auto count = [&](StringRef name) {

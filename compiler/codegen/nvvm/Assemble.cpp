@@ -1,15 +1,17 @@
 // Runs ptxas for each architecture, side by side, and fatbinary over the
 // results. The figures that ptxas -v prints serve two ends: --kernel-report,
-// and a second run for kernels that spill registers, which are then given more
-// of them.
+// and further runs that give a kernel more registers if it spills, and fewer if
+// they leave room for too few threads.
 #include "compiler/codegen/nvvm/Assemble.h"
 
 #include "compiler/codegen/Files.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 
+#include <map>
 #include <thread>
 
 using namespace mlir;
@@ -60,32 +62,65 @@ void readFigures(StringRef text, const GpuArch &arch,
 // few bytes, which stay in the first cache.
 constexpr int64_t kHalfThreads = 1024, kFewBytes = 16;
 
-// Returns true if a kernel with blocks of that many threads should rather have
-// more registers than what it spills.
-bool needsRegisters(const KernelFigures &kernel, int64_t threads) {
-  int64_t bytes = kernel.spillStores + kernel.spillLoads;
-  return bytes > (threads >= kHalfThreads ? kFewBytes : 0);
+// Threads of a multiprocessor that load enough at a time for its share of the
+// memory's bandwidth, and the registers that they divide, in units of 8.
+constexpr int64_t kEnoughThreads = 768, kRegisters = 65536, kRegisterUnit = 8;
+
+int64_t spiltBytes(const KernelFigures &kernel) {
+  return kernel.spillStores + kernel.spillLoads;
 }
 
-// ptxas prefers to spill a register or two over fitting one block less on a
-// multiprocessor. Kernels that should not spill ask for one block only, and
-// ptxas then gives them the registers.
-std::string giveRegisters(StringRef ptx, ArrayRef<KernelFigures> figures) {
-  constexpr StringRef directive = "\n.maxntid ";
-  std::string text = ptx.str();
+// Returns the fewest blocks of a multiprocessor for which ptxas should find
+// registers, 0 to leave it to ptxas. It prefers to spill a register or two over
+// fitting one block less: asked for one block, it gives the registers. And it
+// takes registers that a kernel could do without.
+int64_t wantedBlocks(const KernelFigures &kernel, int64_t threads) {
+  if (spiltBytes(kernel) > (threads >= kHalfThreads ? kFewBytes : 0))
+    return 1;
+  int64_t registers =
+      threads *
+      llvm::alignTo(std::max<int64_t>(kernel.registers, 1), kRegisterUnit);
+  bool isEnough = kRegisters / registers * threads >= kEnoughThreads;
+  return isEnough || threads > kEnoughThreads
+             ? 0
+             : llvm::divideCeil(kEnoughThreads, threads);
+}
+
+// What ptxas is asked for, by the place of the directive in the PTX.
+struct Wish {
+  std::string kernel;
+  int64_t blocks;
+};
+using Wishes = std::map<size_t, Wish>;
+
+// Returns what ptxas should be asked for after a first run.
+Wishes wishesFor(StringRef ptx, ArrayRef<KernelFigures> figures) {
+  constexpr StringRef threadsOf = "\n.maxntid ";
+  Wishes wishes;
   for (const KernelFigures &kernel : figures) {
-    size_t entry = text.find(".entry " + kernel.kernel + "(");
-    size_t place = text.find(directive.str(), entry);
-    if (place == std::string::npos)
+    size_t entry = ptx.find(".entry " + kernel.kernel + "(");
+    size_t place = ptx.find(threadsOf, entry);
+    if (place == StringRef::npos)
       continue;
     int64_t threads = 0;
-    StringRef size = StringRef(text).substr(place + directive.size());
+    StringRef size = ptx.substr(place + threadsOf.size());
     size.consumeInteger(10, threads);
-    if (needsRegisters(kernel, threads))
-      // The directives of an entry may stand in any order.
-      text.insert(text.find('\n', place + 1), "\n.minnctapersm 1");
+    // The directives of an entry may stand in any order.
+    if (int64_t blocks = wantedBlocks(kernel, threads))
+      wishes[ptx.find('\n', place + 1)] = {kernel.kernel, blocks};
   }
-  return text;
+  return wishes;
+}
+
+std::string withWishes(StringRef ptx, const Wishes &wishes) {
+  std::string text;
+  size_t done = 0;
+  for (const auto &[place, wish] : wishes) {
+    text += ptx.slice(done, place);
+    text += "\n.minnctapersm " + std::to_string(wish.blocks);
+    done = place;
+  }
+  return text + ptx.substr(done).str();
 }
 
 // Assembles the code of one architecture into files that begin with `path`.
@@ -125,11 +160,25 @@ fsdpc::codegen::assembleKernels(Location loc, const CudaToolkit &toolkit,
   std::vector<std::string> errors(archs.size());
   std::vector<std::vector<KernelFigures>> found(archs.size());
   auto work = [&](size_t i) {
-    std::string file = path(archs[i]);
-    errors[i] = assemble(toolkit, archs[i], ptx[i], file, found[i]);
-    std::string larger = giveRegisters(ptx[i], found[i]);
-    if (errors[i].empty() && larger != ptx[i])
-      errors[i] = assemble(toolkit, archs[i], larger, file, found[i]);
+    auto run = [&](const std::string &text) {
+      if (errors[i].empty())
+        errors[i] = assemble(toolkit, archs[i], text, path(archs[i]), found[i]);
+    };
+    run(ptx[i]);
+    Wishes wishes = wishesFor(ptx[i], found[i]);
+    if (wishes.empty())
+      return;
+    run(withWishes(ptx[i], wishes));
+    // What spills where more blocks were asked for stays as ptxas chose it.
+    bool changed = std::erase_if(wishes, [&](const auto &each) {
+      const Wish &wish = each.second;
+      return wish.blocks > 1 &&
+             llvm::any_of(found[i], [&](const KernelFigures &kernel) {
+               return kernel.kernel == wish.kernel && spiltBytes(kernel) > 0;
+             });
+    });
+    if (changed)
+      run(withWishes(ptx[i], wishes));
   };
   std::vector<std::thread> threads;
   for (size_t i = 0; i < archs.size(); ++i)

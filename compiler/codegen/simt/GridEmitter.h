@@ -94,6 +94,7 @@ private:
   // GridRowSums.cpp
   // Emits a block of rows that are added up.
   void emitRowBlock(mlir::Value block);
+  mlir::Value opaque(mlir::Value number);
   // The same as overVectors, unrolled, with running sums in registers.
   Values overOwnVectors(Stage &stage, mlir::ValueRange carried, Body body);
   Values ownVector(Stage &stage, int64_t number, mlir::ValueRange carried,

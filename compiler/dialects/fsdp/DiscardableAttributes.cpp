@@ -4,6 +4,7 @@
 // FSDPBase.td describes each.
 #include "compiler/dialects/nn/DiscardableAttributes.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/OptionTable.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -60,12 +61,13 @@ bool isArena(Attribute value) {
   auto arena = dyn_cast<DictionaryAttr>(value);
   return arena && llvm::all_of(arena, [](NamedAttribute entry) {
            StringRef key = entry.getName();
-           return key == "reused" ? isStringArray(entry.getValue())
-                                  : llvm::is_contained(
-                                        {"bytes", "lower_bound", "gathered",
-                                         "gradients", "activations", "on_disk"},
-                                        key) &&
-                                        isCount(entry.getValue());
+           return key == "reused"
+                      ? isStringArray(entry.getValue())
+                      : llvm::is_contained({"bytes", "lower_bound", "gathered",
+                                            "gradients", "activations",
+                                            "offloaded"},
+                                           key) &&
+                            isCount(entry.getValue());
          });
 }
 
@@ -172,7 +174,7 @@ constexpr DiscardableAttribute opTable[] = {
     {"fsdp.persist",
      modules,
      {"a dictionary of f64 'exposed_us' and 'gathered_us'", isPersist}},
-    {"fsdp.offloaded",
+    {kOffloadedAttr,
      modules,
      {"a dictionary of i64 'pieces', 'of_pieces', 'bytes' and 'of_bytes', f64 "
       "'copy_us' and 'exposed_us', and symbols 'units'",
@@ -186,7 +188,7 @@ constexpr DiscardableAttribute opTable[] = {
     {"fsdp.arena",
      modules,
      {"a dictionary of i64 'bytes', 'lower_bound', 'gathered', 'gradients' and "
-      "'activations', also 'on_disk', and strings 'reused'",
+      "'activations', also 'offloaded', and strings 'reused'",
       isArena}},
     {"fsdp.buckets", modules, {"an array of strings", areStrings}},
     {"fsdp.unit", ops, {"a symbol", isSymbol}},

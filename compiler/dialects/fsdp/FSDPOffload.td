@@ -74,7 +74,7 @@ def FSDP_OffloadStartOp : FSDP_Op<"offload_start",
     **Constraints**
     - The token is waited for exactly once (`verify-schedule`).
     - `places` has one entry per value. No two values of a function share a byte of the
-      file, whose size is `on_disk` of `fsdp.arena` (`verify-memory`).
+      file, whose size is `offloaded` of `fsdp.arena` (`verify-memory`).
 
     Example:
     ```mlir

@@ -1,4 +1,5 @@
-// The values that ops of FSDPOffload.td move.
+// The values that ops of FSDPOffload.td move, and the attribute of a module
+// that says which of them do.
 #pragma once
 
 #include "mlir/IR/ValueRange.h"
@@ -6,11 +7,16 @@
 
 namespace fsdpc::fsdp {
 
+/// A dictionary on the module: the activations that leave the memory, out of
+/// those that could.
+constexpr llvm::StringLiteral kOffloadedAttr = "fsdp.offloaded";
+
 /// Returns the values that `held`, of type fsdp.offloaded, stands for, or
 /// failure if no offload defines it.
 llvm::FailureOr<mlir::ValueRange> offloadedValues(mlir::Value held);
 
-/// Returns the bytes that a value takes in the file, those of the dense tensor.
-int64_t fileBytesOf(mlir::Value value);
+/// Returns the bytes that a value takes when offloaded, those of the dense
+/// tensor.
+int64_t offloadedBytesOf(mlir::Value value);
 
 } // namespace fsdpc::fsdp

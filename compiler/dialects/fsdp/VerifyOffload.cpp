@@ -17,7 +17,7 @@ FailureOr<ValueRange> offloadedValues(Value held) {
 }
 
 // Elements narrower than a byte take one.
-int64_t fileBytesOf(Value value) {
+int64_t offloadedBytesOf(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
 }

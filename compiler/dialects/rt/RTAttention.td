@@ -21,6 +21,15 @@ def RT_AttentionPlan : AttrDef<RT_Dialect, "AttentionPlan",
     strides after `grad` are the backward's alone: of the output's cotangent, then
     of the cotangents of query, key and value. `library` names the library on GPUs
     and is absent on the host.
+
+    **Constraints**
+    - `element` is f32, bf16 or f16, `mask` one of them or i1, and `scale` finite.
+    - Query and key have 4 extents of at least 1, with equal batch and width; heads are a
+      multiple of groups.
+    - Strides are not negative, and those of results keep rows apart.
+    - `library` is `cudnn` or `products`. `cudnn` takes bf16 and f16 without a mask,
+      widths that are a multiple of 8 up to 128, and strides that are a multiple of 16
+      bytes.
   }];
   let parameters = (ins "::mlir::Type":$element,
       "::mlir::DenseI64ArrayAttr":$query, "::mlir::DenseI64ArrayAttr":$key,
@@ -41,6 +50,7 @@ def RT_AttentionPlan : AttrDef<RT_Dialect, "AttentionPlan",
     (`grad` $strideGrad^ `->` $strideDQuery `,` $strideDKey `,` $strideDValue)?
     (`library` $library^)? `>`
   }];
+  let genVerifyDecl = 1;
 }
 
 def RT_AttentionOp : RT_Command<"attention", "compute", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
@@ -111,7 +121,7 @@ def RT_AttentionGradOp : RT_Command<"attention_grad", "compute",
 
     Example:
     ```mlir
-    rt.attention_grad <f32, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0.5 : f64 causal true strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8] grad [64, 32, 8] -> [64, 32, 8], [48, 0, 8], [48, 0, 8] library "cudnn">(%do, %q, %k, %v, %o, %lse) -> %dq, %dk, %dv
+    rt.attention_grad <bf16, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0.5 : f64 causal true strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8] grad [64, 32, 8] -> [64, 32, 8], [48, 0, 8], [48, 0, 8] library "cudnn">(%do, %q, %k, %v, %o, %lse) -> %dq, %dk, %dv
     ```
   }];
   let arguments = (ins RT_PlanIndex<RT_AttentionPlan>:$plan, RT_Kernel<OptionalAttr<FlatSymbolRefAttr>>:$rows, RT_Read<>:$grad,

@@ -68,6 +68,14 @@ def RT_Stream : I32EnumAttr<"Stream", "stream, FSDPC_STREAM_* of the ABI", [
   let cppNamespace = "::fsdpc::rt";
 }
 
+// A copy to or from the host, which a GPU runs beside the other commands of its
+// stream.
+def CopiesApart : NativeOpTrait<"CopiesApart"> { let cppNamespace = "::fsdpc::rt"; }
+
+// A call that on a GPU reaches what is offloaded of layouts through pieces of
+// device memory. Those on stream `compute` bring pieces ahead of their kernels.
+def ThroughPieces : NativeOpTrait<"ThroughPieces"> { let cppNamespace = "::fsdpc::rt"; }
+
 // ---- calls ----
 
 // Says how an argument of an op is passed to the op's C function: the parameters that declare it,

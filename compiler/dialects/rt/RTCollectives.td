@@ -80,7 +80,7 @@ def RT_GatherSecondaryOp : RT_Command<"gather_secondary", "gather",
 }
 
 def RT_ReduceScatterOp : RT_Command<"reduce_scatter", "reduce",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>,
+    [ThroughPieces, MemoryEffects<[MemRead<FSDP_GradientMemory>,
                     MemWrite<FSDP_GradientMemory>,
                     MemWrite<RT_ReduceWindow>]>,
      LayoutUserOpInterface]> {

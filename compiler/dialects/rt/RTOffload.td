@@ -7,7 +7,7 @@ include "compiler/dialects/rt/RTBase.td"
 
 let usesRank = 1 in {
 
-def RT_OffloadOp : RT_Command<"offload", "reduce", [MemoryEffects<[MemWrite<FSDP_ActivationFile>]>]> {
+def RT_OffloadOp : RT_Command<"offload", "reduce", [CopiesApart, MemoryEffects<[MemWrite<FSDP_ActivationFile>]>]> {
   let summary = "Writes an activation to the rank's file";
   let description = [{
     Calls `fsdpc_offload` on stream `reduce`. Writes `bytes` bytes of `memory` to the file
@@ -26,7 +26,7 @@ def RT_OffloadOp : RT_Command<"offload", "reduce", [MemoryEffects<[MemWrite<FSDP
   let assemblyFormat = "$memory `bytes` $bytes `to` $place attr-dict";
 }
 
-def RT_FetchOp : RT_Command<"fetch", "gather", [MemoryEffects<[MemRead<FSDP_ActivationFile>]>]> {
+def RT_FetchOp : RT_Command<"fetch", "gather", [CopiesApart, MemoryEffects<[MemRead<FSDP_ActivationFile>]>]> {
   let summary = "Reads an activation from the rank's file";
   let description = [{
     Calls `fsdpc_fetch` on stream `gather`. Reads `bytes` bytes of the file of activations,

@@ -8,7 +8,7 @@ include "compiler/dialects/rt/RTBase.td"
 let usesRank = 1 in {
 
 def RT_SumSquaresOp : RT_Command<"sum_squares", "compute",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>]>, LayoutUserOpInterface]> {
+    [ThroughPieces, MemoryEffects<[MemRead<FSDP_GradientMemory>]>, LayoutUserOpInterface]> {
   let summary = "Sums the squares of this rank's gradients";
   let description = [{
     Calls `fsdpc_sum_squares` on stream `compute`. Writes 16 f64 per layout: the digits
@@ -71,7 +71,7 @@ def RT_ClipOp : RT_Command<"clip", "compute", [MemoryEffects<[MemWrite<FSDP_Step
 }
 
 def RT_FactorSumsOp : RT_Command<"factor_sums", "compute",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>]>, LayoutUserOpInterface]> {
+    [ThroughPieces, MemoryEffects<[MemRead<FSDP_GradientMemory>]>, LayoutUserOpInterface]> {
   let summary = "Sums squares along rows and columns of this rank's gradients";
   let description = [{
     Calls `fsdpc_factor_sums` on stream `compute`. Writes 16 f64 per row and column of
@@ -121,7 +121,7 @@ def RT_UpdateFactorsOp : RT_Command<"update_factors", "compute",
 }
 
 def RT_MomentumUpdatesOp : RT_Command<"momentum_updates", "compute",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemRead<FSDP_OptimizerMemory>]>,
+    [ThroughPieces, MemoryEffects<[MemRead<FSDP_GradientMemory>, MemRead<FSDP_OptimizerMemory>]>,
      LayoutUserOpInterface]> {
   let summary = "This rank's part of the momentum's updates";
   let description = [{
@@ -198,7 +198,7 @@ def RT_OrthogonalizeOp : RT_Command<"orthogonalize", "compute"> {
 }
 
 def RT_MemberSumsOp : RT_Command<"member_sums", "compute",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>,
+    [ThroughPieces, MemoryEffects<[MemRead<FSDP_GradientMemory>,
                     MemRead<FSDP_ParameterMemory>,
                     MemRead<FSDP_OptimizerMemory>]>,
      LayoutUserOpInterface,
@@ -244,7 +244,7 @@ def RT_MemberSumsOp : RT_Command<"member_sums", "compute",
 }
 
 def RT_OptimizerOp : RT_Command<"optimizer", "compute",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>,
+    [ThroughPieces, MemoryEffects<[MemRead<FSDP_GradientMemory>,
                     MemRead<FSDP_ParameterMemory>,
                     MemWrite<FSDP_ParameterMemory>,
                     MemRead<FSDP_OptimizerMemory>,

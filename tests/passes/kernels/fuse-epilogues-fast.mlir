@@ -30,8 +30,17 @@ module attributes {fsdp.options = {"target" = "cuda", "math" = "@MATH@", "param-
     return %y : tensor<4x16xbf16>
   }
 
-  // The library has neither the erf form nor rows of 12 elements. Only bf16 is
-  // fused. A GELU that is computed again stays a kernel.
+  // The same in f16.
+  // CHECK-LABEL: func.func @half
+  // CHECK: nn.fused_matmul gelu %arg0, %arg1 : (tensor<4x8xf16>, tensor<8x16xf16>) -> tensor<4x16xf16>
+  func.func @half(%x: tensor<4x8xf16>, %w: tensor<8x16xf16>) -> tensor<4x16xf16> {
+    %h = nn.matmul %x, %w : tensor<4x8xf16>, tensor<8x16xf16> -> tensor<4x16xf16>
+    %y = nn.gelu tanh %h : tensor<4x16xf16>
+    return %y : tensor<4x16xf16>
+  }
+
+  // The library has neither the erf form nor rows of 12 elements. Nothing of
+  // f32 is fused. A GELU that is computed again stays a kernel.
   // CHECK-LABEL: func.func @no_gelu
   // CHECK-NOT: nn.fused_matmul
   func.func @no_gelu(%x: tensor<4x8xbf16>, %w: tensor<8x16xbf16>, %v: tensor<8x12xbf16>, %f: tensor<8x16xf32>) -> (tensor<4x16xbf16>, tensor<4x12xbf16>, tensor<8x16xf32>, tensor<4x16xbf16>) {

@@ -2,7 +2,7 @@
 // RUN: fsdpc-opt %s --verify-memory --verify-diagnostics --split-input-file
 
 // planned: what is offloaded has a place.
-module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
+module attributes {fsdp.arena = {bytes = 128 : i64, offloaded = 128 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     // expected-error @below {{violates rule 'planned': it has no 'places' in the file}}
@@ -15,7 +15,7 @@ module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
 // -----
 
 // file: a place lies in the file.
-module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
+module attributes {fsdp.arena = {bytes = 128 : i64, offloaded = 128 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     // expected-error @below {{violates rule 'file': its 64 bytes from 96 on extend past the file}}
@@ -41,7 +41,7 @@ module attributes {fsdp.arena = {bytes = 128 : i64}} {
 // -----
 
 // file: every value has a place of its own until the next microbatch.
-module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
+module attributes {fsdp.arena = {bytes = 128 : i64, offloaded = 128 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     // expected-note @below {{by this op}}
@@ -58,7 +58,7 @@ module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
 // -----
 
 // overlap: a value is alive until its wait.
-module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
+module attributes {fsdp.arena = {bytes = 128 : i64, offloaded = 128 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     // expected-note @below {{this op uses bytes [0, 64)}}
     %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -73,7 +73,7 @@ module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
 // -----
 
 // overlap: what is fetched is alive from the start.
-module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
+module attributes {fsdp.arena = {bytes = 128 : i64, offloaded = 128 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     %s = fsdp.offload_start %a {places = array<i64: 0>} : tensor<4x4xf32>
@@ -91,7 +91,7 @@ module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
 // -----
 
 // file: a value without bytes hides no other one.
-module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
+module attributes {fsdp.arena = {bytes = 128 : i64, offloaded = 128 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}, %y: tensor<0x4xf32> {fsdp.input = "y"}) {
     %z = nn.matmul %y, %x {fsdp.offsets = array<i64: 0>} : tensor<0x4xf32>, tensor<4x4xf32> -> tensor<0x4xf32>
     %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -107,7 +107,7 @@ module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
 // -----
 
 // What lies outside of the arena takes no memory of it.
-module attributes {fsdp.arena = {bytes = 128 : i64, on_disk = 128 : i64}} {
+module attributes {fsdp.arena = {bytes = 128 : i64, offloaded = 128 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     // expected-error @below {{offloads a value of type 'tensor<4x4xf32>' that does not lie in the arena}}
     %s = fsdp.offload_start %x {places = array<i64: 0>} : tensor<4x4xf32>

@@ -53,3 +53,45 @@ module {
     return
   }
 }
+
+// -----
+
+// On GPUs copies run beside their stream's other commands: the fetch needs a
+// wait, though the gather before it needs none for a command of its own stream.
+module attributes {fsdp.options = {target = "cuda"}} {
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    // CHECK: rt.all_gather
+    rt.all_gather [@a] -> %0
+    // CHECK-NEXT: rt.event_record gather 0
+    rt.event_record gather 0
+    // CHECK-NEXT: rt.event_wait compute 0
+    rt.event_wait compute 0
+    // CHECK-NEXT: rt.event_record compute 1
+    rt.event_record compute 1
+    // CHECK-NEXT: rt.event_wait gather 1
+    rt.event_wait gather 1
+    // CHECK-NEXT: rt.fetch
+    rt.fetch %0 bytes 64 from 0
+    return
+  }
+}
+
+// -----
+
+// On the host the fetch follows the gather.
+module {
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    // CHECK: rt.all_gather
+    rt.all_gather [@a] -> %0
+    rt.event_record gather 0
+    rt.event_wait compute 0
+    rt.event_record compute 1
+    // CHECK-NOT: rt.event_wait gather
+    rt.event_wait gather 1
+    // CHECK: rt.fetch
+    rt.fetch %0 bytes 64 from 0
+    return
+  }
+}

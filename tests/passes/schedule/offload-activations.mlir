@@ -21,7 +21,7 @@
 // With nothing overlapped three values are alive at once, where %a besides
 // would make them four.
 // MEMORY: fsdp.arena = {activations = 3072 : i64, bytes = 3072 : i64
-// MEMORY-SAME: on_disk = 1024 : i64
+// MEMORY-SAME: offloaded = 1024 : i64
 // MEMORY: fsdp.offload_start %{{.*}} {{.*}}places = array<i64: 0>
 
 // The streams of reductions and of gathers do the work.

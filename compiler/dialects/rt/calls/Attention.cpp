@@ -21,7 +21,8 @@ DenseI64ArrayAttr stridesOf(Value tensor, size_t count) {
 }
 
 // `grad` and the cotangents are null in the forward. Two ops with equal plans
-// share one entry of the manifest.
+// share one entry of the manifest. Null, with an error, if an edited dump asks
+// for what no library computes.
 template <typename AttentionLike>
 AttentionPlanAttr planOf(AttentionLike op, Value output, Value grad = {},
                          Value dquery = {}, Value dkey = {},
@@ -30,12 +31,13 @@ AttentionPlanAttr planOf(AttentionLike op, Value output, Value grad = {},
     return tensor ? stridesOf(tensor, 3) : DenseI64ArrayAttr();
   };
   Value mask = op.getMask();
-  return AttentionPlanAttr::get(
-      op.getContext(), nn::tensorType(op.getQuery()).getElementType(),
-      shapeAttr(op.getQuery()), shapeAttr(op.getKey()),
-      nn::shapeOf(op.getValue()).back(), op.getScaleAttr(), op.getCausal(),
-      strides(op.getQuery()), strides(op.getKey()), strides(op.getValue()),
-      strides(output), mask ? nn::tensorType(mask).getElementType() : Type(),
+  return AttentionPlanAttr::getChecked(
+      [&] { return op.emitOpError("cannot be called: "); }, op.getContext(),
+      nn::tensorType(op.getQuery()).getElementType(), shapeAttr(op.getQuery()),
+      shapeAttr(op.getKey()), nn::shapeOf(op.getValue()).back(),
+      op.getScaleAttr(), op.getCausal(), strides(op.getQuery()),
+      strides(op.getKey()), strides(op.getValue()), strides(output),
+      mask ? nn::tensorType(mask).getElementType() : Type(),
       mask ? stridesOf(mask, 4) : DenseI64ArrayAttr(), strides(grad),
       strides(dquery), strides(dkey), strides(dvalue), libraryOf(op));
 }
