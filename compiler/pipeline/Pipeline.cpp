@@ -79,8 +79,8 @@ static const PipelineStep steps[] = {
     {Phase::Kernels, "merge-kernels", createMergeKernels},
     {Phase::Kernels, "tie-operands", createTieOperands},
     {Phase::Kernels, "choose-libraries", createChooseLibraries},
-    {Phase::Kernels, "annotate-costs", createAnnotateCosts},
     {Phase::Kernels, "decompose-kernels", createDecomposeKernels},
+    {Phase::Kernels, "annotate-costs", createAnnotateCosts},
     {Phase::Kernels, "plan-kernels", createPlanKernels},
     {Phase::Kernels, "verify-kernels", createVerifyKernels},
 

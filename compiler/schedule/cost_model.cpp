@@ -21,6 +21,10 @@ double opUs(const Machine &machine, std::string_view opClass, double flops,
          std::max(arithmetic, bytes / rate.memoryGBs) / (1e3 * machine.cores);
 }
 
+double copyUs(const Machine &machine, double bytes) {
+  return opUs(machine, "copy", 0, bytes, ElementType::F32);
+}
+
 // Returns the ranks of a node, of those that there are.
 static int ranksOfNode(const Machine &machine) {
   return machine.ranksPerNode > 0
@@ -127,16 +131,24 @@ double offloadedOpUs(const Machine &machine, double opUs, double read,
   return machine.isGpu ? std::max(opUs, copiesUs) : opUs + copiesUs;
 }
 
+// Returns the cores that a collective takes. A single rank's only copies, for
+// which it needs the core as well.
+static double takenCores(const Machine &machine, bool copiesFiles) {
+  bool crosses = machine.ranks > ranksOfNode(machine);
+  double taken = (crosses ? machine.nodes : machine.node).cores;
+  // A copy to or from a file keeps a core busy.
+  return copiesFiles && !machine.isGpu ? std::max(taken, 1.0) : taken;
+}
+
+bool takeTurns(const Machine &machine, bool copiesFiles) {
+  return machine.sharedLink ||
+         2 * takenCores(machine, copiesFiles) > machine.cores;
+}
+
 // Ops and collectives share a rank's cores in proportion to what they need of
 // them. Then both take as much longer as there are cores missing.
 Contention contentionOf(const Machine &machine, bool copiesFiles) {
-  bool crosses = machine.ranks > ranksOfNode(machine);
-  double taken =
-      machine.ranks > 1 ? (crosses ? machine.nodes : machine.node).cores : 0;
-  // A copy to or from a file keeps a core busy.
-  if (copiesFiles && !machine.isGpu)
-    taken = std::max(taken, 1.0);
-  double missing = taken / machine.cores;
+  double missing = takenCores(machine, copiesFiles) / machine.cores;
   return {(1 + machine.computeSlowdown) * (1 + missing) - 1, missing};
 }
 

@@ -17,6 +17,10 @@ namespace fsdpc::schedule {
 double opUs(const Machine &machine, std::string_view opClass, double flops,
             double bytes, ElementType type);
 
+/// Returns the µs in which a rank copies, casts or adds values that it has: all
+/// that collectives do with `bytes` read and written.
+double copyUs(const Machine &machine, double bytes);
+
 /// Returns the ranks of a shard group, as the memory plan has it
 /// (plannedGroup): those of a node, or all if nodes have not equally many.
 int groupRanks(const Machine &machine);
@@ -50,6 +54,10 @@ double offloadedOpUs(const Machine &machine, double opUs, double read,
 /// the links that collectives of all ranks use. `copiesFiles` is true if some
 /// of these collectives write to files or read them.
 Contention contentionOf(const Machine &machine, bool copiesFiles);
+
+/// Returns true if a gather and a reduction cannot run at once: they share a
+/// link, or the rank has no core for each.
+bool takeTurns(const Machine &machine, bool copiesFiles);
 
 } // namespace fsdpc::schedule
 

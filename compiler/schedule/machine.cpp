@@ -32,8 +32,8 @@ const Rates &Machine::ratesOf(std::string_view opClass) const {
   return found != rates.end() ? found->second : rates.at("default");
 }
 
-// The mnemonics of nn's library calls and of its launch, and the update of a
-// layout's shard.
+// The mnemonics of nn's library calls and of its launch, the update of a
+// layout's shard, and what a collective copies, casts or sums within a rank.
 const std::vector<std::string_view> &opClasses() {
   static const std::vector<std::string_view> classes = {"default",
                                                         "matmul",
@@ -47,7 +47,8 @@ const std::vector<std::string_view> &opClasses() {
                                                         "avg_pool2d",
                                                         "avg_pool2d_grad",
                                                         "launch",
-                                                        "optimizer"};
+                                                        "optimizer",
+                                                        "copy"};
   return classes;
 }
 

@@ -2,6 +2,7 @@
 // it moves and the time that the cost model expects. Later passes and the
 // program's trace read these attributes, so that an edited cost in a dump
 // steers the schedule.
+#include "compiler/analysis/kernels/BodyWalk.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "passes/kernels/Passes.h"
@@ -57,7 +58,18 @@ int64_t bytesMoved(Operation *op, const SymbolTable &kernels) {
   return bytes;
 }
 
-// Multiplications and additions; kernels count one per op and element.
+// Returns the operations of a primitive: none where elements only move, one per
+// element that a reduction reads, and those of a function's polynomial.
+int64_t primitiveFlops(Operation *op) {
+  if (analysis::movesElements(op))
+    return 0;
+  Value computed = op->getResult(0);
+  if (auto reduce = dyn_cast<nn::ReduceOp>(op))
+    computed = reduce.getInput();
+  return analysis::costOf(op) * elements(computed);
+}
+
+// Multiplications and additions.
 int64_t flops(Operation *op, const SymbolTable &kernels) {
   if (auto call = dyn_cast<nn::LibraryCallOpInterface>(op))
     return call.getFlops();
@@ -65,7 +77,7 @@ int64_t flops(Operation *op, const SymbolTable &kernels) {
   auto kernel =
       kernels.lookup<func::FuncOp>(cast<nn::LaunchOp>(op).getKernel());
   for (Operation &part : kernel.getBody().front().without_terminator())
-    sum += elements(part.getResult(0));
+    sum += primitiveFlops(&part);
   return sum;
 }
 

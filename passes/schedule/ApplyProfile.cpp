@@ -2,7 +2,6 @@
 // between the costs of the model and the solver, so that everything that
 // follows, predictions too, is made with them.
 #include "compiler/dialects/fsdp/Entries.h"
-#include "compiler/schedule/rounding.h"
 #include "passes/schedule/MeasuredOps.h"
 #include "passes/schedule/Passes.h"
 
@@ -41,9 +40,8 @@ struct ApplyProfile : fsdpc::passes::impl::ApplyProfileBase<ApplyProfile> {
              << "'--profile=" << traceFile << "': " << measured.error().message;
     Builder builder(&getContext());
     for (const MeasuredOp &op : measured->ops)
-      ir->ops[op.position]->setAttr(
-          fsdp::FSDPDialect::kCostAttr,
-          builder.getF64FloatAttr(schedule::roundedUs(median(op.us))));
+      ir->ops[op.position]->setAttr(fsdp::FSDPDialect::kCostAttr,
+                                    timeAttr(builder, median(op.us)));
     return success();
   }
 

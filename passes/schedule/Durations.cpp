@@ -37,16 +37,21 @@ double durationOf(Operation *op, const schedule::Machine &machine) {
 
 // A gather first writes the rank's own part, from f32 masters of 4 bytes: it
 // narrows them, and a single rank also copies what is not narrowed. On a GPU
-// this is a kernel on the stream of gathers, which overlaps with compute. On
-// the host it runs on the cores that compute, so starting it early gains
-// nothing.
+// this is a kernel on the stream of gathers. The host's links were measured
+// with it, but for a single rank, which has none.
 double castUs(const schedule::Machine &machine, const CollectiveOps &ops) {
-  if (ops.castElements == 0 || (ops.elementBytes == 4 && machine.ranks > 1))
+  if (machine.ranks > 1 && (ops.elementBytes == 4 || !machine.isGpu))
     return 0;
-  double bytes =
-      double(ops.castElements / machine.ranks) * double(4 + ops.elementBytes);
-  return schedule::opUs(machine, "launch", 0, bytes,
-                        schedule::ElementType::F32);
+  return schedule::copyUs(machine, double(ops.castElements / machine.ranks) *
+                                       double(4 + ops.elementBytes));
+}
+
+// A single rank copies its gradients to its sums, of f32.
+double sumUs(const schedule::Machine &machine, const CollectiveOps &ops) {
+  if (machine.ranks > 1 || ops.summedElements == 0)
+    return 0;
+  return schedule::copyUs(machine, double(ops.summedElements) *
+                                       double(ops.elementBytes + 4));
 }
 
 // A gather in blocks converts the rank's masters, and then what all ranks have
@@ -60,8 +65,7 @@ double blocksUs(const schedule::Machine &machine, const CollectiveOps &ops) {
   int64_t bytes = own * 4 + ops.blockElements * ops.elementBytes +
                   ops.blockedBytes +
                   ops.blockedBytes / (gathers ? machine.ranks : 1);
-  return schedule::opUs(machine, "launch", 0, double(bytes),
-                        schedule::ElementType::F32);
+  return schedule::copyUs(machine, double(bytes));
 }
 
 // An offload writes the rank's own values, and a fetch reads them.
@@ -92,9 +96,11 @@ double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
   double us = blocksUs(machine, ops) + storedUs(machine, ops);
   if (ops.groupBytes)
     us += schedule::groupGatherUs(machine, ops.groupBytes);
-  return ops.wholeBytes ? us + castUs(machine, ops) +
-                              schedule::allGatherUs(machine, ops.wholeBytes)
-                        : us;
+  if (ops.wholeBytes == 0)
+    return us;
+  if (ops.blockElements == 0)
+    us += castUs(machine, ops);
+  return us + schedule::allGatherUs(machine, ops.wholeBytes);
 }
 
 // A compressed reduction adds the gradients to f32 residuals, reads these three
@@ -106,7 +112,7 @@ double compressedUs(const schedule::Machine &machine,
     return 0;
   int64_t bytes = ops.compressedElements *
                   (ops.elementBytes + (2 + 3 + 2) * int64_t(sizeof(float)));
-  double us = schedule::opUs(machine, "launch", ops.factorFlops, double(bytes),
+  double us = schedule::opUs(machine, "copy", ops.factorFlops, double(bytes),
                              schedule::ElementType::F32);
   if (ops.chosenBytes)
     us += schedule::allGatherUs(machine, machine.ranks * ops.chosenBytes);
@@ -118,7 +124,7 @@ double compressedUs(const schedule::Machine &machine,
 
 double reduceUs(const schedule::Machine &machine, const CollectiveOps &ops) {
   double us = blocksUs(machine, ops) + compressedUs(machine, ops) +
-              storedUs(machine, ops);
+              storedUs(machine, ops) + sumUs(machine, ops);
   if (ops.groupBytes)
     us += schedule::groupReduceUs(machine, ops.groupBytes, ops.sumBytes);
   if (ops.wholeBytes == 0)
@@ -133,6 +139,10 @@ double reduceUs(const schedule::Machine &machine, const CollectiveOps &ops) {
 
 void fsdpc::passes::setDurations(ScheduleIR &ir,
                                  const schedule::Machine &machine) {
+  bool copiesFiles = llvm::any_of(ir.collectives, [](const CollectiveOps &ops) {
+    return ops.fileBytes + ops.storedBytes + ops.storedGroupBytes > 0;
+  });
+  bool oneChannel = schedule::takeTurns(machine, copiesFiles);
   for (auto [op, timed] : llvm::zip(ir.ops, ir.problem.ops))
     timed.durationUs = durationOf(op, machine);
   for (auto [ops, c] :
@@ -141,14 +151,13 @@ void fsdpc::passes::setDurations(ScheduleIR &ir,
     c.durationUs = ops.fileBytes ? fileUs(machine, ops)
                    : gathers     ? gatherUs(machine, ops)
                                  : reduceUs(machine, ops);
-    // Gathers and reductions then wait for each other, as on one channel.
-    if (machine.sharedLink)
-      c.channel = gatherChannel;
+    c.channel = gathers || oneChannel ? gatherChannel : reduceChannel;
   }
-  ir.problem.contention = schedule::contentionOf(
-      machine, llvm::any_of(ir.collectives, [](const CollectiveOps &ops) {
-        return ops.fileBytes + ops.storedBytes + ops.storedGroupBytes > 0;
-      }));
+  ir.problem.contention = schedule::contentionOf(machine, copiesFiles);
+}
+
+FloatAttr fsdpc::passes::timeAttr(Builder &builder, double us) {
+  return builder.getF64FloatAttr(schedule::roundedUs(us));
 }
 
 void fsdpc::passes::annotate(const ScheduleIR &ir,
@@ -169,15 +178,12 @@ void fsdpc::passes::annotate(const ScheduleIR &ir,
       bytes = ops.wholeBytes + ops.groupBytes;
     if (ops.compressedElements > 0)
       bytes = ops.wholeBytes + ops.chosenBytes + ops.factorBytes;
-    auto time = [&](double us) {
-      return builder.getF64FloatAttr(schedule::roundedUs(us));
-    };
     set(ops.first, fsdp::FSDPDialect::kBytesAttr,
         builder.getI64IntegerAttr(bytes));
     set(ops.first, fsdp::FSDPDialect::kCostAttr,
-        time(ir.problem.collectives[id].durationUs));
+        timeAttr(builder, ir.problem.collectives[id].durationUs));
     set(ops.wait, fsdp::FSDPDialect::kExposedAttr,
-        time(timeline.exposedUs[id]));
+        timeAttr(builder, timeline.exposedUs[id]));
   }
   auto module = ir.ops.back()->getParentOfType<ModuleOp>();
   writeCommunication(module, communicatedBytes(module));

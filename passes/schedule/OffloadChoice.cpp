@@ -10,7 +10,6 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/Options.h"
-#include "compiler/schedule/rounding.h"
 #include "compiler/schedule/table.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -210,8 +209,7 @@ void annotateOffloaded(const ScheduleIR &ir, const schedule::Timeline &timeline,
     return builder.getNamedAttr(name, builder.getI64IntegerAttr(value));
   };
   auto time = [&](StringRef name, double us) {
-    return builder.getNamedAttr(
-        name, builder.getF64FloatAttr(schedule::roundedUs(us)));
+    return builder.getNamedAttr(name, timeAttr(builder, us));
   };
   module->setAttr(
       fsdp::kOffloadedAttr,

@@ -1,16 +1,24 @@
 // Predicts a step. A microbatch is the schedule's own timeline, with the costs
 // of so many ranks. An update moves the rank's parts of the layouts through
 // memory and sends what is sent once per step. Only a GPU's copies of what is
-// offloaded overlap there.
+// offloaded overlap there, and its gathers of updated parameters, which run
+// beside the next forward.
 #include "passes/schedule/Prediction.h"
 
 #include "compiler/analysis/CommunicationVolume.h"
+#include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Machine.h"
+#include "compiler/dialects/fsdp/Memory.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/schedule/cost_model.h"
 #include "compiler/schedule/rounding.h"
 
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -22,53 +30,143 @@ namespace {
 using analysis::CommunicationVolume;
 using analysis::Level;
 
-// The time of what is sent once per step: gradients that are reduced there,
-// sums of norms, and parameters that are gathered after the update.
-double sentUs(const CommunicationVolume &volume,
+// The time of a term that is sent once per step.
+double termUs(const CommunicationVolume::Term &term,
               const schedule::Machine &machine, bool reducesBlocks) {
-  double us = 0;
-  // NCCL cannot add blocks, so the ranks trade them and add them themselves.
-  auto reduceUs =
-      reducesBlocks ? schedule::allToAllUs : schedule::reduceScatterUs;
-  for (const CommunicationVolume::Term &term : volume.terms) {
-    if (term.eachMicrobatch)
-      continue;
-    // By the name of the term, since both directions move as many bytes.
-    bool reduces = StringRef(term.what).starts_with("reduce");
-    int64_t bytes = int64_t(term.bytes);
-    if (term.level == Level::Groups)
-      us += schedule::groupReduceUs(machine, 0, bytes);
-    else if (term.level == Level::Group)
-      us += schedule::groupGatherUs(machine, bytes);
-    else if (term.level == Level::Each) // all ranks gather what each sends
-      us += schedule::allGatherUs(machine, machine.ranks * bytes);
-    else if (term.level == Level::Owners)
-      us += schedule::tradeUs(machine, term.bytes / machine.ranks);
-    else if (term.level == Level::GroupOwners)
-      us += schedule::tradeUs(machine,
-                              term.bytes / schedule::groupRanks(machine));
-    else
-      us += reduces ? reduceUs(machine, bytes)
-                    : schedule::allGatherUs(machine, bytes);
+  auto bytes = int64_t(term.bytes);
+  switch (term.level) {
+  case Level::Groups:
+    return schedule::groupReduceUs(machine, 0, bytes);
+  case Level::Group:
+    return schedule::groupGatherUs(machine, bytes);
+  case Level::Each: // all ranks gather what each sends
+    return schedule::allGatherUs(machine, machine.ranks * bytes);
+  case Level::Owners:
+    return schedule::tradeUs(machine, term.bytes / machine.ranks);
+  case Level::GroupOwners:
+    return schedule::tradeUs(machine,
+                             term.bytes / schedule::groupRanks(machine));
+  case Level::Ranks:
+    break;
   }
+  // By the name of the term, since both directions move as many bytes.
+  if (!StringRef(term.what).starts_with("reduce"))
+    return schedule::allGatherUs(machine, bytes);
+  // NCCL cannot add blocks, so the ranks trade them and add them themselves.
+  return reducesBlocks ? schedule::allToAllUs(machine, bytes)
+                       : schedule::reduceScatterUs(machine, bytes);
+}
+
+// What is sent once per step: gradients that are reduced there, sums of norms,
+// and parameters that are gathered after the update.
+struct SentOnce {
+  double parametersUs = 0, othersUs = 0;
+};
+
+SentOnce sentOnce(const CommunicationVolume &volume,
+                  const schedule::Machine &machine, bool reducesBlocks) {
+  SentOnce sent;
+  for (const CommunicationVolume::Term &term : volume.terms)
+    if (!term.eachMicrobatch)
+      (term.what == "gather_parameters" ? sent.parametersUs : sent.othersUs) +=
+          termUs(term, machine, reducesBlocks);
+  return sent;
+}
+
+// Elements of the layouts that @update gathers, by unit.
+llvm::StringMap<double> gatheredElements(ModuleOp module) {
+  llvm::StringMap<double> elements;
+  auto update = module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kUpdate);
+  SymbolTable symbols(module);
+  if (update)
+    update.walk([&](fsdp::GatherParametersOp gather) {
+      for (auto name : gather.getLayouts().getAsRange<FlatSymbolRefAttr>()) {
+        auto layout = symbols.lookup<fsdp::LayoutOp>(name.getAttr());
+        elements[layout.getUnit()] += double(layout.getElements());
+      }
+    });
+  return elements;
+}
+
+// Returns by how much gathers that take `us` in all lengthen a forward beside
+// which they run: one per unit, in the order of the units, each of which waits
+// for its own.
+double exposedUs(const llvm::StringMap<double> &elements, double us,
+                 const ScheduleIR &ir) {
+  double all = 0, finishUs = 0, stalledUs = 0;
+  for (const auto &unit : elements)
+    all += unit.second;
+  if (all == 0)
+    return us;
+  schedule::Timeline timeline = schedule::simulate(ir.problem, ir.schedule);
+  llvm::StringSet<> gathered;
+  for (const schedule::Segment &segment : ir.problem.segments) {
+    if (segment.backward || !gathered.insert(segment.label).second)
+      continue;
+    finishUs += us * elements.lookup(segment.label) / all;
+    double reachedUs = timeline.reachUs[segment.begin] + stalledUs;
+    stalledUs += std::max(0.0, finishUs - reachedUs);
+  }
+  return stalledUs;
+}
+
+// What is offloaded of an element, in bytes.
+double storedGradient(const Layout &layout) {
+  return layout.gradientOffloaded ? 4 : 0;
+}
+double storedStates(const Layout &layout) {
+  return layout.statesOffloaded ? 4 * layout.states : 0;
+}
+double storedParameter(const Layout &layout) {
+  return layout.parametersOffloaded ? layout.noMaster ? 2 : 4 : 0;
+}
+
+// The passes over layouts before their optimizers: the norm, and the sums and
+// updates that LAMB, Adafactor, Muon and others take of whole parameters. They
+// are the ops of @update that read the memory of layouts and write none. Each
+// rank reads what it answers for, also of what it keeps whole.
+double passesUs(ModuleOp module, const Manifest &manifest,
+                const schedule::Machine &machine) {
+  auto update = module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kUpdate);
+  if (!update)
+    return 0;
+  llvm::StringMap<const Layout *> layouts;
+  for (const Layout &layout : manifest.layouts)
+    layouts[layout.name] = &layout;
+  double us = 0;
+  update.walk([&](fsdp::LayoutUserOpInterface op) {
+    auto effects = fsdp::effectsOf(op);
+    auto ofLayouts = fsdp::symbolEffectsOf(op, *effects);
+    if (llvm::any_of(*ofLayouts, [](auto &effect) { return effect.write; }))
+      return;
+    double bytes = 0, stored = 0;
+    for (const fsdp::SymbolEffect &effect : *ofLayouts) {
+      if (!effect.symbol)
+        continue;
+      const Layout &layout = *layouts.lookup(effect.symbol.getRootReference());
+      double own = std::ceil(double(layout.elements) / machine.ranks);
+      if (fsdp::isSame(effect.resource, fsdp::GradientMemory::get())) {
+        bytes += own * 4;
+        stored += own * storedGradient(layout);
+      } else if (fsdp::isSame(effect.resource, fsdp::ParameterMemory::get())) {
+        bytes += own * (layout.noMaster ? 2 : 4);
+        stored += own * storedParameter(layout);
+      } else if (fsdp::isSame(effect.resource, fsdp::OptimizerMemory::get())) {
+        bytes += own * 4 * layout.states;
+        stored += own * storedStates(layout);
+      }
+    }
+    us += schedule::offloadedOpUs(machine,
+                                  schedule::opUs(machine, "optimizer", 0, bytes,
+                                                 schedule::ElementType::F32),
+                                  stored, 0);
+  });
   return us;
 }
 
-// Adds the copies of what is offloaded of a layout to its update. The norm has
-// read the gradients before, of which it makes no copy back.
-double offloadedUpdateUs(const Layout &layout, double part, double opUs,
-                         const schedule::Machine &machine) {
-  double gradient = layout.gradientOffloaded ? 4 * part : 0;
-  double changed =
-      part * ((layout.statesOffloaded ? 4 * layout.states : 0) +
-              (layout.parametersOffloaded ? layout.noMaster ? 2 : 4 : 0));
-  return schedule::offloadUs(machine, gradient, 0) +
-         schedule::offloadedOpUs(machine, opUs, changed + gradient, changed);
-}
-
 // The optimizer reads and writes the parameter and its states, and reads the
-// gradient, all in f32; the norm has read the gradient before. It writes the
-// copy that the model computes in, if there is one.
+// gradient, all in f32. It writes the copy that the model computes in, if there
+// is one. What is offloaded comes and goes, but the gradient only comes.
 double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
   double us = 0;
   for (const Layout &layout : manifest.layouts) {
@@ -78,9 +176,7 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
     if (!layout.stateWhole)
       part = std::ceil(part / (layout.hybrid ? schedule::groupRanks(machine)
                                              : machine.ranks));
-    // Reads: gradient twice, parameter and states; writes: parameter and
-    // states.
-    double words = 4 + 2 * layout.states;
+    double words = 3 + 2 * layout.states;
     double copy = manifest.computeDtypeOf(layout) == "f32" ? 0 : 2;
     // Without a master two bytes are read and written instead of four each.
     if (layout.noMaster)
@@ -88,24 +184,29 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
     double opUs =
         schedule::opUs(machine, "optimizer", 0, part * (4 * words + copy),
                        schedule::ElementType::F32);
-    us += offloadedUpdateUs(layout, part, opUs, machine);
+    double changed = part * (storedStates(layout) + storedParameter(layout));
+    us += schedule::offloadedOpUs(
+        machine, opUs, changed + part * storedGradient(layout), changed);
   }
   return us;
 }
 
 } // namespace
 
-double predictUpdateUs(ModuleOp module, const schedule::Machine &machine) {
-  return sentUs(analysis::communicatedBytes(module), machine,
-                fsdp::CompileOptions::of(module).reducesBlocks()) +
-         optimizerUs(fsdp::describeModule(module), machine);
+double predictUpdateUs(ModuleOp module, const ScheduleIR &ir,
+                       const schedule::Machine &machine) {
+  Manifest manifest = fsdp::describeModule(module);
+  SentOnce sent = sentOnce(analysis::communicatedBytes(module), machine,
+                           fsdp::CompileOptions::of(module).reducesBlocks());
+  if (machine.isGpu)
+    sent.parametersUs =
+        exposedUs(gatheredElements(module), sent.parametersUs, ir);
+  return sent.parametersUs + sent.othersUs +
+         passesUs(module, manifest, machine) + optimizerUs(manifest, machine);
 }
 
 void writePrediction(ModuleOp module, ScheduleIR &ir) {
   schedule::Machine machine = fsdp::machineOf(module);
-  Manifest manifest = fsdp::describeModule(module);
-  CommunicationVolume volume = analysis::communicatedBytes(module);
-  bool reducesBlocks = fsdp::CompileOptions::of(module).reducesBlocks();
   // Powers of two, which most jobs are, and --plan-ranks.
   std::set<int64_t> counts = {1, 2, 4, 8, 16, 32, 64, machine.ranks};
   SmallVector<double> microbatches, updates;
@@ -115,8 +216,7 @@ void writePrediction(ModuleOp module, ScheduleIR &ir) {
     microbatches.push_back(schedule::roundedUs(
         schedule::simulate(ir.problem, ir.schedule).stepUs));
     updates.push_back(
-        schedule::roundedUs(sentUs(volume, machine, reducesBlocks) +
-                            optimizerUs(manifest, machine)));
+        schedule::roundedUs(predictUpdateUs(module, ir, machine)));
   }
   Builder builder(module.getContext());
   auto list = [&](StringRef name, Attribute values) {

@@ -5,8 +5,11 @@
 
 namespace fsdpc::passes {
 
-// Returns the µs that an update takes on the machine.
-double predictUpdateUs(mlir::ModuleOp module, const schedule::Machine &machine);
+// Returns by how many µs an update lengthens a step on the machine. `ir` is the
+// scheduled @microbatch with the machine's durations, beside which a GPU
+// gathers what the update has changed.
+double predictUpdateUs(mlir::ModuleOp module, const ScheduleIR &ir,
+                       const schedule::Machine &machine);
 
 // Writes `fsdp.predicted` on the module: the times of a microbatch and of an
 // update at --plan-threads, for --plan-ranks and some other numbers of ranks.

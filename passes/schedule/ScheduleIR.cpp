@@ -51,6 +51,8 @@ public:
     for (auto layout : module.getOps<fsdp::LayoutOp>()) {
       if (fsdp::isHybrid(fsdp::strategyOf(layout, options)))
         hybridLayouts.insert(layout.getSymNameAttr());
+      if (fsdp::isUnsummed(layout))
+        unsummedLayouts.insert(layout.getSymNameAttr());
       if (fsdp::compressionOf(layout))
         compressedLayouts[layout.getSymNameAttr()] = layout;
       if (fsdp::wireOf(layout) != BlockType::None)
@@ -90,6 +92,8 @@ private:
   // Layouts that are cut over the ranks of a group, and those that are gathered
   // in blocks.
   DenseSet<StringAttr> hybridLayouts;
+  // Those whose reduction does nothing.
+  DenseSet<StringAttr> unsummedLayouts;
   DenseMap<StringAttr, BlockType> blockLayouts;
   // Those whose reductions send less than the gradients.
   DenseMap<StringAttr, fsdp::LayoutOp> compressedLayouts;
@@ -146,17 +150,16 @@ void Reader::readOps() {
   turn = backward == enters.end() ? ir.problem.numOps() : positionOf(*backward);
 }
 
-// Elements of a collective's buffers whose layouts are cut over all ranks, and
-// of those whose layouts are cut over groups.
-std::pair<int64_t, int64_t>
-splitElements(const DenseSet<StringAttr> &hybridLayouts, ArrayAttr layouts,
-              ValueRange buffers) {
-  int64_t whole = 0, groups = 0;
+// Elements of a collective's buffers, of the layouts that are not among
+// `special` and of those that are.
+std::pair<int64_t, int64_t> splitElements(const DenseSet<StringAttr> &special,
+                                          ArrayAttr layouts,
+                                          ValueRange buffers) {
+  int64_t others = 0, found = 0;
   for (auto [layout, buffer] :
        llvm::zip_equal(layouts.getAsRange<FlatSymbolRefAttr>(), buffers))
-    (hybridLayouts.contains(layout.getAttr()) ? groups : whole) +=
-        elementsOf(buffer);
-  return {whole, groups};
+    (special.contains(layout.getAttr()) ? found : others) += elementsOf(buffer);
+  return {others, found};
 }
 
 // Returns true if the gather, whole or split, reads secondary shards.
@@ -176,7 +179,7 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   ops.elementBytes = width;
   if (readsSecondary(first))
     ops.secondaryRanks = options.reshardTo;
-  else if (options.isCuda())
+  else
     ops.castElements = whole;
   // Secondary shards hold what has been converted.
   if (!readsSecondary(first)) {
@@ -280,8 +283,12 @@ void Reader::readReduction(Operation *first, ArrayAttr layouts,
   if (options.reducesBlocks()) {
     ops.blockElements = whole + groups;
     ops.blockedBytes = blockedBytes(ops.blockElements, options.reducedAs());
-    ops.elementBytes = byteWidth(gradients[0].getType());
+  } else {
+    ops.summedElements =
+        whole + groups -
+        splitElements(unsummedLayouts, layouts, gradients).second;
   }
+  ops.elementBytes = byteWidth(gradients[0].getType());
   ops.sumBytes = groups * int64_t(sizeof(float)); // groups hand on f32
   countStored(layouts, "gradient", ops);
   ops.continuesSums = options.accumulates();

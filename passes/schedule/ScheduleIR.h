@@ -27,9 +27,10 @@ struct CollectiveOps {
   // The bytes that it moves: of layouts cut over all ranks, of those cut over
   // groups, and the sums that groups hand on.
   int64_t wholeBytes = 0, groupBytes = 0, sumBytes = 0;
-  // The elements of a gather that a kernel of a GPU converts from the masters,
-  // over all ranks, and the bytes of one element of the buffers.
-  int64_t castElements = 0, elementBytes = 0;
+  // The elements of a gather that are converted from the masters, over all
+  // ranks; those of a reduction that become f32 sums; and the bytes of one
+  // element of the buffers.
+  int64_t castElements = 0, summedElements = 0, elementBytes = 0;
   // Layouts whose reduction is compressed: their elements; the bytes of the
   // largest ones that each rank sends to every other one; those of the factors
   // that are summed over ranks, and the operations that these take.
@@ -70,6 +71,9 @@ llvm::FailureOr<ScheduleIR> readSchedule(mlir::func::FuncOp function);
 // Also for another number of ranks than the schedule was made for: bytes are of
 // whole layouts.
 void setDurations(ScheduleIR &ir, const schedule::Machine &machine);
+
+// Returns a time as dumps have it, rounded.
+mlir::FloatAttr timeAttr(mlir::Builder &builder, double us);
 
 // Writes `fsdp.bytes` and `fsdp.cost_us` on starts, `fsdp.exposed_us` on waits,
 // and `fsdp.communication` on the module. The schedule must be complete, with

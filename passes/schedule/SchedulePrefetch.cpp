@@ -11,7 +11,6 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/schedule/problem_json.h"
-#include "compiler/schedule/rounding.h"
 #include "compiler/schedule/solvers.h"
 #include "compiler/schedule/table.h"
 #include "shared/output_file.h"
@@ -172,8 +171,7 @@ void annotatePersist(ModuleOp module, double exposedUs,
     return;
   Builder builder(module.getContext());
   auto time = [&](StringRef name, double us) {
-    return builder.getNamedAttr(
-        name, builder.getF64FloatAttr(schedule::roundedUs(us)));
+    return builder.getNamedAttr(name, timeAttr(builder, us));
   };
   module->setAttr(
       "fsdp.persist",

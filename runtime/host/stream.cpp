@@ -1,7 +1,7 @@
-// Streams on threads (stream.h). Threads sleep on condition variables. The
-// flags `idle` and `waiters` avoid the lock when nobody sleeps. They and the
-// counters are sequentially consistent, so one side always sees what the other
-// has written: either the sleeper sees the progress, or the other side sees the
+// Streams on threads (stream.h). Threads sleep on condition variables. `idle`
+// and `awaited` avoid the lock when no sleeper can go on. They and the counters
+// are sequentially consistent, so one side always sees what the other has
+// written: either the sleeper sees the progress, or the other side sees the
 // sleeper.
 #include "runtime/host/stream.h"
 #include "runtime/comm/failure.h"
@@ -89,18 +89,20 @@ void *Stream::take(size_t bytes) {
   return memory.get() + begin % memoryBytes;
 }
 
-// Counts itself as a waiter before it looks again under the lock, so the stream
-// cannot miss it.
+// Says what it waits for before it looks again, so the stream cannot miss it.
+// A stream that wakes its sleepers forgets them; those that must sleep on say
+// it again.
 void Stream::waitFor(uint64_t position) {
   auto reached = [&] { return completed.load() >= position; };
   if (reached())
     return;
-  ++waiters;
-  {
-    std::unique_lock<std::mutex> lock(mutex);
-    progress.wait(lock, reached);
+  std::unique_lock<std::mutex> lock(mutex);
+  for (;;) {
+    awaited = std::min(awaited.load(), position);
+    if (reached())
+      return;
+    progress.wait(lock);
   }
-  --waiters;
 }
 
 void Stream::loop() {
@@ -141,9 +143,11 @@ void Stream::loop() {
     }
     // From here on the slot and the memory of this command may be reused.
     completed = position + 1;
-    if (waiters) {
+    // Waking a thread after every command would cost more than short commands.
+    if (completed.load() >= awaited.load()) {
       {
         std::lock_guard<std::mutex> lock(mutex);
+        awaited = UINT64_MAX;
       }
       progress.notify_all();
     }

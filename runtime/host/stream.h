@@ -146,7 +146,9 @@ private:
   std::vector<CommandTimes> times; // a ring buffer; empty: times are not kept
   std::atomic<uint64_t> tail{0};   // commands enqueued
   std::atomic<uint64_t> completed{0}; // commands done; their slots are free
-  std::atomic<int> waiters{0};        // threads asleep on `progress`
+  // The first position that a thread asleep on `progress` waits for. Changed
+  // under the lock.
+  std::atomic<uint64_t> awaited{UINT64_MAX};
   std::atomic<bool> idle{false}; // the stream's thread is asleep on `arrival`
   std::atomic<bool> stopping{false};
   std::atomic<int64_t> waited{0};

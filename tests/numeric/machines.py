@@ -13,12 +13,24 @@ import sys
 import harness
 from harness import Failure
 
+sys.path.insert(0, str(harness.MODELS.parent.parent / "tools" / "calibrate"))
+import fit  # noqa: E402
+
 WITHIN = 4                                    # predicted and fastest step, on one rank: other work on the machine delays ranks
 
 
 def demand(holds: bool, what: str) -> None:
     if not holds:
         raise Failure(what)
+
+
+def fits() -> None:
+    """The fitted times of commands that scatter about a line add up to the measured ones."""
+    samples = [fit.Sample(flops, flops / 8, 2 + flops / 1e5 * factor, calls=3) for flops in (1e6, 4e6, 9e7) for factor in (0.5, 1, 2)]
+    found = fit.rate(samples)
+    times = [found["call_us"] + max(s.flops / found["gflops"], s.bytes / found["memory_gbs"]) / 1e3 for s in samples]
+    quotient = sum(times) / sum(s.us for s in samples)
+    demand(abs(quotient - 1) < 0.001, f"fitted times add up to {quotient} of the measured ones")
 
 
 def calibration(bench) -> str:
@@ -33,6 +45,7 @@ def calibration(bench) -> str:
 
 
 def test(bench, options):
+    fits()
     machine, gpt = calibration(bench), harness.fixture("gpt")
     flags = ("--unit-class=*Block", "--plan-ranks=2")
     plain = bench.train(bench.compile_fixture(gpt, "plain", *flags), gpt, 2, steps=3)

@@ -126,6 +126,40 @@ def tuning(plans: Plans) -> None:
     demand(not any("strategy" in flag or "dtype" in flag for point in kept for flag in point["flags"]), "a given flag is varied")
 
 
+def updates(plans: Plans) -> None:
+    """What an update adds to a step: what is copied for its passes, and on GPUs gathers as far as no forward hides them."""
+    shared = [flag for flag in plans.flags if not flag.startswith("--optimizer")]
+
+    def step(*flags, optimizer: str = "adamw") -> dict:
+        return plans.figures("simulate", plans.model, *shared, f"--optimizer={optimizer}", *flags)["step"]
+
+    def copies(optimizer: str, offloaded: str) -> float:
+        """Returns by how much offloading lengthens an update, in µs."""
+        kept, put = (step("--ranks=2", f"--offload={what}", optimizer=optimizer)["update_us"] for what in ("none", offloaded))
+        return put - kept
+
+    # LAMB's states are read twice and written once, at one rate, and Adafactor's gradients read for its factors, too.
+    quotient = copies("lamb", "optimizer") / copies("adamw", "optimizer")
+    demand(abs(quotient - 1.5) < 0.001, f"the copies of LAMB's states take {quotient} times those of AdamW's")
+    demand(copies("adafactor", "gradients") > 1.4 * copies("adamw", "gradients"), "Adafactor's factors read no gradients")
+
+    machine = json.loads((MODELS.parent.parent / "machines" / "h100.json").read_text())
+    machine["rates"]["optimizer"] = json.loads(json.dumps(machine["rates"]["default"]))
+    del machine["rates"]["launch"]
+    lengthened = {}
+    for memory in (1e-3, 1e6):                    # forwards that are slower or faster than any gather
+        for figures in machine["rates"]["default"].values():
+            figures["memory_gbs"] = memory
+        path = plans.bench.path(f"memory-{memory}.json")
+        path.write_text(json.dumps(machine))
+        lengthened[memory] = step("--target=cuda", f"--machine={path}", "--strategy=zero1", "--ranks=8")["update_us"]
+    demand(lengthened[1e-3] < lengthened[1e6], f"a forward hides no gathers of updated parameters: {lengthened}")
+
+    # A single rank copies its gradients to its sums, unless they stay where they are computed.
+    copied, unsummed = (step("--ranks=1", "--prefetch=none", *flags)["microbatch_us"] for flags in ((), ("--max-ranks=1", "--max-accumulate=1")))
+    demand(unsummed < copied, f"a reduction that does nothing takes time: a microbatch {unsummed} us, with sums {copied} us")
+
+
 def differences(plans: Plans) -> None:
     tables = {}
     for mode in ("none", "pre"):
@@ -145,7 +179,7 @@ def differences(plans: Plans) -> None:
 
 def test(bench, options):
     plans = Plans(bench)
-    for part in (simulation, other_machines, uneven_ranks, peak, tuning, differences):
+    for part in (simulation, other_machines, uneven_ranks, peak, tuning, updates, differences):
         part(plans)
 
 

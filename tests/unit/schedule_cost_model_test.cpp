@@ -146,12 +146,30 @@ TEST(CostModel, CollectivesTakeCores) {
   EXPECT_DOUBLE_EQ(contentionOf(machine, false).ofCommunication, 0.25);
   machine.ranksPerNode = 1;
   EXPECT_DOUBLE_EQ(contentionOf(machine, false).ofCommunication, 0.75);
-  // One rank sends nothing. Copies of files take a core.
+  // One rank sends nothing, but copies. Copies of files take a whole core.
   machine.ranks = 1;
-  EXPECT_DOUBLE_EQ(contentionOf(machine, false).ofCommunication, 0);
+  EXPECT_DOUBLE_EQ(contentionOf(machine, false).ofCommunication, 0.25);
   EXPECT_DOUBLE_EQ(contentionOf(machine, true).ofCommunication, 0.5);
   machine.isGpu = true;
-  EXPECT_DOUBLE_EQ(contentionOf(machine, true).ofCommunication, 0);
+  EXPECT_DOUBLE_EQ(contentionOf(machine, true).ofCommunication, 0.25);
+}
+
+// A gather and a reduction run at once only if each has the cores that it
+// takes, and not on a link that they share.
+TEST(CostModel, CollectivesTakeTurnsOnTooFewCores) {
+  Machine machine = host();
+  machine.node.cores = 1;
+  EXPECT_TRUE(takeTurns(machine, false));
+  machine.cores = 2;
+  EXPECT_FALSE(takeTurns(machine, false));
+  machine.sharedLink = true;
+  EXPECT_TRUE(takeTurns(machine, false));
+  machine.sharedLink = false;
+  machine.node.cores = 0.5;
+  machine.cores = 1;
+  EXPECT_FALSE(takeTurns(machine, false));
+  EXPECT_TRUE(takeTurns(machine, true));
+  EXPECT_FALSE(takeTurns(defaultMachine("sm_90"), false));
 }
 
 // A disk takes reads and writes in turn, and the core of the update; a GPU's

@@ -5,7 +5,7 @@ usage: predictions.py --fsdpc FSDPC --machine FILE.json [--ranks 1 2] [--steps 1
 
 Compiles transformers of other shapes than calibration's for the machine, runs them, and prints the predicted step of the log's header
 beside the median one, and by how much it is off, with the limit of its type. On one rank the error is also that from the core time of
-the compute stream, which other work on the machine hardly changes; the worst of each type stands at the end, by this time where there
+all streams, which other work on the machine hardly changes; the worst of each type stands at the end, by this time where there
 is one.
 """
 import argparse
@@ -26,10 +26,10 @@ SHAPES = (Shape(4, 128, 4, 128, 8), Shape(3, 384, 6, 128, 4), Shape(2, 640, 10, 
 
 
 def core_ms(trace: Path) -> float:
-    """Returns the median core time of the commands of a step on the compute stream."""
+    """Returns the median core time of the commands of a step."""
     steps = {}
     for event in json.loads(trace.read_text())["traceEvents"]:
-        if event["ph"] == "X" and event["tid"] == 0 and event["cat"] not in ("entry", "wait"):
+        if event["ph"] == "X" and event["cat"] not in ("entry", "wait"):
             number = event["args"]["step"]
             steps[number] = steps.get(number, 0) + event["args"]["cpu_us"] / 1e3
     return statistics.median(steps.values())

@@ -7,7 +7,7 @@ Collectives are measured alone (--prefetch=none) for their rates, and beside com
 
 Other work on the machine shall not change the figures. So compute is measured in core time, in which a thread does not count while
 it is interrupted; only collectives, which wait for each other, and several threads per rank are measured by the clock. All
-programs run in turn, several times over, and a figure is the median of these rounds.
+programs run in turn, several times over, and the fastest of these rounds counts.
 """
 import argparse
 import json
@@ -24,10 +24,11 @@ from pathlib import Path
 from fit import Sample, link, rate, rounded
 from transformer import Shape, module
 
-# Layers, width, heads, tokens, batch: products from small to large, rows from short to long.
-SHAPES = (Shape(2, 64, 2, 64, 4), Shape(2, 256, 4, 128, 4), Shape(1, 512, 8, 256, 2), Shape(1, 768, 12, 128, 4))
+# Layers, width, heads, tokens, batch: products from small to large, rows from short to long, heads of 32 to 128 elements.
+SHAPES = (Shape(2, 64, 2, 64, 4), Shape(2, 256, 8, 128, 4), Shape(1, 512, 8, 256, 2), Shape(1, 768, 6, 128, 4))
 TYPES = {"f32": 4, "bf16": 2}
 PRODUCTS = ("matmul", "attention", "attention_grad")
+COLLECTIVES = ("all_gather", "reduce_scatter")
 STEPS = 9                                         # a trace keeps the last eight
 ROUNDS = 3
 FILE_PIECE, FILE_PIECES = 1 << 20, 64             # pieces as the runtime's of a layout, of a file that stays in the page cache
@@ -71,7 +72,8 @@ class Program:
 
 
 def key(event: dict) -> tuple:
-    return event["tid"], event["cat"], event["args"]["command"], event["args"]["flops"], event["args"]["bytes"]
+    arguments = event["args"]
+    return event["tid"], event["cat"], *(arguments[name] for name in ("command", "flops", "bytes"))
 
 
 def grouped(events: list[dict]) -> dict:
@@ -85,19 +87,17 @@ def time_of(event: dict, core: bool) -> float:
     return event["args"]["cpu_us"] if core else event["dur"]
 
 
-def lower_quartile(times: list[float]) -> float:
-    """Other work makes a command slower, never faster: by the clock, or by what it leaves in the caches."""
-    return max(sorted(times)[len(times) // 4], 1e-3)
-
-
 def typical(rounds: list[list[dict]], core: bool) -> dict:
-    """Returns the µs of each group of equal commands, the median of its rounds, and how often it runs in a step."""
+    """Returns the µs of each group of equal commands, those of its fastest round, and how often it runs in a step.
+
+    A step is the sum of usual commands. But other work slows a machine down for longer than a round.
+    """
     times, calls = defaultdict(list), {}
     for events in rounds:
         for name, group in grouped(events).items():
-            times[name].append(lower_quartile([time_of(event, core) for event in group]))
+            times[name].append(max(1e-3, statistics.median(time_of(event, core) for event in group)))
             calls[name] = len(group) / (STEPS - 2)
-    return {name: (statistics.median(times[name]), calls[name]) for name in times}
+    return {name: (min(times[name]), calls[name]) for name in times}
 
 
 def compute_samples(commands: dict, classes: dict) -> None:
@@ -105,6 +105,8 @@ def compute_samples(commands: dict, classes: dict) -> None:
     for (stream, op, _, flops, bytes), (us, calls) in commands.items():
         if stream == 0 and (op in PRODUCTS or op == "launch"):
             classes[op].append(Sample(flops, bytes, us, calls))
+        elif op in COLLECTIVES:                   # of one rank
+            classes["copy"].append(Sample(0, bytes, us, calls))
 
 
 def update_sample(program: Program, commands: dict) -> Sample:
@@ -223,7 +225,7 @@ def machine(arguments, classes: dict, updates: list[Sample], links: dict, slower
         return {**fitted, "f16": {**fitted["f32"], "source": f"{source}; as f32"}}
 
     update = figures(updates, threads, source)
-    rates = {"default": types("matmul"), **{name: types(name) for name in (*PRODUCTS, "launch")},
+    rates = {"default": types("matmul"), **{name: types(name) for name in (*PRODUCTS, "launch", "copy")},
              "optimizer": {dtype: update for dtype in ("f32", "bf16", "f16")}}
     node = {"all_gather_gbs": 1e9, "reduce_scatter_gbs": 1e9, "latency_us": 0, "cores": 0, "source": "one rank: nothing is sent"}
     if ranks > 1:

@@ -132,7 +132,7 @@ Estimate Plan::estimate(int64_t ranks, const Conditions &conditions) {
   }
   estimate.microbatchUs = schedule::roundedUs(sum / double(drawn));
   estimate.updateUs =
-      schedule::roundedUs(passes::predictUpdateUs(module, machine));
+      schedule::roundedUs(passes::predictUpdateUs(module, ir, machine));
   estimate.stepUs =
       estimate.microbatchUs * double(conditions.accumulate) + estimate.updateUs;
   estimate.slowedUs = schedule::simulate(ir.problem, ir.schedule).slowedUs;

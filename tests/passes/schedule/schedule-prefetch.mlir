@@ -48,10 +48,11 @@
 // PRE: fsdp.enter @b
 // PRE-NEXT: fsdp.all_gather_wait {{.*}} {fsdp.exposed_us = 0.0
 
-// A single rank exchanges nothing, but on a GPU a gather still copies or
-// narrows the masters.
+// A single rank exchanges nothing, but a gather still copies or narrows the
+// masters, and a reduction copies the gradients to the sums.
 // RUN: sed 's/OPTIONS/"plan-ranks" = 1 : i64, "max-ranks" = 8 : i64, prefetch = "none"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=ALONE
-// ALONE: fsdp.all_gather_start [@a.flat] {fsdp.bytes = 16384 : i64, fsdp.cost_us = 0.0{{0*e}}
+// ALONE: fsdp.all_gather_start [@a.flat] {fsdp.bytes = 16384 : i64, fsdp.cost_us = 3.277
+// ALONE: fsdp.reduce_scatter_start [@b.flat], {{.*}} {fsdp.bytes = 16384 : i64, fsdp.cost_us = 3.277
 // RUN: sed 's/OPTIONS/"plan-ranks" = 1 : i64, "max-ranks" = 8 : i64, prefetch = "none", target = "cuda"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=CAST
 // CAST: fsdp.all_gather_start [@a.flat] {fsdp.bytes = 16384 : i64, fsdp.cost_us = {{[1-9]}}
 
