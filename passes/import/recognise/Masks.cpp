@@ -4,6 +4,8 @@
 // kernels skip the keys that a row does not see.
 #include "passes/import/recognise/Masks.h"
 
+#include "compiler/dialects/fsdp/Provenance.h"
+
 #include "mlir/IR/Matchers.h"
 
 #include <limits>
@@ -194,7 +196,7 @@ bool Masks::add(Value mask, double factor) {
   }
   // A mask that depends on a parameter may need a gradient, so it stays an
   // addition to the scores.
-  if (factor != 1 || dependsOnLoad(mask))
+  if (factor != 1 || fsdp::dependsOnLoad(mask))
     return false;
   additive.push_back(mask);
   return true;
