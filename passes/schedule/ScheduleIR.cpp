@@ -294,8 +294,8 @@ void Reader::readReduction(Operation *first, ArrayAttr layouts,
 }
 
 // Returns the position of the mark with which the backward begins, or one past
-// the last op. What is offloaded must be in the file there, and is fetched
-// after it, so that the order of both holds wherever the schedule puts them.
+// the last op. Offloads end before it and fetches start after it, so that the
+// order of both holds wherever the schedule puts them.
 int Reader::turn() {
   for (fsdp::EnterOp enter : function.getOps<fsdp::EnterOp>())
     if (enter.getBackward())
