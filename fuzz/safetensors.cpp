@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz::demandOneLine(opened.error().message);
     return 0;
   }
-  // Whatever the header claims, its tensors lie in the file.
+  // All tensors lie in the file, even if the header claims otherwise.
   for (auto &[name, tensor] : opened->tensors()) {
     fuzz::demand(opened->find(name, {}) == &tensor, "names are found");
     std::string bytes(tensor.bytes, '\0');

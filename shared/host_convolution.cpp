@@ -114,8 +114,8 @@ bool isDirect(const ConvolutionCut &c) {
          (p.kind != "input" || unstrided);
 }
 
-// Of one group: of the image, or for "input" of dy, whose convolution with the
-// turned kernel is dx.
+// Returns the convolution of one group. It reads the image, or for "input" dy,
+// whose convolution with the turned kernel is dx.
 DirectConvolution directOf(const ConvolutionCut &c) {
   const ConvolutionPlan &p = c.plan;
   DirectConvolution d{c.groupChannels,

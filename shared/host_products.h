@@ -71,8 +71,8 @@ GemmShape chunkOf(const GemmShape &whole, MatmulGrid grid, int64_t row,
 // sorted by phase (their remainder modulo the stride), so that the elements of
 // a tap for adjacent results are adjacent.
 struct DirectConvolution {
-  // Of one group. `pads` are zeros before the first row and column; negative
-  // ones cut rows and columns off.
+  // The sizes of one group. `pads` are zeros before the first row and column;
+  // negative ones cut rows and columns off.
   int64_t channels, height, width, filters, outHeight, outWidth;
   int64_t kernel[2], strides[2], dilations[2], pads[2];
 

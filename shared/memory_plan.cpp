@@ -83,6 +83,11 @@ bool computesOnMaster(const Manifest &manifest, const Layout &layout) {
   return manifest.computeDtypeOf(layout) == "f32" && layout.wire.empty();
 }
 
+bool hasComputeCopy(const Manifest &manifest, const Layout &layout) {
+  return !layout.noMaster && layout.computeWhole &&
+         manifest.computeDtypeOf(layout) != "f32";
+}
+
 // A gradient that every rank gathers for its update, or that an owner, a block
 // reducer or a compressed reduction sums whole, is not taken by ranges.
 bool hasOwnGradient(const Manifest &manifest, const Layout &layout) {

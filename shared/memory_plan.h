@@ -89,6 +89,10 @@ struct LayoutCut {
   }
 };
 
+// Returns true if the update also writes a copy of the parameters in the
+// compute type, which persists beside the master.
+bool hasComputeCopy(const Manifest &manifest, const Layout &layout);
+
 // Returns true if what is offloaded lies in pinned host memory, beside a GPU,
 // and not in a file.
 bool offloadsToPinned(const Manifest &manifest);

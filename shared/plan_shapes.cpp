@@ -1,5 +1,5 @@
 // Checks the extents and the lengths of lists in library plans (plan_shapes.h).
-// Whatever divides by an extent or indexes a list by an axis relies on them:
+// Code that divides by an extent or indexes a list by an axis relies on them:
 // the sizes of scratch memory, and the plans of every backend.
 #include "shared/plan_shapes.h"
 

@@ -6,6 +6,7 @@
 
 #include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "compiler/dialects/fsdp/Tokens.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/Strided.h"
 
@@ -154,10 +155,7 @@ LogicalResult SlotFinder::verifyOffloaded(Operation *op) {
 
 // Gives memory to an op's results, or finds whose memory they are in.
 void SlotFinder::define(Operation *op) {
-  // The result of a wait was placed by its start.
-  bool waits =
-      llvm::any_of(op->getOperandTypes(), llvm::IsaPred<fsdp::TokenType>);
-  if (op->hasTrait<nn::OutsideArena>() || waits)
+  if (op->hasTrait<nn::OutsideArena>() || fsdp::awaitedToken(op))
     return;
   if (auto view = dyn_cast<nn::ViewOpInterface>(op)) {
     Place place = placeOf(view.getViewSource());
@@ -190,8 +188,8 @@ void SlotFinder::define(Operation *op) {
     slots.back().layout = pack.getLayoutAttr();
 }
 
-// Extends the live ranges of the operands to this op. What a start reads is in
-// use until the wait: a reduction's gradients, an offload's values.
+// Extends the live ranges of the operands to this op. The operands of a start
+// (a reduction's gradients, an offload's values) are in use until the wait.
 void SlotFinder::use(Operation *op) {
   auto extend = [&](Value value) {
     if (Place place = placeOf(value); place.node >= 0)

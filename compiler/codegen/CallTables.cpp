@@ -1,12 +1,13 @@
 // Describes every command that the two entry functions enqueue: its name, the
-// bytes and flops it is worth, and the unit and ONNX node it belongs to. What a
-// command is called follows from the arguments of its call. --trace needs no
+// bytes and flops it is worth, and the unit and ONNX node it belongs to. The
+// name of a command follows from the arguments of its call. --trace needs no
 // instrumentation in the generated code, because each rt op that does work is
 // exactly one command on one stream: the n-th command that a stream executes is
 // the n-th entry of that stream's sequence.
 #include "compiler/codegen/CallTables.h"
 
 #include "compiler/dialects/fsdp/Buckets.h"
+#include "compiler/dialects/fsdp/Provenance.h"
 #include "compiler/dialects/rt/CallArguments.h"
 #include "compiler/dialects/rt/Streams.h"
 
@@ -20,18 +21,6 @@ using namespace fsdpc;
 using namespace fsdpc::codegen;
 
 namespace {
-
-// Returns the name of the ONNX node that an op came from, or "" if its location
-// holds no name. A fused location has the name of its first part. Op locations
-// nest as the importer made them: a node's name around a place in a file.
-std::string nodeOf(Location location) {
-  if (auto fused = dyn_cast<FusedLoc>(location))
-    return fused.getLocations().empty() ? ""
-                                        : nodeOf(fused.getLocations().front());
-  if (auto name = dyn_cast<NameLoc>(location))
-    return name.getName().str();
-  return "";
-}
 
 // Returns how many elements the kernel passes through a transcendental
 // function, which an op says by its cost. These cost an order of magnitude more
@@ -164,7 +153,7 @@ void CallTables::add(func::FuncOp function) {
             op.getAttrOfType<FlatSymbolRefAttr>(fsdp::FSDPDialect::kUnitAttr))
       call.unit = unit.getValue().str();
     call.backward = op.hasAttr(fsdp::FSDPDialect::kBackwardAttr);
-    call.node = nodeOf(op.getLoc());
+    call.node = fsdp::nodeOf(op.getLoc());
     sequences[static_cast<int>(command.getStream())].calls.push_back(
         std::move(call));
   }

@@ -1,7 +1,7 @@
 // Entry functions meet nowhere: streams join at the end of each, events are
 // numbered within each, and nothing in the arena outlives one. So functions
 // that were planned and verified apart stay right beside each other, in an
-// arena as large as the largest of theirs. What does outlive a microbatch lies
+// arena as large as the largest of theirs. Values that outlive a microbatch lie
 // behind symbols, which must be the same in all buckets.
 #include "compiler/pipeline/LinkBuckets.h"
 

@@ -1,13 +1,13 @@
-// Chooses what --recompute=auto computes again. What a choice saves is known
-// only after sharding, fusion and scheduling, all of which come later. So
-// choices worth trying are compiled up to the schedule: each unit has options
-// from cuts through its ops (compiler/schedule/recompute_cut.h), and a knapsack
-// (recompute_sets.h) orders what all units may take together by freed bytes.
-// A small set that fits is searched for. Prefetching takes the memory that
-// a choice leaves: a larger choice may hide more communication than it costs.
-// So larger ones are tried at steps that do not depend on the limit, but packed
-// only if they may win: what a step takes if its schedule packs is known much
-// sooner than whether it does.
+// Chooses the ops that --recompute=auto computes again. The savings of a choice
+// are known only after sharding, fusion and scheduling, all of which come
+// later. So choices worth trying are compiled up to the schedule: each unit has
+// options from cuts through its ops (compiler/schedule/recompute_cut.h), and a
+// knapsack (recompute_sets.h) orders what all units may take together by freed
+// bytes. A small set that fits is searched for. Prefetching takes the memory
+// that a choice leaves: a larger choice may hide more communication than it
+// costs. So larger ones are tried at steps that do not depend on the limit, but
+// packed only if they may win: what a step takes if its schedule packs is known
+// much sooner than whether it does.
 #include "compiler/pipeline/RecomputeSearch.h"
 
 #include "compiler/dialects/fsdp/Options.h"

@@ -6,8 +6,8 @@
 // does not depend on the limit, and what packs under a limit packs under a
 // larger one, so more memory makes their best no slower. Then the winner is
 // refined: its budget between two steps of the ladder, and its policy by its
-// own timeline. What that gains depends on the winner (the tests allow 0.5 % of
-// a step). The schedules of the other solvers are candidates too, so the result
+// own timeline. The gain depends on the winner (the tests allow 0.5 % of a
+// step). The schedules of the other solvers are candidates too, so the result
 // is never worse than theirs.
 //
 // At last, gathers start earlier and reductions are waited for later where that

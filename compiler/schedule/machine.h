@@ -41,8 +41,8 @@ struct Link {
   double cores = 0;
 };
 
-/// What --offload moves to: a disk on the host, pinned host memory beside a
-/// GPU. A rank reads and writes at these rates.
+/// The memory that --offload moves data to: a disk on the host, pinned host
+/// memory beside a GPU. A rank reads and writes at these rates.
 struct Store {
   double readGBs = 0, writeGBs = 0; ///< 10⁹ bytes/s
 };

@@ -7,8 +7,8 @@
 
 namespace fsdpc::schedule {
 
-// Capacities are around 1. What is smaller than this is a rounding error, and
-// would send flow for ever.
+// Capacities are around 1. Smaller numbers are rounding errors, and would send
+// flow for ever.
 static constexpr double least = 1e-12;
 
 void MinCut::addEdge(int from, int to, double capacity) {

@@ -106,8 +106,8 @@ Solved solvePrePost(const Problem &problem, Prefetch mode) {
       evaluate(problem, prePostSchedule(problem, mode, /*syncReduces=*/false));
   if (auto *solution = std::get_if<Solution>(&overlapped))
     return withLateWaits(problem, std::move(*solution));
-  // The rule fixes the gathers. What can still be given up is the overlap of
-  // the reductions.
+  // The rule fixes the gathers. Only the overlap of the reductions can still be
+  // given up.
   return evaluate(problem,
                   prePostSchedule(problem, mode, /*syncReduces=*/true));
 }

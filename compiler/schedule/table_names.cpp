@@ -1,6 +1,6 @@
-// See table_names.h. What writes, reads and compares tables shares these
-// functions, so that all three take a name, a range or a number for the same.
-// Texts come from users, hence every number has a bound.
+// See table_names.h. The writer, the reader and the comparison of tables share
+// these functions, so that all three take a name, a range or a number for the
+// same. Texts come from users, hence every number has a bound.
 
 #include "compiler/schedule/table_names.h"
 

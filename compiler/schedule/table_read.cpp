@@ -1,6 +1,6 @@
 // Reads tables of schedules. An edit must not get lost: every word of a row is
-// understood or refused, and the rows must be the problem's own. What the model
-// of problem.h refuses is reported by the row of the action that is at fault.
+// understood or refused, and the rows must be the problem's own. If the model
+// of problem.h refuses an action, the error names its row.
 
 #include "compiler/schedule/table.h"
 #include "compiler/schedule/table_names.h"

@@ -1,10 +1,10 @@
 // offload-activations: has activations lie in a file between forward and
-// backward (--offload=activations). What is written together was last read in
-// one segment of the forward and is read again, first, in one segment of the
-// backward, so that the schedule moves few large pieces. It stands before the
-// schedule, which decides when each piece moves; nothing that is computed
-// changes. torch's save_on_cpu and DeepSpeed's cpu_checkpointing choose the
-// same values at run time.
+// backward (--offload=activations). Values are written together if they were
+// last read in one segment of the forward and are first read again in one
+// segment of the backward, so that the schedule moves few large pieces. The
+// pass stands before the schedule, which decides when each piece moves; nothing
+// that is computed changes. torch's save_on_cpu and DeepSpeed's
+// cpu_checkpointing choose the same values at run time.
 #include "passes/collectives/Passes.h"
 #include "passes/collectives/Segments.h"
 

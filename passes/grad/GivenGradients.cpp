@@ -89,8 +89,9 @@ void Backward::readOwnLoads(Operation *op, Attribute unit) {
   }
 }
 
-// Ops without weights stay with the op before them. What rearranges a weight is
-// in the weight's unit, and so is what reads it there.
+// Ops without weights stay with the op before them. An op that rearranges a
+// weight is in the weight's unit, and so are the ops that read the result
+// there.
 void Backward::placeUnits() {
   Attribute unit = lastUnit;
   llvm::DenseMap<Value, Attribute> rearranged;

@@ -1,6 +1,5 @@
-// Checks the invariants that close the phase `grad`. What matters most for
-// memory is that no gathered weight stays alive from the forward to the
-// backward.
+// Checks the invariants that close the phase `grad`. The one that saves most
+// memory: no gathered weight stays alive from the forward to the backward.
 #include "passes/grad/Passes.h"
 #include "passes/grad/WeightDerived.h"
 

@@ -45,6 +45,11 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     boolean, and a mask that was broadcast stays small. A mask that depends on a
     parameter is left alone, because attention gives masks no gradient.
 
+    A boolean mask gives zeros in a row that keeps no key; an additive mask of finite
+    numbers weighs all keys alike there. So a mask of finite numbers becomes boolean only
+    if each query keeps its own key under all masks. Otherwise it stays additive, and
+    scores that are replaced by a finite number stay products and a softmax.
+
     `fsdp.recognised` on the module counts the composites after the pass, for the
     summary that fsdpc prints.
 

@@ -45,7 +45,7 @@ int64_t rowsOfBlock(int64_t rows, int64_t bytesPerRow, int64_t blockBytes) {
 
 // Returns the columns of the logits. On a GPU their rows begin at multiples of
 // 128 bytes in bf16, so that products move whole tiles (TMA takes multiples of
-// 16 bytes) and kernels vectors. What it costs is a copy of the weight, and the
+// 16 bytes) and kernels vectors. It costs a copy of the weight, and the
 // padding's share of the products: few classes are padded to 16 bytes only.
 int64_t columnsOf(int64_t classes, bool onGpu) {
   constexpr int64_t wide = 64, narrow = 8, leastShare = 8;

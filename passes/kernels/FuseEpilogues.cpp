@@ -1,6 +1,6 @@
 // fuse-epilogues: lets a GPU's matrix products compute what comes before or
 // after them (the epilogues of cuBLASLt), which otherwise takes a kernel and a
-// pass over memory. What is fused depends on the ops alone, so strategies,
+// pass over memory. The choice depends on the ops alone, so strategies,
 // schedules and recomputation change no bit. Biases are added in any case. The
 // rest rounds other values than kernels do, and is for types of 16 bits and
 // `--math=fast`.

@@ -87,7 +87,7 @@ SmallVector<int> KernelGrouping::groupsOnSameRows(int group) {
 }
 
 // Returns true for a group whose reductions all add the sums of blocks of rows
-// to each other. What else it has are elements of their results.
+// to each other. Its other ops work on elements of their results.
 bool KernelGrouping::onlyAddsBlocks(int group) const {
   const KernelGroup &own = allGroups[group];
   return own.domain.reduces() && !own.domain.reducesInnermost() &&

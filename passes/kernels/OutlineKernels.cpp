@@ -1,6 +1,6 @@
 // outline-kernels: replaces each group of ops with a private function and its
-// launch. What remains is sorted again, since a group runs as a whole: program
-// order is kept as far as dependences allow.
+// launch. The other ops are sorted again, since a group runs as a whole:
+// program order is kept as far as dependences allow.
 #include "passes/kernels/ExpandForGrouping.h"
 #include "passes/kernels/KernelGroups.h"
 #include "passes/kernels/Passes.h"

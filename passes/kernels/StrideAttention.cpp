@@ -32,7 +32,7 @@ bool takesStrides(OpOperand &use) {
   return call && call.takesStrides(use.getOperandNumber());
 }
 
-// What library calls require of the strides of their operands and results.
+// The requirements of library calls on the strides of operands and results.
 struct Requirements {
   // Bytes that divide the address of each row, if they divide those of the
   // dense tensor: on GPUs libraries load 16 bytes at a time.

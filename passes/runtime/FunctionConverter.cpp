@@ -5,6 +5,7 @@
 
 #include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/RunningStatistics.h"
+#include "compiler/dialects/fsdp/Tokens.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -12,10 +13,11 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
 
-// A secondary shard is kept before the gather's event is recorded: until then
-// nothing overwrites the destination.
-void FunctionConverter::gather(fsdp::AllGatherStartOp start,
-                               ValueRange destinations) {
+// The gather fills the results of the wait. A secondary shard is kept before
+// the gather's event is recorded: until then nothing overwrites the results.
+void FunctionConverter::gather(fsdp::AllGatherStartOp start) {
+  Operation *wait = *start.getToken().user_begin();
+  SmallVector<Value> destinations = pointersOf(wait->getResults());
   ArrayAttr layouts = start.getLayoutsAttr();
   if (start.getFromSecondary()) {
     rt::GatherSecondaryOp::create(rtBuilder, here, layouts, destinations);
@@ -58,49 +60,39 @@ void FunctionConverter::fetch(fsdp::FetchStartOp start) {
   }
 }
 
-// A start waits for compute to reach it, runs on its own stream and records an
-// event; the wait makes compute wait for this event.
+// Starts wait until compute reaches them, run on a stream of their own, and
+// record an event there. A wait makes compute wait for that event.
 LogicalResult FunctionConverter::convertCollective(Operation *op) {
+  auto begin = [&](Value token, rt::Stream stream,
+                   llvm::function_ref<void()> createCalls) {
+    order(rt::Stream::compute, stream);
+    createCalls();
+    tokenEvents[token] = events;
+    record(stream, events++);
+    return success();
+  };
+  if (Value token = fsdp::awaitedToken(op)) {
+    wait(rt::Stream::compute, tokenEvents.lookup(token));
+    return success();
+  }
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](fsdp::AllGatherStartOp start) {
-        order(rt::Stream::compute, rt::Stream::gather);
-        // The results of the wait are the buffers that the gather fills, so
-        // their places are known before the wait is reached.
-        SmallVector<Value> destinations;
-        auto wait = cast<fsdp::AllGatherWaitOp>(*start.getToken().user_begin());
-        for (Value gathered : wait.getResults())
-          destinations.push_back(pointers.get(here, gathered));
-        gather(start, destinations);
-        tokenEvents[start.getToken()] = events;
-        record(rt::Stream::gather, events++);
-        return success();
+        return begin(start.getToken(), rt::Stream::gather,
+                     [&] { gather(start); });
       })
       .Case([&](fsdp::ReduceScatterStartOp start) {
-        order(rt::Stream::compute, rt::Stream::reduce);
-        rt::ReduceScatterOp::create(rtBuilder, here, start.getLayoutsAttr(),
-                                    pointersOf(start.getGradients()));
-        tokenEvents[start.getToken()] = events;
-        record(rt::Stream::reduce, events++);
-        return success();
+        return begin(start.getToken(), rt::Stream::reduce, [&] {
+          rt::ReduceScatterOp::create(rtBuilder, here, start.getLayoutsAttr(),
+                                      pointersOf(start.getGradients()));
+        });
       })
       .Case([&](fsdp::OffloadStartOp start) {
-        order(rt::Stream::compute, rt::Stream::reduce);
-        offload(start);
-        tokenEvents[start.getToken()] = events;
-        record(rt::Stream::reduce, events++);
-        return success();
+        return begin(start.getToken(), rt::Stream::reduce,
+                     [&] { offload(start); });
       })
       .Case([&](fsdp::FetchStartOp start) {
-        order(rt::Stream::compute, rt::Stream::gather);
-        fetch(start);
-        tokenEvents[start.getToken()] = events;
-        record(rt::Stream::gather, events++);
-        return success();
-      })
-      .Case<fsdp::AllGatherWaitOp, fsdp::ReduceScatterWaitOp,
-            fsdp::OffloadWaitOp, fsdp::FetchWaitOp>([&](auto op) {
-        wait(rt::Stream::compute, tokenEvents.lookup(op.getToken()));
-        return success();
+        return begin(start.getToken(), rt::Stream::gather,
+                     [&] { fetch(start); });
       })
       .Case([&](fsdp::AccumulateOp op) {
         rt::AccumulateOp::create(rtBuilder, here, op.getLayoutAttr(),

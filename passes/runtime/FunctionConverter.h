@@ -46,7 +46,7 @@ public:
 private:
   mlir::LogicalResult convert(mlir::Operation *op);
   mlir::LogicalResult convertCollective(mlir::Operation *op);
-  void gather(fsdp::AllGatherStartOp start, mlir::ValueRange destinations);
+  void gather(fsdp::AllGatherStartOp start);
   void offload(fsdp::OffloadStartOp start);
   void fetch(fsdp::FetchStartOp start);
   mlir::LogicalResult convertUpdate(mlir::Operation *op);

@@ -7,6 +7,7 @@
 
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "compiler/dialects/fsdp/Tokens.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "shared/norm_digits.h"
 
@@ -105,9 +106,9 @@ Value PointerBuilder::get(Location loc, Value value) {
   if (auto constantOp = dyn_cast<nn::ConstantOp>(op))
     return pointer(loc, rt::Space::constant, constant(constantOp), offset,
                    bytes);
-  // The offset of what is gathered or fetched is on the op that starts that.
-  if (isa<fsdp::AllGatherWaitOp, fsdp::FetchWaitOp>(op))
-    op = op->getOperand(0).getDefiningOp();
+  // The start of a gather or fetch has the offsets of the wait's results.
+  if (Value token = fsdp::awaitedToken(op))
+    op = token.getDefiningOp();
   auto offsets =
       op->getAttrOfType<DenseI64ArrayAttr>(fsdp::FSDPDialect::kOffsetsAttr);
   assert(offsets && "verify-memory lets no unplanned value through");

@@ -1,7 +1,7 @@
 // verify-rt: proves that the program has no races and stays within its memory.
 // Two commands of different queues (StreamClocks.h) that touch the same memory,
 // one of them writing, must be ordered by events, which vector clocks decide.
-// What a command touches is what its op states (MemoryAccesses.h).
+// Each op states the memory that its command touches (MemoryAccesses.h).
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"

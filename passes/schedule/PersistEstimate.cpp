@@ -2,8 +2,8 @@
 // second time with the gathers that the option removed: a segment that reads a
 // persistent layout gathers it with its unit's other layouts, or on its own.
 // The durations are the cost model's, as in the schedule itself, so the two
-// exposed times can be compared. What fuse-small-collectives would have joined
-// across units is not modelled.
+// exposed times can be compared. The model leaves out that
+// fuse-small-collectives joins collectives of several units.
 #include "passes/schedule/PersistEstimate.h"
 #include "passes/schedule/ScheduledOps.h"
 

@@ -119,8 +119,9 @@ FailureOr<fsdp::UpdateFactorsOp> buildFactors(OpBuilder &builder, Location loc,
       builder.getF64FloatAttr(options.beta2Decay));
 }
 
-// What a program takes of all members of its layouts, added up over the ranks:
-// factors, and sums by one all-reduce. Null if the program takes none.
+// Values that an optimizer's program reads of whole parameters, added up over
+// the ranks: factors, and sums by one all-reduce. They are null if the program
+// reads none.
 struct WholeSums {
   fsdp::UpdateFactorsOp factors;
   fsdp::MemberSumsOp ofRank;

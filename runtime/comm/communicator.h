@@ -120,7 +120,7 @@ public:
   uint64_t sentBytes() const { return sent; }
 
 protected:
-  // What the calls of the same names do besides counting.
+  // Do the work of the calls of the same names, which also count the bytes.
   virtual void doAllGather(const void *shard, void *whole,
                            size_t shardBytes) = 0;
   virtual void doReduceScatter(const ReduceScatter &part) = 0;

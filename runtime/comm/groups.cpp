@@ -1,7 +1,7 @@
 // The reduction over groups is a pipeline of pieces: at tick t group g works on
-// piece t - g, so all groups but those at the ends are busy at once. What the
-// groups hand to each other at the end of a tick is one transfer(), in which
-// nobody waits for a message that depends on his own.
+// piece t - g, so all groups but those at the ends are busy at once. At the end
+// of a tick the groups hand pieces to each other in one transfer(), in which no
+// rank waits for a message that depends on its own.
 #include "runtime/comm/groups.h"
 #include "runtime/comm/reduce.h"
 

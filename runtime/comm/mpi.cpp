@@ -43,9 +43,9 @@ Result<const MpiPlugin *> loadPlugin() {
   return static_cast<const MpiPlugin *>(dlsym(library, mpiPluginSymbol));
 }
 
-// Ends the job before its first step. What fails on one rank often fails on
-// all, so the lowest one prints and ends the job before the others do. To leave
-// it in order would need all ranks.
+// Ends the job before its first step. An error of one rank is often one of all
+// ranks, so the lowest one prints and ends the job before the others do. To
+// leave it in order would need all ranks.
 [[noreturn]] void end(int rank, const std::string &why) {
   std::this_thread::sleep_for(std::chrono::seconds(2 * std::min(rank, 3)));
   fail(why);

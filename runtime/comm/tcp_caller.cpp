@@ -79,7 +79,7 @@ private:
     Socket &connection = mesh.peers[link][0];
     connection = std::move(*connected);
     FSDPC_TRY(listenBeside(connection));
-    // Whatever listens may accept and then say nothing.
+    // A stranger may listen there, accept, and then say nothing.
     Deadline soon = std::min(deadline, inSeconds(10));
     Conversation conversation = {*key, {}, {}};
     // Set before the exchange and cleared after it: if the connection breaks in

@@ -1,7 +1,6 @@
-// Writes files of checkpoints and computes their checksums. What is written
-// passes through a block of 1 MiB, since a disk takes only aligned memory
-// directly. The hash is a header of several thousand lines, so few files
-// include it.
+// Writes files of checkpoints and computes their checksums. All bytes pass
+// through a block of 1 MiB, since a disk takes only aligned memory directly.
+// The hash is a header of several thousand lines, so few files include it.
 #include "runtime/core/checkpoint_file.h"
 #include "runtime/core/safetensors.h"
 

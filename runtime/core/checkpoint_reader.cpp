@@ -139,9 +139,9 @@ Status TrainingCheckpoint::verify(int rank, int ranks) const {
   return {};
 }
 
-// Reads elements of a tensor of a file as f32. What is narrower lies at the end
-// of its place, where widening it from the front overwrites only what has been
-// read.
+// Reads elements of a tensor of a file as f32. Narrower elements are read to
+// the end of the destination, so widening them from the front overwrites only
+// elements that were read.
 Status TrainingCheckpoint::readTensor(size_t file, size_t tensor, int64_t begin,
                                       int64_t count, float *to) const {
   const SafeTensor *from = tensors[file][tensor];

@@ -114,8 +114,8 @@ uint32_t maskedChecksum(const void *data, size_t bytes) {
 }
 
 // Returns the bucket of a value: bucket i ends at 10^(i/10). Ratios of norms
-// spread over many powers of ten. What is outside of 1e-12 to 1e12 counts in
-// the first or last one.
+// spread over many powers of ten. Values outside of 1e-12 to 1e12 count in the
+// first or last one.
 int bucketOf(double value) {
   return value <= 1e-12 ? -120
                         : std::min(120, int(std::ceil(std::log10(value) * 10)));

@@ -1,7 +1,6 @@
 // Reads files by position, and again where that may help. Every range is
 // checked against the size of the file, because ranges come from headers that
-// may be wrong. What is not a regular file is refused when it is opened: it has
-// no positions.
+// may be wrong. Only regular files are opened, as others have no positions.
 #include "runtime/core/file.h"
 #include "runtime/core/diagnostics.h"
 #include "shared/input_file.h"

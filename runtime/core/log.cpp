@@ -186,7 +186,7 @@ Status Log::header(const Manifest &manifest, const Options &options,
 }
 
 // Leaves the whole lines of a log up to the first step that will be logged
-// again. What does not begin as a log is not one, and goes.
+// again. A file that does not begin as a log is emptied.
 Status Log::cut(int64_t firstStep) {
   if (!isRegular)
     return {};

@@ -111,7 +111,7 @@ OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
   // In f32 the master is the compute copy, and the kernel has no such operand.
   if (layout.noMaster)
     operands.push(nullptr);
-  else if (hasComputeCopy(rank, index))
+  else if (hasComputeCopy(rank.manifest, layout))
     operands.push(layout.stateWhole ? buffers.computeWhole
                                     : buffers.computeShard);
   operands.push(const_cast<void *>(scale));

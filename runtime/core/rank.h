@@ -252,19 +252,13 @@ struct OptimizerOperands {
 // up to and including `scale`. They point to the part that this rank updates:
 // the full-length buffers if the state is replicated, else the shards. With
 // factors or updates the device sets the operand of the element's number, and
-// without a master that of the key, which is the one before `scale`. Those
-// of what is offloaded a host sets with `placePiece`, and a GPU in
-// CudaOffload::bring. `gradient` may be null: the
-// gradient in the layout's memory.
+// without a master that of the key, which is the one before `scale`. Operands
+// that are offloaded are set piece by piece: on a host by `placePiece`, on a
+// GPU by CudaOffload::bring. If `gradient` is null, the operand is the gradient
+// in the layout's memory.
 OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
                                     const void *scale, const void *gradient,
                                     bool hasNumber = false);
-// Returns true if these have a copy in the compute type, behind the states.
-inline bool hasComputeCopy(const fsdpc_rank &rank, int32_t layout) {
-  const Layout &own = rank.manifest.layouts[size_t(layout)];
-  return !own.noMaster && own.computeWhole &&
-         rank.manifest.computeDtypeOf(own) != "f32";
-}
 // The same for fsdpc_member_sums, whose kernel reads no copy in the compute
 // type.
 OptimizerOperands memberSumOperands(const fsdpc_rank &rank, int32_t layout,

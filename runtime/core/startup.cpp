@@ -29,7 +29,7 @@ struct Difference {
 };
 
 // Exchanges the texts in a fixed size, because ranks of different programs
-// share nothing else. What lies beyond it is not compared. All ranks get the
+// share nothing else. Text beyond that size is not compared. All ranks get the
 // same answer, since all compare everything.
 std::optional<Difference> findDifference(const std::vector<std::string> &texts,
                                          Job &job) {

@@ -57,7 +57,7 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
       bytes += buffers.own * 4 * (2 + layout.states);
     else if (command.op == "optimizer") { // all but the gradient is written
       int64_t parameter = layout.noMaster ? 2 * element : 8;
-      if (!layout.noMaster && element < 4 && layout.computeWhole)
+      if (hasComputeCopy(rank.manifest, layout))
         parameter += element;
       bytes += buffers.part * (4 * (1 + 2 * layout.states) + parameter);
     } else if (command.op != "clip") // full-length gradients

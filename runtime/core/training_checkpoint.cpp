@@ -181,8 +181,8 @@ Status CheckpointWriter::readRaw(const Piece &piece, uint64_t begin,
                                     reinterpret_cast<float *>(to));
 }
 
-// Reads `length` bytes, as the checkpoint holds them, from `done` on. What is
-// empty belongs to another rank, and this one may have no memory for it.
+// Reads `length` bytes, as the checkpoint holds them, from `done` on. An empty
+// piece belongs to another rank, and this one may have no memory for it.
 Status CheckpointWriter::read(const Piece &piece, uint64_t done,
                               uint64_t length, char *to) const {
   if (length == 0)

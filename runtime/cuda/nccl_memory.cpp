@@ -22,7 +22,7 @@ std::string versionText(int version) {
          std::to_string(version % 100);
 }
 
-// What a rank brings to the agreement.
+// One rank's part of the agreement.
 struct Offer {
   CudaStatus status = cudaOk;
   int version = 0;

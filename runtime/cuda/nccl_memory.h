@@ -1,5 +1,5 @@
-// What NCCL is asked for, beyond calls that every version has: memory that it
-// need not copy, gathers without multiprocessors, and an order between the two
+// Asks NCCL for features that not every version has: memory that it need not
+// copy, gathers without multiprocessors, and an order between the two
 // communicators. All ranks must ask for the same.
 #pragma once
 

@@ -32,8 +32,8 @@ private:
 
   DirectConvolution shape;
   bool turned; // the kernel is turned, its channels and filters exchanged
-  // Of each tap in the copies of one block of `blockRows` rows: its element for
-  // the first result.
+  // For each tap, the element that it reads for the first result, in the copies
+  // of one block of `blockRows` rows.
   std::vector<int64_t> offsets;
   int64_t blockRows;
 };

@@ -1,7 +1,7 @@
 // The update on the host after the norm (host_norm.cpp): sums per member, the
 // optimizer, and what it changes, in the steps of --histogram-every. Each runs
-// on the compute threads, by members, in blocks of one size. What is offloaded
-// comes in pieces (host_offload.h).
+// on the compute threads, by members, in blocks of one size. Offloaded operands
+// come in pieces (host_offload.h).
 #include "runtime/host/host_device.h"
 
 #include "runtime/core/rank.h"

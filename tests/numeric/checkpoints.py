@@ -214,7 +214,7 @@ open(out, "wb").write(struct.pack("<Q", len(text)) + text + data)
 
 
 def kept_facts(folder: Path) -> dict:
-    """What a checkpoint says of the run and of each parameter, whatever its layouts."""
+    """Returns the entries of a manifest that do not depend on layouts: those of the run and of each parameter."""
     found = json.loads((folder / "checkpoint.json").read_text())["checkpoint"]
     return {"state": found["state"], "buffers": {b["name"]: (b["shape"], b.get("optimizerState", False)) for b in found["buffers"]},
             "parameters": {m["name"]: (layout["states"], layout["average"], m.get("since", 0))

@@ -180,7 +180,7 @@ class Large:
             raise Failure("a file of what is offloaded is left")
 
     def check_limit(self) -> None:
-        """What is offloaded does not count for --memory-limit, and the tables show it."""
+        """Offloaded values do not count for --memory-limit, and the tables show them."""
         for name, what, offloaded in (("states", STATES, 32), ("all", ALL, 64)):
             limit = self.train(name, ranks=1, steps=1)[1]["plan"]["total"] + (1 << 20)
             limited = [*self.compiling, "-o", self.bench.path("limited"), f"--memory-limit={limit}"]

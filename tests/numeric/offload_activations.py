@@ -105,7 +105,7 @@ class Deep:
         return int(re.search(r"the program requires (\d+) bytes of GPU memory", done.stderr)[1])
 
     def check_limit(self) -> None:
-        """What is offloaded does not count for --memory-limit, and the tables show it."""
+        """Offloaded values do not count for --memory-limit, and the tables show them."""
         header = self.train("offloaded", steps=1)[1]
         limit, offloaded = header["plan"]["total"] + (8 << 20), header["plan"][self.bench.place]
         limited = [self.bench.build / "bin" / "fsdpc", self.model, "-o", self.bench.path("limited"), *self.compiling, "--recompute=cheap",

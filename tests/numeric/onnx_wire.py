@@ -73,7 +73,7 @@ def model(nodes: list[bytes], inputs: list[bytes], outputs: list[bytes], initial
 
 
 def training(algorithm: bytes, updates: dict[str, str], initialization: bytes = b"", initial: dict[str, str] | None = None) -> bytes:
-    """What a model with its own training has beside the others: a TrainingInfoProto, and the opset of its nodes."""
+    """Returns the fields of a model that carries its own training: a TrainingInfoProto, and the opset of its nodes."""
     def bindings(number: int, names: dict[str, str]) -> bytes:
         return b"".join(field(number, field(1, key) + field(2, name)) for key, name in names.items())
     info = (field(1, initialization) if initialization else b"") + field(2, algorithm) + bindings(3, initial or {}) + bindings(4, updates)

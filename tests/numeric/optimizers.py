@@ -28,10 +28,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import harness
 import numpy as np
-import onnx_wire as onnx
 import optimizer_formulas as formulas
 from compare import read_safetensors
 from harness import Failure
+from sample_gradients import sums_of_products
 
 LIMIT = 1e-6
 WORKERS = 2
@@ -40,7 +40,7 @@ SAMPLED = ("nadam", "rprop", "lamb", "lars")  # whose bits are compared without 
 
 
 class Reference:
-    """What torch made of the gradients, or a formula makes."""
+    """The parameters after torch's updates, or those of a formula."""
 
     def __init__(self, zeros: bool = False):
         arrays = np.load(harness.MODELS / "optimizers.npz")
@@ -101,21 +101,13 @@ class Trials:
         self.bench, self.reference = bench, reference or Reference(zeros)
         self.name = "zeros" if zeros else "model"
         self.model, self.data = bench.path(f"{self.name}.onnx"), []
-        nodes, inputs, total = [], [], ""
         for name, shape in self.reference.shapes.items():
             samples = self.reference.tensors(np.arange(len(self.reference.start)))[name]
             values = self.reference.gradients[:, samples].reshape(-1, *shape)
             np.save(bench.path(f"{self.name}-{name}.npy"), np.ascontiguousarray(values))
             self.data += ["--data", f"x_{name}={bench.path(f'{self.name}-{name}.npy')}"]
-            inputs.append(onnx.value(f"x_{name}", (1, *shape)))
-            nodes += [onnx.node("Mul", [name, f"x_{name}"], [f"product_{name}"]),
-                      onnx.node("ReduceSum", [f"product_{name}"], [f"sum_{name}"], onnx.integer("keepdims", 0))]
-            if total:
-                nodes.append(onnx.node("Add", [total, f"sum_{name}"], [f"total_{name}"]))
-            total = f"total_{name}" if total else f"sum_{name}"
         start = self.reference.tensors(self.reference.start)
-        weights = [onnx.tensor(name, shape, start[name].astype("<f4").tobytes()) for name, shape in self.reference.shapes.items()]
-        self.model.write_bytes(onnx.model(nodes, inputs, [onnx.value(total, ())], weights))
+        self.model.write_bytes(sums_of_products({name: start[name].reshape(shape) for name, shape in self.reference.shapes.items()}))
 
     def compile(self, variant: str, name: str, *flags: str):
         return self.bench.compile(self.model, name, "-q", *self.reference.variants[variant], *flags)

@@ -84,7 +84,7 @@ def check_training(bench, fixture, program) -> None:
 
 
 def check_mask(bench, fixture, program) -> None:
-    """Of a microbatch that is not full only the samples are written, also where the loss leaves it out."""
+    """A microbatch that is not full writes its samples only, also where the loss leaves it out."""
     flags, few = eval_flags(fixture), bench.path("few.npy")
     line = evaluate(bench, program, 2, *flags, *METRICS, "--eval-steps", 3, "--predict", f"linear={few}")
     if np.load(few).shape != (12, 10) or line["eval_samples"] != 12:

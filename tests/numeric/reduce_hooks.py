@@ -102,7 +102,7 @@ def bf16(values: np.ndarray) -> np.ndarray:
 
 
 def quantize(values: np.ndarray) -> np.ndarray:
-    """Of one sample: multiples of the largest element of a block over 127."""
+    """Returns the gradient of one sample: multiples of the largest element of a block over 127."""
     flat = values.reshape(-1)
     blocks = np.pad(flat, (0, -len(flat) % BLOCK)).reshape(-1, BLOCK)
     steps = np.abs(blocks).max(axis=1, keepdims=True) * np.float32(1 / 127)

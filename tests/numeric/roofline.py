@@ -1,4 +1,4 @@
-"""What a GPU's limits make of a kernel: its occupancy, its blocks against the multiprocessors, and its time by roofline.
+"""Estimates a kernel from a GPU's limits: its occupancy, its blocks against the multiprocessors, and its time by roofline.
 
 Nothing here was measured. Memory bandwidth and the rate of products are those of the data sheets in machines/*.json. A kernel's
 roofline is the longer one of what its operands take at that bandwidth, each moved once, and what its operations take. Its

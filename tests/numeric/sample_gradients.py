@@ -12,25 +12,32 @@ from compare import read_safetensors
 ALIGNMENT = 16                                # elements, of members in a layout
 
 
+def sums_of_products(start: dict[str, np.ndarray]) -> bytes:
+    """Returns the model Σ (p · x_p), whose gradient for a parameter p is its sample x_p. `start` are the parameters."""
+    nodes, inputs, total = [], [], ""
+    for name, values in start.items():
+        inputs.append(onnx.value(f"x_{name}", (1, *values.shape)))
+        nodes += [onnx.node("Mul", [name, f"x_{name}"], [f"product_{name}"]),
+                  onnx.node("ReduceSum", [f"product_{name}"], [f"sum_{name}"], onnx.integer("keepdims", 0))]
+        if total:
+            nodes.append(onnx.node("Add", [total, f"sum_{name}"], [f"total_{name}"]))
+        total = f"total_{name}" if total else f"sum_{name}"
+    weights = [onnx.tensor(name, values.shape, values.astype("<f4").tobytes()) for name, values in start.items()]
+    return onnx.model(nodes, inputs, [onnx.value(total, ())], weights)
+
+
 class SampleGradients:
     def __init__(self, bench, shapes: dict[str, tuple], count: int, target: str = "host"):
         self.bench, self.model, self.shapes, self.target = bench, bench.path("samples.onnx"), shapes, target
         random = np.random.default_rng(7)
         self.start = {name: random.integers(-4096, 4096, shape).astype(np.float32) / 64 for name, shape in shapes.items()}
         self.samples = {name: random.integers(-4096, 4096, (count, *shape)).astype(np.float32) / 512 for name, shape in shapes.items()}
-        nodes, inputs, total, self.data = [], [], "", []
-        for name, shape in shapes.items():
-            inputs.append(onnx.value(f"x_{name}", (1, *shape)))
-            nodes += [onnx.node("Mul", [name, f"x_{name}"], [f"product_{name}"]),
-                      onnx.node("ReduceSum", [f"product_{name}"], [f"sum_{name}"], onnx.integer("keepdims", 0))]
-            if total:
-                nodes.append(onnx.node("Add", [total, f"sum_{name}"], [f"total_{name}"]))
-            total = f"total_{name}" if total else f"sum_{name}"
+        self.data = []
+        for name, values in self.samples.items():
             path = bench.path(f"{name}.npy")
-            np.save(path, np.ascontiguousarray(self.samples[name]))
+            np.save(path, np.ascontiguousarray(values))
             self.data += ["--data", f"x_{name}={path}"]
-        weights = [onnx.tensor(name, shape, np.asarray(self.start[name], "<f4").tobytes()) for name, shape in shapes.items()]
-        self.model.write_bytes(onnx.model(nodes, inputs, [onnx.value(total, ())], weights))
+        self.model.write_bytes(sums_of_products(self.start))
 
     def offsets(self) -> tuple[dict[str, int], int]:
         """Returns where each parameter begins in the layout of the only unit, and the layout's length."""

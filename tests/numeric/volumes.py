@@ -238,7 +238,7 @@ def test(bench, options):
         wrong += check_emulated(bench, name, program, data, expected, equal, *group)
         if group or owners:
             wrong += check_emulated(bench, name, program, data, expected, False, "--deterministic", *group)
-            # What an evaluation gathers belongs to no step, and the step after it gathers all the same.
+            # Gathers of an evaluation count for no step, and the next step gathers as if there had been none.
             for order in ([], ["--deterministic"], ["--eval-every=1", f"--eval=x={data}"]):
                 wrong += check_log(bench, f"{name} on GPUs {' '.join(order[:1])}", [*harness.mpirun(RANKS), program, *order, *group], data,
                                    levels(summary, 2), 2 if group else None)

@@ -289,9 +289,9 @@ TEST_F(PlannedMemory, OtherLayoutsHaveAMaster) {
   EXPECT_EQ(memory.compute, 0);
 }
 
-// What is offloaded passes through two pieces of 2^18 elements for an update,
-// with masters, gradients and two states, and one for gathers that cast. A
-// reduction takes a piece, or on a GPU the whole shard.
+// An update reads offloaded masters, gradients and two states through two
+// buffers of 2^18 elements each. A gather that casts has one such buffer. A
+// reduction has one, or on a GPU the whole shard.
 TEST(MemoryPlan, OffloadedShardsPassThroughPieces) {
   Manifest manifest = sample();
   manifest.computeDtype = "bf16";

@@ -59,9 +59,8 @@ TEST(Cluster, TheSlowestRankDelaysAll) {
   }
 }
 
-// What a rank fetches from its own disk waits for no other rank, but a gather
-// behind it on the channel waits for all their fetches. Both start after one
-// op.
+// A fetch from a rank's own disk waits for no other rank. A gather behind it on
+// the channel waits for the fetches of all ranks. Both start after one op.
 //
 //   slow  op 0–20, fetch 20–35, op 20–40,             gather 35–50
 //   fast  op 0–10, fetch 10–25, op 10–20, waits 20–25, gather 35–50

@@ -113,7 +113,8 @@ TEST(CostModel, ANodesPortsServeItsGpusTogether) {
   machine.nodes.gatherGBs = 400;
   EXPECT_NEAR(allGatherUs(machine, 1'000'000'000),
               40 + 1e9 * 15 / 16 * 7 / 8 / 450e3, 1e-6);
-  // What ranks trade, each of them receives itself: half from the other node.
+  // Each rank receives its own share of the data, half of it from the other
+  // node.
   EXPECT_NEAR(allToAllUs(machine, 1'000'000'000),
               40 + 1e9 / 2 / 50e3 + 1e9 * 7 / 16 / 450e3, 1e-6);
 }
@@ -132,8 +133,8 @@ TEST(CostModel, GroupsSumByAnAllReduce) {
               40 + 3 * (1e9 / 8 + 262'144) / 50e3, 1e-6);
 }
 
-// What a collective needs of a core is missing to the ops, and the other way
-// round; of several cores it takes a smaller share.
+// A collective and the ops beside it slow each other down, as they share a
+// core. With several cores the collective takes a smaller share of them.
 TEST(CostModel, CollectivesTakeCores) {
   Machine machine = host();
   machine.node.cores = 0.5;

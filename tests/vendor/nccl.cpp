@@ -37,7 +37,7 @@ struct Comm {
 std::mutex mutex;
 fsdpc::runtime::emulation::Handles<Comm> comms;
 fsdpc::runtime::emulation::Handles<Comm *> registrations, windows;
-// What ncclMemAlloc returned, with the windows of it that are open.
+// The memory that ncclMemAlloc returned, with the number of its open windows.
 std::map<const void *, int> allocated;
 thread_local int groups = 0; // open groups of the thread
 thread_local Comm *grouped = nullptr;

@@ -1,4 +1,4 @@
-"""What checkpoints cost: the time of ten steps of which one is followed by a checkpoint, beside that without, and the rate at which they
+"""Measures the cost of checkpoints: the time of ten steps of which one is followed by a checkpoint, beside that without, and the rate at which they
 reach the disk beside `dd` and torch's async_save.
 
 Runs with and without alternate. A step's time is that from its line in the log to the next one's, so it has all that is done between

@@ -1,4 +1,4 @@
-"""What collectives cost under each rule of schedules, by plan: with and without a limit of the memory, beside the lower bound.
+"""Measures the cost of collectives under each rule of schedules, by plan: with and without a limit of the memory, beside the lower bound.
 
 All figures come from `fsdpc simulate`. Limits are the peaks of the rules `none` and `post`: where a rule fits, `auto` must fit too, and
 take no longer. The last limit is a little under the default peak, and is kept by computing something again.

@@ -179,7 +179,7 @@ def copy_rates() -> list[tuple[float, float]]:
 def measure(arguments, folder: Path) -> dict:
     (folder / "tokens").write_bytes(random.Random(0).randbytes(1 << 20))
     core = arguments.threads == 1
-    # Of each transformer: collectives run alone, or beside compute.
+    # Each transformer is compiled twice: its collectives run alone, or beside compute.
     programs = [tuple(Program(arguments, folder, shape, dtype, prefetch) for prefetch in ("none", "pre"))
                 for dtype in TYPES for shape in (SHAPES[:2] if arguments.few else SHAPES)]
     single, apart, together = defaultdict(list), defaultdict(list), defaultdict(list)

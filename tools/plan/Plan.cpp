@@ -150,16 +150,6 @@ Estimate Plan::estimate(int64_t ranks, const Conditions &conditions) {
   return estimate;
 }
 
-// A fused location has the name of its first part.
-std::string plan::nodeOf(Location location) {
-  if (auto fused = dyn_cast<FusedLoc>(location))
-    return fused.getLocations().empty() ? ""
-                                        : nodeOf(fused.getLocations().front());
-  if (auto name = dyn_cast<NameLoc>(location))
-    return name.getName().str();
-  return "";
-}
-
 std::string plan::unitOf(Operation *op) {
   auto unit =
       op->getAttrOfType<FlatSymbolRefAttr>(fsdp::FSDPDialect::kUnitAttr);

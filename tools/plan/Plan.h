@@ -69,8 +69,7 @@ llvm::json::Object toJson(Plan &plan, const Estimate &estimate);
 // Returns the figures of a step.
 llvm::json::Object toJson(const Estimate &estimate);
 
-// Names of an op in the model, for readers.
-std::string nodeOf(mlir::Location location);
+// Returns the name of an op's unit, for readers.
 std::string unitOf(mlir::Operation *op);
 
 // Returns "12.345 ms", "1.234 s"; "8.5 GiB".

@@ -2,6 +2,7 @@
 // arrays, whose columns `columns` names, since a model has thousands. Times are
 // those of one rank among equal ones; the figures of the step are the caller's.
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Provenance.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
 #include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/schedule/bound.h"
@@ -71,7 +72,7 @@ json::Object opsOf(const Plan &plan, const schedule::Timeline &timeline) {
         beginUs[position], timeline.reachUs[position + 1] - beginUs[position],
         text(op->getName().stripDialect()), text(nameOf(op)), text(unitOf(op)),
         op->hasAttr(fsdp::FSDPDialect::kBackwardAttr),
-        text(nodeOf(op->getLoc())), text(moduleOf(op)),
+        text(fsdp::nodeOf(op->getLoc())), text(moduleOf(op)),
         integerOf(op, fsdp::FSDPDialect::kBytesAttr),
         integerOf(op, fsdp::FSDPDialect::kFlopsAttr)});
   }

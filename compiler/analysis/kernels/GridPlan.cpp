@@ -2,9 +2,9 @@
 // the kernel's attribute. Vectors are as wide as all accesses of a stage allow
 // (adjacent, aligned, inside one part), since memory traffic bounds these
 // kernels. The shape balances enough blocks to occupy the GPU against enough
-// work for each thread. What decides the order of a reduction (which threads
-// share a row, and which elements each takes) is not a choice: it follows from
-// the reduction (ReductionOrder.h).
+// work for each thread. The order of a reduction (which threads share a row,
+// and which elements each takes) is not a choice: it follows from the reduction
+// (ReductionOrder.h).
 #include "compiler/analysis/kernels/GridPlanner.h"
 
 #include "compiler/analysis/kernels/BodyWalk.h"

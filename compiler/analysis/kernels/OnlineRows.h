@@ -8,8 +8,8 @@ namespace fsdpc::analysis {
 
 /// Gives each maximum of a long row and the sum of exp(x - maximum) a stage of
 /// their own, one after the other, and returns the number of each first one.
-/// Whether a sum is one follows from the two ops, so that it has the same bits
-/// beside whatever else the kernel computes.
+/// Only the two ops decide if they are such a pair, so the sum has the same
+/// bits whatever else the kernel computes.
 llvm::SmallVector<size_t, 1> separateOnlineStages(KernelPlan &plan);
 
 } // namespace fsdpc::analysis

@@ -331,8 +331,8 @@ Value ElementEmitter::widen(Value stored, Type element) {
 }
 
 // A value that was loaded from a 16-bit type or rounded to it keeps its bits,
-// so converting it back is free. What else comes here (a maximum, a select) is
-// a number of the type already, and its conversion exact.
+// so converting it back is free. Other values (a maximum, a select) are numbers
+// of the type already, so their conversion is exact.
 Value ElementEmitter::narrow(Value value, Type element) {
   bool vector = isa<VectorType>(value.getType());
   if (element.isInteger(1))

@@ -56,8 +56,8 @@ Value OptimizerEmitter::address(Value base, Type element, Value index) {
   return make<LLVM::GEPOp>(base.getType(), element, base, ValueRange{index});
 }
 
-// An op is uniform if all of its operands are. What the random words depend on
-// is uniform as well.
+// An op is uniform if all of its operands are. The operands of the random words
+// are uniform as well.
 void OptimizerEmitter::emitUniform(Value numbers, Value memberSums) {
   // lr, step and decay stand behind the states, and the sums behind these.
   auto load = [&](unsigned argument, Value base, unsigned i) {

@@ -12,8 +12,8 @@ namespace fsdpc::nn {
 
 // ---- products ----
 
-// A multiplication and an addition count as two flops. What else is added to
-// the sums is left out, and so are epilogues.
+// A multiplication and an addition count as two flops. Terms that are added to
+// the sums do not count, nor do epilogues.
 template <typename ProductOp> static int64_t productFlops(ProductOp op) {
   ArrayRef<int64_t> shape = shapeOf(op.getLhs());
   int64_t depth = op.getTransposeA() ? shape[shape.size() - 2] : shape.back();

@@ -1,6 +1,6 @@
 // Keeps texts from MLIR's parser that would end the process there: it calls
-// itself for each bracket, and allocates results by their number. What it says
-// of others is reduced to one error.
+// itself for each bracket, and allocates results by their number. Its errors
+// about other texts are reduced to one.
 #include "compiler/dialects/nn/ParseModule.h"
 
 #include "mlir/IR/AttrTypeSubElements.h"

@@ -65,8 +65,9 @@ Type scalarType(Type element) {
   return element;
 }
 
-// Truncates towards zero. What the type cannot hold becomes its nearest
-// integer, and NaN the smallest; the conversion itself is undefined for both.
+// Truncates towards zero. A number that the type cannot hold becomes its
+// nearest integer, and NaN the smallest; the conversion itself is undefined for
+// both.
 Value toInteger(ScalarBuilder &s, Value x, Type type, bool isUnsigned) {
   unsigned bits = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
   auto compare = [&](arith::CmpFPredicate predicate, double bound) {

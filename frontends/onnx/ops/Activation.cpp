@@ -1,7 +1,7 @@
 // Functions of one float value: activations, trigonometry and hyperbolic
-// functions. What nn lacks is composed of its ops in a form that neither
-// overflows nor has a NaN in its gradient, since the adjoints follow from these
-// ops.
+// functions. Functions that nn lacks are composed of its ops in a form that
+// neither overflows nor has a NaN in its gradient, since the adjoints follow
+// from these ops.
 #include "frontends/onnx/ops/Unary.h"
 
 #include <cmath>

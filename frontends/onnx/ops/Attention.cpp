@@ -1,7 +1,9 @@
 // Attention and RotaryEmbedding of opset 23. Both accept heads either as a
 // dimension of their own (rank 4) or merged into the last one (rank 3); they
-// are split here, so that nn.attention only knows rank 4. What it does not have
-// (capped scores, a gradient of the mask) becomes products and a softmax.
+// are split here, so that nn.attention only knows rank 4. Attention that it
+// does not have (capped scores, a gradient of the mask) becomes products and a
+// softmax.
+#include "compiler/dialects/fsdp/Provenance.h"
 #include "frontends/onnx/GraphImporter.h"
 
 #include <cmath>
@@ -10,6 +12,10 @@
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
+
+// A mask is made of few ops. With a limit, a graph of many attentions takes no
+// quadratic time.
+constexpr size_t mostMaskOps = 256;
 
 // Turns B×T×(H·d) into B×H×T×d; an input of rank 4 has that form already.
 // Returns null after it has refused the node.
@@ -46,24 +52,7 @@ struct Heads {
 };
 } // namespace
 
-// Returns true if the value depends on a parameter. Stops after some ops: a
-// mask is made of few.
-static bool dependsOnParameter(Value value) {
-  constexpr size_t most = 256;
-  SmallVector<Value> stack = {value};
-  llvm::SmallPtrSet<Operation *, 32> seen;
-  while (!stack.empty() && seen.size() < most) {
-    Operation *op = stack.pop_back_val().getDefiningOp();
-    if (!op || !seen.insert(op).second)
-      continue;
-    if (isa<fsdp::LoadOp>(op))
-      return true;
-    llvm::append_range(stack, op->getOperands());
-  }
-  return false;
-}
-
-// Leaves out of `mask` what `kept` (bools) does not keep.
+// Hides the keys in `mask` that `kept` (bools) does not keep.
 static Value restricted(Emitter &b, Value mask, Value kept,
                         ArrayRef<int64_t> scores) {
   if (!mask)
@@ -227,7 +216,7 @@ static LogicalResult attention(Node &node) {
   // nn.attention aligns the causal triangle at the bottom right, ONNX at the
   // end of the past. Where the two differ, the triangle becomes a mask.
   bool isLearnt = heads->mask && !elementOf(heads->mask).isInteger(1) &&
-                  dependsOnParameter(heads->mask);
+                  fsdp::dependsOnLoad(heads->mask, mostMaskOps);
   bool isExplicit = heads->softcap != 0 || node.isUsed(3) || isLearnt;
   if (causal && (isExplicit || keys - queries != past)) {
     Shape matrix = {1, 1, queries, keys};

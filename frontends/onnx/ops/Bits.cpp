@@ -50,8 +50,8 @@ static Value lowestBit(Emitter &b, Value x) {
   return b.binary<nn::ModOp>(x, 2.0);
 }
 
-// Takes bits off both operands, the lowest first. What is left of the sign is 0
-// or -1.
+// Takes bits off both operands, the lowest first. The rest is the sign: 0 or
+// -1.
 static Value conjunction(Emitter &b, Value x, Value y, int64_t onnxType) {
   int bits = static_cast<int>(bitsOf(onnxType));
   bool hasSign = isSignedInteger(onnxType) || bits == 64;

@@ -89,9 +89,9 @@ static LogicalResult range(Node &node) {
 }
 
 // Wide floats all become f32 (importedType), so a cast between them is dropped:
-// --param-dtype decides the type that the model computes in. What saturates and
-// how floats round is the node's (readConversion): ONNX has attributes for
-// 8-bit floats.
+// --param-dtype decides the type that the model computes in. The node says
+// which casts saturate and how floats round (readConversion): ONNX has
+// attributes for 8-bit floats.
 static LogicalResult castTo(Node &node, int64_t type) {
   if (!importedType(type, node.b.builder.getContext()))
     return node.refuse("element type " + nameOf(type) + " is not supported");

@@ -1,6 +1,6 @@
 // Arithmetic, comparisons and logic. ONNX broadcasts implicitly; here
-// broadcasts become explicit ops. What nn lacks is composed of its ops, and the
-// adjoints follow from these.
+// broadcasts become explicit ops. Functions that nn lacks are composed of its
+// ops, and the adjoints follow from these.
 #include "frontends/onnx/TorchExport.h"
 #include "frontends/onnx/ops/Unary.h"
 

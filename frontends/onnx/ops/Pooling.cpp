@@ -41,9 +41,9 @@ static Value alongDimensions(Emitter &b, Value x, const Window &w,
 }
 
 // Returns how many elements each window has, in the window's output shape:
-// those of the input, and with `counted` those of its pads. What ceil_mode adds
-// never counts. The counts separate like the sums: one constant vector per
-// dimension.
+// those of the input, and with `counted` those of its pads. Elements that
+// ceil_mode adds never count. The counts separate like the sums: one constant
+// vector per dimension.
 static Value windowSizes(Emitter &b, const Window &w, ArrayRef<int64_t> sizes,
                          bool counted) {
   size_t dims = w.kernel.size();

@@ -42,7 +42,7 @@ class Step:
 
 @dataclass
 class Run:
-    """What a run has logged."""
+    """The log of a run."""
     header: Mapping[str, Any] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     evaluations: list[Step] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What needs no torch: finding the tool, flags, messages, the log of a run. Runs with unittest or pytest.
+"""Tests the parts that need no torch: finding the tool, flags, messages, the log of a run. Runs with unittest or pytest.
 
 The tool and the programs are scripts that behave as fsdpc and its programs do: exit codes, one "error: " line, a log.
 """

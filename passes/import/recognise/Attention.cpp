@@ -23,8 +23,8 @@ struct Shaped {
 
 // The parts of one attention. Matching collects them without changing the IR.
 struct Parts {
-  Parts(ArrayRef<int64_t> scores, MaskConstants &known)
-      : masks(scores, known) {}
+  Parts(ArrayRef<int64_t> scores, MaskConstants &known, FiniteMasks reading)
+      : masks(scores, known, reading) {}
   // B batch, H query heads, G groups of keys, T queries, S keys.
   Shaped query, key, value; // B×H×T×d, B×G×S×d, B×G×S×e
   // The product of all factors on scores, query and key.
@@ -58,18 +58,17 @@ static nn::MatmulOp matchScores(Value value, Parts &parts) {
   if (auto product = value.getDefiningOp<nn::MatmulOp>())
     return product;
   if (auto select = value.getDefiningOp<nn::SelectOp>()) {
-    auto isLowest = [](Value branch) {
-      std::optional<double> number = nn::matchSplat(branch);
-      return number && *number <= kLowest;
-    };
     // A negative scale would turn a hidden key into the strongest one.
     if (parts.scale <= 0)
       return nullptr;
-    if (isLowest(select.getOnFalse()) &&
-        parts.masks.keep(select.getCondition()))
+    auto hides = [&](Value branch, bool negated) {
+      std::optional<double> number = nn::matchSplat(branch);
+      return number &&
+             parts.masks.keep(select.getCondition(), negated, *number);
+    };
+    if (hides(select.getOnFalse(), false))
       return matchScores(select.getOnTrue(), parts);
-    if (isLowest(select.getOnTrue()) &&
-        parts.masks.keep(select.getCondition(), true))
+    if (hides(select.getOnTrue(), true))
       return matchScores(select.getOnFalse(), parts);
     return nullptr;
   }
@@ -167,8 +166,12 @@ static std::optional<Parts> match(nn::MatmulOp output, MaskConstants &known) {
   // Scores of other ranks have no batch and heads to tell apart.
   if (scores.size() != 3 && scores.size() != 4)
     return std::nullopt;
-  Parts parts(scores, known);
+  Parts parts(scores, known, FiniteMasks::Hide);
   nn::MatmulOp product = matchScores(softmax.getInput(), parts);
+  if (product && !parts.masks.isExact()) {
+    parts = Parts(scores, known, FiniteMasks::Add);
+    product = matchScores(softmax.getInput(), parts);
+  }
   if (!product || product.getAccumulator() || product.getTransposeA())
     return std::nullopt;
 

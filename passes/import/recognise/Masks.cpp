@@ -4,8 +4,11 @@
 // kernels skip the keys that a row does not see.
 #include "passes/import/recognise/Masks.h"
 
+#include "compiler/dialects/fsdp/Provenance.h"
+
 #include "mlir/IR/Matchers.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -48,23 +51,46 @@ MaskConstants::Kind MaskConstants::classify(DenseElementsAttr constant,
   return entry->second = isTriangle ? Kind::Triangle : Kind::Other;
 }
 
-DenseElementsAttr MaskConstants::keptBy(DenseElementsAttr constant) {
+MaskConstants::Kept MaskConstants::keptBy(DenseElementsAttr constant) {
   auto [entry, fresh] = kept.try_emplace(constant);
   if (!fresh)
     return entry->second;
   SmallVector<bool> keys;
+  bool byNumbers = false;
   // A mask with other numbers, such as a relative position bias, has no boolean
   // form.
   for (const APFloat &element : constant.getValues<APFloat>()) {
     double number = element.convertToDouble();
     if (number != 0 && !(number <= kLowest))
-      return nullptr;
+      return {};
+    byNumbers |= number != 0 && !std::isinf(number);
     keys.push_back(number == 0);
   }
   auto type = RankedTensorType::get(
       cast<RankedTensorType>(constant.getType()).getShape(),
       IntegerType::get(constant.getContext(), 1));
-  return entry->second = DenseElementsAttr::get(type, keys);
+  return entry->second = {DenseElementsAttr::get(type, keys), byNumbers};
+}
+
+// Returns true if a boolean mask keeps key t + keys - queries for every query
+// t.
+static bool keepsDiagonal(DenseElementsAttr constant, bool negated,
+                          int64_t queries, int64_t keys) {
+  ArrayRef<int64_t> shape =
+      cast<RankedTensorType>(constant.getType()).getShape();
+  if (keys < queries || shape.size() < 2)
+    return false;
+  int64_t rows = shape.end()[-2], columns = shape.back();
+  auto elements = constant.getValues<bool>();
+  for (int64_t matrix = 0, n = constant.getNumElements(); matrix < n;
+       matrix += rows * columns)
+    for (int64_t t = 0; t < queries; ++t) {
+      int64_t row = rows == 1 ? 0 : t;
+      int64_t column = columns == 1 ? 0 : t + keys - queries;
+      if (elements[matrix + row * columns + column] == negated)
+        return false;
+    }
+  return true;
 }
 
 bool Masks::keepConstant(DenseElementsAttr constant, Value value,
@@ -73,6 +99,7 @@ bool Masks::keepConstant(DenseElementsAttr constant, Value value,
   // Nothing to remember: all keys stay.
   if (kind == MaskConstants::Kind::KeepsAll)
     return true;
+  keepsOwnKeys &= keepsDiagonal(constant, negated, queries, keys);
   ArrayRef<int64_t> shape =
       cast<RankedTensorType>(constant.getType()).getShape();
   // A triangle of another size is broadcast over the scores in some way that is
@@ -95,6 +122,9 @@ bool Masks::keepBand(Value value, const Band &band, bool negated) {
   bool keepsAll = keepsUpTo ? band.last >= columns - 1 : band.last <= -rows;
   if (keepsAll)
     return true;
+  bool keepsDiagonal = keepsUpTo == (band.last >= keys - queries);
+  keepsOwnKeys &=
+      keepsDiagonal && queries <= keys && rows == queries && columns == keys;
   if (keepsUpTo && band.last == keys - queries && rows == queries &&
       columns == keys)
     causal = true;
@@ -161,7 +191,33 @@ bool Masks::keep(Value value, bool negated) {
     return keep(choice.getCondition(), negated != isOpposite);
   if (std::optional<Band> band = bandOf(value))
     return keepBand(value, *band, negated);
+  keepsOwnKeys = false;
   conditions.push_back({value, negated});
+  return true;
+}
+
+bool Masks::keep(Value value, bool negated, double number) {
+  bool isFinite = !std::isinf(number);
+  if (!(number <= kLowest) || (isFinite && reading == FiniteMasks::Add))
+    return false;
+  hidesByNumbers |= isFinite;
+  return keep(value, negated);
+}
+
+// Adds an additive constant in boolean form. Returns false if it has none.
+bool Masks::addConstant(DenseElementsAttr constant, Value mask) {
+  MaskConstants::Kept kept = known->keptBy(constant);
+  if (!kept.keys || (kept.byNumbers && reading == FiniteMasks::Add))
+    return false;
+  hidesByNumbers |= kept.byNumbers;
+  // The constant is additive, so the condition that was just added holds the
+  // wrong value. It is replaced by the boolean constant.
+  size_t before = conditions.size();
+  keepConstant(kept.keys, mask, /*negated=*/false);
+  if (conditions.size() > before) {
+    conditions.resize(before);
+    constants.push_back(kept.keys);
+  }
   return true;
 }
 
@@ -172,32 +228,35 @@ bool Masks::add(Value mask, double factor) {
   if (auto select = mask.getDefiningOp<nn::SelectOp>()) {
     std::optional<double> onTrue = nn::matchSplat(select.getOnTrue());
     std::optional<double> onFalse = nn::matchSplat(select.getOnFalse());
-    if (onTrue && onFalse && *onTrue == 0 && *onFalse <= kLowest && factor > 0)
-      return keep(select.getCondition());
-    if (onTrue && onFalse && *onFalse == 0 && *onTrue <= kLowest && factor > 0)
-      return keep(select.getCondition(), /*negated=*/true);
-  }
-  if (DenseElementsAttr constant = constantOf(mask)) {
-    DenseElementsAttr condition =
-        factor > 0 ? known->keptBy(constant) : nullptr;
-    if (condition) {
-      // The constant is additive, so the condition that was just added holds
-      // the wrong value. It is replaced by the boolean constant.
-      size_t before = conditions.size();
-      keepConstant(condition, mask, /*negated=*/false);
-      if (conditions.size() > before) {
-        conditions.resize(before);
-        constants.push_back(condition);
-      }
+    if (onTrue && onFalse && factor > 0 &&
+        ((*onTrue == 0 && keep(select.getCondition(), false, *onFalse)) ||
+         (*onFalse == 0 && keep(select.getCondition(), true, *onTrue))))
       return true;
-    }
   }
+  if (DenseElementsAttr constant = constantOf(mask);
+      constant && factor > 0 && addConstant(constant, mask))
+    return true;
   // A mask that depends on a parameter may need a gradient, so it stays an
   // addition to the scores.
-  if (factor != 1 || dependsOnLoad(mask))
+  if (factor != 1 || fsdp::dependsOnLoad(mask))
     return false;
   additive.push_back(mask);
   return true;
+}
+
+// Returns true if the elements are known and too small to hide a key, or to
+// bring back one that kLowest hides.
+static bool isSmall(Value mask) {
+  DenseElementsAttr constant = constantOf(mask);
+  return constant &&
+         llvm::all_of(constant.getValues<APFloat>(),
+                      [](const APFloat &element) {
+                        return std::abs(element.convertToDouble()) < 1e20;
+                      });
+}
+
+bool Masks::isExact() const {
+  return !hidesByNumbers || (keepsOwnKeys && llvm::all_of(additive, isSmall));
 }
 
 // Extends a mask to rank 4. Shapes are aligned on the right, and scores of rank

@@ -105,21 +105,6 @@ Value recognise::meanOfLastAxis(Value value) {
   return isLast && isNear(factor, 1.0 / double(shape.back())) ? x : Value();
 }
 
-// Walks all producers, once each.
-bool recognise::dependsOnLoad(Value value) {
-  SmallVector<Value> stack = {value};
-  llvm::SmallPtrSet<Operation *, 16> seen;
-  while (!stack.empty()) {
-    Operation *op = stack.pop_back_val().getDefiningOp();
-    if (!op || !seen.insert(op).second)
-      continue;
-    if (isa<fsdp::LoadOp>(op))
-      return true;
-    llvm::append_range(stack, op->getOperands());
-  }
-  return false;
-}
-
 Value recognise::Builder::reshape(Value value, ArrayRef<int64_t> shape) {
   if (nn::shapeOf(value) == shape)
     return value;

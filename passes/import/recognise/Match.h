@@ -60,9 +60,6 @@ Product factorise(mlir::Value value);
 // else null.
 mlir::Value meanOfLastAxis(mlir::Value value);
 
-// Returns true if `value` is computed from a parameter or buffer.
-bool dependsOnLoad(mlir::Value value);
-
 // Builds ops with the location and the module scope of the pattern's root.
 class Builder {
 public:

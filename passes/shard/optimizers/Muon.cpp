@@ -1,8 +1,8 @@
 // Muon (Jordan et al., Muon: An optimizer for hidden layers in neural networks,
 // 2024) as torch.optim.Muon computes it. Its update of a matrix is the momentum
 // with all singular values made nearly equal, which fsdp.orthogonalize computes
-// of whole matrices, the factor for the matrix's shape included. What is left
-// for each element is the momentum itself, the decay and the step.
+// of whole matrices, the factor for the matrix's shape included. The program of
+// an element computes only the momentum, the decay and the step.
 #include "passes/shard/optimizers/Programs.h"
 
 using namespace mlir;

@@ -1,6 +1,6 @@
 // RUN: fsdpc-opt %s --verify-diagnostics --split-input-file
 
-// What comes back has the types of what went.
+// The results of a fetch have the types of the values that were offloaded.
 func.func @f(%x: tensor<8xf32>) {
   %held = fsdp.offload %x : tensor<8xf32>
   // expected-error @below {{has other types than the values that were offloaded}}

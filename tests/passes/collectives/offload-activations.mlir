@@ -1,5 +1,5 @@
-// What the backward reads of units that ran long before lies in the file
-// meanwhile.
+// Values of units that ran long before lie in the file until the backward reads
+// them.
 // RUN: fsdpc-opt %s --offload-activations --split-input-file --verify-diagnostics | FileCheck %s
 
 // CHECK-LABEL: func.func @microbatch

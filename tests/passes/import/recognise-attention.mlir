@@ -43,7 +43,7 @@ func.func @grouped(%q: tensor<2x4x3x4xf32>, %k: tensor<2x2x3x4xf32>, %v: tensor<
   %mb = nn.broadcast %m : tensor<2x1x1x3xi1> -> tensor<2x1x3x3xi1>
   %both = nn.and %all, %mb : tensor<2x1x3x3xi1>
   %zero = nn.constant dense<0.0> : tensor<2x1x3x3xf32>
-  %low = nn.constant dense<-3.4028235e38> : tensor<2x1x3x3xf32>
+  %low = nn.constant dense<0xFF800000> : tensor<2x1x3x3xf32>
   %w = nn.select %both, %zero, %low : tensor<2x1x3x3xi1>, tensor<2x1x3x3xf32>
   %wb = nn.broadcast %w : tensor<2x1x3x3xf32> -> tensor<2x4x3x3xf32>
   %s = nn.matmul %q, %kh {transpose_b} : tensor<2x4x3x4xf32>, tensor<2x4x3x4xf32> -> tensor<2x4x3x3xf32>
@@ -90,7 +90,7 @@ func.func @both(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x3x4xf32>, %v: tensor<1x2
   // CHECK: %[[ADDED:.*]] = nn.select %[[KEEP]], %[[ZERO]], %[[NONE]]
   // CHECK: %[[M:.*]] = nn.add %[[ADDED]], %{{.*}} : tensor<1x1x3x3xf32>
   // CHECK: nn.attention %{{.*}} mask %[[M]]
-  %low = nn.constant dense<-3.4028235e38> : tensor<1x2x3x3xf32>
+  %low = nn.constant dense<0xFF800000> : tensor<1x2x3x3xf32>
   %kb = nn.broadcast %keep : tensor<1x1x3x3xi1> -> tensor<1x2x3x3xi1>
   %bb = nn.broadcast %bias : tensor<1x1x3x3xf32> -> tensor<1x2x3x3xf32>
   %s = nn.matmul %q, %k {transpose_b} : tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32> -> tensor<1x2x3x3xf32>

@@ -91,3 +91,86 @@ func.func @diagonal(%q: tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32> {
   %y = nn.matmul %p, %q : tensor<1x2x3x3xf32>, tensor<1x2x3x4xf32> -> tensor<1x2x3x4xf32>
   return %y : tensor<1x2x3x4xf32>
 }
+
+// Padding may hide all keys of a query. Hidden by the lowest number, they all
+// have the same weight then, so the mask stays as it is.
+// CHECK-LABEL: func.func @padded
+func.func @padded(%q: tensor<2x2x3x4xf32>, %keys: tensor<2x1x1x3xi1>) -> tensor<2x2x3x4xf32> {
+  // CHECK: %[[M:.*]] = nn.select %{{.*}} : tensor<2x1x3x3xi1>, tensor<2x1x3x3xf32>
+  // CHECK: nn.attention %{{.*}} mask %[[M]] {scale = 1.000000e+00 : f64}
+  %r = nn.iota {axis = 2 : i64} : tensor<1x1x3x3xi64>
+  %c = nn.iota {axis = 3 : i64} : tensor<1x1x3x3xi64>
+  %past = nn.cmp le %c, %r : tensor<1x1x3x3xi64> -> tensor<1x1x3x3xi1>
+  %pb = nn.broadcast %past : tensor<1x1x3x3xi1> -> tensor<2x1x3x3xi1>
+  %kb = nn.broadcast %keys : tensor<2x1x1x3xi1> -> tensor<2x1x3x3xi1>
+  %keep = nn.and %pb, %kb : tensor<2x1x3x3xi1>
+  %zero = nn.constant dense<0.0> : tensor<2x1x3x3xf32>
+  %low = nn.constant dense<-3.4028235e38> : tensor<2x1x3x3xf32>
+  %m = nn.select %keep, %zero, %low : tensor<2x1x3x3xi1>, tensor<2x1x3x3xf32>
+  %mb = nn.broadcast %m : tensor<2x1x3x3xf32> -> tensor<2x2x3x3xf32>
+  %s = nn.matmul %q, %q {transpose_b} : tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32> -> tensor<2x2x3x3xf32>
+  %a = nn.add %s, %mb : tensor<2x2x3x3xf32>
+  %p = nn.softmax %a : tensor<2x2x3x3xf32>
+  %y = nn.matmul %p, %q : tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32> -> tensor<2x2x3x4xf32>
+  return %y : tensor<2x2x3x4xf32>
+}
+
+// Hidden by minus infinity, such a row has no weights, as under a boolean mask.
+// CHECK-LABEL: func.func @padded_by_infinity
+// CHECK-SAME: %[[KEYS:[a-z0-9]+]]: tensor<2x1x1x3xi1>
+func.func @padded_by_infinity(%q: tensor<2x2x3x4xf32>, %keys: tensor<2x1x1x3xi1>) -> tensor<2x2x3x4xf32> {
+  // CHECK: nn.attention %{{.*}} mask %[[KEYS]] {causal, scale = 1.000000e+00 : f64}
+  %r = nn.iota {axis = 2 : i64} : tensor<1x1x3x3xi64>
+  %c = nn.iota {axis = 3 : i64} : tensor<1x1x3x3xi64>
+  %past = nn.cmp le %c, %r : tensor<1x1x3x3xi64> -> tensor<1x1x3x3xi1>
+  %pb = nn.broadcast %past : tensor<1x1x3x3xi1> -> tensor<2x1x3x3xi1>
+  %kb = nn.broadcast %keys : tensor<2x1x1x3xi1> -> tensor<2x1x3x3xi1>
+  %keep = nn.and %pb, %kb : tensor<2x1x3x3xi1>
+  %zero = nn.constant dense<0.0> : tensor<2x1x3x3xf32>
+  %low = nn.constant dense<0xFF800000> : tensor<2x1x3x3xf32>
+  %m = nn.select %keep, %zero, %low : tensor<2x1x3x3xi1>, tensor<2x1x3x3xf32>
+  %mb = nn.broadcast %m : tensor<2x1x3x3xf32> -> tensor<2x2x3x3xf32>
+  %s = nn.matmul %q, %q {transpose_b} : tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32> -> tensor<2x2x3x3xf32>
+  %a = nn.add %s, %mb : tensor<2x2x3x3xf32>
+  %p = nn.softmax %a : tensor<2x2x3x3xf32>
+  %y = nn.matmul %p, %q : tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32> -> tensor<2x2x3x4xf32>
+  return %y : tensor<2x2x3x4xf32>
+}
+
+// Every query keeps its own key, so the lowest number hides like a boolean.
+// CHECK-LABEL: func.func @window
+func.func @window(%q: tensor<2x2x3x4xf32>, %keys: tensor<2x1x1x3xi1>) -> tensor<2x2x3x4xf32> {
+  // CHECK: %[[RECENT:.*]] = nn.cmp gt
+  // CHECK: nn.attention %{{.*}} mask %[[RECENT]] {causal, scale = 1.000000e+00 : f64}
+  %r = nn.iota {axis = 2 : i64} : tensor<1x1x3x3xi64>
+  %c = nn.iota {axis = 3 : i64} : tensor<1x1x3x3xi64>
+  %past = nn.cmp le %c, %r : tensor<1x1x3x3xi64> -> tensor<1x1x3x3xi1>
+  %two = nn.constant dense<2> : tensor<1x1x3x3xi64>
+  %first = nn.sub %r, %two : tensor<1x1x3x3xi64>
+  %recent = nn.cmp gt %c, %first : tensor<1x1x3x3xi64> -> tensor<1x1x3x3xi1>
+  %near = nn.and %past, %recent : tensor<1x1x3x3xi1>
+  %keep = nn.broadcast %near : tensor<1x1x3x3xi1> -> tensor<2x1x3x3xi1>
+  %zero = nn.constant dense<0.0> : tensor<2x1x3x3xf32>
+  %low = nn.constant dense<-3.4028235e38> : tensor<2x1x3x3xf32>
+  %m = nn.select %keep, %zero, %low : tensor<2x1x3x3xi1>, tensor<2x1x3x3xf32>
+  %mb = nn.broadcast %m : tensor<2x1x3x3xf32> -> tensor<2x2x3x3xf32>
+  %s = nn.matmul %q, %q {transpose_b} : tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32> -> tensor<2x2x3x3xf32>
+  %a = nn.add %s, %mb : tensor<2x2x3x3xf32>
+  %p = nn.softmax %a : tensor<2x2x3x3xf32>
+  %y = nn.matmul %p, %q : tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32> -> tensor<2x2x3x4xf32>
+  return %y : tensor<2x2x3x4xf32>
+}
+
+// A score that is replaced gets no gradient, which attention does not know.
+// CHECK-LABEL: func.func @filled
+func.func @filled(%q: tensor<2x2x3x4xf32>, %keys: tensor<2x1x1x3xi1>) -> tensor<2x2x3x4xf32> {
+  // CHECK-NOT: nn.attention
+  // CHECK: nn.softmax
+  %s = nn.matmul %q, %q {transpose_b} : tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32> -> tensor<2x2x3x3xf32>
+  %keep = nn.broadcast %keys : tensor<2x1x1x3xi1> -> tensor<2x2x3x3xi1>
+  %low = nn.constant dense<-3.4028235e38> : tensor<2x2x3x3xf32>
+  %a = nn.select %keep, %s, %low : tensor<2x2x3x3xi1>, tensor<2x2x3x3xf32>
+  %p = nn.softmax %a : tensor<2x2x3x3xf32>
+  %y = nn.matmul %p, %q : tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32> -> tensor<2x2x3x4xf32>
+  return %y : tensor<2x2x3x4xf32>
+}

@@ -86,7 +86,7 @@ module attributes {fsdp.options = {"target" = "cuda", "math" = "@MATH@", "param-
     return %y : tensor<2x4x16xbf16>
   }
 
-  // Of two products, the right one adds the left. A column that a kernel would
+  // In a sum of two products, the right one adds the left. A column that a kernel would
   // repeat is in no memory, and a product that is read elsewhere stays.
   // CHECK-LABEL: func.func @sums
   // CHECK: %[[P:.*]] = nn.matmul

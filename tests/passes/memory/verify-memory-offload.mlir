@@ -106,7 +106,7 @@ module attributes {fsdp.arena = {bytes = 128 : i64, offloaded = 128 : i64}} {
 
 // -----
 
-// What lies outside of the arena takes no memory of it.
+// A value outside of the arena takes no memory of it, so it is not offloaded.
 module attributes {fsdp.arena = {bytes = 128 : i64, offloaded = 128 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     // expected-error @below {{offloads a value of type 'tensor<4x4xf32>' that does not lie in the arena}}

@@ -23,7 +23,7 @@ module {
 
 // -----
 
-// What is offloaded is in the file when the backward begins.
+// An offload ends before the backward begins.
 module {
   fsdp.unit @a
   fsdp.unit @b
@@ -94,7 +94,7 @@ module {
 
 // -----
 
-// What nothing fetches need not be written.
+// A value that nothing fetches need not be written.
 module {
   fsdp.unit @a
   fsdp.unit @b
@@ -110,7 +110,7 @@ module {
 
 // -----
 
-// What is fetched is freed.
+// Each fetched value is freed.
 module {
   fsdp.unit @a
   fsdp.unit @b
