@@ -100,8 +100,8 @@ private:
   DenseMap<StringAttr, fsdp::LayoutOp> offloadedLayouts;
   ScheduleIR ir;
   // The position of the mark with which the backward begins, or one past the
-  // last op. What is offloaded must be in the file there, and is fetched after
-  // it, so that the order of both holds wherever the schedule puts them.
+  // last op. Offloads end before it and fetches start after it, so that the
+  // order of both holds wherever the schedule puts them.
   int turn = 0;
   // The position of an op, or of the gap that contains it.
   DenseMap<Operation *, int> positions;
