@@ -10,6 +10,8 @@
 #include "compiler/dialects/nn/Build.h"
 #include "passes/shard/ReduceHooks.h"
 
+#include <cmath>
+
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_MIXEDPRECISION
 #include "passes/shard/Passes.h.inc"
@@ -18,6 +20,9 @@ using namespace mlir;
 using fsdp::FSDPDialect;
 
 namespace {
+
+// Numbers of this size and above stand for the largest one.
+constexpr double leastSentinel = 1e30;
 
 bool isF32(Type type) { return getElementTypeOrSelf(type).isF32(); }
 bool isHalf(Type type) { return nn::isHalf(getElementTypeOrSelf(type)); }
@@ -175,8 +180,20 @@ private:
     return result = cast.getResult();
   }
 
-  // Converts a constant at compile time instead of casting it.
+  // Converts a constant, or a broadcast of one, at compile time instead of
+  // casting it.
   Value convertConstant(Value value, Type element) {
+    if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>()) {
+      Value input = convertConstant(broadcast.getInput(), element);
+      if (!input)
+        return {};
+      OpBuilder builder(broadcast);
+      auto copy =
+          nn::BroadcastOp::create(builder, broadcast.getLoc(),
+                                  withElement(value.getType(), element), input);
+      copy->setDiscardableAttrs(broadcast->getDiscardableAttrDictionary());
+      return copy.getResult();
+    }
     auto constant = value.getDefiningOp<nn::ConstantOp>();
     auto elements =
         constant ? dyn_cast<DenseFPElementsAttr>(constant.getValue()) : nullptr;
@@ -184,11 +201,16 @@ private:
       return {};
     const llvm::fltSemantics &semantics =
         cast<FloatType>(element).getFloatSemantics();
-    // Rounded to nearest even, as a cast at run time would.
+    // Rounded to nearest even, as a cast at run time would. Masks hide keys by
+    // the lowest f32. It becomes the lowest number of the type and not minus
+    // infinity, with which a softmax of a row that hides all its keys is NaN.
     auto converted = elements.mapValues(element, [&](const APFloat &x) {
       APFloat y = x;
       bool losesInfo;
       y.convert(semantics, APFloat::rmNearestTiesToEven, &losesInfo);
+      if (y.isInfinity() && x.isFinite() &&
+          std::abs(x.convertToDouble()) >= leastSentinel)
+        y = APFloat::getLargest(semantics, x.isNegative());
       return y.bitcastToAPInt();
     });
     OpBuilder builder(constant);
@@ -229,10 +251,10 @@ struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
     }
   }
 
-  // Erases constants whose users all take a converted copy.
+  // Erases constants and broadcasts whose users all take a converted copy.
   static void eraseDeadConstants(Block &body) {
-    for (Operation &op : llvm::make_early_inc_range(body))
-      if (isa<nn::ConstantOp>(op) && op.use_empty())
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
+      if (isa<nn::ConstantOp, nn::BroadcastOp>(op) && op.use_empty())
         op.erase();
   }
 };

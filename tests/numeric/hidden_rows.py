@@ -10,7 +10,7 @@ gradient passes through the weights. The reference is one step of SGD in numpy, 
   twice     one additive mask for each; where both hide a key, the sum is minus infinity
   filled    Where(kept, score, lowest): hidden scores get no gradient
 
-Each runs on one rank and on two, and the first one on the emulated GPU too.
+Each runs on one rank and on two, the first one on the emulated GPU too, and the last one in bf16, whose lowest number is another.
 """
 import sys
 
@@ -19,7 +19,8 @@ import numpy as np
 import onnx_wire as onnx
 from small_models import Models, demand
 
-BATCH, HEADS, LENGTH, WIDTH, RATE, LIMIT = 2, 2, 9, 4, 100.0, 2e-6   # the limit is of a parameter's change
+BATCH, HEADS, LENGTH, WIDTH, RATE = 2, 2, 9, 4, 100.0
+LIMIT, LIMIT_BF16 = 2e-6, 0.02                # of a parameter's change
 BOOL = 9                                      # of onnx.TensorProto
 LOWEST = float(np.finfo(np.float32).min)
 SHAPE = (BATCH, HEADS, LENGTH, WIDTH)
@@ -78,13 +79,15 @@ def reference(kind: str, ranks: int) -> dict[str, np.ndarray]:
 
 def test(bench, options):
     models = Models(bench, SAMPLES)
-    for kind, target in (("added", "host"), ("added", "cuda-emulation"), ("twice", "host"), ("filled", "host")):
-        program = models.compile(f"{kind}-{target}", model(kind), *FLAGS, f"--target={target}")
+    for kind, target, flags, limit in (("added", "host", [], LIMIT), ("added", "cuda-emulation", [], LIMIT), ("twice", "host", [], LIMIT),
+                                       ("filled", "host", [], LIMIT), ("filled", "host", ["--param-dtype=bf16"], LIMIT_BF16)):
+        program = models.compile("program", model(kind), *FLAGS, f"--target={target}", *flags)
         for ranks in (1, 2):
             found, expected = models.train(program, 1, ranks), reference(kind, ranks)
             error = max(np.linalg.norm(found[name] - value) / np.linalg.norm(value - START[name]) for name, value in expected.items())
-            print(f"{error:7.1e}  {kind}, {target}, ranks {ranks}", flush=True)
-            demand(error <= LIMIT, f"{kind}, {target}: over the limit of {LIMIT:.0e}")
+            case = " ".join([kind, target, *flags])
+            print(f"{error:7.1e}  {case}, ranks {ranks}", flush=True)
+            demand(error <= limit, f"{case}: over the limit of {limit:.0e}")
 
 
 if __name__ == "__main__":

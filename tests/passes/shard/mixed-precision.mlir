@@ -108,6 +108,31 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
 
 // -----
 
+// The lowest f32 hides scores, and becomes the lowest bf16. Minus infinity
+// stays. A broadcast of a constant is converted with it.
+module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+  fsdp.parameter @w : tensor<8xf32> unit @u
+  fsdp.unit @u
+  fsdp.layout @u.frozen of @u elements 8 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%keep: tensor<8xi1>) {
+    %f = fsdp.flat @u.frozen : tensor<8xf32>
+    %w = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<8xf32>
+    // CHECK-DAG: nn.constant dense<-3.3{{.*}}e+38> : tensor<bf16>
+    // CHECK-NOT: nn.cast
+    %number = nn.constant dense<-3.40282347E+38> : tensor<f32>
+    %lowest = nn.broadcast %number : tensor<f32> -> tensor<8xf32>
+    // CHECK-DAG: nn.constant dense<0xFF80> : tensor<8xbf16>
+    %none = nn.constant dense<0xFF800000> : tensor<8xf32>
+    %a = nn.select %keep, %w, %lowest : tensor<8xi1>, tensor<8xf32>
+    %b = nn.select %keep, %a, %none : tensor<8xi1>, tensor<8xf32>
+    return
+  }
+}
+
+// -----
+
 // In f32 nothing changes.
 // CHECK-LABEL: func.func @microbatch
 // CHECK-NEXT: nn.neg %{{.*}} : tensor<8xf32>
