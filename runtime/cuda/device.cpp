@@ -25,10 +25,9 @@ CudaDevice::CudaDevice(CudaApi &api, const Manifest &manifest,
 
 CudaDevice::~CudaDevice() {
   // Work must be complete before the memory and events that it uses are
-  // destroyed.
-  for (CudaStream stream : context.streams)
-    if (stream)
-      context.api.synchronizeStream(stream);
+  // destroyed. There is none if `prepare` has failed before it made the events.
+  if (drained.back())
+    synchronize();
 }
 
 Status CudaDevice::selectDevice() {

@@ -25,6 +25,7 @@ CASES = [("gpt", ("--unit-class=*Block",), 1, None), ("gpt", ("--unit-class=*Blo
 GPU_CASES = [("gpt", ("--unit-class=*Block", "--poison"), 1, None), ("gpt", ("--unit-class=*Block", "--param-dtype=bf16"), 2, 2, "optimizer", "nccl"),
              ("conv_net", ("--unit-size=2000", "--strategy=zero2"), 2, None)]
 LAYERS, ROWS, WIDTH = 12, 4096, 256
+LAYER = 4 * ROWS * WIDTH                      # bytes of a layer's result
 NOISE = 4 << 20                               # bytes by which two runs of one plan may differ in resident memory
 
 
@@ -88,8 +89,7 @@ class Deep:
         print(f"planned peak {whole['plan']['total']} bytes in memory, {header['plan']['total']} with {FLAG}; resident set "
               f"{resident['peak_bytes']} and {line['peak_bytes']}; {header['plan'][place]} bytes {place}")
         # All layers but some around the turn leave.
-        layer = 4 * ROWS * WIDTH
-        if header["plan"][place] < (LAYERS - 3) * layer or planned < (LAYERS - 6) * layer:
+        if header["plan"][place] < (LAYERS - 3) * LAYER or planned < (LAYERS - 6) * LAYER:
             raise Failure(f"the plan is only {planned} bytes smaller, with {header['plan'][place]} bytes {place}")
         if self.bench.on_gpu and self.required("memory") - self.required("offloaded") != planned:
             raise Failure(f"the GPU must have {self.required('offloaded')} bytes, and {self.required('memory')} with all in its memory")
@@ -105,13 +105,20 @@ class Deep:
         return int(re.search(r"the program requires (\d+) bytes of GPU memory", done.stderr)[1])
 
     def check_limit(self) -> None:
-        """Offloaded values do not count for --memory-limit, and the tables show them."""
-        header = self.train("offloaded", steps=1)[1]
-        limit, offloaded = header["plan"]["total"] + (8 << 20), header["plan"][self.bench.place]
-        limited = [self.bench.build / "bin" / "fsdpc", self.model, "-o", self.bench.path("limited"), *self.compiling, "--recompute=cheap",
-                   f"--memory-limit={limit}"]
-        refuse(limited, 1, f"exceeds --memory-limit of {limit} bytes")
-        for text in (run([*limited, FLAG]).stdout, run([self.programs["offloaded"], "--info"]).stdout):
+        """Offloaded values do not count for --memory-limit: a limit that is the peak passes, and one of a byte less does not. The
+        tables show the offloaded bytes."""
+        self.programs["limited"] = self.bench.path("deep-limited")
+        limited = [self.bench.build / "bin" / "fsdpc", self.model, "-o", self.programs["limited"], *self.compiling, "--recompute=cheap"]
+        done = run([*limited, FLAG, "--memory-limit=1MiB"], 1)
+        least = int(re.search(r"peak memory of (\d+) bytes", done.stderr)[1])
+        refuse([*limited, FLAG, f"--memory-limit={least - 1}"], 1, f"exceeds --memory-limit of {least - 1} bytes")
+        refuse([*limited, f"--memory-limit={least}"], 1, f"exceeds --memory-limit of {least} bytes")
+        summary = run([*limited, FLAG, f"--memory-limit={least}"]).stdout
+        plan = self.train("limited", steps=1)[1]["plan"]
+        offloaded = plan[self.bench.place]
+        if plan["total"] > least or plan["total"] + offloaded < LAYERS * LAYER:
+            raise Failure(f"with --memory-limit={least}, the plan has {plan['total']} bytes, and {offloaded} bytes {self.bench.place}")
+        for text in (summary, run([self.programs["limited"], "--info"]).stdout):
             if not re.search(rf"^  {self.bench.place} +{offloaded / (1 << 20):.1f}", text, re.MULTILINE):
                 raise Failure(f"the table lacks what is offloaded:\n{text}")
 
@@ -174,9 +181,9 @@ def test(bench, options):
     deep = Deep(bench)
     deep.check_memory()
     deep.check_limit()
+    deep.check_choice()
     if bench.on_gpu:
         return
-    deep.check_choice()
     deep.check_disk()
     check_edit(bench)
     check_refusals(bench)
