@@ -6,7 +6,7 @@ units), compiles each for growing n, and fits the exponent e of seconds = c * n^
 meant to take time proportional to its input, so an exponent above the limit names a pass to mend; --passes shows which.
 Seconds are those of the processor, so that a busy machine changes little. Those that a model of one op takes are subtracted,
 since start-up would hide the growth of small models. Other work on the machine still slows a compile, through caches that it
-shares, so a family over the limit is measured again, twice at most, and the fastest compile of each size counts.
+shares, so a family over the limit is measured again, three times at most, and the fastest compile of each size counts.
 
 A compile that exceeds the time limit, crashes or is refused ends its family: larger sizes are not tried, and the family counts as
 wrong. Sizes over the importer's budget of nodes are left out. The models are written with tests/numeric/onnx_wire.py, so no
@@ -30,11 +30,11 @@ sys.path.insert(0, str(ROOT / "tests" / "numeric"))
 import onnx_wire as onnx  # noqa: E402
 
 SIZES = [1000, 2000, 4000, 8000, 16000, 32000, 64000, 100000]
-SAMPLE = [1000, 3000]
+SAMPLE = [1000, 4000]
 EXPONENT = 1.1           # of the whole sweep
 SAMPLE_EXPONENT = 1.5    # of small models; a quadratic pass exceeds it
 NOISE = 0.15             # seconds above the empty model, below which no exponent is fitted
-ATTEMPTS = 3             # of a family whose exponent is over the limit
+ATTEMPTS = 4             # of a family whose exponent is over the limit
 ROWS, WIDTH = 4, 8       # of every value
 BUDGET = 1 << 18         # nodes that the importer accepts (frontends/onnx/Budgets.h)
 
