@@ -112,7 +112,7 @@ def FSDP_WholeGradientOp : FSDP_Op<"whole_gradient",
 
     Example:
     ```mlir
-    %gradient = fsdp.whole_gradient @h.0.flat : tensor<65568xf32>
+    %gradient = fsdp.whole_gradient @h.0.flat : tensor<32800xf32>
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$layout);
