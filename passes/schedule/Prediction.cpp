@@ -13,6 +13,7 @@
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/schedule/cost_model.h"
+#include "passes/schedule/ScheduledOps.h"
 #include "compiler/schedule/rounding.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -155,6 +156,11 @@ double passesUs(ModuleOp module, const Manifest &manifest,
         bytes += own * 4 * layout.states;
         stored += own * storedStates(layout);
       }
+    // Updates and gradients are f32, of which a rank writes its own part. Sums
+    // are f64, and few.
+    for (Value result : op->getResults())
+      if (getElementTypeOrSelf(result).isF32())
+        bytes += std::ceil(double(elementsOf(result)) / machine.ranks) * 4;
     }
     us += schedule::offloadedOpUs(machine,
                                   schedule::opUs(machine, "optimizer", 0, bytes,

@@ -143,6 +143,12 @@ def updates(plans: Plans) -> None:
     demand(abs(quotient - 1.5) < 0.001, f"the copies of LAMB's states take {quotient} times those of AdamW's")
     demand(copies("adafactor", "gradients") > 1.4 * copies("adamw", "gradients"), "Adafactor's factors read no gradients")
 
+    # Muon's momentum is read with the gradient and written as an update, 12 bytes; AdamW's second moment is read and written, 8.
+    others = "--group=bias|ln_|wte|wpe|lm_head: optimizer=adamw lr=1e-3"
+    plain, adamw, muon = (step("--ranks=1", others, *flags, optimizer=name)["update_us"] for name, *flags in (("sgd", "--momentum=0.9"), ("adamw",), ("muon",)))
+    quotient = (muon - plain) / (adamw - plain)
+    demand(abs(quotient - 1.5) < 0.001, f"Muon's updates take {quotient} times a second moment")
+
     machine = json.loads((MODELS.parent.parent / "machines" / "h100.json").read_text())
     machine["rates"]["optimizer"] = json.loads(json.dumps(machine["rates"]["default"]))
     del machine["rates"]["launch"]
