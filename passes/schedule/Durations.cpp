@@ -105,15 +105,17 @@ double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
 
 // A compressed reduction adds the gradients to f32 residuals, reads these three
 // times, in histograms or in products with factors, and takes from them what is
-// sent, on the collective's stream.
+// sent, on the collective's stream. Only the products take time for arithmetic.
 double compressedUs(const schedule::Machine &machine,
                     const CollectiveOps &ops) {
   if (ops.compressedElements == 0)
     return 0;
   int64_t bytes = ops.compressedElements *
                   (ops.elementBytes + (2 + 3 + 2) * int64_t(sizeof(float)));
-  double us = schedule::opUs(machine, "copy", ops.factorFlops, double(bytes),
-                             schedule::ElementType::F32);
+  double us = schedule::copyUs(machine, double(bytes));
+  if (ops.factorFlops > 0)
+    us += schedule::opUs(machine, "matmul", ops.factorFlops, 0,
+                         schedule::ElementType::F32);
   if (ops.chosenBytes)
     us += schedule::allGatherUs(machine, machine.ranks * ops.chosenBytes);
   if (ops.factorBytes)
