@@ -131,8 +131,8 @@ double offloadedOpUs(const Machine &machine, double opUs, double read,
   return machine.isGpu ? std::max(opUs, copiesUs) : opUs + copiesUs;
 }
 
-// Returns the cores that a collective takes. A single rank's only copies, for
-// which it needs the core as well.
+// Returns the cores that a collective takes. On a single rank a collective is a
+// copy, which needs the core too.
 static double takenCores(const Machine &machine, bool copiesFiles) {
   bool crosses = machine.ranks > ranksOfNode(machine);
   double taken = (crosses ? machine.nodes : machine.node).cores;

@@ -37,13 +37,15 @@ double durationOf(Operation *op, const schedule::Machine &machine) {
 
 // A gather first writes the rank's own part, from f32 masters of 4 bytes: it
 // narrows them, and a single rank also copies what is not narrowed. On a GPU
-// this is a kernel on the stream of gathers. The host's links were measured
-// with it, but for a single rank, which has none.
+// this is a kernel on the stream of gathers. Host links were measured with this
+// copy included; a single rank has no link, so it is added.
 double castUs(const schedule::Machine &machine, const CollectiveOps &ops) {
-  if (machine.ranks > 1 && (ops.elementBytes == 4 || !machine.isGpu))
+  int64_t own = ops.castElements / machine.ranks +
+                ops.castGroupElements / schedule::groupRanks(machine);
+  if (own == 0 ||
+      (machine.ranks > 1 && (ops.elementBytes == 4 || !machine.isGpu)))
     return 0;
-  return schedule::copyUs(machine, double(ops.castElements / machine.ranks) *
-                                       double(4 + ops.elementBytes));
+  return schedule::copyUs(machine, double(own) * double(4 + ops.elementBytes));
 }
 
 // A single rank copies its gradients to its sums, of f32.
@@ -94,26 +96,28 @@ double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
     return schedule::allGatherUs(group, ops.wholeBytes);
   }
   double us = blocksUs(machine, ops) + storedUs(machine, ops);
-  if (ops.groupBytes)
-    us += schedule::groupGatherUs(machine, ops.groupBytes);
-  if (ops.wholeBytes == 0)
-    return us;
   if (ops.blockElements == 0)
     us += castUs(machine, ops);
-  return us + schedule::allGatherUs(machine, ops.wholeBytes);
+  if (ops.groupBytes)
+    us += schedule::groupGatherUs(machine, ops.groupBytes);
+  if (ops.wholeBytes)
+    us += schedule::allGatherUs(machine, ops.wholeBytes);
+  return us;
 }
 
 // A compressed reduction adds the gradients to f32 residuals, reads these three
 // times, in histograms or in products with factors, and takes from them what is
-// sent, on the collective's stream.
+// sent, on the collective's stream. Only the products take time for arithmetic.
 double compressedUs(const schedule::Machine &machine,
                     const CollectiveOps &ops) {
   if (ops.compressedElements == 0)
     return 0;
   int64_t bytes = ops.compressedElements *
                   (ops.elementBytes + (2 + 3 + 2) * int64_t(sizeof(float)));
-  double us = schedule::opUs(machine, "copy", ops.factorFlops, double(bytes),
-                             schedule::ElementType::F32);
+  double us = schedule::copyUs(machine, double(bytes));
+  if (ops.factorFlops > 0)
+    us += schedule::opUs(machine, "matmul", ops.factorFlops, 0,
+                         schedule::ElementType::F32);
   if (ops.chosenBytes)
     us += schedule::allGatherUs(machine, machine.ranks * ops.chosenBytes);
   if (ops.factorBytes)

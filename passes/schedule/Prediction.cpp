@@ -5,7 +5,6 @@
 // beside the next forward.
 #include "passes/schedule/Prediction.h"
 
-#include "compiler/analysis/CommunicationVolume.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Memory.h"
@@ -14,6 +13,7 @@
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/schedule/cost_model.h"
 #include "compiler/schedule/rounding.h"
+#include "passes/schedule/ScheduledOps.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -156,6 +156,11 @@ double passesUs(ModuleOp module, const Manifest &manifest,
         stored += own * storedStates(layout);
       }
     }
+    // Updates and gradients are f32, of which a rank writes its own part. Sums
+    // are f64, and few.
+    for (Value result : op->getResults())
+      if (getElementTypeOrSelf(result).isF32())
+        bytes += std::ceil(double(elementsOf(result)) / machine.ranks) * 4;
     us += schedule::offloadedOpUs(machine,
                                   schedule::opUs(machine, "optimizer", 0, bytes,
                                                  schedule::ElementType::F32),
@@ -193,10 +198,13 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
 
 } // namespace
 
-double predictUpdateUs(ModuleOp module, const ScheduleIR &ir,
-                       const schedule::Machine &machine) {
-  Manifest manifest = fsdp::describeModule(module);
-  SentOnce sent = sentOnce(analysis::communicatedBytes(module), machine,
+UpdatePredictor::UpdatePredictor(ModuleOp module)
+    : module(module), manifest(fsdp::describeModule(module)),
+      volume(analysis::communicatedBytes(module)) {}
+
+double UpdatePredictor::predictUs(const ScheduleIR &ir,
+                                  const schedule::Machine &machine) const {
+  SentOnce sent = sentOnce(volume, machine,
                            fsdp::CompileOptions::of(module).reducesBlocks());
   if (machine.isGpu)
     sent.parametersUs =
@@ -209,14 +217,14 @@ void writePrediction(ModuleOp module, ScheduleIR &ir) {
   schedule::Machine machine = fsdp::machineOf(module);
   // Powers of two, which most jobs are, and --plan-ranks.
   std::set<int64_t> counts = {1, 2, 4, 8, 16, 32, 64, machine.ranks};
+  UpdatePredictor update(module);
   SmallVector<double> microbatches, updates;
   for (int64_t ranks : counts) {
     machine.ranks = int(ranks);
     setDurations(ir, machine);
     microbatches.push_back(schedule::roundedUs(
         schedule::simulate(ir.problem, ir.schedule).stepUs));
-    updates.push_back(
-        schedule::roundedUs(predictUpdateUs(module, ir, machine)));
+    updates.push_back(schedule::roundedUs(update.predictUs(ir, machine)));
   }
   Builder builder(module.getContext());
   auto list = [&](StringRef name, Attribute values) {

@@ -1,15 +1,29 @@
 // The step that the cost model expects of a scheduled module.
 #pragma once
 
+#include "compiler/analysis/CommunicationVolume.h"
 #include "passes/schedule/ScheduleIR.h"
+#include "shared/manifest.h"
 
 namespace fsdpc::passes {
 
-// Returns by how many µs an update lengthens a step on the machine. `ir` is the
-// scheduled @microbatch with the machine's durations, beside which a GPU
-// gathers what the update has changed.
-double predictUpdateUs(mlir::ModuleOp module, const ScheduleIR &ir,
-                       const schedule::Machine &machine);
+// Predicts the update of a module for any machine and number of ranks. It reads
+// the module, which must not change meanwhile.
+class UpdatePredictor {
+public:
+  explicit UpdatePredictor(mlir::ModuleOp module);
+
+  // Returns by how many µs an update lengthens a step on the machine. `ir` is
+  // the scheduled @microbatch with the machine's durations, beside which a GPU
+  // gathers what the update has changed.
+  double predictUs(const ScheduleIR &ir,
+                   const schedule::Machine &machine) const;
+
+private:
+  mlir::ModuleOp module;
+  Manifest manifest;
+  analysis::CommunicationVolume volume;
+};
 
 // Writes `fsdp.predicted` on the module: the times of a microbatch and of an
 // update at --plan-threads, for --plan-ranks and some other numbers of ranks.

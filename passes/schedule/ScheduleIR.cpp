@@ -177,12 +177,12 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   ops.wholeBytes = whole * width;
   ops.groupBytes = groups * width;
   ops.elementBytes = width;
-  if (readsSecondary(first))
-    ops.secondaryRanks = options.reshardTo;
-  else
-    ops.castElements = whole;
   // Secondary shards hold what has been converted.
-  if (!readsSecondary(first)) {
+  if (readsSecondary(first)) {
+    ops.secondaryRanks = options.reshardTo;
+  } else {
+    ops.castElements = whole;
+    ops.castGroupElements = groups;
     countBlocks(layouts, results, ops);
     countStored(layouts, "parameter", ops);
   }

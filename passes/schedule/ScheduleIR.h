@@ -12,8 +12,8 @@
 namespace fsdpc::passes {
 
 // All gathers share a channel and a communicator, and all reductions share
-// another. Collectives of one channel run one after the other; on a machine
-// whose links are shared setDurations puts all on one.
+// another. Collectives of one channel run one after the other. setDurations
+// puts all on one channel where they take turns (takeTurns).
 enum Channel { gatherChannel, reduceChannel };
 
 // A collective, in one piece as materialize-collectives writes it, or split. An
@@ -27,10 +27,12 @@ struct CollectiveOps {
   // The bytes that it moves: of layouts cut over all ranks, of those cut over
   // groups, and the sums that groups hand on.
   int64_t wholeBytes = 0, groupBytes = 0, sumBytes = 0;
-  // The elements of a gather that are converted from the masters, over all
-  // ranks; those of a reduction that become f32 sums; and the bytes of one
+  // The elements of a gather that are converted from the masters: of layouts
+  // cut over all ranks, and of those cut over groups.
+  int64_t castElements = 0, castGroupElements = 0;
+  // The elements of a reduction that become f32 sums, and the bytes of one
   // element of the buffers.
-  int64_t castElements = 0, summedElements = 0, elementBytes = 0;
+  int64_t summedElements = 0, elementBytes = 0;
   // Layouts whose reduction is compressed: their elements; the bytes of the
   // largest ones that each rank sends to every other one; those of the factors
   // that are summed over ranks, and the operations that these take.

@@ -11,6 +11,7 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
+#include "compiler/dialects/fsdp/Tokens.h"
 #include "compiler/schedule/table.h"
 #include "shared/output_file.h"
 
@@ -153,9 +154,8 @@ FailureOr<EffectsByOp> readEffects(Block &body) {
 
 // The start of the collective that the op starts or waits for, or null.
 Operation *startOf(Operation *op) {
-  for (Value operand : op->getOperands())
-    if (isa<fsdp::TokenType>(operand.getType()))
-      return operand.getDefiningOp();
+  if (Value token = fsdp::awaitedToken(op))
+    return token.getDefiningOp();
   return isStart(op) ? op : nullptr;
 }
 
@@ -166,11 +166,13 @@ public:
   struct Effect {
     Operation *start;
     fsdp::SymbolEffect effect;
+    // Of all effects that have begun: the map does not have their order.
+    unsigned number;
   };
 
   void begin(Operation *start, ArrayRef<fsdp::SymbolEffect> effects) {
     for (const fsdp::SymbolEffect &effect : effects)
-      bySymbol[symbolOf(effect)].push_back({start, effect});
+      bySymbol[symbolOf(effect)].push_back({start, effect, count++});
   }
 
   void end(Operation *start, ArrayRef<fsdp::SymbolEffect> effects) {
@@ -185,7 +187,7 @@ public:
     }
   }
 
-  // Returns an effect of the first collective that conflicts with the op.
+  // Returns the first effect of a collective that conflicts with the op.
   std::optional<Effect>
   conflictWith(Operation *op, ArrayRef<fsdp::SymbolEffect> effects) const {
     std::optional<Effect> first;
@@ -196,7 +198,7 @@ public:
           // Two gathers, or two reductions, are ordered by their channel.
           if (!(own && own->getName() == other.start->getName()) &&
               fsdp::conflict(effect, other.effect) &&
-              (!first || other.start->isBeforeInBlock(first->start)))
+              (!first || other.number < first->number))
             first = other;
       };
       SymbolRefAttr symbol = symbolOf(effect);
@@ -221,6 +223,7 @@ private:
   }
 
   DenseMap<SymbolRefAttr, SmallVector<Effect>> bySymbol;
+  unsigned count = 0;
 };
 
 // Collectives of one kind run one after another on their channel. Any other op
@@ -236,7 +239,7 @@ LogicalResult verifySymbols(Block &body, const EffectsByOp &effects) {
     if (own == effects.end())
       continue;
     if (auto other = inFlight.conflictWith(&op, own->second)) {
-      const auto &[start, effect] = *other;
+      const auto &[start, effect, number] = *other;
       auto diagnostic = broken(&op, "symbol-hazard");
       if (fsdp::isSame(effect.resource, fsdp::ActivationFile::get()))
         diagnostic << "it accesses the file of activations while another "

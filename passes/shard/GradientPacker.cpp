@@ -35,6 +35,9 @@ int64_t GradientPacker::pack(ArrayRef<fsdp::LayoutOp> layouts) {
   numberEnds();
   for (fsdp::LayoutOp layout : layouts)
     hookGradients(layout);
+  // Before any pack is inserted, as for the numbers of places.
+  for (fsdp::LayoutOp layout : layouts)
+    findPlaceable(layout);
   for (fsdp::LayoutOp layout : layouts)
     packLayout(layout);
   return copies;
@@ -47,12 +50,22 @@ static Value rootOf(Value value) {
   return value;
 }
 
-// Returns true if the value, or a reshape of it, is read after `end`.
-static bool isReadAfter(Value root, Operation *end) {
-  return llvm::any_of(root.getUsers(), [&](Operation *user) {
-    return isa<nn::ReshapeOp>(user) ? isReadAfter(user->getResult(0), end)
-                                    : end->isBeforeInBlock(user);
-  });
+// Returns the last op that reads the value or a reshape of it. Each value has a
+// reader: the fsdp.gradient that asks. Values are walked once, since many
+// parameters may have the same gradient.
+Operation *GradientPacker::lastReaderOf(Value root) {
+  auto known = lastReaders.find(root);
+  if (known != lastReaders.end())
+    return known->second;
+  Operation *last = nullptr;
+  for (Operation *user : root.getUsers()) {
+    Operation *reader =
+        isa<nn::ReshapeOp>(user) ? lastReaderOf(user->getResult(0)) : user;
+    if (reader && (!last || last->isBeforeInBlock(reader)))
+      last = reader;
+  }
+  lastReaders[root] = last;
+  return last;
 }
 
 // Returns true if the op that makes `value` can write directly into a pack
@@ -66,8 +79,17 @@ bool GradientPacker::isPlaceable(Value value, Operation *end) {
   if (!op || op->getNumOperands() == 0 || isa<fsdp::ViewOp, nn::SliceOp>(op))
     return false;
   // A later reader would find the pack's memory reduced or given to others.
-  return !placed.contains(root) && !isReadAfter(root, end) &&
+  return !placed.contains(root) && !end->isBeforeInBlock(lastReaderOf(root)) &&
          placed.insert(root).second;
+}
+
+void GradientPacker::findPlaceable(fsdp::LayoutOp layout) {
+  Operation *end = ends[placeOf(layout)].op;
+  for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
+    fsdp::GradientOp gradient = gradients[member.getParameter().getValue()];
+    if (isPlaceable(gradient.getValue(), end))
+      placeable.insert(gradient);
+  }
 }
 
 // Layouts of one unit that are reduced when they are packed are packed at one
@@ -93,8 +115,8 @@ void GradientPacker::findEnd(fsdp::LayoutOp layout) {
   }
 }
 
-// While the order of ops is known: to ask for it after each op that is inserted
-// would number all ops again.
+// Numbers the places before any op is inserted: isBeforeInBlock would renumber
+// the block after each insertion.
 void GradientPacker::numberEnds() {
   SmallVector<End *> inOrder;
   for (auto &[place, end] : ends)
@@ -143,7 +165,7 @@ void GradientPacker::packLayout(fsdp::LayoutOp layout) {
   SmallVector<Value> values;
   for (fsdp::GradientOp gradient : ops) {
     Value value = gradient.getValue();
-    if (!isPlaceable(value, last)) {
+    if (!placeable.contains(gradient)) {
       value = copyOf(gradient, place, builder);
       created.push_back(value.getDefiningOp());
     }

@@ -8,6 +8,7 @@
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringMap.h"
 
 #include <utility>
@@ -46,7 +47,9 @@ private:
     unsigned place; // the number of the place at which it stands
   };
 
+  mlir::Operation *lastReaderOf(mlir::Value root);
   bool isPlaceable(mlir::Value value, mlir::Operation *end);
+  void findPlaceable(fsdp::LayoutOp layout);
   Place placeOf(fsdp::LayoutOp layout) const;
   void findEnd(fsdp::LayoutOp layout);
   void numberEnds();
@@ -61,8 +64,12 @@ private:
   const ReduceHooks &hooks;
   llvm::StringMap<fsdp::GradientOp> gradients;
   llvm::DenseMap<Place, End> ends;
-  /// Values that are written into a pack directly.
+  /// From a value to the last op that reads it or a reshape of it.
+  llvm::DenseMap<mlir::Value, mlir::Operation *> lastReaders;
+  /// Values that are written into a pack directly, and the fsdp.gradient ops
+  /// that say so.
   llvm::DenseSet<mlir::Value> placed;
+  llvm::SmallPtrSet<mlir::Operation *, 16> placeable;
   /// From a value to its copy that stands last.
   llvm::DenseMap<mlir::Value, Copy> lastCopy;
   int64_t copies = 0;

@@ -83,53 +83,37 @@ static Value sourceOf(Value value, int64_t hook) {
   return sources.size() == 1 ? sources.front() : Value();
 }
 
-namespace {
-
-// Finds the hooks that values of one pack have passed. Gradients that are
-// copies of one value are copies of each other in a chain as long as the pack,
-// so the value behind each copy is remembered.
-class HookFinder {
-public:
-  // Returns the numbers of the hooks that the value has passed, the last first.
-  // Stops at the first op that is of no hook, which computes the gradient.
-  SmallVector<int64_t> hooksBehind(Value value) {
-    SmallVector<int64_t> numbers;
-    while (value) {
-      value = behindCopies(value);
-      Operation *op = value.getDefiningOp();
-      std::optional<int64_t> number = op ? hookOf(op) : std::nullopt;
-      if (!number)
-        break;
-      numbers.push_back(*number);
-      value = sourceOf(value, *number);
-    }
-    return numbers;
+SmallVector<int64_t> HookFinder::hooksBehind(Value value) {
+  SmallVector<int64_t> numbers;
+  while (value) {
+    value = behindCopies(value);
+    Operation *op = value.getDefiningOp();
+    std::optional<int64_t> number = op ? hookOf(op) : std::nullopt;
+    if (!number)
+      break;
+    numbers.push_back(*number);
+    value = sourceOf(value, *number);
   }
+  return numbers;
+}
 
-private:
-  // Returns the value of which `value` is a copy or a cast that is of no hook.
-  Value behindCopies(Value value) {
-    SmallVector<Value> passed;
-    for (Operation *op = value.getDefiningOp();
-         isa_and_nonnull<nn::CastOp, nn::CopyOp>(op) && !hookOf(op);
-         op = value.getDefiningOp()) {
-      auto known = origins.find(value);
-      if (known != origins.end()) {
-        value = known->second;
-        break;
-      }
-      passed.push_back(value);
-      value = op->getOperand(0);
+Value HookFinder::behindCopies(Value value) {
+  SmallVector<Value> passed;
+  for (Operation *op = value.getDefiningOp();
+       isa_and_nonnull<nn::CastOp, nn::CopyOp>(op) && !hookOf(op);
+       op = value.getDefiningOp()) {
+    auto known = origins.find(value);
+    if (known != origins.end()) {
+      value = known->second;
+      break;
     }
-    for (Value copy : passed)
-      origins[copy] = value;
-    return value;
+    passed.push_back(value);
+    value = op->getOperand(0);
   }
-
-  DenseMap<Value, Value> origins;
-};
-
-} // namespace
+  for (Value copy : passed)
+    origins[copy] = value;
+  return value;
+}
 
 bool computesInF32(const fsdp::CompileOptions &options, Operation *op) {
   std::optional<int64_t> number = hookOf(op);
@@ -160,8 +144,7 @@ static bool mayBeEmpty(const ReduceHook &hook,
 }
 
 LogicalResult verifyHooks(const fsdp::CompileOptions &options,
-                          fsdp::PackOp pack) {
-  HookFinder finder;
+                          fsdp::PackOp pack, HookFinder &finder) {
   for (auto [index, value] : llvm::enumerate(pack->getOperands())) {
     SmallVector<int64_t> found = finder.hooksBehind(value);
     // `found` has the last first, so the hooks that come first are at its back.

@@ -8,6 +8,7 @@
 #include "compiler/dialects/fsdp/Options.h"
 
 #include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/DenseMap.h"
 
 namespace fsdpc::passes {
 
@@ -39,9 +40,26 @@ private:
 /// another one.
 bool computesInF32(const fsdp::CompileOptions &options, mlir::Operation *op);
 
+/// Finds the hooks that gradients have passed. Gradients that are copies of one
+/// value are copies of each other in a chain over all packs, so the value
+/// behind each copy is remembered. Valid while the function does not change.
+class HookFinder {
+public:
+  /// Returns the numbers of the hooks that the value has passed, the last
+  /// first. Stops at the first op that is of no hook, which computes the
+  /// gradient.
+  llvm::SmallVector<int64_t> hooksBehind(mlir::Value value);
+
+private:
+  /// Returns the value of which `value` is a copy or a cast that is of no hook.
+  mlir::Value behindCopies(mlir::Value value);
+
+  llvm::DenseMap<mlir::Value, mlir::Value> origins;
+};
+
 /// Fails with an error if one of the pack's gradients did not pass all hooks in
-/// their order, or passed others.
+/// their order, or passed others. One finder serves all packs of a function.
 llvm::LogicalResult verifyHooks(const fsdp::CompileOptions &options,
-                                fsdp::PackOp pack);
+                                fsdp::PackOp pack, HookFinder &finder);
 
 } // namespace fsdpc::passes

@@ -153,7 +153,7 @@ private:
                                   << layout.getUnit() << "'",
                               layout, "the layout");
     // Kernels have taken up the ops of hooks, whose attributes are gone.
-    return outlined ? success() : verifyHooks(options, pack);
+    return outlined ? success() : verifyHooks(options, pack, hooks);
   }
 
   // An op computes in the type of its operands: all of them have one floating
@@ -199,6 +199,7 @@ private:
   bool evaluates;
   bool outlined;
   DenseMap<StringAttr, fsdp::ReduceOp> reduces;
+  HookFinder hooks;
 };
 
 // ---- @update ----

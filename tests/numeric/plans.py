@@ -143,6 +143,12 @@ def updates(plans: Plans) -> None:
     demand(abs(quotient - 1.5) < 0.001, f"the copies of LAMB's states take {quotient} times those of AdamW's")
     demand(copies("adafactor", "gradients") > 1.4 * copies("adamw", "gradients"), "Adafactor's factors read no gradients")
 
+    # Muon's momentum is read with the gradient and written as an update, 12 bytes; AdamW's second moment is read and written, 8.
+    others = "--group=bias|ln_|wte|wpe|lm_head: optimizer=adamw lr=1e-3"
+    plain, adamw, muon = (step("--ranks=1", others, *flags, optimizer=name)["update_us"] for name, *flags in (("sgd", "--momentum=0.9"), ("adamw",), ("muon",)))
+    quotient = (muon - plain) / (adamw - plain)
+    demand(abs(quotient - 1.5) < 0.001, f"Muon's updates take {quotient} times a second moment")
+
     machine = json.loads((MODELS.parent.parent / "machines" / "h100.json").read_text())
     machine["rates"]["optimizer"] = json.loads(json.dumps(machine["rates"]["default"]))
     del machine["rates"]["launch"]
@@ -155,9 +161,29 @@ def updates(plans: Plans) -> None:
         lengthened[memory] = step("--target=cuda", f"--machine={path}", "--strategy=zero1", "--ranks=8")["update_us"]
     demand(lengthened[1e-3] < lengthened[1e6], f"a forward hides no gathers of updated parameters: {lengthened}")
 
+
+
+def copies_within_a_rank(plans: Plans) -> None:
+    def microbatch(*flags) -> float:
+        return plans.figures("simulate", plans.model, *plans.flags, "--prefetch=none", *flags)["step"]["microbatch_us"]
+
     # A single rank copies its gradients to its sums, unless they stay where they are computed.
-    copied, unsummed = (step("--ranks=1", "--prefetch=none", *flags)["microbatch_us"] for flags in ((), ("--max-ranks=1", "--max-accumulate=1")))
+    copied, unsummed = (microbatch("--ranks=1", *flags) for flags in ((), ("--max-ranks=1", "--max-accumulate=1")))
     demand(unsummed < copied, f"a reduction that does nothing takes time: a microbatch {unsummed} us, with sums {copied} us")
+    # It copies its parameters, and it is a group of its own.
+    grouped = microbatch("--ranks=1", "--strategy=hybrid")
+    demand(grouped == copied, f"a single rank's copies take other times: {copied} us, as a group {grouped} us")
+
+    # The class of copies has no flops: the products of a reduction with factors are priced as products.
+    machine = json.loads((MODELS.parent.parent / "machines" / "one-core.json").read_text())
+    machine["rates"]["copy"] = json.loads(json.dumps(machine["rates"]["launch"]))
+    times = []
+    for gflops in (0, 1e-3):
+        machine["rates"]["copy"]["f32"]["gflops"] = gflops
+        path = plans.bench.path(f"copies-{gflops}.json")
+        path.write_text(json.dumps(machine))
+        times.append(microbatch("--ranks=2", "--reduce-hook=power-sgd=2", f"--machine={path}"))
+    demand(times[0] == times[1], f"the flops of copies count: a microbatch takes {times} us")
 
 
 def differences(plans: Plans) -> None:
@@ -179,7 +205,7 @@ def differences(plans: Plans) -> None:
 
 def test(bench, options):
     plans = Plans(bench)
-    for part in (simulation, other_machines, uneven_ranks, peak, tuning, updates, differences):
+    for part in (simulation, other_machines, uneven_ranks, peak, tuning, updates, copies_within_a_rank, differences):
         part(plans)
 
 

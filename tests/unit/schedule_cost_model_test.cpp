@@ -39,6 +39,18 @@ TEST(CostModel, ClassesHaveRatesOfTheirOwn) {
   EXPECT_DOUBLE_EQ(opUs(machine, "attention", 4e6, 1, ElementType::F32), 28);
 }
 
+// A file from before the class `copy` gives copies the rates of kernels, if it
+// has these.
+TEST(CostModel, CopiesAreLikeKernels) {
+  Machine machine = host();
+  machine.rates["default"][0] = {80, 1, 0};
+  EXPECT_DOUBLE_EQ(copyUs(machine, 1e6), 100);
+  machine.rates.erase("launch");
+  EXPECT_DOUBLE_EQ(copyUs(machine, 1e6), 1000);
+  machine.rates["copy"][0] = {0, 5, 0};
+  EXPECT_DOUBLE_EQ(copyUs(machine, 1e6), 200);
+}
+
 // Bandwidth and arithmetic scale with the cores of a rank.
 TEST(CostModel, CoresShareAnOp) {
   Machine machine = host();

@@ -201,7 +201,8 @@ def measure(arguments, folder: Path) -> dict:
             shares += contention(commands, together[program], core)
             taken += taken_cores(collectives, together[program])
     spare = len(os.sched_getaffinity(0)) / arguments.ranks - arguments.threads
-    cores = max(0.0, statistics.median(taken or [0]) - max(0.0, spare))
+    # A single rank's collectives are copies, each of which keeps a core busy.
+    cores = max(0.0, statistics.median(taken or [1]) - max(0.0, spare))
     slower = max(0.0, statistics.median(shares or [0]))
     if not core:                                  # by the clock it includes the cores that ops lack
         slower = max(0.0, (1 + slower) / (1 + cores / arguments.threads) - 1)
@@ -227,7 +228,7 @@ def machine(arguments, classes: dict, updates: list[Sample], links: dict, slower
     update = figures(updates, threads, source)
     rates = {"default": types("matmul"), **{name: types(name) for name in (*PRODUCTS, "launch", "copy")},
              "optimizer": {dtype: update for dtype in ("f32", "bf16", "f16")}}
-    node = {"all_gather_gbs": 1e9, "reduce_scatter_gbs": 1e9, "latency_us": 0, "cores": 0, "source": "one rank: nothing is sent"}
+    node = {"all_gather_gbs": 1e9, "reduce_scatter_gbs": 1e9, "latency_us": 0, "cores": rounded(cores), "source": "one rank: nothing is sent"}
     if ranks > 1:
         gather, latency = link(links["all_gather"])
         reduce, reduce_latency = link(links["reduce_scatter"])

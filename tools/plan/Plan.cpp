@@ -131,8 +131,8 @@ Estimate Plan::estimate(int64_t ranks, const Conditions &conditions) {
     }
   }
   estimate.microbatchUs = schedule::roundedUs(sum / double(drawn));
-  estimate.updateUs =
-      schedule::roundedUs(passes::predictUpdateUs(module, ir, machine));
+  estimate.updateUs = schedule::roundedUs(
+      passes::UpdatePredictor(module).predictUs(ir, machine));
   estimate.stepUs =
       estimate.microbatchUs * double(conditions.accumulate) + estimate.updateUs;
   estimate.slowedUs = schedule::simulate(ir.problem, ir.schedule).slowedUs;
