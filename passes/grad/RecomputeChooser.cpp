@@ -59,7 +59,7 @@ RecomputeChooser::RecomputeChooser(Block &body) : body(body), origins(body) {
   auto options =
       fsdp::CompileOptions::of(body.getParentOp()->getParentOfType<ModuleOp>());
   fusesProducts =
-      options.isFast() && options.paramType == schedule::ElementType::BF16;
+      options.isFast() && options.paramType != schedule::ElementType::F32;
   for (Operation &op : body) {
     if (!isBackward(&op) && isProduct(&op))
       lastProduct = &op;

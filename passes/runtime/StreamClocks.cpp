@@ -28,7 +28,8 @@ StreamClocks::StreamClocks(func::FuncOp function)
 
 llvm::SmallVector<int, 2> StreamClocks::queuesOf(rt::Stream stream) const {
   int own = static_cast<int>(stream);
-  if (copiesApart)
+  // Compute has no copies.
+  if (copiesApart && stream != rt::Stream::compute)
     return {own, own + rt::kStreams};
   return {own};
 }

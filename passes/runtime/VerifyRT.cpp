@@ -99,10 +99,10 @@ LogicalResult verifyApart(const Command &earlier, const Command &later) {
   return success();
 }
 
-// What has been written of layouts, and is offloaded, in one function for a
-// GPU. The update brings pieces of it ahead of its kernels (CudaOffload), which
-// wait for nothing of the same function: a piece would come without what was
-// written.
+// Records the offloaded memory of layouts that a function for a GPU has
+// written. The update brings pieces of it to the device ahead of its kernels
+// (CudaOffload). These copies wait for nothing of the same function, so a piece
+// would miss what was written.
 class WrittenPieces {
 public:
   explicit WrittenPieces(const SymbolTable &symbols) : symbols(symbols) {}

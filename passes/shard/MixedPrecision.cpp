@@ -10,6 +10,8 @@
 #include "compiler/dialects/nn/Build.h"
 #include "passes/shard/ReduceHooks.h"
 
+#include "mlir/IR/IRMapping.h"
+
 #include <cmath>
 
 namespace fsdpc::passes {
@@ -36,6 +38,15 @@ bool keepsType(Operation *op, Value operand) {
 bool comparesDraw(Operation *op) {
   auto precision = dyn_cast<nn::PrecisionOpInterface>(op);
   return precision && precision.computesInF32();
+}
+
+// Returns true if the result is f32 and each of its numbers is 0 or one of an
+// operand's, with another sign at most.
+bool keepsNumbers(Operation *op) {
+  auto elementwise = dyn_cast<nn::ElementwiseOpInterface>(op);
+  return (isa<nn::ElementSourceOpInterface>(op) ||
+          (elementwise && elementwise.isExact())) &&
+         isF32(op->getResult(0).getType());
 }
 
 // Returns true if the result stays f32.
@@ -180,23 +191,39 @@ private:
     return result = cast.getResult();
   }
 
-  // Converts a constant, or a broadcast of one, at compile time instead of
-  // casting it.
+  // Converts a constant at compile time instead of casting it. An op on
+  // constants that computes no new numbers, such as a broadcast or a choice, is
+  // repeated on the converted ones. Returns null for other values.
   Value convertConstant(Value value, Type element) {
-    if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>()) {
-      Value input = convertConstant(broadcast.getInput(), element);
-      if (!input)
-        return {};
-      OpBuilder builder(broadcast);
-      auto copy =
-          nn::BroadcastOp::create(builder, broadcast.getLoc(),
-                                  withElement(value.getType(), element), input);
-      copy->setDiscardableAttrs(broadcast->getDiscardableAttrDictionary());
-      return copy.getResult();
-    }
-    auto constant = value.getDefiningOp<nn::ConstantOp>();
-    auto elements =
-        constant ? dyn_cast<DenseFPElementsAttr>(constant.getValue()) : nullptr;
+    auto [known, isNew] = constants.try_emplace({value, element});
+    if (!isNew)
+      return known->second;
+    Operation *op = value.getDefiningOp();
+    Value converted;
+    if (auto constant = dyn_cast_or_null<nn::ConstantOp>(op))
+      converted = convertNumbers(constant, element);
+    else if (op && keepsNumbers(op))
+      converted = convertOperands(op, element);
+    return constants[{value, element}] = converted;
+  }
+
+  Value convertOperands(Operation *op, Type element) {
+    IRMapping operands;
+    for (Value operand : op->getOperands())
+      if (isF32(operand.getType())) {
+        Value converted = convertConstant(operand, element);
+        if (!converted)
+          return {};
+        operands.map(operand, converted);
+      }
+    OpBuilder builder(op);
+    Value copy = builder.clone(*op, operands)->getResult(0);
+    copy.setType(withElement(copy.getType(), element));
+    return copy;
+  }
+
+  Value convertNumbers(nn::ConstantOp constant, Type element) {
+    auto elements = dyn_cast<DenseFPElementsAttr>(constant.getValue());
     if (!elements)
       return {};
     const llvm::fltSemantics &semantics =
@@ -227,6 +254,7 @@ private:
   llvm::DenseSet<Operation *> lossTail;
   llvm::DenseSet<Value> ofKept; // f32 results that would be half
   llvm::DenseMap<std::pair<Value, std::pair<Type, int>>, Value> cache;
+  llvm::DenseMap<std::pair<Value, Type>, Value> constants;
 };
 
 struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
@@ -251,10 +279,10 @@ struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
     }
   }
 
-  // Erases constants and broadcasts whose users all take a converted copy.
+  // Erases constants, and ops on them, that all users read in a converted copy.
   static void eraseDeadConstants(Block &body) {
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
-      if (isa<nn::ConstantOp, nn::BroadcastOp>(op) && op.use_empty())
+      if ((isa<nn::ConstantOp>(op) || keepsNumbers(&op)) && op.use_empty())
         op.erase();
   }
 };

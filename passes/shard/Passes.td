@@ -120,8 +120,9 @@ def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
       operands are cast, and what other modules read of their results is cast back.
 
     `nn.cast` stands wherever the two meet, separately in the forward and in the backward,
-    so that no cast is kept between them. Constants are converted in place. Gradients are
-    packed in bf16 and summed over ranks in f32.
+    so that no cast is kept between them. Constants, and what only moves them or chooses
+    between them, are converted in place. Gradients are packed in bf16 and summed over
+    ranks in f32.
 
     Before:
     ```mlir

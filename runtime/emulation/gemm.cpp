@@ -214,6 +214,8 @@ template <typename T> void multiplyWhole(const Product &p) {
     return;
   if (p.dtypeC == "bf16")
     sumRows<BFloat16, T>(p);
+  else if (p.dtypeC == "f16")
+    sumRows<Float16, T>(p);
   else
     sumRows<T, T>(p);
 }

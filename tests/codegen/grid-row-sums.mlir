@@ -6,7 +6,7 @@
 // of 4 and one of 8 take that, and the second one of 8 has a round of its own.
 // CHECK: llvm.mlir.global {{.*}} : !llvm.array<40960 x i8>
 // CHECK: gpu.func @widths
-// LLVM must not know that the row counts (loop strength reduction).
+// LLVM must not know that the row is a loop's counter (loop strength reduction).
 // CHECK: scf.for
 // CHECK-NEXT: llvm.inline_asm "", "=r,0"
 func.func private @widths(%x: tensor<8192x512xbf16>) -> (tensor<128x1x512xf32>, tensor<8192x512xbf16>, tensor<128x1x512xf32>) attributes {nn.kernel} {

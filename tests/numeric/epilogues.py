@@ -7,11 +7,13 @@ The model is the benchmark's GPT, small and with random weights, in bf16.
 
 - The products have these epilogues, and no kernel computes GELU; --math=exact has none of them.
 - Losses and norms of gradients are within 2e-3 and 1e-2 of the host's and of --math=exact, as those of bf16 are in general.
+- In f16, with a scaled loss, the epilogues are the same, and losses and norms as near to the host's.
 - With --deterministic, no strategy, schedule, choice of what is recomputed, number of threads, and no second run changes a bit.
 - If the library refuses epilogues, kernels finish the products, and the log says so.
 """
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +22,9 @@ import harness
 from harness import Failure
 
 SIZES = models.Gpt(layers=3, width=64, heads=4, length=32, vocabulary=96, batch=2)
-BF16 = ["--param-dtype=bf16", "--reduce-dtype=bf16", "--unit-class=*Block", "--lr=3e-3"]
+COMMON = ["--unit-class=*Block", "--lr=3e-3"]
+BF16 = ["--param-dtype=bf16", "--reduce-dtype=bf16", *COMMON]
+F16 = ["--param-dtype=f16", "--loss-scale=1024", *COMMON]
 LOSS, NORM = 2e-3, 1e-2                       # relative
 # GELU, its gradient and the bias gradients of q, k, v and up; two residual sums.
 EPILOGUES = {"gelu": 1, "gelu_grad": 1, "sum_rhs": 2, "none": 2}
@@ -71,6 +75,14 @@ def check_bits(bench, fixture, expected) -> list[str]:
     return problems
 
 
+def check_f16(bench, fixture) -> list[str]:
+    fixture = replace(fixture, compiling=F16)
+    fast = bench.compile_fixture(fixture, "f16", "--target=cuda-emulation", "--math=fast", f"--dump-ir={bench.path('f16-ir')}")
+    host = bench.compile_fixture(fixture, "f16-host")
+    trained = bench.train(fast, fixture, 2, "--deterministic")
+    return check_ir(bench, bench.path("f16-ir")) + compare("f16 and host", trained, bench.train(host, fixture, 2, local=True))
+
+
 def test(bench, options):
     fixture = write_model(bench)
     fast = bench.compile_fixture(fixture, "fast", "--target=cuda-emulation", f"--dump-ir={bench.path('ir')}")
@@ -90,6 +102,7 @@ def test(bench, options):
     problems += compare("refused and fast", refused, trained)
     if "finished by a separate kernel: a fault refuses epilogues" not in str(refused.header()):
         problems.append(f"the log does not say that epilogues are refused: {refused.header()}")
+    problems += check_f16(bench, fixture)
     if problems:
         raise Failure("; ".join(problems))
 

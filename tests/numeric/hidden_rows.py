@@ -9,8 +9,9 @@ gradient passes through the weights. The reference is one step of SGD in numpy, 
   added     causality and padding in one additive mask, as transformers exports them
   twice     one additive mask for each; where both hide a key, the sum is minus infinity
   filled    Where(kept, score, lowest): hidden scores get no gradient
+  scaled    the mask is added before the scale, so that no attention is recognised
 
-Each runs on one rank and on two, the first one on the emulated GPU too, and the last one in bf16, whose lowest number is another.
+Each runs on one rank and on two, the first one on the emulated GPU too, and the last two in bf16, whose lowest number is another.
 """
 import sys
 
@@ -31,14 +32,20 @@ SAMPLES = {"x": random.normal(size=(2 * BATCH, *SHAPE[1:])).astype(np.float32),
            "pad": (np.arange(LENGTH) >= np.array([0, 3, 5, 2])[:, None]).astype(np.int64)}
 CAUSAL = np.tril(np.ones((LENGTH, LENGTH), bool))
 FLAGS = ["-q", "--loss=loss", "--optimizer=sgd", f"--lr={RATE}"]
+BF16 = ["--param-dtype=bf16"]
 
 
 def model(kind: str) -> bytes:
     """loss = mean(softmax(mask(q kᵀ / 2)) v · x), where each of q, k and v is x times a parameter."""
     nodes = [("Cast", ["pad"], "padded", onnx.integer("to", BOOL)), ("Reshape", ["padded", "shape"], "keys"), ("And", ["causal", "keys"], "kept"),
              *(("Mul", ["x", name], f"x{name}") for name in "qkv"), ("Transpose", ["xk"], "kT", onnx.attribute("perm", [0, 1, 3, 2])),
-             ("MatMul", ["xq", "kT"], "product"), ("Mul", ["product", "half"], "scores")]
-    masks = {"added": ["kept"], "twice": ["causal", "keys"], "filled": []}[kind]
+             ("MatMul", ["xq", "kT"], "product")]
+    scale = ("Mul", ["product", "half"], "scores")
+    if kind == "scaled":
+        nodes += [("Where", ["kept", "zero", "lowest"], "mask"), ("Add", ["product", "mask"], "masked")]
+        scale = ("Mul", ["masked", "half"], "scores")
+    nodes.append(scale)
+    masks = {"added": ["kept"], "twice": ["causal", "keys"]}.get(kind, [])
     scores = "scores"
     for name in masks:
         nodes += [("Where", [name, "zero", "lowest"], f"{name}_mask"), ("Add", [scores, f"{name}_mask"], f"{name}_scores")]
@@ -62,7 +69,7 @@ def reference(kind: str, ranks: int) -> dict[str, np.ndarray]:
     keys = SAMPLES["pad"][:ranks * BATCH, None, None, :] > 0
     q, k, v = (x * p[name] for name in "qkv")
     scores, passes = q @ k.swapaxes(2, 3) / 2, np.ones(1)
-    for kept in {"added": [CAUSAL & keys], "twice": [CAUSAL, keys], "filled": []}[kind]:
+    for kept in {"added": [CAUSAL & keys], "twice": [CAUSAL, keys], "scaled": [CAUSAL & keys]}.get(kind, []):
         scores = scores + np.where(kept, 0, LOWEST)
     if kind == "filled":
         passes = CAUSAL & keys
@@ -80,7 +87,8 @@ def reference(kind: str, ranks: int) -> dict[str, np.ndarray]:
 def test(bench, options):
     models = Models(bench, SAMPLES)
     for kind, target, flags, limit in (("added", "host", [], LIMIT), ("added", "cuda-emulation", [], LIMIT), ("twice", "host", [], LIMIT),
-                                       ("filled", "host", [], LIMIT), ("filled", "host", ["--param-dtype=bf16"], LIMIT_BF16)):
+                                       ("filled", "host", [], LIMIT), ("scaled", "host", [], LIMIT),
+                                       ("filled", "host", BF16, LIMIT_BF16), ("scaled", "host", BF16, LIMIT_BF16)):
         program = models.compile("program", model(kind), *FLAGS, f"--target={target}", *flags)
         for ranks in (1, 2):
             found, expected = models.train(program, 1, ranks), reference(kind, ranks)

@@ -1,6 +1,8 @@
-// The PTX of a grid kernel for each architecture, and where the CUDA toolkit is
-// looked for. Needs no GPU and, except for the search, no toolkit: it reads the
-// generated text.
+// The PTX of a grid kernel for each architecture, what ptxas is asked for, and
+// where the CUDA toolkit is looked for. Needs no GPU and, except for the
+// search, no toolkit: it reads the generated text, and scripts stand in for
+// ptxas.
+#include "compiler/codegen/nvvm/Assemble.h"
 #include "compiler/codegen/nvvm/EmitPtx.h"
 #include "compiler/codegen/nvvm/LowerToNVVM.h"
 #include "compiler/codegen/nvvm/Toolkit.h"
@@ -16,6 +18,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 #include "gmock/gmock.h"
@@ -167,6 +170,85 @@ TEST_F(NVVMTest, ARelativeToolkitBecomesAbsolute) {
   fs::remove_directories(folder);
   ASSERT_TRUE(succeeded(toolkit));
   EXPECT_EQ(toolkit->libraries, (folder + "/cuda/lib64").str());
+}
+
+// The script reports these figures for each kernel, and packs nothing.
+constexpr const char *kPtxas = R"sh(#!/bin/sh
+cp "$5" "$7"
+for kernel in sums:90:0:40960 plain:90:0:0 spills:255:8:0 small:40:0:0; do
+  IFS=: read name registers spilt shared <<END
+$kernel
+END
+  echo "ptxas info    : Compiling entry function '$name' for 'sm'"
+  echo "    0 bytes stack frame, $spilt bytes spill stores, 0 bytes spill loads"
+  echo "ptxas info    : Used $registers registers, $shared bytes smem"
+done
+)sh";
+constexpr const char *kFatbinary = R"sh(#!/bin/sh
+echo fat > "${1#--create=}"
+)sh";
+
+class AssembleTest : public NVVMTest {
+protected:
+  AssembleTest() {
+    EXPECT_FALSE(llvm::sys::fs::createUniqueDirectory("assemble", folder));
+    toolkit.root = folder.str().str();
+    EXPECT_FALSE(llvm::sys::fs::create_directories(folder + "/bin"));
+    writeProgram("ptxas", kPtxas);
+    writeProgram("fatbinary", kFatbinary);
+  }
+  ~AssembleTest() override { llvm::sys::fs::remove_directories(folder); }
+
+  void writeProgram(StringRef name, StringRef script) {
+    std::string path = toolkit.program(name);
+    std::error_code error;
+    llvm::raw_fd_ostream(path, error) << script;
+    EXPECT_FALSE(error);
+    EXPECT_FALSE(
+        llvm::sys::fs::setPermissions(path, llvm::sys::fs::perms::all_all));
+  }
+
+  // Returns the PTX that ptxas got last, for kernels with 256 threads a block.
+  std::string assembled(fsdp::Gpu gpu) {
+    std::string ptx;
+    for (const char *name : {"sums", "plain", "spills", "small"})
+      ptx += ".visible .entry " + std::string(name) +
+             "()\n.maxntid 256\n{\n\tret;\n}\n";
+    SmallVector<GpuArch> archs = gpuArchs({gpu});
+    std::vector<KernelFigures> figures;
+    EXPECT_TRUE(
+        succeeded(assembleKernels(loc, toolkit, archs, ptx, folder, figures)));
+    EXPECT_EQ(figures.size(), 4u);
+    auto text = llvm::MemoryBuffer::getFile(folder + "/kernels." +
+                                            archs.front().name + ".ptx");
+    return text ? (*text)->getBuffer().str() : "";
+  }
+
+  llvm::SmallString<128> folder;
+  CudaToolkit toolkit;
+};
+
+// 96 registers fit two blocks of 256 threads, too few to load at full
+// bandwidth. What spills gets the registers of one block.
+TEST_F(AssembleTest, PtxasIsAskedForRegistersOfEnoughBlocks) {
+  std::string text = assembled(fsdp::Gpu::SM90);
+  EXPECT_THAT(text,
+              HasSubstr(".entry sums()\n.maxntid 256\n.minnctapersm 3\n{"));
+  EXPECT_THAT(text,
+              HasSubstr(".entry plain()\n.maxntid 256\n.minnctapersm 3\n{"));
+  EXPECT_THAT(text,
+              HasSubstr(".entry spills()\n.maxntid 256\n.minnctapersm 1\n{"));
+  EXPECT_THAT(text, HasSubstr(".entry small()\n.maxntid 256\n{"));
+}
+
+// 40 KiB of shared memory fit twice in 100 KiB, whatever the registers are.
+TEST_F(AssembleTest, NoMoreBlocksAreAskedForThanSharedMemoryHolds) {
+  for (fsdp::Gpu gpu : {fsdp::Gpu::SM86, fsdp::Gpu::SM89, fsdp::Gpu::SM120}) {
+    std::string text = assembled(gpu);
+    EXPECT_THAT(text, HasSubstr(".entry sums()\n.maxntid 256\n{"));
+    EXPECT_THAT(text, HasSubstr(".entry plain()\n.maxntid 256\n"
+                                ".minnctapersm 3\n{"));
+  }
 }
 
 } // namespace

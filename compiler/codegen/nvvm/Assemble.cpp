@@ -66,6 +66,9 @@ constexpr int64_t kHalfThreads = 1024, kFewBytes = 16;
 // memory's bandwidth, and the registers that they divide, in units of 8.
 constexpr int64_t kEnoughThreads = 768, kRegisters = 65536, kRegisterUnit = 8;
 
+// Bytes of shared memory that the driver takes of each block.
+constexpr int64_t kReservedBytes = 1024;
+
 int64_t spiltBytes(const KernelFigures &kernel) {
   return kernel.spillStores + kernel.spillLoads;
 }
@@ -73,17 +76,22 @@ int64_t spiltBytes(const KernelFigures &kernel) {
 // Returns the fewest blocks of a multiprocessor for which ptxas should find
 // registers, 0 to leave it to ptxas. It prefers to spill a register or two over
 // fitting one block less: asked for one block, it gives the registers. And it
-// takes registers that a kernel could do without.
-int64_t wantedBlocks(const KernelFigures &kernel, int64_t threads) {
+// takes registers that a kernel could do without. Fewer registers are of no use
+// if shared memory holds fewer blocks.
+int64_t wantedBlocks(const KernelFigures &kernel, int64_t threads,
+                     const GpuArch &arch) {
   if (spiltBytes(kernel) > (threads >= kHalfThreads ? kFewBytes : 0))
     return 1;
   int64_t registers =
       threads *
       llvm::alignTo(std::max<int64_t>(kernel.registers, 1), kRegisterUnit);
   bool isEnough = kRegisters / registers * threads >= kEnoughThreads;
-  return isEnough || threads > kEnoughThreads
-             ? 0
-             : llvm::divideCeil(kEnoughThreads, threads);
+  if (isEnough || threads > kEnoughThreads)
+    return 0;
+  int64_t blocks = llvm::divideCeil(kEnoughThreads, threads);
+  return blocks * (kernel.sharedBytes + kReservedBytes) <= arch.sharedBytes
+             ? blocks
+             : 0;
 }
 
 // What ptxas is asked for, by the place of the directive in the PTX.
@@ -94,7 +102,8 @@ struct Wish {
 using Wishes = std::map<size_t, Wish>;
 
 // Returns what ptxas should be asked for after a first run.
-Wishes wishesFor(StringRef ptx, ArrayRef<KernelFigures> figures) {
+Wishes wishesFor(StringRef ptx, const GpuArch &arch,
+                 ArrayRef<KernelFigures> figures) {
   constexpr StringRef threadsOf = "\n.maxntid ";
   Wishes wishes;
   for (const KernelFigures &kernel : figures) {
@@ -106,7 +115,7 @@ Wishes wishesFor(StringRef ptx, ArrayRef<KernelFigures> figures) {
     StringRef size = ptx.substr(place + threadsOf.size());
     size.consumeInteger(10, threads);
     // The directives of an entry may stand in any order.
-    if (int64_t blocks = wantedBlocks(kernel, threads))
+    if (int64_t blocks = wantedBlocks(kernel, threads, arch))
       wishes[ptx.find('\n', place + 1)] = {kernel.kernel, blocks};
   }
   return wishes;
@@ -165,7 +174,7 @@ fsdpc::codegen::assembleKernels(Location loc, const CudaToolkit &toolkit,
         errors[i] = assemble(toolkit, archs[i], text, path(archs[i]), found[i]);
     };
     run(ptx[i]);
-    Wishes wishes = wishesFor(ptx[i], found[i]);
+    Wishes wishes = wishesFor(ptx[i], archs[i], found[i]);
     if (wishes.empty())
       return;
     run(withWishes(ptx[i], wishes));

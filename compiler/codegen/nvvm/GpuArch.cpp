@@ -31,6 +31,23 @@ static int ptxVersion(fsdp::Gpu gpu) {
   llvm_unreachable("architectures are listed above");
 }
 
+// Returns the shared memory of a multiprocessor, in KiB (CUDA C++ Programming
+// Guide, "Technical Specifications per Compute Capability").
+static int64_t sharedKiB(fsdp::Gpu gpu) {
+  switch (gpu) {
+  case fsdp::Gpu::SM80:
+    return 164;
+  case fsdp::Gpu::SM86:
+  case fsdp::Gpu::SM89:
+  case fsdp::Gpu::SM120:
+    return 100;
+  case fsdp::Gpu::SM90:
+  case fsdp::Gpu::SM100:
+    return 228;
+  }
+  llvm_unreachable("architectures are listed above");
+}
+
 llvm::SmallVector<GpuArch>
 fsdpc::codegen::gpuArchs(llvm::ArrayRef<fsdp::Gpu> gpus) {
   llvm::SmallVector<GpuArch> archs;
@@ -38,7 +55,7 @@ fsdpc::codegen::gpuArchs(llvm::ArrayRef<fsdp::Gpu> gpus) {
     llvm::StringRef name = nameOf(gpu); // sm_90
     int number = 0;
     name.drop_front(3).getAsInteger(10, number);
-    archs.push_back({name, number, ptxVersion(gpu)});
+    archs.push_back({name, number, ptxVersion(gpu), sharedKiB(gpu) << 10});
   }
   return archs;
 }

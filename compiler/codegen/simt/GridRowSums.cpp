@@ -20,10 +20,10 @@ namespace {
 constexpr int64_t kSharedAtOnce = 40 << 10; // bytes for the sums of a round
 } // namespace
 
-// Hides from LLVM that a number counts. Otherwise loop strength reduction gives
-// each access of the loop a pointer of its own, two registers each: 28 of the
-// 118 of a norm's gradient. All accesses now share the row's offset. An
-// emulated block, of one thread, has no need for it.
+// Hides from LLVM that a number is a loop's counter. Otherwise loop strength
+// reduction gives each access of the loop a pointer of its own, two registers
+// each: 28 of the 118 of a norm's gradient. All accesses now share the row's
+// offset. An emulated block, of one thread, has no need for it.
 Value GridEmitter::opaque(Value number) {
   return LLVM::InlineAsmOp::create(
              builder, loc, number.getType(), number, /*asm_string=*/"",

@@ -23,13 +23,14 @@ def RT_AttentionPlan : AttrDef<RT_Dialect, "AttentionPlan",
     and is absent on the host.
 
     **Constraints**
-    - `element` is f32, bf16 or f16, `mask` one of them or i1, and `scale` finite.
-    - Query and key have 4 extents of at least 1, with equal batch and width; heads are a
-      multiple of groups.
-    - Strides are not negative, and those of results keep rows apart.
-    - `library` is `cudnn` or `products`. `cudnn` takes bf16 and f16 without a mask,
-      widths that are a multiple of 8 up to 128, and strides that are a multiple of 16
-      bytes.
+    - `element` is f32, bf16 or f16, `mask` one of them or i1, and `scale` finite in f32.
+    - Query and key have 4 extents, with equal batch and width; heads are a multiple of
+      groups. Extents and the width of a value are from 1 to 2^31 - 1.
+    - Strides are not negative, each times its extent is at most 2^48, and those of results
+      keep rows apart.
+    - `library` is `cudnn` or `products`. `cudnn` takes bf16 and f16 without a mask, as
+      many queries as keys if `causal`, widths that are a multiple of 8 up to 128, and
+      strides that are a multiple of 16 bytes.
   }];
   let parameters = (ins "::mlir::Type":$element,
       "::mlir::DenseI64ArrayAttr":$query, "::mlir::DenseI64ArrayAttr":$key,

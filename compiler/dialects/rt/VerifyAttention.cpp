@@ -6,6 +6,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
+#include <cstdint>
 
 using namespace mlir;
 using namespace fsdpc::rt;
@@ -13,6 +14,10 @@ using namespace fsdpc::rt;
 namespace {
 
 using EmitError = llvm::function_ref<InFlightDiagnostic()>;
+
+// Libraries count extents in 32 bits. Together with the bound on strides, this
+// keeps sums of strides times extents within 64 bits.
+constexpr int64_t kLargestExtent = INT32_MAX, kMostElements = int64_t(1) << 48;
 
 // One operand or result: its strides, and the extents of batch, heads and rows.
 struct Tensor {
@@ -23,6 +28,16 @@ struct Tensor {
   bool isResult = false;
 };
 
+LogicalResult verifyExtent(EmitError emitError, StringRef what,
+                           int64_t extent) {
+  if (extent < 1)
+    return emitError() << what << " " << extent << " is less than 1";
+  if (extent > kLargestExtent)
+    return emitError() << what << " " << extent << " is greater than "
+                       << kLargestExtent;
+  return success();
+}
+
 LogicalResult verifyShapes(EmitError emitError, ArrayRef<int64_t> query,
                            ArrayRef<int64_t> key, int64_t valueWidth) {
   if (query.size() != 4 || key.size() != 4)
@@ -30,10 +45,10 @@ LogicalResult verifyShapes(EmitError emitError, ArrayRef<int64_t> query,
                           "not "
                        << query.size() << " and " << key.size();
   for (int64_t extent : llvm::concat<const int64_t>(query, key))
-    if (extent < 1)
-      return emitError() << "extent " << extent << " is less than 1";
-  if (valueWidth < 1)
-    return emitError() << "value width " << valueWidth << " is less than 1";
+    if (failed(verifyExtent(emitError, "extent", extent)))
+      return failure();
+  if (failed(verifyExtent(emitError, "value width", valueWidth)))
+    return failure();
   if (query[0] != key[0] || query[3] != key[3])
     return emitError() << "query [" << query << "] and key [" << key
                        << "] must agree in batch and width";
@@ -48,19 +63,25 @@ bool isComputed(Type element) {
 }
 
 LogicalResult verifyStrides(EmitError emitError, StringRef name,
-                            ArrayRef<int64_t> strides, size_t count) {
-  if (strides.size() != count)
-    return emitError() << name << " must have " << count << " strides, not "
-                       << strides.size();
-  for (int64_t stride : strides)
+                            ArrayRef<int64_t> strides,
+                            ArrayRef<int64_t> extents) {
+  if (strides.size() != extents.size())
+    return emitError() << name << " must have " << extents.size()
+                       << " strides, not " << strides.size();
+  for (auto [stride, extent] : llvm::zip_equal(strides, extents)) {
     if (stride < 0)
       return emitError() << "stride " << stride << " of " << name
                          << " is negative";
+    if (stride > kMostElements / extent)
+      return emitError() << "stride " << stride << " of " << name
+                         << " spans more than " << kMostElements << " elements";
+  }
   return success();
 }
 
 // Rows that overlap would be written by several threads at once. Taken from the
-// smallest stride on, each must step over all that the smaller ones span.
+// smallest stride on, each must step over all that the smaller ones span. So
+// the bound on strides also bounds the number of rows.
 LogicalResult verifyApart(EmitError emitError, const Tensor &tensor) {
   SmallVector<std::pair<int64_t, int64_t>> axes;
   for (auto [stride, extent] :
@@ -81,12 +102,16 @@ LogicalResult verifyApart(EmitError emitError, const Tensor &tensor) {
 
 // Fused attention loads 16 bytes at a time.
 LogicalResult verifyFused(EmitError emitError, Type element,
-                          ArrayRef<Tensor> tensors, bool hasMask) {
+                          ArrayRef<Tensor> tensors, bool causal, bool hasMask) {
   if (element.isF32())
     return emitError() << "library 'cudnn' computes bf16 and f16, not "
                        << element;
   if (hasMask)
     return emitError() << "library 'cudnn' takes no mask";
+  int64_t queries = tensors[0].extents[2], keys = tensors[1].extents[2];
+  if (causal && queries != keys)
+    return emitError() << "library 'cudnn' computes no causal attention of "
+                       << queries << " queries and " << keys << " keys";
   constexpr int64_t aligned = 16, widest = 128;
   int64_t bytes = element.getIntOrFloatBitWidth() / 8;
   for (const Tensor &tensor : tensors) {
@@ -108,8 +133,8 @@ LogicalResult verifyFused(EmitError emitError, Type element,
 
 LogicalResult AttentionPlanAttr::verify(
     EmitError emitError, Type element, DenseI64ArrayAttr queryShape,
-    DenseI64ArrayAttr keyShape, int64_t valueWidth, FloatAttr scale, bool,
-    DenseI64ArrayAttr strideQuery, DenseI64ArrayAttr strideKey,
+    DenseI64ArrayAttr keyShape, int64_t valueWidth, FloatAttr scale,
+    bool causal, DenseI64ArrayAttr strideQuery, DenseI64ArrayAttr strideKey,
     DenseI64ArrayAttr strideValue, DenseI64ArrayAttr strideOutput, Type mask,
     DenseI64ArrayAttr strideMask, DenseI64ArrayAttr strideGrad,
     DenseI64ArrayAttr strideDQuery, DenseI64ArrayAttr strideDKey,
@@ -121,9 +146,10 @@ LogicalResult AttentionPlanAttr::verify(
                        << element;
   if (failed(verifyShapes(emitError, query, key, valueWidth)))
     return failure();
-  if (!std::isfinite(scale.getValueAsDouble()))
+  // GPUs multiply by it in f32.
+  if (!std::isfinite(static_cast<float>(scale.getValueAsDouble())))
     return emitError() << "scale " << scale.getValueAsDouble()
-                       << " is not finite";
+                       << " is not finite in f32";
 
   std::array<int64_t, 3> queries = {query[0], query[1], query[2]},
                          keys = {key[0], key[1], key[2]};
@@ -139,19 +165,22 @@ LogicalResult AttentionPlanAttr::verify(
                     {"dkey", strideDKey, keys, width, true},
                     {"dvalue", strideDValue, keys, valueWidth, true}});
   for (const Tensor &tensor : tensors)
-    if (failed(verifyStrides(emitError, tensor.name, tensor.strides, 3)) ||
+    if (failed(verifyStrides(emitError, tensor.name, tensor.strides,
+                             tensor.extents)) ||
         (tensor.isResult && failed(verifyApart(emitError, tensor))))
       return failure();
 
   if (mask && !mask.isInteger(1) && !isComputed(mask))
     return emitError() << "mask must be i1, f32, bf16 or f16, not " << mask;
-  if (mask && failed(verifyStrides(emitError, "mask", strideMask, 4)))
+  if (mask && failed(verifyStrides(emitError, "mask", strideMask,
+                                   {query[0], query[1], query[2], key[2]})))
     return failure();
   StringRef by = library ? library.getValue() : "products";
   if (by != "cudnn" && by != "products")
     return emitError() << "library '" << by
                        << "' computes no attention; use 'cudnn' or "
                           "'products'";
-  return by == "cudnn" ? verifyFused(emitError, element, tensors, bool(mask))
-                       : success();
+  return by == "cudnn"
+             ? verifyFused(emitError, element, tensors, causal, bool(mask))
+             : success();
 }

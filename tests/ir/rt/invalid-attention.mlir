@@ -19,9 +19,21 @@ func.func private @f() attributes {plan = #rt.attention<f32, [2, 2, 4, 8], [2, 1
 
 // -----
 
+// Libraries count extents in 32 bits.
+// expected-error @below {{extent 2147483648 is greater than 2147483647}}
+func.func private @f() attributes {plan = #rt.attention<f32, [2, 2, 4, 8], [2, 1, 2147483648, 8], 8 scale 0.5 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8]>}
+
+// -----
+
 // Nor are values.
 // expected-error @below {{value width 0 is less than 1}}
 func.func private @f() attributes {plan = #rt.attention<f32, [2, 2, 4, 8], [2, 1, 6, 8], 0 scale 0.5 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8]>}
+
+// -----
+
+// The same for values.
+// expected-error @below {{value width 2147483648 is greater than 2147483647}}
+func.func private @f() attributes {plan = #rt.attention<f32, [2, 2, 4, 8], [2, 1, 6, 8], 2147483648 scale 0.5 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8]>}
 
 // -----
 
@@ -38,8 +50,14 @@ func.func private @f() attributes {plan = #rt.attention<f32, [2, 2, 4, 8], [2, 3
 // -----
 
 // A scale that is infinite makes every weight a NaN.
-// expected-error @below {{is not finite}}
+// expected-error @below {{is not finite in f32}}
 func.func private @f() attributes {plan = #rt.attention<f32, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0x7FF0000000000000 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8]>}
+
+// -----
+
+// Kernels multiply by the scale in f32, of which 1e39 is beyond.
+// expected-error @below {{scale 1.000000e+39 is not finite in f32}}
+func.func private @f() attributes {plan = #rt.attention<f32, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 1.0e39 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8]>}
 
 // -----
 
@@ -64,6 +82,30 @@ func.func private @f() attributes {plan = #rt.attention<f32, [2, 2, 4, 8], [2, 1
 // Nothing lies in front of an address.
 // expected-error @below {{stride -8 of value is negative}}
 func.func private @f() attributes {plan = #rt.attention<f32, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0.5 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, -8] -> [64, 32, 8]>}
+
+// -----
+
+// Ends of tensors are counted in 64 bits.
+// expected-error @below {{stride 281474976710656 of key spans more than 281474976710656 elements}}
+func.func private @f() attributes {plan = #rt.attention<f32, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0.5 : f64 causal false strides [64, 32, 8], [281474976710656, 0, 8], [48, 0, 8] -> [64, 32, 8]>}
+
+// -----
+
+// So are those of a mask.
+// expected-error @below {{stride 140737488355329 of mask spans more than 281474976710656 elements}}
+func.func private @f() attributes {plan = #rt.attention<f32, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0.5 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8] mask i1 [140737488355329, 0, 0, 1]>}
+
+// -----
+
+// Rows of a result are apart, so that their number is bounded by their strides.
+// expected-error @below {{stride 8 of output lets its rows overlap: it must be at least 17179869176}}
+func.func private @f() attributes {plan = #rt.attention<f32, [2147483647, 2147483647, 2147483647, 8], [2147483647, 1, 6, 8], 8 scale 0.5 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 8, 8]>}
+
+// -----
+
+// The strides that keep as many apart span too much.
+// expected-error @below {{stride 17179869176 of output spans more than 281474976710656 elements}}
+func.func private @f() attributes {plan = #rt.attention<f32, [2147483647, 2147483647, 2147483647, 8], [2147483647, 1, 6, 8], 8 scale 0.5 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 17179869176, 8]>}
 
 // -----
 
@@ -94,6 +136,12 @@ func.func private @f() attributes {plan = #rt.attention<f32, [2, 2, 4, 8], [2, 1
 // It takes no mask.
 // expected-error @below {{library 'cudnn' takes no mask}}
 func.func private @f() attributes {plan = #rt.attention<bf16, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0.5 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8] mask i1 [6, 0, 0, 1] library "cudnn">}
+
+// -----
+
+// Its causal masks start at the first key, those of a plan end at the last one.
+// expected-error @below {{library 'cudnn' computes no causal attention of 4 queries and 6 keys}}
+func.func private @f() attributes {plan = #rt.attention<bf16, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0.5 : f64 causal true strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8] library "cudnn">}
 
 // -----
 

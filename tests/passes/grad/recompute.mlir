@@ -271,7 +271,27 @@ module attributes {fsdp.options = {target = "cuda", "param-dtype" = "bf16"}} {
     %z = nn.matmul %y, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     %o = nn.matmul %z, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     // CHECK-NOT: nn.gelu tanh
-    // CHECK: nn.matmul %[[Y]],
+    // CHECK: nn.matmul %[[Y]], %arg2 {fsdp.backward
+    %dw = nn.matmul %y, %g {transpose_a, fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %dh = nn.gelu_grad tanh %g, %h {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
+    return
+  }
+}
+
+// -----
+
+// The same in f16.
+module attributes {fsdp.options = {target = "cuda", math = "fast", "param-dtype" = "f16"}} {
+  fsdp.unit @a
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
+    %h = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK: %[[Y:.*]] = nn.gelu tanh
+    %y = nn.gelu tanh %h {fsdp.unit = @a} : tensor<8x8xf32>
+    %z = nn.matmul %y, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %o = nn.matmul %z, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK-NOT: nn.gelu tanh
+    // CHECK: nn.matmul %[[Y]], %arg1 {fsdp.backward
     %dw = nn.matmul %y, %g {transpose_a, fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     %dh = nn.gelu_grad tanh %g, %h {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
     return

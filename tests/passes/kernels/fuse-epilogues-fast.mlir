@@ -39,6 +39,19 @@ module attributes {fsdp.options = {"target" = "cuda", "math" = "@MATH@", "param-
     return %y : tensor<4x16xf16>
   }
 
+  // CHECK-LABEL: func.func @half_grad
+  // CHECK: %[[D:.*]] = nn.fused_matmul gelu_grad %arg1, %arg2 input %arg3 : (tensor<8x8xf16>, tensor<8x16xf16>, tensor<8x16xf16>) -> tensor<8x16xf16>
+  // CHECK-NEXT: %[[DW:.*]], %[[DB:.*]] = nn.fused_matmul sum_rhs %arg0, %[[D]] {transpose_a} : (tensor<8x6xf16>, tensor<8x16xf16>) -> (tensor<6x16xf16>, tensor<16xf16>)
+  // CHECK-NEXT: %[[S:.*]] = nn.reshape %[[DB]] : tensor<16xf16> -> tensor<1x16xf16>
+  // CHECK-NEXT: return %[[DW]], %[[S]]
+  func.func @half_grad(%x: tensor<8x6xf16>, %y: tensor<8x8xf16>, %w: tensor<8x16xf16>, %h: tensor<8x16xf16>) -> (tensor<6x16xf16>, tensor<1x16xf16>) {
+    %dy = nn.matmul %y, %w : tensor<8x8xf16>, tensor<8x16xf16> -> tensor<8x16xf16>
+    %d = nn.gelu_grad tanh %h, %dy : tensor<8x16xf16>
+    %s = nn.reduce sum %d [0] : tensor<8x16xf16> -> tensor<1x16xf16>
+    %dw = nn.matmul %x, %d {transpose_a} : tensor<8x6xf16>, tensor<8x16xf16> -> tensor<6x16xf16>
+    return %dw, %s : tensor<6x16xf16>, tensor<1x16xf16>
+  }
+
   // The library has neither the erf form nor rows of 12 elements. Nothing of
   // f32 is fused. A GELU that is computed again stays a kernel.
   // CHECK-LABEL: func.func @no_gelu

@@ -95,3 +95,27 @@ module {
     return
   }
 }
+
+// -----
+
+// Compute has no copies, so a wait for what it has done itself adds nothing.
+module attributes {fsdp.options = {target = "cuda"}} {
+  func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    %1 = rt.pointer arena + 64 bytes 64
+    // CHECK: rt.fetch
+    rt.fetch %1 bytes 64 from 0
+    // CHECK-NEXT: rt.launch
+    rt.launch @exp(%0, %0)
+    // CHECK-NOT: rt.event
+    rt.event_record compute 0
+    rt.event_wait compute 0
+    // CHECK: rt.launch
+    rt.launch @exp(%0, %0)
+    return
+  }
+}

@@ -133,6 +133,41 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
 
 // -----
 
+// A mask that is added to scores chooses between two constants, and may be moved.
+// It is chosen in bf16, for the same reason. Readers in f32 keep the one in f32.
+module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+  fsdp.parameter @w : tensor<2x8xf32> unit @u
+  fsdp.unit @u
+  fsdp.layout @u.frozen of @u elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // CHECK-LABEL: func.func @microbatch
+  // CHECK-SAME: %[[KEEP:[a-z0-9]+]]: tensor<8xi1>
+  func.func @microbatch(%keep: tensor<8xi1>) {
+    %f = fsdp.flat @u.frozen : tensor<16xf32>
+    %w = fsdp.view %f[@w at 0] : tensor<16xf32> -> tensor<2x8xf32>
+    // CHECK-DAG: nn.constant dense<-3.3{{.*}}e+38> : tensor<bf16>
+    // CHECK-NOT: nn.cast
+    %number = nn.constant dense<-3.40282347E+38> : tensor<f32>
+    %lowest = nn.broadcast %number : tensor<f32> -> tensor<8xf32>
+    %zero = nn.constant dense<0.0> : tensor<8xf32>
+    // CHECK: %[[HALF:.*]] = nn.select %[[KEEP]], %{{.*}}, %{{.*}} {fsdp.unit = @u} : tensor<8xi1>, tensor<8xbf16>
+    // CHECK: %[[SINGLE:.*]] = nn.select %[[KEEP]], %{{.*}}, %{{.*}} {fsdp.unit = @u} : tensor<8xi1>, tensor<8xf32>
+    %mask = nn.select %keep, %zero, %lowest {fsdp.unit = @u} : tensor<8xi1>, tensor<8xf32>
+    // CHECK: %[[ROW:.*]] = nn.reshape %[[HALF]] : tensor<8xbf16> -> tensor<1x8xbf16>
+    %row = nn.reshape %mask : tensor<8xf32> -> tensor<1x8xf32>
+    // CHECK-NEXT: %[[ROWS:.*]] = nn.broadcast %[[ROW]] : tensor<1x8xbf16> -> tensor<2x8xbf16>
+    %rows = nn.broadcast %row : tensor<1x8xf32> -> tensor<2x8xf32>
+    // CHECK: nn.add %{{.*}}, %[[ROWS]] : tensor<2x8xbf16>
+    %a = nn.add %w, %rows : tensor<2x8xf32>
+    // CHECK: nn.exp %[[SINGLE]] : tensor<8xf32>
+    %e = nn.exp %mask : tensor<8xf32>
+    fsdp.report_output "e" %e : tensor<8xf32>
+    return
+  }
+}
+
+// -----
+
 // In f32 nothing changes.
 // CHECK-LABEL: func.func @microbatch
 // CHECK-NEXT: nn.neg %{{.*}} : tensor<8xf32>
