@@ -122,7 +122,7 @@ def RT_AttentionGradOp : RT_Command<"attention_grad", "compute",
 
     Example:
     ```mlir
-    rt.attention_grad <bf16, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0.5 : f64 causal true strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8] grad [64, 32, 8] -> [64, 32, 8], [48, 0, 8], [48, 0, 8] library "cudnn">(%do, %q, %k, %v, %o, %lse) -> %dq, %dk, %dv
+    rt.attention_grad <bf16, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0.5 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8] grad [64, 32, 8] -> [64, 32, 8], [48, 0, 8], [48, 0, 8] library "cudnn">(%do, %q, %k, %v, %o, %lse) -> %dq, %dk, %dv
     ```
   }];
   let arguments = (ins RT_PlanIndex<RT_AttentionPlan>:$plan, RT_Kernel<OptionalAttr<FlatSymbolRefAttr>>:$rows, RT_Read<>:$grad,
