@@ -57,8 +57,9 @@ double termUs(const CommunicationVolume::Term &term,
                        : schedule::reduceScatterUs(machine, bytes);
 }
 
-// What is sent once per step: gradients that are reduced there, sums of norms,
-// and parameters that are gathered after the update.
+// The time of messages that ranks send once per step: gradients that are
+// reduced there, sums of norms, and parameters that are gathered after the
+// update.
 struct SentOnce {
   double parametersUs = 0, othersUs = 0;
 };
@@ -110,7 +111,7 @@ double exposedUs(const llvm::StringMap<double> &elements, double us,
   return stalledUs;
 }
 
-// What is offloaded of an element, in bytes.
+// The bytes of an element that lie in the file, or pinned for a GPU.
 double storedGradient(const Layout &layout) {
   return layout.gradientOffloaded ? 4 : 0;
 }

@@ -92,7 +92,7 @@ private:
   // Layouts that are cut over the ranks of a group, and those that are gathered
   // in blocks.
   DenseSet<StringAttr> hybridLayouts;
-  // Those whose reduction does nothing.
+  // The layouts whose reduction does nothing.
   DenseSet<StringAttr> unsummedLayouts;
   DenseMap<StringAttr, BlockType> blockLayouts;
   // Those whose reductions send less than the gradients.

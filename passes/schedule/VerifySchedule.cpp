@@ -166,7 +166,7 @@ public:
   struct Effect {
     Operation *start;
     fsdp::SymbolEffect effect;
-    // Of all effects that have begun: the map does not have their order.
+    // Counts the effects in the order in which they begin, which the map loses.
     unsigned number;
   };
 

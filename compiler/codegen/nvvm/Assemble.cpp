@@ -94,7 +94,7 @@ int64_t wantedBlocks(const KernelFigures &kernel, int64_t threads,
              : 0;
 }
 
-// What ptxas is asked for, by the place of the directive in the PTX.
+// The blocks that ptxas is asked for, by the place of the directive in the PTX.
 struct Wish {
   std::string kernel;
   int64_t blocks;
@@ -178,7 +178,8 @@ fsdpc::codegen::assembleKernels(Location loc, const CudaToolkit &toolkit,
     if (wishes.empty())
       return;
     run(withWishes(ptx[i], wishes));
-    // What spills where more blocks were asked for stays as ptxas chose it.
+    // A kernel that spills because more blocks were asked for stays as ptxas
+    // chose it.
     bool changed = std::erase_if(wishes, [&](const auto &each) {
       const Wish &wish = each.second;
       return wish.blocks > 1 &&

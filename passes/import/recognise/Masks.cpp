@@ -244,6 +244,9 @@ bool Masks::add(Value mask, double factor) {
   return true;
 }
 
+// Adding a smaller number to kLowest changes nothing in f32.
+static constexpr double kSmall = 1e20;
+
 // Returns true if the elements are known and too small to hide a key, or to
 // bring back one that kLowest hides.
 static bool isSmall(Value mask) {
@@ -251,7 +254,7 @@ static bool isSmall(Value mask) {
   return constant &&
          llvm::all_of(constant.getValues<APFloat>(),
                       [](const APFloat &element) {
-                        return std::abs(element.convertToDouble()) < 1e20;
+                        return std::abs(element.convertToDouble()) < kSmall;
                       });
 }
 
