@@ -73,6 +73,19 @@ GemmShape denseShape(const GemmShape &s, bool widen) {
   return withFixedStrides(d); // a gap has left a single row a stride of 1
 }
 
+int64_t columnPieces(const GemmShape &shape) {
+  // Where copies were measured to gain time.
+  constexpr int64_t leastRows = 16, leastColumns = 1024, leastPiece = 64;
+  bool isF32 = shape.a == ElementType::f32 && shape.b == ElementType::f32;
+  bool isDense =
+      shape.columnB == 1 && shape.rowB == shape.n && shape.rowC == shape.n;
+  int64_t piece = shape.n & -shape.n; // the largest power of two that divides n
+  if (!isF32 || !isDense || shape.m < leastRows || shape.n < leastColumns ||
+      piece < leastPiece)
+    return 1;
+  return shape.n / piece;
+}
+
 // Chunks are full rows if that gives enough of them: their results are dense,
 // which oneDNN's BRGEMM requires, and are written in place. A product much
 // wider than high is cut into panels of columns that stay in a core's L2 until

@@ -47,7 +47,7 @@ int64_t brgemmBytes(const GemmShape &s) {
               : s.k % vector ? rows * vector * bytes
                              : 0;
   // An f32 panel is copied in any case if its rows would share sets.
-  int64_t b = transposesB || bytes == 2 || s.n % 512 == 0
+  int64_t b = transposesB || bytes == 2 || s.n % 512 == 0 || columnPieces(s) > 1
                   ? 64 * roundUp(depth, vector) * bytes
                   : 0;
   int64_t columns =

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 namespace fsdpc::runtime {
@@ -36,14 +37,28 @@ struct Matrices {
       : a(describe(s.m, s.k, s.rowA, s.columnA, s.a)),
         b(describe(s.k, s.n, s.rowB, s.columnB, s.b)),
         c(describe(s.m, s.n, s.rowC, 1, s.c)) {}
+  // A times each of the pieces of B's columns.
+  Matrices(const GemmShape &s, int64_t pieces)
+      : a(describePieces(s.m, s.k, s.rowA, s.columnA, 1, s.a)),
+        b(describePieces(s.k, s.n, s.rowB, s.columnB, pieces, s.b)),
+        c(describePieces(s.m, s.n, s.rowC, 1, pieces, s.c)) {}
 };
 
 // oneDNN's first implementation of a product whose scratch fits, if it has one.
 class FoundProduct {
 public:
   FoundProduct() = default;
-  FoundProduct(const GemmShape &s, size_t mostScratch) {
-    Matrices of(s);
+  FoundProduct(const GemmShape &s, size_t mostScratch)
+      : FoundProduct(Matrices(s), s.accumulate, mostScratch) {
+    int64_t pieces = columnPieces(s);
+    if (pieces == 1 || !isBrgemm())
+      return;
+    FoundProduct cut(Matrices(s, pieces), s.accumulate, mostScratch);
+    if (cut.isBrgemm())
+      *this = std::move(cut);
+  }
+  FoundProduct(const Matrices &of, bool accumulate, size_t mostScratch)
+      : matrices(of) {
     // oneDNN lists implementations by its own preference, fastest first.
     dnnl_matmul_desc_t matmul;
     dnnl_primitive_desc_iterator_t iterator;
@@ -51,9 +66,9 @@ public:
     // an answer and not an error.
     if (dnnl_matmul_desc_init(&matmul, &of.a, &of.b, nullptr, &of.c) !=
             dnnl_success ||
-        dnnl_primitive_desc_iterator_create(
-            &iterator, &matmul, Attributes(s.accumulate), cpuEngine(),
-            nullptr) != dnnl_success)
+        dnnl_primitive_desc_iterator_create(&iterator, &matmul,
+                                            Attributes(accumulate), cpuEngine(),
+                                            nullptr) != dnnl_success)
       return;
     do {
       desc = dnnl_primitive_desc_iterator_fetch(iterator);
@@ -69,6 +84,7 @@ public:
   FoundProduct &operator=(FoundProduct &&other) {
     std::swap(desc, other.desc);
     std::swap(skips, other.skips);
+    matrices = other.matrices;
     return *this;
   }
   ~FoundProduct() {
@@ -79,6 +95,7 @@ public:
   explicit operator bool() const { return desc; }
   // Returns true if implementations before this one need more scratch.
   bool avoidsScratch() const { return skips; }
+  const Matrices &operands() const { return *matrices; }
   // Hands the description over to its new owner.
   dnnl_primitive_desc_t take() { return std::exchange(desc, nullptr); }
 
@@ -95,13 +112,18 @@ public:
 private:
   dnnl_primitive_desc_t desc = nullptr;
   bool skips = false;
+  std::optional<Matrices> matrices;
 };
 
 // A product that oneDNN runs on the operands as they are.
 class NativeGemm : public Gemm {
 public:
-  NativeGemm(const GemmShape &s, int threads, FoundProduct &found)
-      : NativeGemm(Matrices(s), threads, found.avoidsScratch(), found.take()) {}
+  NativeGemm(int threads, FoundProduct &found)
+      : avoids(found.avoidsScratch()),
+        product(found.take(), threads,
+                {{DNNL_ARG_SRC, found.operands().a},
+                 {DNNL_ARG_WEIGHTS, found.operands().b},
+                 {DNNL_ARG_DST, found.operands().c}}) {}
 
   size_t scratchBytes() const override { return product.scratchBytes(); }
   bool avoidsScratch() const override { return avoids; }
@@ -112,13 +134,6 @@ public:
   }
 
 private:
-  NativeGemm(const Matrices &of, int threads, bool avoids,
-             dnnl_primitive_desc_t desc)
-      : avoids(avoids), product(desc, threads,
-                                {{DNNL_ARG_SRC, of.a},
-                                 {DNNL_ARG_WEIGHTS, of.b},
-                                 {DNNL_ARG_DST, of.c}}) {}
-
   bool avoids;
   Primitive product;
 };
@@ -186,12 +201,12 @@ Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads,
   if (!isF16(shape.a) && !isF16(shape.b) && !isF16(shape.c)) {
     FoundProduct given(shape, mostScratch);
     if (given.isBrgemm())
-      return std::make_shared<NativeGemm>(shape, threads, given);
+      return std::make_shared<NativeGemm>(threads, given);
     if (hasRoom(inner))
       dense = FoundProduct(inner, room(inner));
     // Copies cost time; without BRGEMM they would gain nothing.
     if (!dense.isBrgemm() && given)
-      return std::make_shared<NativeGemm>(shape, threads, given);
+      return std::make_shared<NativeGemm>(threads, given);
   }
   if (!dense) {
     // All in f32, which oneDNN supports on every processor.
@@ -200,7 +215,7 @@ Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads,
       dense = FoundProduct(inner, room(inner));
   }
   if (dense) {
-    auto product = std::make_shared<NativeGemm>(inner, threads, dense);
+    auto product = std::make_shared<NativeGemm>(threads, dense);
     return std::make_shared<CopyingGemm>(shape, inner, std::move(product));
   }
   return Error{"oneDNN does not support a matrix product of " +

@@ -66,6 +66,22 @@ inline dnnl_memory_desc_t describe(int64_t rows, int64_t columns,
   return desc;
 }
 
+// The same as a batch of `pieces` matrices side by side.
+inline dnnl_memory_desc_t describePieces(int64_t rows, int64_t columns,
+                                         int64_t rowStride,
+                                         int64_t columnStride, int64_t pieces,
+                                         ElementType type) {
+  dnnl_memory_desc_t desc;
+  int64_t width = columns / pieces, all = rows * columns;
+  dnnl_dims_t dims = {1, pieces, rows, width},
+              strides = {all, pieces > 1 ? width * columnStride : all,
+                         rowStride, columnStride};
+  check(
+      dnnl_memory_desc_init_by_strides(&desc, 4, dims, dataType(type), strides),
+      "describing a batch of matrices");
+  return desc;
+}
+
 inline size_t round64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 inline size_t scratchOf(const_dnnl_primitive_desc_t desc) {

@@ -21,7 +21,8 @@ using namespace fsdpc::runtime;
 
 namespace {
 
-// Forward, input gradient and weight gradient of GPT blocks; of a head in
+// Forward, input gradient and weight gradient of GPT blocks; products of many
+// columns, which are read in pieces; of a head in
 // blocks of rows; the linear layers of the memory experiment; two products of
 // attention. Columns: M N K, orders of A and B, type, whether the result is
 // added.
@@ -37,6 +38,9 @@ const char *const kShapes = R"(1024 1152 384 NN f32
 1024 384 1536 NN f32
 1024 1536 384 NT f32
 1536 384 1024 TN f32
+512 3072 768 NN f32
+768 3072 512 TN f32
+512 5120 1280 NN f32
 256 50257 384 NT f32
 256 384 50257 NN f32
 50257 384 256 TN f32 +=

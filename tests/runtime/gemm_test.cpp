@@ -118,4 +118,55 @@ TEST(Gemm, ProductsOfSingleRowsKeepToTheirScratchMemory) {
       }
 }
 
+// Returns `count` columns from `first` on of a matrix of rows of `width`.
+std::vector<float> columns(const std::vector<float> &of, int64_t width,
+                           int64_t first, int64_t count) {
+  std::vector<float> result;
+  for (auto row = of.begin(); row != of.end(); row += width)
+    result.insert(result.end(), row + first, row + first + count);
+  return result;
+}
+
+std::vector<float> product(const GemmShape &s, const std::vector<float> &a,
+                           const std::vector<float> &b, std::vector<float> c) {
+  auto gemm = Gemm::make(s, 1);
+  EXPECT_TRUE(gemm);
+  (*gemm)->prepare();
+  std::vector<char> scratch((*gemm)->scratchBytes() + 64);
+  auto address = reinterpret_cast<uintptr_t>(scratch.data());
+  (*gemm)->run(0, a.data(), b.data(), c.data(),
+               reinterpret_cast<void *>((address + 63) / 64 * 64));
+  return c;
+}
+
+// Columns that are read in pieces have the bits that each piece has as a
+// product of its own, which is not cut.
+TEST(Gemm, PiecesOfColumnsKeepTheirBits) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> number(-1, 1);
+  for (int64_t n : {1152, 3072})
+    for (int64_t k : {40, 1100})
+      for (GemmShape s : layouts(48, n, k)) {
+        if (s.columnB != 1)
+          continue;
+        int64_t pieces = columnPieces(s), width = n / pieces;
+        ASSERT_GT(pieces, 1);
+        std::vector<float> a(s.m * k), b(k * n), c(s.m * n);
+        for (std::vector<float> *matrix : {&a, &b, &c})
+          for (float &x : *matrix)
+            x = number(random);
+        std::vector<float> whole = product(s, a, b, c);
+        GemmShape piece = s;
+        piece.n = piece.rowB = piece.rowC = width;
+        ASSERT_EQ(columnPieces(piece), 1);
+        for (int64_t first = 0; first < n; first += width)
+          EXPECT_EQ(columns(whole, n, first, width),
+                    product(piece, a, columns(b, n, first, width),
+                            columns(c, n, first, width)))
+              << n << " columns from " << first << " on, depth " << k;
+        if (k == 40)
+          check({s});
+      }
+}
+
 } // namespace
