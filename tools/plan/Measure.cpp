@@ -127,6 +127,12 @@ FailureOr<double> run(Planner &planner, const SearchRequest &request,
                                     std::to_string(request.options.planThreads),
                                     "--log",
                                     log};
+  // Nodes as the machine has them, so that the same links are used.
+  int64_t node = request.machine.ranksPerNode;
+  if (node > 0 && request.options.planRanks % node == 0) {
+    words.push_back("--ranks-per-node");
+    words.push_back(std::to_string(node));
+  }
   int64_t microbatches = request.options.planRanks * point.accumulate;
   for (auto [number, input] : llvm::enumerate(manifest->inputs)) {
     std::string path = llvm::formatv("{0}/input-{1}.npy", folder, number);
