@@ -36,7 +36,19 @@ AutoSearch::AutoSearch(const Problem &problem)
                 : std::numeric_limits<int64_t>::max()),
       leastUs(candidates.hopedUs(limit)) {}
 
+bool AutoSearch::isBetter(double lostUs, int64_t peakBytes) const {
+  if (!best)
+    return true;
+  double gain = best->timeline.lostUs() - lostUs;
+  return gain > epsilonUs ||
+         (gain >= -epsilonUs && peakBytes < best->peakBytes);
+}
+
 bool AutoSearch::offer(Schedule schedule, const PackerOptions &packer) {
+  auto [known, isNew] = packed.try_emplace({packer.work, schedule.actions});
+  Packed &outcome = known->second;
+  if (!isNew && !(outcome.fits && isBetter(outcome.lostUs, outcome.peakBytes)))
+    return false;
   Solved solved = evaluate(problem, std::move(schedule), packer);
   if (auto *failed = std::get_if<Infeasible>(&solved)) {
     if (!nearest || failed->peakBytes < nearest->peakBytes)
@@ -44,10 +56,8 @@ bool AutoSearch::offer(Schedule schedule, const PackerOptions &packer) {
     return false;
   }
   Solution &found = std::get<Solution>(solved);
-  double gain =
-      best ? best->timeline.lostUs() - found.timeline.lostUs() : epsilonUs * 2;
-  if (gain <= epsilonUs &&
-      (gain < -epsilonUs || found.peakBytes >= best->peakBytes))
+  outcome = {true, found.timeline.lostUs(), found.peakBytes};
+  if (!isBetter(outcome.lostUs, outcome.peakBytes))
     return false;
   best = std::move(found);
   return true;

@@ -7,6 +7,10 @@
 #include "compiler/schedule/prefetch_candidates.h"
 #include "compiler/schedule/solvers.h"
 
+#include <map>
+#include <utility>
+#include <vector>
+
 namespace fsdpc::schedule {
 
 class AutoSearch {
@@ -37,6 +41,7 @@ private:
   void offerRules();
   /// Packs the schedule and keeps it if it is feasible and better.
   bool offer(Schedule schedule, const PackerOptions &packer);
+  bool isBetter(double lostUs, int64_t peakBytes) const;
   bool offer(const Candidate &candidate);
   /// Returns the solution with early starts where they cost neither time nor
   /// memory.
@@ -49,6 +54,14 @@ private:
   std::optional<Candidate> winner; ///< unless a rule has won
   std::optional<Solution> best;
   std::optional<Infeasible> nearest; ///< the smallest peak above the cap
+  /// What became of the schedules that were packed with so much work. Policies
+  /// often agree, and packing takes most of the time.
+  struct Packed {
+    bool fits = false;
+    double lostUs = 0;
+    int64_t peakBytes = 0;
+  };
+  std::map<std::pair<int64_t, std::vector<Action>>, Packed> packed;
 };
 
 } // namespace fsdpc::schedule

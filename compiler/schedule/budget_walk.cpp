@@ -12,14 +12,23 @@ namespace fsdpc::schedule {
 /// The state of a walk at position p and time now.
 struct BudgetWalk::State {
   Schedule schedule;
-  LiveProfile bytes, count;
   int p = 0;
   double now = 0;
+  /// The next gather does not fit before this position. What is live never
+  /// becomes less on the way, so it is asked for once and not at every op.
+  int blockedUntil = 0;
   size_t nextGather = 0, nextWait = 0, nextFree = 0, nextReady = 0;
   std::map<int, double> channelFree;
   std::vector<double> finish;
   /// Collectives in flight, by the position of their wait.
   std::multimap<int, int> waits;
+  /// What the walk has added to `bytes` and `count`.
+  struct Lived {
+    int begin, end;
+    int64_t bytes;
+    bool counts;
+  };
+  std::vector<Lived> lived;
 
   void act(ActionKind kind, int id) {
     schedule.actions.push_back({p, kind, id});
@@ -55,6 +64,14 @@ BudgetWalk::BudgetWalk(const Problem &problem)
   });
 }
 
+// Takes memory from here on, until the walk ends.
+void BudgetWalk::live(State &state, int end, int64_t more, bool counts) const {
+  bytes.add(state.p, end, more);
+  if (counts)
+    count.add(state.p, end, 1);
+  state.lived.push_back({state.p, end, more, counts});
+}
+
 // Starts the reductions that are ready at this position, and decides where each
 // is waited for.
 void BudgetWalk::startReady(State &state, const Policy &policy,
@@ -74,8 +91,8 @@ void BudgetWalk::startReady(State &state, const Policy &policy,
                                    reach[state.p] + state.finish[id] -
                                        state.now - epsilonUs);
       wait = std::min(wait, static_cast<int>(done - reach.begin()));
-      wait = state.bytes.furthest(state.p, wait, c.bytes(), budget);
-      state.bytes.add(state.p, wait, c.bytes());
+      wait = bytes.furthest(state.p, wait, c.bytes(), budget);
+      live(state, wait, c.bytes(), /*counts=*/false);
     }
     if (wait == state.p)
       state.wait(id);
@@ -92,15 +109,20 @@ void BudgetWalk::startGathers(State &state, const Policy &policy,
   for (; state.nextGather < gathers.size(); ++state.nextGather) {
     int id = gathers[state.nextGather], p = state.p;
     const Collective &c = problem.collectives[id];
-    bool needed = c.latest == p;
-    bool allowed = policy.firstStarts[state.nextGather] <= p &&
-                   state.bytes.max(p, c.latest) + c.bytes() <= budget &&
-                   (limit == 0 || state.count.max(p, c.latest) + 1 <= limit);
-    if (!needed && !allowed)
-      return;
+    if (c.latest > p) {
+      if (p <
+          std::max(policy.firstStarts[state.nextGather], state.blockedUntil))
+        return;
+      int above = bytes.lastAbove(p, c.latest, budget - c.bytes());
+      if (limit > 0)
+        above = std::max(above, count.lastAbove(p, c.latest, limit - 1));
+      state.blockedUntil = above + 1;
+      if (p < state.blockedUntil)
+        return;
+    }
     state.start(problem, id);
-    state.bytes.add(p, c.latest, c.bytes());
-    state.count.add(p, c.latest, 1);
+    state.blockedUntil = 0;
+    live(state, c.latest, c.bytes(), /*counts=*/true);
   }
 }
 
@@ -123,7 +145,7 @@ std::vector<int> BudgetWalk::lastStarts(const Timeline &timeline,
 // At each position waits come first, then frees, starts, and the waits of
 // gathers that are used here: memory is released before it is taken.
 Walk BudgetWalk::walk(const Policy &policy, int64_t budget) const {
-  State state{{}, bytes, count, 0, 0, 0, 0, 0, 0, {}, {}, {}};
+  State state;
   state.finish.assign(problem.collectives.size(), 0);
   for (; state.p <= n; ++state.p) {
     for (; !state.waits.empty() && state.waits.begin()->first == state.p;
@@ -148,7 +170,13 @@ Walk BudgetWalk::walk(const Policy &policy, int64_t budget) const {
     if (state.p < n)
       state.now += problem.ops[state.p].durationUs;
   }
-  return {std::move(state.schedule), state.bytes.max(0, n)};
+  int64_t most = bytes.max(0, n);
+  for (const State::Lived &each : state.lived) {
+    bytes.add(each.begin, each.end, -each.bytes);
+    if (each.counts)
+      count.add(each.begin, each.end, -1);
+  }
+  return {std::move(state.schedule), most};
 }
 
 } // namespace fsdpc::schedule

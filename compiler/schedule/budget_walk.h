@@ -50,13 +50,16 @@ private:
   struct State;
   void startReady(State &state, const Policy &policy, int64_t budget) const;
   void startGathers(State &state, const Policy &policy, int64_t budget) const;
+  void live(State &state, int end, int64_t more, bool counts) const;
 
   const Problem &problem;
   int n;
   /// Ids sorted by first use, by free, and by the position where they are
   /// ready.
   std::vector<int> gathers, byFree, byReady;
-  LiveProfile bytes, count;
+  /// The memory without prefetch, and the gathers that are live then. A walk
+  /// adds to both and takes it off again, which is less than a copy per walk.
+  mutable LiveProfile bytes, count;
 };
 
 } // namespace fsdpc::schedule

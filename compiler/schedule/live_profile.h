@@ -44,6 +44,14 @@ public:
     return above < 0 ? end : above;
   }
 
+  /// Returns the last position in [begin, end) whose value is above `limit`, or
+  /// begin - 1 if none is. O(log n). A buffer that lives up to `end` cannot
+  /// begin before the position after it.
+  int lastAbove(int begin, int end, int64_t limit) const {
+    int above = lastAbove(1, 0, leaves, begin, std::min(end, positions), limit);
+    return above < 0 ? begin - 1 : above;
+  }
+
 private:
   /// A node covers [from, to); its children are 2 · node and 2 · node + 1.
   void add(int node, int from, int to, int begin, int end, int64_t bytes) {
@@ -85,6 +93,20 @@ private:
     int found = firstAbove(2 * node, from, middle, begin, end, limit);
     return found >= 0 ? found
                       : firstAbove(2 * node + 1, middle, to, begin, end, limit);
+  }
+
+  /// As `firstAbove`, for the last one.
+  int lastAbove(int node, int from, int to, int begin, int end,
+                int64_t limit) const {
+    if (begin >= to || end <= from || highest[node] <= limit)
+      return -1;
+    if (to - from == 1)
+      return from;
+    int middle = (from + to) / 2;
+    limit -= pending[node];
+    int found = lastAbove(2 * node + 1, middle, to, begin, end, limit);
+    return found >= 0 ? found
+                      : lastAbove(2 * node, from, middle, begin, end, limit);
   }
 
   int positions, leaves = 1;

@@ -156,13 +156,14 @@ Schedule startAsEarlyAsHarmless(const Problem &problem,
     const Collective &c = problem.collectives[gathers[i]];
     int &position = moved[gathers[i]], previous = i ? moved[gathers[i - 1]] : 0;
     int first = std::max({firstStarts[i], previous, c.earliest});
-    while (position > first &&
-           live.max(position - 1, position) + c.bytes() <= budget &&
-           (limit == 0 || count.max(position - 1, position) < limit)) {
-      --position;
-      live.add(position, position + 1, c.bytes());
-      count.add(position, position + 1, 1);
-    }
+    if (first >= position)
+      continue;
+    int above = live.lastAbove(first, position, budget - c.bytes());
+    if (limit > 0)
+      above = std::max(above, count.lastAbove(first, position, limit - 1));
+    live.add(above + 1, position, c.bytes());
+    count.add(above + 1, position, 1);
+    position = above + 1;
   }
   // A start that has moved comes last in its gap, after what frees memory.
   ScheduleBuilder builder;

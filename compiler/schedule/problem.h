@@ -38,6 +38,7 @@
 #include "compiler/schedule/clock.h"
 #include "compiler/schedule/packer.h"
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -169,11 +170,8 @@ struct Action {
   int position = 0;
   ActionKind kind = ActionKind::Start;
   int collective = 0;
+  friend auto operator<=>(const Action &, const Action &) = default;
 };
-inline bool operator==(const Action &a, const Action &b) {
-  return a.position == b.position && a.kind == b.kind &&
-         a.collective == b.collective;
-}
 
 /// All actions in program order.
 struct Schedule {

@@ -116,8 +116,10 @@ struct DelayGradients
   void runOnOperation() override {
     auto function =
         getOperation().lookupSymbol<func::FuncOp>(FSDPDialect::kMicrobatch);
-    if (function)
-      moved += Delay(function.getBody().front()).run();
+    int64_t count = function ? Delay(function.getBody().front()).run() : 0;
+    if (count == 0)
+      markAllAnalysesPreserved();
+    moved += count;
   }
 };
 

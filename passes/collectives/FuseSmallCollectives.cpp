@@ -160,9 +160,13 @@ struct FuseSmallCollectives
     auto functions = fsdp::getForwards(module);
     if (failed(functions))
       return signalPassFailure();
+    int64_t count = 0;
     for (func::FuncOp function : *functions)
-      fused += fuseGathers(function.front()) +
+      count += fuseGathers(function.front()) +
                fuseReductions(function.front(), symbols, options);
+    if (count == 0)
+      markAllAnalysesPreserved();
+    fused += count;
   }
 };
 

@@ -128,7 +128,7 @@ struct OffloadActivations : impl::OffloadActivationsBase<OffloadActivations> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (!fsdp::CompileOptions::of(module).offload.activations)
-      return;
+      return markAllAnalysesPreserved();
     FailureOr<func::FuncOp> function = fsdp::getMicrobatch(module);
     if (failed(function))
       return signalPassFailure();

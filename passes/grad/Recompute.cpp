@@ -131,7 +131,7 @@ struct Recompute : impl::RecomputeBase<Recompute> {
         failed(refuseMarks(body, options.recompute)))
       return signalPassFailure();
     if (options.recompute == fsdp::RecomputeLevel::None)
-      return;
+      return markAllAnalysesPreserved();
     RecomputeChooser chooser(body);
     if (failed(choose(chooser, body, options)))
       return signalPassFailure();
@@ -151,6 +151,8 @@ struct Recompute : impl::RecomputeBase<Recompute> {
     for (Operation *op : backward)
       for (OpOperand &operand : op->getOpOperands())
         operand.set(cloneChain(operand.get(), op, isCloned, clones, numClones));
+    if (chosen.empty())
+      markAllAnalysesPreserved();
   }
 };
 

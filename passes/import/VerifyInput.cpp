@@ -185,7 +185,8 @@ namespace {
 struct VerifyInput : fsdpc::passes::impl::VerifyInputBase<VerifyInput> {
   void runOnOperation() override {
     if (failed(verifyInput(getOperation())))
-      signalPassFailure();
+      return signalPassFailure();
+    markAllAnalysesPreserved();
   }
 };
 } // namespace

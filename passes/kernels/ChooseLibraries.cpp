@@ -76,7 +76,7 @@ struct ChooseLibraries
     if (fits.wasInterrupted())
       return signalPassFailure();
     if (!options.isCuda())
-      return;
+      return markAllAnalysesPreserved();
     StringRef asked = fsdp::nameOf(options.attention);
     WalkResult walk = module.walk([&](nn::LibraryCallOpInterface call) {
       FailureOr<StringRef> library = call.chooseLibrary(asked);

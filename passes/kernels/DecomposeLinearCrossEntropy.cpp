@@ -236,12 +236,16 @@ struct DecomposeLinearCrossEntropy
           DecomposeLinearCrossEntropy> {
   void runOnOperation() override {
     bool onGpu = fsdp::CompileOptions::of(getOperation()).isCuda();
+    bool changed = false;
     getOperation().walk([&](nn::LinearCrossEntropyOp op) {
+      changed = true;
       Operation *before = op->getPrevNode();
       LossBuilder(op, onGpu).run();
       inheritAttributes(before, op);
       op->erase();
     });
+    if (!changed)
+      markAllAnalysesPreserved();
   }
 };
 

@@ -89,7 +89,7 @@ struct FuseEpilogues : fsdpc::passes::impl::FuseEpiloguesBase<FuseEpilogues> {
   void runOnOperation() override {
     fsdp::CompileOptions options = fsdp::CompileOptions::of(getOperation());
     if (!options.isCuda())
-      return;
+      return markAllAnalysesPreserved();
     // Addition commutes, and exporters write the bias on either side.
     each<nn::AddOp>([&](nn::AddOp sum) {
       if (!fuseBias(sum, sum.getLhs(), sum.getRhs()))

@@ -230,6 +230,8 @@ struct StrideAttention
       if (writesStrides(op))
         attentions.push_back(op);
     });
+    if (attentions.empty())
+      return markAllAnalysesPreserved();
     for (Operation *op : attentions) {
       for (OpOperand &operand : op->getOpOperands())
         if (takesStrides(operand))

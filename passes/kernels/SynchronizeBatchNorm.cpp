@@ -138,7 +138,7 @@ struct SynchronizeBatchNorm
     : fsdpc::passes::impl::SynchronizeBatchNormBase<SynchronizeBatchNorm> {
   void runOnOperation() override {
     if (!fsdp::CompileOptions::of(getOperation()).syncBatchnorm)
-      return;
+      return markAllAnalysesPreserved();
     auto microbatch = fsdp::getMicrobatch(getOperation());
     if (failed(microbatch))
       return signalPassFailure();

@@ -59,6 +59,7 @@ struct VerifyKernels : fsdpc::passes::impl::VerifyKernelsBase<VerifyKernels> {
     for (auto kernel : module.getOps<func::FuncOp>())
       if (analysis::hasPlan(kernel) && failed(verifyPlan(kernel)))
         return signalPassFailure();
+    markAllAnalysesPreserved();
   }
 };
 

@@ -57,7 +57,8 @@ LogicalResult verifySlot(const Slot &slot, int64_t arenaBytes) {
 struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
   void runOnOperation() override {
     if (failed(verify()))
-      signalPassFailure();
+      return signalPassFailure();
+    markAllAnalysesPreserved();
   }
 
   // Slots are found from the IR again, and the ties that the offsets show are

@@ -4,8 +4,10 @@
 #include "passes/runtime/MemoryAccesses.h"
 
 #include "compiler/dialects/fsdp/SymbolEffects.h"
+#include "compiler/dialects/rt/LaunchEffects.h"
 #include "passes/runtime/Reach.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <limits>
@@ -18,6 +20,19 @@ namespace {
 
 // The end of a memory behind a symbol, of which no part is told apart.
 constexpr int64_t allBytes = std::numeric_limits<int64_t>::max();
+
+// Returns the op's effects. Those of a launch depend on its kernel, for which
+// the op itself walks all symbols.
+FailureOr<SmallVector<MemoryEffects::EffectInstance>>
+effectsOf(Operation *op, const SymbolTable &symbols) {
+  auto launch = dyn_cast<rt::LaunchOp>(op);
+  if (!launch)
+    return fsdp::effectsOf(op);
+  auto kernel = symbols.lookup<func::FuncOp>(launch.getKernelAttr().getAttr());
+  SmallVector<MemoryEffects::EffectInstance> effects;
+  rt::addLaunchEffects(launch, kernel.getNumArguments(), effects);
+  return effects;
+}
 
 // Returns the memory that a pointer reaches. The copy of a layout's parameters
 // that every rank keeps overlaps the rank's shard, so both count as one memory.
@@ -120,7 +135,7 @@ bool fsdpc::passes::conflict(const MemoryAccess &a, const MemoryAccess &b) {
 FailureOr<SmallVector<MemoryAccess>>
 fsdpc::passes::accessesOf(Operation *op, const SymbolTable &symbols,
                           int64_t gatherPadding) {
-  auto effects = fsdp::effectsOf(op);
+  auto effects = effectsOf(op, symbols);
   if (failed(effects))
     return failure();
   auto symbolEffects = fsdp::symbolEffectsOf(op, *effects);

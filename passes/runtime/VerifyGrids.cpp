@@ -62,7 +62,8 @@ LogicalResult verifyGrid(func::FuncOp kernel, bool emulated) {
 struct VerifyGrids : fsdpc::passes::impl::VerifyGridsBase<VerifyGrids> {
   void runOnOperation() override {
     if (failed(verify()))
-      signalPassFailure();
+      return signalPassFailure();
+    markAllAnalysesPreserved();
   }
 
   LogicalResult verify() {

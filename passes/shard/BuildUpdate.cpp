@@ -6,6 +6,7 @@
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/OptimizerInputs.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "passes/shard/optimizers/Programs.h"
 #include "shared/norm_digits.h"
@@ -120,12 +121,11 @@ FailureOr<fsdp::UpdateFactorsOp> buildFactors(OpBuilder &builder, Location loc,
 }
 
 // Values that an optimizer's program reads of whole parameters, added up over
-// the ranks: factors, and sums by one all-reduce. They are null if the program
-// reads none.
+// the ranks: factors, and sums by one all-reduce, with the places of each
+// layout's. They are null if the program reads none.
 struct WholeSums {
-  fsdp::UpdateFactorsOp factors;
-  fsdp::MemberSumsOp ofRank;
-  Value ofAll;
+  Value factors, sums;
+  fsdp::Places factorsBegin, sumsBegin;
 };
 
 // A program reads parameters of one type, so `layouts` all have masters, or
@@ -133,9 +133,14 @@ struct WholeSums {
 WholeSums buildSums(OpBuilder &builder, Location loc,
                     const OptimizerProgram &program,
                     ArrayRef<fsdp::LayoutOp> layouts, Value scale,
-                    fsdp::UpdateFactorsOp factors) {
+                    fsdp::UpdateFactorsOp factors, SymbolTable &symbols) {
+  WholeSums whole;
+  if (factors) {
+    whole.factors = factors.getResult();
+    whole.factorsBegin = fsdp::placesOfFactors(factors, symbols);
+  }
   if (program.sums().empty() || layouts.empty())
-    return {factors, {}, {}};
+    return whole;
   SmallVector<Attribute> names = namesOf(layouts);
   int64_t members = 0;
   for (fsdp::LayoutOp layout : layouts)
@@ -149,13 +154,13 @@ WholeSums buildSums(OpBuilder &builder, Location loc,
   auto type = RankedTensorType::get({members * perMember, normDigits},
                                     builder.getF64Type());
   auto sums = fsdp::MemberSumsOp::create(
-      builder, loc, type, builder.getArrayAttr(names), scale,
-      factors ? factors.getResult() : Value());
+      builder, loc, type, builder.getArrayAttr(names), scale, whole.factors);
   buildProgram(
       sums.getBody(), loc, program, {}, /*rounds=*/false, stored,
       [&](Scalars s, Arguments in) { return program.buildSums(s, in); });
-  auto all = fsdp::AllReduceOp::create(builder, loc, type, sums.getResult());
-  return {factors, sums, all.getResult()};
+  whole.sums = fsdp::AllReduceOp::create(builder, loc, type, sums.getResult());
+  whole.sumsBegin = fsdp::placesOfSums(sums, symbols);
+  return whole;
 }
 
 // The updates of a layout's matrices: those of the momentum, which go to the
@@ -209,20 +214,19 @@ FailureOr<Value> buildUpdates(OpBuilder &builder,
 
 // Builds the op of one layout, with the program of its optimizer in the region.
 void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
-                    fsdp::LayoutOp layout, Value scale, WholeSums sums,
+                    fsdp::LayoutOp layout, Value scale, const WholeSums &whole,
                     Value updates) {
   Location loc = layout.getLoc();
   auto name = FlatSymbolRefAttr::get(layout);
   IntegerAttr first, firstFactor;
   // This layout's sums begin at row `first` of the vector over all layouts.
-  if (sums.ofAll)
-    first = builder.getI64IntegerAttr(*sums.ofRank.getFirstSum(name));
-  if (sums.factors)
-    firstFactor = builder.getI64IntegerAttr(*sums.factors.getFirstFactor(name));
+  if (whole.sums)
+    first = builder.getI64IntegerAttr(whole.sumsBegin.at(name));
+  if (whole.factors)
+    firstFactor = builder.getI64IntegerAttr(whole.factorsBegin.at(name));
   auto optimizer = fsdp::OptimizerOp::create(
-      builder, loc, name, scale, sums.ofAll, first,
-      sums.factors ? sums.factors.getResult() : Value(), firstFactor, updates,
-      /*gradient=*/Value());
+      builder, loc, name, scale, whole.sums, first, whole.factors, firstFactor,
+      updates, /*gradient=*/Value());
   buildProgram(optimizer.getBody(), loc, program, program.sums(),
                layout.getNoMaster(), builder.getF32Type(),
                [&](Scalars s, Arguments in) { return program.build(s, in); });
@@ -279,7 +283,8 @@ LogicalResult buildOptimizers(OpBuilder &builder, Location loc,
           buildFactors(builder, loc, program, ofMaster, scale, symbols);
       if (failed(factors))
         return failure();
-      both = buildSums(builder, loc, program, ofMaster, scale, *factors);
+      both =
+          buildSums(builder, loc, program, ofMaster, scale, *factors, symbols);
     }
   // In the order of layouts, that is of units, whatever their groups. A
   // whole-matrix update stands directly before the optimizer that takes it.

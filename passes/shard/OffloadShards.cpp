@@ -49,7 +49,7 @@ struct OffloadShards : impl::OffloadShardsBase<OffloadShards> {
     ModuleOp module = getOperation();
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
     if (!options.offload.ofShards())
-      return;
+      return markAllAnalysesPreserved();
     Manifest manifest = fsdp::describeModule(module);
     auto ops = llvm::to_vector(module.getOps<fsdp::LayoutOp>());
     SmallVector<SmallVector<StringRef>> kinds(ops.size());

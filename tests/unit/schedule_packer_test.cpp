@@ -309,6 +309,11 @@ TEST(LiveProfile, AnswersAsAnArray) {
         ++limit;
       EXPECT_EQ(profile.furthest(begin, end, bytes, budget),
                 limit < last ? limit : end);
+      int above = last - 1;
+      while (above >= begin && values[above] <= budget)
+        --above;
+      EXPECT_EQ(profile.lastAbove(begin, end, budget),
+                std::max(above, begin - 1));
       EXPECT_EQ(profile.max(begin, end),
                 begin < last ? *std::max_element(values.begin() + begin,
                                                  values.begin() + last)

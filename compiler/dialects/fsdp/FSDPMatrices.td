@@ -71,11 +71,6 @@ def FSDP_UpdateFactorsOp : FSDP_Op<"update_factors",
                        F64Attr:$eps, F64Attr:$power);
   let results = (outs StaticShapeTensorOf<[F64]>:$result);
   let assemblyFormat = "$layouts `,` $sums attr-dict `:` type($sums) `->` type($result)";
-  let extraClassDeclaration = [{
-    /// Returns where the layout's factors begin in the result, or nullopt if it
-    /// is not one of `layouts`.
-    std::optional<int64_t> getFirstFactor(::mlir::FlatSymbolRefAttr layout);
-  }];
 }
 
 def FSDP_MomentumUpdatesOp : FSDP_Op<"momentum_updates",

@@ -62,9 +62,6 @@ def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
     int64_t getSumsPerMember() {
       return getBody().front().getTerminator()->getNumOperands();
     }
-    /// Returns the row of the result at which the layout's sums begin, or
-    /// nullopt if it is not one of `layouts`.
-    std::optional<int64_t> getFirstSum(::mlir::FlatSymbolRefAttr layout);
   }];
 }
 

@@ -4,6 +4,8 @@
 // without an error at run time.
 #include "compiler/dialects/fsdp/OptimizerInputs.h"
 
+#include "compiler/dialects/fsdp/Layouts.h"
+
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -11,11 +13,50 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
+// A layout that is named twice has its first place.
+template <typename OpTy, typename Count>
+static Places placesOf(OpTy op, const SymbolTable &symbols, Count count) {
+  Places places;
+  int64_t next = 0;
+  for (FlatSymbolRefAttr name : op.getLayoutRefs()) {
+    places.try_emplace(name, next);
+    next += count(symbols.lookup<LayoutOp>(name.getAttr()));
+  }
+  return places;
+}
+
+Places placesOfSums(MemberSumsOp sums, const SymbolTable &symbols) {
+  return placesOf(sums, symbols, [&](LayoutOp layout) {
+    return sums.getSumsPerMember() * int64_t(layout.getMembers().size());
+  });
+}
+
+Places placesOfFactors(UpdateFactorsOp factors, const SymbolTable &symbols) {
+  return placesOf(factors, symbols,
+                  [&](LayoutOp layout) { return factorsOf(layout, symbols); });
+}
+
+OptimizerInputs::OptimizerInputs(Block &update, ClipScaleOp clip,
+                                 const SymbolTable &symbols)
+    : update(update), clip(clip) {
+  for (auto sums : update.getOps<MemberSumsOp>())
+    places[sums] = placesOfSums(sums, symbols);
+  for (auto factors : update.getOps<UpdateFactorsOp>())
+    places[factors] = placesOfFactors(factors, symbols);
+}
+
+std::optional<int64_t> OptimizerInputs::placeIn(Operation *op,
+                                                OptimizerOp optimizer) {
+  const Places &ofOp = places.find(op)->second;
+  auto place = ofOp.find(optimizer.getLayoutAttr());
+  return place == ofOp.end() ? std::nullopt : std::optional(place->second);
+}
+
 // The sums that an optimizer takes are those of its layout's members, whole:
 // every rank has summed its shard, and all ranks' sums have been added up once.
 // A rank that updated with other sums than the rest would have other
 // parameters, without any error at run time.
-static LogicalResult verifySums(OptimizerOp optimizer, ClipScaleOp clip) {
+LogicalResult OptimizerInputs::verifySums(OptimizerOp optimizer) {
   if (!optimizer.getSums())
     return success();
   auto broken = [&](Operation *op, const Twine &what) {
@@ -31,7 +72,7 @@ static LogicalResult verifySums(OptimizerOp optimizer, ClipScaleOp clip) {
                              "'fsdp.member_sums'");
   if (sums.getScale() != clip.getScale())
     return broken(sums, "its scale is not that of the norm");
-  std::optional<int64_t> first = sums.getFirstSum(optimizer.getLayoutAttr());
+  std::optional<int64_t> first = placeIn(sums, optimizer);
   if (!first)
     return broken(sums, "it leaves out layout '" + optimizer.getLayout() + "'");
   if (*first != static_cast<int64_t>(*optimizer.getFirst()))
@@ -47,8 +88,8 @@ static LogicalResult verifySums(OptimizerOp optimizer, ClipScaleOp clip) {
 
 // Follows factors back to the sums of this rank: they are updated once, from
 // the sums of all ranks, in the order of the sums. Returns their update.
-static FailureOr<UpdateFactorsOp> verifyFactors(Operation *user, Value factors,
-                                                ClipScaleOp clip) {
+static FailureOr<UpdateFactorsOp> findFactors(Operation *user, Value factors,
+                                              ClipScaleOp clip) {
   auto broken = [&](Operation *op, const Twine &what) {
     InFlightDiagnostic diag = op->emitOpError("breaks rule 'factors': ")
                               << what;
@@ -73,17 +114,16 @@ static FailureOr<UpdateFactorsOp> verifyFactors(Operation *user, Value factors,
 }
 
 // The same for an optimizer and the sums that it takes.
-static LogicalResult verifyFactors(OptimizerOp optimizer, ClipScaleOp clip) {
+LogicalResult OptimizerInputs::verifyFactors(OptimizerOp optimizer) {
   if (!optimizer.getFactors())
     return success();
   auto broken = [&](const Twine &what) {
     return optimizer.emitOpError("breaks rule 'factors': ") << what;
   };
-  auto update = verifyFactors(optimizer, optimizer.getFactors(), clip);
-  if (failed(update))
+  auto factors = findFactors(optimizer, optimizer.getFactors(), clip);
+  if (failed(factors))
     return failure();
-  std::optional<int64_t> first =
-      update->getFirstFactor(optimizer.getLayoutAttr());
+  std::optional<int64_t> first = placeIn(*factors, optimizer);
   if (!first)
     return broken("layout '" + optimizer.getLayout() + "' has no factors");
   if (*first != static_cast<int64_t>(*optimizer.getFirstFactor()))
@@ -92,10 +132,10 @@ static LogicalResult verifyFactors(OptimizerOp optimizer, ClipScaleOp clip) {
   return success();
 }
 
-static LogicalResult verifyFactors(MemberSumsOp sums, ClipScaleOp clip) {
+LogicalResult OptimizerInputs::verifyFactors(MemberSumsOp sums) {
   if (!sums.getFactors())
     return success();
-  auto factors = verifyFactors(sums, sums.getFactors(), clip);
+  auto factors = findFactors(sums, sums.getFactors(), clip);
   if (failed(factors))
     return failure();
   if (factors->getLayouts() != sums.getLayouts())
@@ -159,9 +199,9 @@ static LogicalResult verifyFactorUpdates(Block &update) {
 // Sums that nobody takes, or that are taken twice over the ranks, are refused:
 // an edit has left them behind. A layout has one optimizer, so it has its sums
 // once.
-static LogicalResult verifyMemberSums(Block &update, ClipScaleOp clip) {
+LogicalResult OptimizerInputs::verifyMemberSums() {
   for (auto sums : update.getOps<MemberSumsOp>()) {
-    if (failed(verifyFactors(sums, clip)))
+    if (failed(verifyFactors(sums)))
       return failure();
     DenseSet<Attribute> wanted;
     auto users = sums.getResult().getUsers();
@@ -180,14 +220,14 @@ static LogicalResult verifyMemberSums(Block &update, ClipScaleOp clip) {
   return success();
 }
 
-LogicalResult verifyInputs(OptimizerOp optimizer, ClipScaleOp clip) {
-  return failure(failed(verifySums(optimizer, clip)) ||
-                 failed(verifyFactors(optimizer, clip)) ||
+LogicalResult OptimizerInputs::verify(OptimizerOp optimizer) {
+  return failure(failed(verifySums(optimizer)) ||
+                 failed(verifyFactors(optimizer)) ||
                  failed(verifyUpdates(optimizer, clip)));
 }
 
-LogicalResult verifyUsedInputs(Block &update, ClipScaleOp clip) {
-  return failure(failed(verifyMemberSums(update, clip)) ||
+LogicalResult OptimizerInputs::verifyUsed() {
+  return failure(failed(verifyMemberSums()) ||
                  failed(verifyFactorUpdates(update)));
 }
 

@@ -1,18 +1,53 @@
-// The rules of what optimizers take beside the gradient: sums, factors and
-// updates.
+// What optimizers take beside the gradient: sums, factors and updates.
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/DenseMap.h"
+
+#include <optional>
+
 namespace fsdpc::fsdp {
 
-/// Checks that the sums, factors and updates of an optimizer are those of its
-/// layout, over all ranks and scaled by `clip`. Emits an error that begins with
-/// the name of the rule.
-llvm::LogicalResult verifyInputs(OptimizerOp optimizer, ClipScaleOp clip);
+/// Where the numbers of each layout begin in a vector over several layouts, by
+/// the layout's name.
+using Places = llvm::DenseMap<mlir::Attribute, int64_t>;
 
-/// Checks that the optimizers take all that @update computes for them, once. An
-/// edit may have left the rest behind.
-llvm::LogicalResult verifyUsedInputs(mlir::Block &update, ClipScaleOp clip);
+/// Returns the rows at which the sums of the layouts begin in the op's result.
+Places placesOfSums(MemberSumsOp sums, const mlir::SymbolTable &symbols);
+
+/// Returns where the factors of the layouts begin in the op's result.
+Places placesOfFactors(UpdateFactorsOp factors,
+                       const mlir::SymbolTable &symbols);
+
+/// The rules of these inputs. Errors begin with the name of the rule.
+class OptimizerInputs {
+public:
+  /// `symbols` are those of the module, `clip` scales its gradients.
+  OptimizerInputs(mlir::Block &update, ClipScaleOp clip,
+                  const mlir::SymbolTable &symbols);
+
+  /// Checks that the sums, factors and updates of an optimizer are those of its
+  /// layout, over all ranks and scaled by `clip`.
+  llvm::LogicalResult verify(OptimizerOp optimizer);
+
+  /// Checks that the optimizers take all that @update computes for them, once.
+  /// An edit may have left the rest behind.
+  llvm::LogicalResult verifyUsed();
+
+private:
+  std::optional<int64_t> placeIn(mlir::Operation *op, OptimizerOp optimizer);
+  llvm::LogicalResult verifySums(OptimizerOp optimizer);
+  llvm::LogicalResult verifyFactors(OptimizerOp optimizer);
+  llvm::LogicalResult verifyFactors(MemberSumsOp sums);
+  llvm::LogicalResult verifyMemberSums();
+
+  mlir::Block &update;
+  ClipScaleOp clip;
+  /// By the op that computes the vector. Each optimizer asks where its own
+  /// numbers begin, which would otherwise add up those of all before it.
+  llvm::DenseMap<mlir::Operation *, Places> places;
+};
 
 } // namespace fsdpc::fsdp

@@ -214,6 +214,7 @@ LogicalResult verifyUpdate(ModuleOp module, Block &update) {
   FailureOr<ClipScaleOp> clip = verifyNorm(module, update);
   if (failed(clip) || failed(verifyScale(module)))
     return failure();
+  OptimizerInputs inputs(update, *clip, SymbolTable(module));
   DenseMap<StringAttr, OptimizerOp> optimizers;
   for (auto optimizer : update.getOps<OptimizerOp>()) {
     auto [first, isNew] =
@@ -232,10 +233,10 @@ LogicalResult verifyUpdate(ModuleOp module, Block &update) {
       diag.attachNote(clip->getLoc()) << "the scale is computed here";
       return diag;
     }
-    if (failed(verifyInputs(optimizer, *clip)))
+    if (failed(inputs.verify(optimizer)))
       return failure();
   }
-  if (failed(verifyUsedInputs(update, *clip)))
+  if (failed(inputs.verifyUsed()))
     return failure();
   for (auto layout : module.getOps<LayoutOp>())
     if (layout.getTrainable() && !optimizers.contains(layout.getSymNameAttr()))

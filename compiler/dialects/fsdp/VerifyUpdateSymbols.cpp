@@ -116,18 +116,6 @@ LogicalResult FactorSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyFactorSums(*this, symbols, getLayouts(), getResult().getType());
 }
 
-std::optional<int64_t>
-UpdateFactorsOp::getFirstFactor(FlatSymbolRefAttr wanted) {
-  SymbolTable symbols(SymbolTable::getNearestSymbolTable(*this));
-  int64_t first = 0;
-  for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>()) {
-    if (name == wanted)
-      return first;
-    first += factorsOf(symbols.lookup<LayoutOp>(name.getAttr()), symbols);
-  }
-  return std::nullopt;
-}
-
 // Without one of these buffers the runtime would have no place for the state.
 LogicalResult
 UpdateFactorsOp::verifySymbolUses(SymbolTableCollection &symbols) {
@@ -298,18 +286,6 @@ LogicalResult MemberSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
                          << " for " << getSumsPerMember() << " sums of each of "
                          << members << " members";
   return success();
-}
-
-std::optional<int64_t> MemberSumsOp::getFirstSum(FlatSymbolRefAttr wanted) {
-  SymbolTable symbols(SymbolTable::getNearestSymbolTable(*this));
-  int64_t first = 0;
-  for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>()) {
-    if (name == wanted)
-      return first;
-    auto layout = symbols.lookup<LayoutOp>(name.getAttr());
-    first += getSumsPerMember() * layout.getMembers().size();
-  }
-  return std::nullopt;
 }
 
 } // namespace fsdpc::fsdp

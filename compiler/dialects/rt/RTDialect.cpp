@@ -6,6 +6,7 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/nn/DiscardableAttributes.h"
 #include "compiler/dialects/rt/CallArguments.h"
+#include "compiler/dialects/rt/LaunchEffects.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -73,17 +74,23 @@ static LogicalResult verifyKernel(Operation *op, FlatSymbolRefAttr name,
   return success();
 }
 
-// Buffers are the kernel's operands, then its results. Only the kernel's type
-// tells how many are read, so ODS cannot state these effects.
+void fsdpc::rt::addLaunchEffects(
+    LaunchOp launch, unsigned operands,
+    SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  for (OpOperand &buffer : launch->getOpOperands())
+    if (buffer.getOperandNumber() < operands)
+      effects.emplace_back(MemoryEffects::Read::get(), &buffer);
+    else
+      effects.emplace_back(MemoryEffects::Write::get(), &buffer);
+}
+
+// Only the kernel's type tells how many buffers are read, so ODS cannot state
+// these effects.
 void LaunchOp::getEffects(
     SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
   auto kernel = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
       *this, getKernelAttr());
-  for (OpOperand &buffer : (*this)->getOpOperands())
-    if (buffer.getOperandNumber() < kernel.getNumArguments())
-      effects.emplace_back(MemoryEffects::Read::get(), &buffer);
-    else
-      effects.emplace_back(MemoryEffects::Write::get(), &buffer);
+  addLaunchEffects(*this, kernel.getNumArguments(), effects);
 }
 
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
