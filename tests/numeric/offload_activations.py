@@ -85,8 +85,8 @@ class Deep:
         learnt, header, line = self.train("offloaded", *([] if self.bench.on_gpu else ["--offload-dir", self.bench.folder]))
         if learnt != kept:
             raise Failure("offloading activations changes the bits of a deep model")
-        planned, less = whole["plan"]["total"] - header["plan"]["total"], resident["peak_bytes"] - line["peak_bytes"]
-        print(f"planned peak {whole['plan']['total']} bytes in memory, {header['plan']['total']} with {FLAG}; resident set "
+        planned, less = whole["plan"]["peak"] - header["plan"]["peak"], resident["peak_bytes"] - line["peak_bytes"]
+        print(f"planned peak {whole['plan']['peak']} bytes in memory, {header['plan']['peak']} with {FLAG}; resident set "
               f"{resident['peak_bytes']} and {line['peak_bytes']}; {header['plan'][place]} bytes {place}")
         # All layers but some around the turn leave.
         if header["plan"][place] < (LAYERS - 3) * LAYER or planned < (LAYERS - 6) * LAYER:
@@ -116,8 +116,8 @@ class Deep:
         summary = run([*limited, FLAG, f"--memory-limit={least}"]).stdout
         plan = self.train("limited", steps=1)[1]["plan"]
         offloaded = plan[self.bench.place]
-        if plan["total"] > least or plan["total"] + offloaded < LAYERS * LAYER:
-            raise Failure(f"with --memory-limit={least}, the plan has {plan['total']} bytes, and {offloaded} bytes {self.bench.place}")
+        if plan["peak"] > least or plan["peak"] + offloaded < LAYERS * LAYER:
+            raise Failure(f"with --memory-limit={least}, the plan has {plan['peak']} bytes, and {offloaded} bytes {self.bench.place}")
         for text in (summary, run([self.programs["limited"], "--info"]).stdout):
             if not re.search(rf"^  {self.bench.place} +{offloaded / (1 << 20):.1f}", text, re.MULTILINE):
                 raise Failure(f"the table lacks what is offloaded:\n{text}")
@@ -126,8 +126,8 @@ class Deep:
         """Under a limit only what it requires leaves the memory, and the summary says so."""
         kept, whole, _ = self.train("memory")
         everything = self.train("offloaded", steps=1)[1]
-        totals = whole["plan"]["total"], everything["plan"]["total"]
-        for limit, least, most in ((sum(totals) // 2, 1, LAYERS - 4), (totals[0] + (8 << 20), 0, 0)):
+        peaks = whole["plan"]["peak"], everything["plan"]["peak"]
+        for limit, least, most in ((sum(peaks) // 2, 1, LAYERS - 4), (peaks[0] + (8 << 20), 0, 0)):
             self.programs["chosen"] = self.bench.path("deep-chosen")
             summary = run([self.bench.build / "bin" / "fsdpc", self.model, "-o", self.programs["chosen"], *self.compiling, FLAG,
                            "--recompute=cheap", f"--memory-limit={limit}"]).stdout
@@ -135,7 +135,7 @@ class Deep:
             if not found or not least <= int(found[1]) <= most:
                 raise Failure(f"with --memory-limit={limit}, expected {least} to {most} pieces to be offloaded:\n{summary}")
             learnt, header, _ = self.train("chosen")
-            if learnt != kept or header["plan"]["total"] > limit or (header["plan"].get(self.bench.place, 0) > 0) != (least > 0):
+            if learnt != kept or header["plan"]["peak"] > limit or (header["plan"].get(self.bench.place, 0) > 0) != (least > 0):
                 raise Failure(f"with --memory-limit={limit}, other bits or another plan: {header['plan']}")
 
     def check_disk(self) -> None:
