@@ -121,8 +121,10 @@ def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
 
     `nn.cast` stands wherever the two meet, separately in the forward and in the backward,
     so that no cast is kept between them. Constants, and what only moves them or chooses
-    between them, are converted in place. Gradients are packed in bf16 and summed over
-    ranks in f32.
+    between them, are converted in place. A finite number beyond ±1e30 stays finite: the lowest
+    f32 of a mask becomes the lowest bf16. A mask that is computed from such a number, as
+    (1 - kept) · lowest, is computed again in bf16, since a cast would make it infinite.
+    Gradients are packed in bf16 and summed over ranks in f32.
 
     Before:
     ```mlir
