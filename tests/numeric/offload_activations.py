@@ -169,6 +169,24 @@ def check_edit(bench) -> None:
             raise Failure(f"other bits from {name}")
 
 
+def check_least(bench) -> None:
+    """Where fewer offloads take less memory, since a fetched value cannot be overwritten, the least plan has fewer, and each limit from there
+    on is kept."""
+    planned = [bench.build / "bin" / "fsdpc", harness.MODELS / "demo_gpt.onnx", "-o", bench.path("least.mlir"), "--compile-to=memory", FLAG,
+               "--unit-class=*Block", "--plan-ranks=1", "--init-rule=*=normal(0,0.02)"]
+    for flags in (("--prefetch=none", "--recompute=cheap"), ("--prefetch=pre", "--recompute=none"), ("--prefetch=auto", "--recompute=auto")):
+        done = run([*planned, *flags, "--memory-limit=1MiB"], 1)
+        least = int(re.search(r"peak memory of (\d+) bytes", done.stderr)[1])
+        # Other choices of --recompute=auto than those that the error is about may need slightly less.
+        refuse([*planned, *flags, f"--memory-limit={least * 97 // 100}"], 1, f"peak memory of {least} bytes")
+        everything = re.search(r"^  peak +([\d.]+)", run([*planned, *flags]).stdout, re.MULTILINE)
+        most = int(float(everything[1]) * (1 << 20))
+        if most - least < 1 << 18:
+            raise Failure(f"{' '.join(flags)}: all offloaded take {most} bytes, and {least} are the least; the test needs another model")
+        for part in range(5):
+            run([*planned, *flags, f"--memory-limit={least + (most - least) * part // 4}"])
+
+
 def check_refusals(bench) -> None:
     fsdpc = [bench.build / "bin" / "fsdpc", fixture("gpt").model, "-o", bench.path("none")]
     refuse([*fsdpc, FLAG, "--limit-all-gathers=2"], 2, "'--limit-all-gathers' does not tell gathers of parameters from what")
@@ -187,6 +205,7 @@ def test(bench, options):
         return
     deep.check_disk()
     check_edit(bench)
+    check_least(bench)
     check_refusals(bench)
 
 
