@@ -173,7 +173,7 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     `fsdp.member_sums` of the layouts with this program follows clip_scale, with one
     `fsdp.all_reduce` of its results; its layouts with `no_master` have both of their own, whose
     region takes the parameter in bf16. The region of each optimizer takes the sums of its
-    member as f64. What follows from them alone is computed once per member. LAMB computes
+    member as f64. Values that follow from them alone are computed once per member. LAMB computes
     its update in both regions, rather than keep it.
     ```mlir
     %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<6xf64> {
