@@ -19,7 +19,8 @@ int64_t elementsOf(const std::vector<int64_t> &shape, int64_t least);
 
 // Each fails if an extent is less than 1, if a tensor has more than
 // mostElements, or if a list of strides, pads or kernel sizes has another
-// length than the plan's kind needs. What is wrong is named, the plan is not.
+// length than the plan's kind needs. The error names the fault and not the
+// plan.
 Status checkShape(const MatmulPlan &plan);
 Status checkShape(const ConvolutionPlan &plan);
 Status checkShape(const PoolingPlan &plan);

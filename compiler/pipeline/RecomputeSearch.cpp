@@ -14,6 +14,7 @@
 #include "compiler/dialects/fsdp/Recomputed.h"
 #include "passes/grad/RecomputeOptions.h"
 #include "passes/grad/WeightDerived.h"
+#include "passes/schedule/OffloadChoice.h"
 #include "passes/schedule/SolveSchedule.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -40,7 +41,7 @@ public:
 
 private:
   using Estimate = std::unique_ptr<ScheduleEstimate>;
-  Estimate compile(const OpIndices &ops);
+  Estimate compile(const OpIndices &ops, bool choosesOffloaded = false);
   ScheduleEstimate *estimate(size_t set);
   enum class Outcome { Exceeds, Loses, Wins };
   Outcome contest(size_t set);
@@ -116,7 +117,8 @@ OpIndices Search::everything() const {
   return ops;
 }
 
-Search::Estimate Search::compile(const OpIndices &ops) {
+// All activations that can be offloaded are, unless those are chosen, too.
+Search::Estimate Search::compile(const OpIndices &ops, bool choosesOffloaded) {
   OwningOpRef<ModuleOp> copy = module.clone();
   mark(*copy, ops);
   ScopedDiagnosticHandler silent(module.getContext(),
@@ -127,7 +129,8 @@ Search::Estimate Search::compile(const OpIndices &ops) {
   for (const PipelineStep &step : steps)
     if (!step.name.starts_with("verify-"))
       manager.addPass(step.create());
-  if (failed(manager.run(*copy)))
+  if (failed(manager.run(*copy)) ||
+      (choosesOffloaded && failed(passes::chooseOffloaded(*copy))))
     return nullptr;
   FailureOr<Estimate> found = ScheduleEstimate::of(*copy);
   return succeeded(found) ? std::move(*found) : nullptr;
@@ -250,7 +253,7 @@ OpIndices Search::least() {
   OpIndices least = choices.front();
   int64_t peak = std::numeric_limits<int64_t>::max();
   for (OpIndices &ops : choices) {
-    Estimate found = compile(ops);
+    Estimate found = compile(ops, /*choosesOffloaded=*/true);
     if (!found)
       continue;
     ScheduleEstimate::Found packed = found->packedHard();

@@ -1,7 +1,7 @@
 // Runs a function forward in time under a budget of live bytes, and writes the
 // schedule on the way. Reductions start when they are ready, and gathers in the
-// order of their uses. What remains to be chosen is how early each gather
-// starts and how late each reduction is waited for, both paid for in bytes: at
+// order of their uses. The walk chooses how early each gather starts and how
+// late each reduction is waited for, both paid for in bytes: at
 // each gap, the next gathers start if their buffers fit into the budget up to
 // their first use, and a ready reduction keeps its buffer until it is done or
 // as long as it fits. Live bytes are a segment tree, so a walk is O(n log n).

@@ -7,9 +7,10 @@
 //   h.{1..10}   forward    45  free h.{i-1}.flat; gather h.{i+1}.flat@7; …
 //
 // An action stands before op @N of its segment, @0 if there is no @. In a
-// folded row, i runs over the range of the unit. What follows '#' is computed
-// and not read. Rows are the model's segments: they cannot be added, removed or
-// moved, but a folded row may be split, and equal rows may be joined.
+// folded row, i runs over the range of the unit. The figures behind '#' are
+// computed and not read. Rows are the model's segments: they cannot be added,
+// removed or moved, but a folded row may be split, and equal rows may be
+// joined.
 #ifndef FSDPC_COMPILER_SCHEDULE_TABLE_H
 #define FSDPC_COMPILER_SCHEDULE_TABLE_H
 
@@ -30,8 +31,8 @@ struct TableRow {
   int begin = 0, end = 0;
 };
 
-/// Returns the rows of the problem's table, before any are folded. What stands
-/// before the first segment belongs to it.
+/// Returns the rows of the problem's table, before any are folded. Ops before
+/// the first segment belong to it.
 std::vector<TableRow> tableRows(const Problem &problem);
 
 /// Returns the table of a complete schedule, with the figures of its rows, and

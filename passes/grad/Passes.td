@@ -74,8 +74,8 @@ def Grad : Pass<"grad", "::mlir::ModuleOp"> {
     frozen, with a remark: PyTorch gives it no gradient either.
 
     A model may hand over gradients of its own (`--gradient`): it has `fsdp.gradient`
-    already, and nothing is differentiated. What only they need moves behind the forward
-    and becomes the backward. An op there that reads a weight joins the unit that owns it,
+    already, and nothing is differentiated. Ops that only they need move behind the forward
+    and become the backward. An op there that reads a weight joins the unit that owns it,
     and the ops after it stay in that unit. A parameter without a gradient becomes frozen.
 
     Before:
@@ -115,7 +115,7 @@ def Recompute : Pass<"recompute", "::mlir::ModuleOp"> {
     dropout, norms, rotary embeddings, transposes and slices) if all of these hold:
 
     - In the forward, a matrix product follows the last read of its results, so that they
-      would be kept for long. What leads to the loss alone is not touched.
+      would be kept for long. Ops that lead to the loss alone are not touched.
     - Every reader of its results in the backward is of its own unit, whose weights are
       gathered there anyway.
     - Its inputs are kept, or are inputs of the model, weights, random numbers or computed

@@ -76,8 +76,8 @@ def SynchronizeBatchNorm : Pass<"synchronize-batch-norm", "::mlir::ModuleOp"> {
   let description = [{
     For `--sync-batchnorm`. A batch norm of `@microbatch` becomes the rank's own moments, a
     sum over ranks, and the normalisation; its gradient becomes the rank's own sums, a sum
-    over ranks, and the cotangent of the input. What is summed are two numbers per channel
-    in f64 and a 1, from which the number of ranks follows. All ranks then have the same
+    over ranks, and the cotangent of the input. The sums are of two numbers per channel
+    in f64 and of a 1, which gives the number of ranks. All ranks then have the same
     statistics, so the running ones take them once, without communication; their variance
     is unbiased for the elements of all ranks. A norm that the backward computes again is
     summed again, on all ranks alike. `@evaluate` is not changed. A module that the

@@ -10,9 +10,9 @@ def PlanMemory : Pass<"plan-memory", "::mlir::ModuleOp"> {
   let description = [{
     Values that must share memory form a slot: views, the members of a `fsdp.pack`, a product
     and its accumulator. A result that may take an operand's memory (`tied`) does so if the
-    operand's slot ends there. A slot lives from its first definition to its last use. What a
-    collective reads or writes lives from its start to its wait, a gathered buffer until its
-    `fsdp.free`. The packer of compiler/schedule places the slots; @update uses the arena
+    operand's slot ends there. A slot lives from its first definition to its last use. A
+    collective's operands and results live from its start to its wait, a gathered buffer until
+    its `fsdp.free`. The packer of compiler/schedule places the slots; @update uses the arena
     after @microbatch is done. `schedule-prefetch` has planned with the same slots.
 
     A gathered slot has room for the padding of --max-ranks shards of 128 bytes. `fsdp.arena`
@@ -52,8 +52,8 @@ def VerifyMemory : Pass<"verify-memory", "::mlir::ModuleOp"> {
       accumulator) lies there (`placed`).
     - No slot reaches past the bytes of `fsdp.arena` (`arena`), and one that is the gradient
       of a layout begins at 0 (`layout`).
-    - What is offloaded lies within the file of `offloaded` bytes, and no two values share a
-      byte of it (`file`).
+    - Offloaded values lie within the file of `offloaded` bytes, and no two share a byte of it
+      (`file`).
     - A rank's peak at `plan-ranks` is at most `memory-limit` (`memory-cap`).
 
     ```mlir

@@ -11,7 +11,7 @@ namespace fsdpc::passes {
 
 // Bytes [begin, end) of a memory. If `symbol` is null, all of that kind of
 // memory is meant, else only the symbol's. `begin` and `end` count within the
-// arena or within the symbol's memory. What is behind a symbol as a whole has
+// arena or within the symbol's memory. An access to all memory of a symbol has
 // the range of all bytes.
 struct MemoryAccess {
   mlir::SideEffects::Resource *memory;

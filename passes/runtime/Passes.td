@@ -72,7 +72,7 @@ def ElideEvents : Pass<"elide-events", "::mlir::ModuleOp"> {
 def VerifyRT : Pass<"verify-rt", "::mlir::ModuleOp"> {
   let summary = "Proves that the program has no races and stays within its memory";
   let description = [{
-    What an op touches is what its effects in ODS say: the bytes behind its
+    The effects of an op in ODS say which memory it touches: the bytes behind its
     pointers, the parameters, gradients and optimizer state of the layouts that it
     names, the model's buffers, the communication windows of its channel. The
     pass refuses a module in which
@@ -110,8 +110,8 @@ def PlanGrids : Pass<"plan-grids", "::mlir::ModuleOp"> {
     For `--target=cuda` and its emulation. Writes `#nn.grid` on each kernel, beside the plan
     of its loops, and what divides the addresses of its buffers in every launch
     (`nn.alignments`, in bytes). Vectors are as wide as all accesses allow; the shape
-    balances enough blocks to occupy the GPU against enough work for each thread. What decides
-    the order of a reduction (which threads share it, and the vectors that they add up) follows
+    balances enough blocks to occupy the GPU against enough work for each thread. The order of
+    a reduction (which threads share it, and the vectors that they add up) follows
     from the reduction alone. A block has 256 threads, or 1024 for rows of 16,384 elements
     or more, or 512 for the gradient of an embedding with wide rows; an emulated one has 1. The
     maximum of a row of more than 1024 elements and the sum of the exponentials below it, as in

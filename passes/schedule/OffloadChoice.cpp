@@ -2,7 +2,10 @@
 // pieces are ordered by the time that ops leave between the two ends, less that
 // of the copies. The fewest pieces in this order are searched for that keep the
 // limit. More of them may be faster, since prefetching uses the memory that
-// they leave, so some larger numbers are tried as well.
+// they leave, so some larger numbers are tried as well. All of them need not
+// take the least memory: an op of the backward may overwrite a value that has
+// stayed, but not one that is fetched. So a piece that is back soon may take
+// more than it frees.
 #include "passes/schedule/OffloadChoice.h"
 
 #include "passes/schedule/SolveSchedule.h"
@@ -15,6 +18,7 @@
 #include "llvm/ADT/SetVector.h"
 
 #include <cmath>
+#include <limits>
 #include <map>
 
 using namespace mlir;
@@ -90,6 +94,7 @@ public:
 private:
   ScheduleEstimate *estimate(size_t count);
   bool fits(size_t count);
+  size_t least();
 
   ModuleOp module;
   SmallVector<size_t> order;
@@ -119,10 +124,38 @@ bool Choice::fits(size_t count) {
   return found && !std::isinf(found->hopedUs()) && found->packed().fits;
 }
 
+// Returns a number of pieces that keeps the limit, or that of the least peak,
+// in the case that all pieces exceed it. Those that may take more than they
+// free come last in the order. Which numbers are asked does not depend on the
+// limit, so that the peak in the error is one that is kept.
+size_t Choice::least() {
+  size_t all = order.size(), least = all;
+  int64_t peak = std::numeric_limits<int64_t>::max();
+  SmallVector<size_t> numbers = {all};
+  for (size_t kept = 1; kept < all; kept *= 2)
+    numbers.push_back(all - kept);
+  numbers.push_back(0);
+  for (size_t count : numbers) {
+    ScheduleEstimate *found = estimate(count);
+    if (!found)
+      continue;
+    ScheduleEstimate::Found packed = found->packedHard();
+    if (packed.fits)
+      return count;
+    if (packed.peakBytes > 0 && packed.peakBytes < peak) {
+      peak = packed.peakBytes;
+      least = count;
+    }
+  }
+  return least;
+}
+
 size_t Choice::run() {
   size_t exceeds = 0, fitting = order.size();
   if (fits(exceeds))
     return exceeds;
+  if (!fits(fitting))
+    fitting = least();
   if (!fits(fitting))
     return fitting;
   while (fitting - exceeds > 1) {

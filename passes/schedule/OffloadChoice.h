@@ -14,9 +14,9 @@ struct Offloadable {
 
 // Keeps activations in memory that --memory-limit has room for: removes their
 // fsdp.offload and fsdp.fetch, which are in one piece each. Without a limit all
-// stay offloaded, as under a --schedule that has rows for all. If not even that
-// keeps the limit, nothing changes, and the schedule reports it. Returns what
-// could be offloaded.
+// stay offloaded, as under a --schedule that has rows for all. If no choice
+// keeps the limit, the one of the least peak is left, and the schedule reports
+// it. Returns what could be offloaded.
 llvm::FailureOr<Offloadable> chooseOffloaded(mlir::ModuleOp module);
 
 // Writes `fsdp.offloaded` on the module, if anything could be offloaded: what

@@ -114,7 +114,7 @@ def VerifySchedule : Pass<"verify-schedule", "::mlir::ModuleOp"> {
     | `start-window` | a reduction or an offload starts before its operands are complete (an offload also before its last reader), or a fetch before the backward has begun |
     | `wait-before-use` | a gather or a fetch is waited for after its first use, or an offload after the backward has begun |
 
-    What an op does to memory behind symbols is what its effects in ODS say. An op that
+    The effects of an op in ODS say what it does to memory behind symbols. An op that
     does not state them is refused, as is one that names layouts and has no effect on
     their memory.
 

@@ -29,8 +29,8 @@ void eraseUnusedGathers(mlir::func::FuncOp function);
 // (schedule::solveHard).
 schedule::Solved solveProblem(schedule::Problem &problem);
 
-// The schedule that a module would get. What it may take is known at once; it
-// is packed when that is asked for.
+// The schedule that a module would get. The time that it may take is known at
+// once; it is packed when that is asked for.
 class ScheduleEstimate {
 public:
   // Reads a module whose collectives are in one piece. Fails if the problem has

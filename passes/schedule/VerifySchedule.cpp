@@ -40,12 +40,9 @@ bool isStart(Operation *op) {
   return llvm::any_of(op->getResultTypes(), llvm::IsaPred<fsdp::TokenType>);
 }
 
-bool isWait(Operation *op) {
-  return llvm::any_of(op->getOperandTypes(), llvm::IsaPred<fsdp::TokenType>);
-}
-
 LogicalResult verifySplit(Operation *op) {
-  if (isScheduled(op) && !isa<fsdp::FreeOp>(op) && !isStart(op) && !isWait(op))
+  if (isScheduled(op) && !isa<fsdp::FreeOp>(op) && !isStart(op) &&
+      !fsdp::awaitedToken(op))
     return broken(op, "split") << "it is not split into start and wait";
   return success();
 }
@@ -232,7 +229,7 @@ private:
 LogicalResult verifySymbols(Block &body, const EffectsByOp &effects) {
   InFlight inFlight;
   for (Operation &op : body) {
-    if (isWait(&op))
+    if (fsdp::awaitedToken(&op))
       if (auto ended = effects.find(startOf(&op)); ended != effects.end())
         inFlight.end(ended->first, ended->second);
     auto own = effects.find(&op);
@@ -272,7 +269,7 @@ LogicalResult verifyStructure(func::FuncOp function) {
   if (failed(effects) || failed(verifySymbols(body, *effects)))
     return failure();
   for (Operation &op : body) {
-    if (isWait(&op) && hasEffect<MemoryEffects::Allocate>(&op) &&
+    if (fsdp::awaitedToken(&op) && hasEffect<MemoryEffects::Allocate>(&op) &&
         failed(verifyFree(&op)))
       return failure();
     if (isStart(&op) && failed(verifySource(&op)))

@@ -8,11 +8,11 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
+#include "passes/shard/HalfConstants.h"
 #include "passes/shard/ReduceHooks.h"
 
 #include "mlir/IR/IRMapping.h"
-
-#include <cmath>
+#include "llvm/ADT/SetVector.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_MIXEDPRECISION
@@ -22,9 +22,6 @@ using namespace mlir;
 using fsdp::FSDPDialect;
 
 namespace {
-
-// Numbers of this size and above stand for the largest one.
-constexpr double leastSentinel = 1e30;
 
 bool isF32(Type type) { return getElementTypeOrSelf(type).isF32(); }
 bool isHalf(Type type) { return nn::isHalf(getElementTypeOrSelf(type)); }
@@ -38,15 +35,6 @@ bool keepsType(Operation *op, Value operand) {
 bool comparesDraw(Operation *op) {
   auto precision = dyn_cast<nn::PrecisionOpInterface>(op);
   return precision && precision.computesInF32();
-}
-
-// Returns true if the result is f32 and each of its numbers is 0 or one of an
-// operand's, with another sign at most.
-bool keepsNumbers(Operation *op) {
-  auto elementwise = dyn_cast<nn::ElementwiseOpInterface>(op);
-  return (isa<nn::ElementSourceOpInterface>(op) ||
-          (elementwise && elementwise.isExact())) &&
-         isF32(op->getResult(0).getType());
 }
 
 // Returns true if the result stays f32.
@@ -124,6 +112,8 @@ private:
   // names its module. Its other operands are cast, and its results follow,
   // except for statistics.
   void convert(Operation *op) {
+    if (holdsSentinel(op))
+      sentinels.insert(op->getResult(0));
     if (op->getNumOperands() == 0 && !isa<fsdp::FlatOp>(op))
       return; // constants, buffers, iota: cast where used
     // An operand that keeps its type says nothing about the type of the op.
@@ -154,6 +144,10 @@ private:
     for (OpResult result : op->getResults())
       if (isF32(result.getType()) && compute && !isStatistic(result))
         result.setType(withElement(result.getType(), half));
+    if (handsOnSentinels(op) && llvm::any_of(op->getOperands(), [&](Value v) {
+          return sentinels.contains(v);
+        }))
+      sentinels.insert(op->getResult(0));
     // A cast that the conversion has made superfluous disappears, as one from
     // f32 to bf16 of what is bf16 now.
     if (auto cast = dyn_cast<nn::CastOp>(op))
@@ -163,10 +157,6 @@ private:
       }
   }
 
-  static RankedTensorType withElement(Type type, Type element) {
-    return cast<RankedTensorType>(type).clone(element);
-  }
-
   // Returns the value converted to `element`. The cast is inserted before the
   // first use in the forward, and another one in the backward, so that no cast
   // is saved.
@@ -174,77 +164,65 @@ private:
     if (getElementTypeOrSelf(value.getType()) == element)
       return value;
     // One cast per value, type and direction.
-    Value &result = cache[{value, {element, isBackward(user)}}];
-    if (result)
-      return result;
-    if (Value constant = convertConstant(value, element))
-      return result = constant;
+    Value &known = converted(value, element, user);
+    if (known)
+      return known;
+    if (Value constant = constants.convert(value, element))
+      return known = constant;
+    if (element == half && sentinels.contains(value))
+      return repeatInHalf(value, user);
     OpBuilder builder(user);
     auto cast = nn::CastOp::create(
         builder, user->getLoc(), withElement(value.getType(), element), value);
-    // A cast belongs to the unit that uses its result, so that units stay
-    // separate regions of the program.
+    place(cast, user);
+    ++casts;
+    return known = cast.getResult();
+  }
+
+  // The value as `user` reads it in another type. The reference is valid until
+  // the next call.
+  Value &converted(Value value, Type element, Operation *user) {
+    return cache[{value, {element, isBackward(user)}}];
+  }
+
+  // An inserted op belongs to the unit that uses its result, so that units stay
+  // separate regions of the program.
+  static void place(Operation *op, Operation *user) {
     for (StringRef name : {FSDPDialect::kUnitAttr, FSDPDialect::kBackwardAttr})
       if (Attribute attr = user->getAttr(name))
-        cast->setAttr(name, attr);
-    ++casts;
-    return result = cast.getResult();
+        op->setAttr(name, attr);
   }
 
-  // Converts a constant at compile time instead of casting it. An op on
-  // constants that computes no new numbers, such as a broadcast or a choice, is
-  // repeated on the converted ones. Returns null for other values.
-  Value convertConstant(Value value, Type element) {
-    auto [known, isNew] = constants.try_emplace({value, element});
-    if (!isNew)
-      return known->second;
-    Operation *op = value.getDefiningOp();
-    Value converted;
-    if (auto constant = dyn_cast_or_null<nn::ConstantOp>(op))
-      converted = convertNumbers(constant, element);
-    else if (op && keepsNumbers(op))
-      converted = convertOperands(op, element);
-    return constants[{value, element}] = converted;
-  }
-
-  Value convertOperands(Operation *op, Type element) {
-    IRMapping operands;
-    for (Value operand : op->getOperands())
-      if (isF32(operand.getType())) {
-        Value converted = convertConstant(operand, element);
-        if (!converted)
-          return {};
-        operands.map(operand, converted);
-      }
-    OpBuilder builder(op);
-    Value copy = builder.clone(*op, operands)->getResult(0);
-    copy.setType(withElement(copy.getType(), element));
-    return copy;
-  }
-
-  Value convertNumbers(nn::ConstantOp constant, Type element) {
-    auto elements = dyn_cast<DenseFPElementsAttr>(constant.getValue());
-    if (!elements)
-      return {};
-    const llvm::fltSemantics &semantics =
-        cast<FloatType>(element).getFloatSemantics();
-    // Rounded to nearest even, as a cast at run time would. Masks hide keys by
-    // the lowest f32. It becomes the lowest number of the type and not minus
-    // infinity, with which a softmax of a row that hides all its keys is NaN.
-    auto converted = elements.mapValues(element, [&](const APFloat &x) {
-      APFloat y = x;
-      bool losesInfo;
-      y.convert(semantics, APFloat::rmNearestTiesToEven, &losesInfo);
-      if (y.isInfinity() && x.isFinite() &&
-          std::abs(x.convertToDouble()) >= leastSentinel)
-        y = APFloat::getLargest(semantics, x.isNegative());
-      return y.bitcastToAPInt();
-    });
-    OpBuilder builder(constant);
-    auto copy = nn::ConstantOp::create(builder, constant.getLoc(),
-                                       converted.getType(), converted);
-    copy->setDiscardableAttrs(constant->getDiscardableAttrDictionary());
-    return copy.getResult();
+  // Computes a value with sentinels again, in `half` and from converted
+  // operands: a cast would make infinities of them.
+  Value repeatInHalf(Value value, Operation *user) {
+    // The ops from the constants to the value. Not by recursion, since a model
+    // decides how many there are.
+    llvm::SetVector<Operation *> found;
+    found.insert(value.getDefiningOp());
+    for (size_t i = 0; i < found.size(); ++i)
+      for (Value operand : found[i]->getOperands())
+        if (sentinels.contains(operand) && !constants.convert(operand, half))
+          found.insert(operand.getDefiningOp());
+    SmallVector<Operation *> ops = found.takeVector();
+    llvm::sort(
+        ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    Value repeated;
+    for (Operation *op : ops) {
+      repeated = converted(op->getResult(0), half, user);
+      if (repeated)
+        continue;
+      IRMapping operands;
+      for (Value operand : op->getOperands())
+        if (isF32(operand.getType()))
+          operands.map(operand, castTo(operand, half, user));
+      Operation *copy = OpBuilder(user).clone(*op, operands);
+      place(copy, user);
+      repeated = copy->getResult(0);
+      repeated.setType(withElement(repeated.getType(), half));
+      converted(op->getResult(0), half, user) = repeated;
+    }
+    return repeated; // of the last op, which is the value's
   }
 
   ModuleOp module;
@@ -253,8 +231,10 @@ private:
   FloatType half, f32;
   llvm::DenseSet<Operation *> lossTail;
   llvm::DenseSet<Value> ofKept; // f32 results that would be half
+  // f32 values that hold sentinels of constants.
+  llvm::DenseSet<Value> sentinels;
   llvm::DenseMap<std::pair<Value, std::pair<Type, int>>, Value> cache;
-  llvm::DenseMap<std::pair<Value, Type>, Value> constants;
+  HalfConstants constants;
 };
 
 struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
@@ -282,7 +262,7 @@ struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
   // Erases constants, and ops on them, that all users read in a converted copy.
   static void eraseDeadConstants(Block &body) {
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
-      if ((isa<nn::ConstantOp>(op) || keepsNumbers(&op)) && op.use_empty())
+      if ((isa<nn::ConstantOp>(op) || handsOnSentinels(&op)) && op.use_empty())
         op.erase();
   }
 };

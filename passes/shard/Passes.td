@@ -121,8 +121,10 @@ def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
 
     `nn.cast` stands wherever the two meet, separately in the forward and in the backward,
     so that no cast is kept between them. Constants, and what only moves them or chooses
-    between them, are converted in place. Gradients are packed in bf16 and summed over
-    ranks in f32.
+    between them, are converted in place. A finite number beyond ±1e30 stays finite: the lowest
+    f32 of a mask becomes the lowest bf16. A mask that is computed from such a number, as
+    (1 - kept) · lowest, is computed again in bf16, since a cast would make it infinite.
+    Gradients are packed in bf16 and summed over ranks in f32.
 
     Before:
     ```mlir
@@ -171,7 +173,7 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     `fsdp.member_sums` of the layouts with this program follows clip_scale, with one
     `fsdp.all_reduce` of its results; its layouts with `no_master` have both of their own, whose
     region takes the parameter in bf16. The region of each optimizer takes the sums of its
-    member as f64. What follows from them alone is computed once per member. LAMB computes
+    member as f64. Values that follow from them alone are computed once per member. LAMB computes
     its update in both regions, rather than keep it.
     ```mlir
     %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<6xf64> {

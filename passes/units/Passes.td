@@ -46,7 +46,7 @@ def FormUnits : Pass<"form-units", "::mlir::ModuleOp"> {
     With `keep-f32 = GLOB` the ops of the modules whose class or path matches, and the
     parameters that they read, get `fsdp.keep_f32`, which mixed-precision obeys.
 
-    What remains is the unit @root. Ops that read no weight and are in no unit's module
+    All other ops form the unit @root. Ops that read no weight and are in no unit's module
     (mask building, the loss) join the op before them, so that they never begin a
     segment of their own. A load, with its transposes and casts, belongs to the unit that
     uses it and is cloned once per unit; the first unit that reads a parameter owns it.

@@ -38,7 +38,7 @@ public:
   // set.
   //
   // Each group continues the sums that the group before it hands on, piece by
-  // piece, and the last one sends them to all. What the groups hold for that is
+  // piece, and the last one sends them to all. The memory for that is
   // groupCommunicationBytes (shared/staging.h).
   void reduceScatter(const ReduceScatter &part);
 

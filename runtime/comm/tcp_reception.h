@@ -1,8 +1,8 @@
 // The listening side of a TCP job's meeting: rank 0 receives all other ranks,
 // and then each rank those above it. One loop over poll accepts, challenges and
 // admits. Anybody can call a port, so a caller is given five seconds from its
-// connection to its greeting, and no other caller waits for it. What it sends
-// is not looked at beyond a fixed number of bytes before its seal is right.
+// connection to its greeting, and no other caller waits for it. Until its seal
+// has proved right, only a fixed number of its bytes are looked at.
 #pragma once
 
 #include "runtime/comm/tcp_meeting.h"

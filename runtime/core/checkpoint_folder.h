@@ -1,7 +1,8 @@
 // The folder of --checkpoint: one folder per checkpoint, `step-0000120`, which
-// appears under its name only when all of it is on disk. What is being written
-// lies in a folder whose name begins with a dot, and so does the lock that
-// keeps two runs apart. Only rank 0 changes the folder.
+// appears under its name only when all of it is on disk. A checkpoint that is
+// being written lies in a folder whose name begins with a dot. A lock, whose
+// name begins with one too, keeps two runs apart. Only rank 0 changes the
+// folder.
 #pragma once
 
 #include "shared/status.h"

@@ -147,7 +147,7 @@ Status Log::header(const Manifest &manifest, const Options &options,
   Json plan;
   for (auto &[kind, bytes] : info.plan.kinds())
     plan[kind] = bytes;
-  plan["total"] = info.plan.total();
+  plan["peak"] = info.plan.total();
   if (info.plan.offloaded > 0)
     plan[offloadedName(manifest)] = info.plan.offloaded;
   Json json = {{"program", info.program},

@@ -30,8 +30,8 @@
 namespace fsdpc::runtime {
 
 // The elements [begin, end) of the part of a layout that a rank updates. State
-// i begins `i * stride` floats after `states`. What the file does not hold is
-// null.
+// i begins `i * stride` floats after `states`. A pointer is null if the file
+// does not hold its values.
 struct ShardPiece {
   float *states = nullptr, *gradient = nullptr;
   char *parameters = nullptr;
@@ -60,7 +60,7 @@ public:
   static Result<std::unique_ptr<ShardFile>>
   make(const std::string &folder, const std::vector<Extent> &layouts,
        int64_t pieceElements, char *memory);
-  // Ends the thread. What is in memory is not written.
+  // Ends the thread. Pieces in memory are not written.
   ~ShardFile();
   ShardFile(const ShardFile &) = delete;
 

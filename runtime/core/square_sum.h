@@ -7,8 +7,8 @@
 // member begins at a multiple of 16 elements and a shard ends at one, so a
 // group lies on one rank, whatever their number. The groups' sums are then
 // added exactly, as numbers of fixed point: 16 digits of 32 bits, from 2^-240
-// on (Kulisch's accumulator, shortened). What a group has below 2^-240, where
-// its elements are below 1e-36, is cut off.
+// on (Kulisch's accumulator, shortened). The bits of a group's sum below
+// 2^-240, which come from elements below 1e-36, are cut off.
 //
 // Host and CUDA kernels compile the same functions.
 #pragma once

@@ -41,8 +41,8 @@ struct DeviceReduction {
   int64_t shardElements = 0;
   // This rank's result. It may lie at its place inside `whole`.
   float *shard = nullptr;
-  // True: the sum continues from `shard`, which then lies outside `whole`. What
-  // NCCL sums is formed first and then added.
+  // True: the sum continues from `shard`, which then lies outside `whole`. NCCL
+  // sums the ranks first, and the result is then added.
   bool add = false;
   // The shards are those of a group's members: member m of every group gets
   // part m of the sum over all ranks.
@@ -103,8 +103,8 @@ public:
   // Sends the values of each owner to all other ranks. All give the same list.
   virtual void shareOwned(std::span<const OwnedValues> values) = 0;
   // Sends and receives messages of pairs of ranks, which match in their order.
-  // All ranks call it, also without messages. What is sent does not overlap
-  // with what is received, and stays until later work of the stream.
+  // All ranks call it, also without messages. The bytes to send do not overlap
+  // with those to receive, and stay until later work of the stream.
   virtual void transfer(std::span<const Outgoing> sends,
                         std::span<const Incoming> receives) = 0;
   // Sums `count` f64 values over the ranks, in rank order and in place.

@@ -1,9 +1,9 @@
 // A stream of the host device: a thread that runs commands in the order in
 // which they were enqueued. An event is a position in a stream. So recording
 // one costs nothing, and waiting for one means to wait until that stream has
-// completed as many commands. What a command refers to beside the rank's own
-// buffers (operands, lists, the captures of its work) is copied to memory of
-// the stream's, another ring: enqueuing allocates nothing.
+// completed as many commands. A command's operands, lists and captures are
+// copied to memory of the stream's, another ring, unless they are the rank's
+// own buffers: enqueuing allocates nothing.
 #pragma once
 
 #include "runtime/include/fsdpc.h"

@@ -10,8 +10,10 @@ gradient passes through the weights. The reference is one step of SGD in numpy, 
   twice     one additive mask for each; where both hide a key, the sum is minus infinity
   filled    Where(kept, score, lowest): hidden scores get no gradient
   scaled    the mask is added before the scale, so that no attention is recognised
+  computed  the same, with a mask that the model computes: (1 - kept) · lowest
 
-Each runs on one rank and on two, the first one on the emulated GPU too, and the last two in bf16, whose lowest number is another.
+Each runs on one rank and on two, the first and the last one on the emulated GPU too, and the last three in bf16, whose lowest number is
+another.
 """
 import sys
 
@@ -22,7 +24,7 @@ from small_models import Models, demand
 
 BATCH, HEADS, LENGTH, WIDTH, RATE = 2, 2, 9, 4, 100.0
 LIMIT, LIMIT_BF16 = 2e-6, 0.02                # of a parameter's change
-BOOL = 9                                      # of onnx.TensorProto
+FLOAT, BOOL = 1, 9                            # of onnx.TensorProto
 LOWEST = float(np.finfo(np.float32).min)
 SHAPE = (BATCH, HEADS, LENGTH, WIDTH)
 random = np.random.default_rng(7)
@@ -42,7 +44,11 @@ def model(kind: str) -> bytes:
              ("MatMul", ["xq", "kT"], "product")]
     scale = ("Mul", ["product", "half"], "scores")
     if kind == "scaled":
-        nodes += [("Where", ["kept", "zero", "lowest"], "mask"), ("Add", ["product", "mask"], "masked")]
+        nodes.append(("Where", ["kept", "zero", "lowest"], "mask"))
+    if kind == "computed":
+        nodes += [("Cast", ["kept"], "number", onnx.integer("to", FLOAT)), ("Sub", ["one", "number"], "hidden"), ("Mul", ["hidden", "lowest"], "mask")]
+    if kind in ("scaled", "computed"):
+        nodes.append(("Add", ["product", "mask"], "masked"))
         scale = ("Mul", ["masked", "half"], "scores")
     nodes.append(scale)
     masks = {"added": ["kept"], "twice": ["causal", "keys"]}.get(kind, [])
@@ -56,7 +62,7 @@ def model(kind: str) -> bytes:
     nodes += [("Softmax", [scores], "weights"), ("MatMul", ["weights", "xv"], "mixed"), ("Mul", ["mixed", "x"], "terms"),
               ("ReduceMean", ["terms"], "loss", onnx.integer("keepdims", 0))]
     tensors = [onnx.tensor(name, value.shape, value.tobytes()) for name, value in START.items()]
-    tensors += [onnx.tensor(name, (), np.float32(value).tobytes()) for name, value in (("zero", 0), ("lowest", LOWEST), ("half", 0.5))]
+    tensors += [onnx.tensor(name, (), np.float32(value).tobytes()) for name, value in (("zero", 0), ("one", 1), ("lowest", LOWEST), ("half", 0.5))]
     shape = np.array([BATCH, 1, 1, LENGTH], "<i8")
     tensors += [onnx.tensor("causal", CAUSAL.shape, CAUSAL.tobytes(), BOOL), onnx.tensor("shape", shape.shape, shape.tobytes(), onnx.INT64)]
     return onnx.model([onnx.node(op, inputs, [output], *more) for op, inputs, output, *more in nodes],
@@ -69,7 +75,7 @@ def reference(kind: str, ranks: int) -> dict[str, np.ndarray]:
     keys = SAMPLES["pad"][:ranks * BATCH, None, None, :] > 0
     q, k, v = (x * p[name] for name in "qkv")
     scores, passes = q @ k.swapaxes(2, 3) / 2, np.ones(1)
-    for kept in {"added": [CAUSAL & keys], "twice": [CAUSAL, keys], "scaled": [CAUSAL & keys]}.get(kind, []):
+    for kept in {"added": [CAUSAL & keys], "twice": [CAUSAL, keys], "scaled": [CAUSAL & keys], "computed": [CAUSAL & keys]}.get(kind, []):
         scores = scores + np.where(kept, 0, LOWEST)
     if kind == "filled":
         passes = CAUSAL & keys
@@ -87,8 +93,9 @@ def reference(kind: str, ranks: int) -> dict[str, np.ndarray]:
 def test(bench, options):
     models = Models(bench, SAMPLES)
     for kind, target, flags, limit in (("added", "host", [], LIMIT), ("added", "cuda-emulation", [], LIMIT), ("twice", "host", [], LIMIT),
-                                       ("filled", "host", [], LIMIT), ("scaled", "host", [], LIMIT),
-                                       ("filled", "host", BF16, LIMIT_BF16), ("scaled", "host", BF16, LIMIT_BF16)):
+                                       ("filled", "host", [], LIMIT), ("scaled", "host", [], LIMIT), ("computed", "host", [], LIMIT),
+                                       ("filled", "host", BF16, LIMIT_BF16), ("scaled", "host", BF16, LIMIT_BF16),
+                                       ("computed", "host", BF16, LIMIT_BF16), ("computed", "cuda-emulation", BF16, LIMIT_BF16)):
         program = models.compile("program", model(kind), *FLAGS, f"--target={target}", *flags)
         for ranks in (1, 2):
             found, expected = models.train(program, 1, ranks), reference(kind, ranks)

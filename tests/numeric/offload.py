@@ -169,7 +169,7 @@ class Large:
             found = header["plan"][self.place], header["plan"]["offload pieces"]
             if found != (values * 4 * ROWS * COLUMNS, self.pieces(name)):
                 raise Failure(f"{name}: the plan has {found[0]} bytes {self.place} and {found[1]} of pieces")
-            planned, less = whole["plan"]["total"] - header["plan"]["total"], resident["peak_bytes"] - line["peak_bytes"]
+            planned, less = whole["plan"]["peak"] - header["plan"]["peak"], resident["peak_bytes"] - line["peak_bytes"]
             if not 0 <= found[0] - found[1] - planned <= (tables if self.bench.on_gpu else 0):
                 raise Failure(f"{name}: the plan is {planned} bytes smaller, expected {found[0] - found[1]}")
             if self.bench.on_gpu and self.required("memory") - self.required(name) != planned:
@@ -182,7 +182,7 @@ class Large:
     def check_limit(self) -> None:
         """Offloaded values do not count for --memory-limit, and the tables show them."""
         for name, what, offloaded in (("states", STATES, 32), ("all", ALL, 64)):
-            limit = self.train(name, ranks=1, steps=1)[1]["plan"]["total"] + (1 << 20)
+            limit = self.train(name, ranks=1, steps=1)[1]["plan"]["peak"] + (1 << 20)
             limited = [*self.compiling, "-o", self.bench.path("limited"), f"--memory-limit={limit}"]
             refuse(limited, 1, f"exceeds --memory-limit of {limit} bytes")
             for text in (run([*limited, f"--offload={what}"]).stdout, run([self.programs[name], "--info"]).stdout):

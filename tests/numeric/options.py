@@ -177,7 +177,7 @@ def memory_limit(case: Case) -> None:
     # Where collectives take no core, auto gathers early and takes memory for it.
     def run(*flags):
         training = case.train(case.compile("--unit-class=*Block", "--plan-ranks=2", "--machine=h100", *flags), local=False)
-        return training, training.header()["plan"]["total"]
+        return training, training.header()["plan"]["peak"]
 
     least, low = run("--prefetch=none")
     least, low = run("--prefetch=none")

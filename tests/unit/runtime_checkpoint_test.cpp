@@ -210,7 +210,7 @@ TEST_F(Checkpoints, ACommandRunsAfterEach) {
 TEST_F(Checkpoints, TheCopyIsPlanned) {
   // One checkpoint, at the end, needs no copy.
   ASSERT_EQ(run("--steps 2 --threads 1 --log log --checkpoint c").code, 0);
-  int64_t total = log()[0]["plan"]["total"];
+  int64_t peak = log()[0]["plan"]["peak"];
   EXPECT_FALSE(log()[0]["plan"].contains("checkpoint"));
   clear();
   const std::string flags =
@@ -218,18 +218,18 @@ TEST_F(Checkpoints, TheCopyIsPlanned) {
   ASSERT_EQ(run(flags).code, 0);
   int64_t copy = log()[0]["plan"].value("checkpoint", 0);
   EXPECT_GT(copy, 0);
-  EXPECT_EQ(log()[0]["plan"]["total"], total + copy);
+  EXPECT_EQ(log()[0]["plan"]["peak"], peak + copy);
   EXPECT_THAT(run("--info --checkpoint c --checkpoint-every 1").out,
               HasSubstr("\n  checkpoint  "));
   EXPECT_THAT(run("--info").out, Not(HasSubstr("\n  checkpoint  ")));
   clear();
-  Outcome outcome = run(flags, "TOY_LIMIT=" + std::to_string(total + copy - 1));
+  Outcome outcome = run(flags, "TOY_LIMIT=" + std::to_string(peak + copy - 1));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("does not fit in the --memory-limit"));
-  EXPECT_EQ(log()[0]["plan"]["total"], total);
+  EXPECT_EQ(log()[0]["plan"]["peak"], peak);
   EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000001", "step-0000002"));
   clear();
-  outcome = run(flags, "TOY_LIMIT=" + std::to_string(total + copy));
+  outcome = run(flags, "TOY_LIMIT=" + std::to_string(peak + copy));
   EXPECT_THAT(outcome.err, Not(HasSubstr("--memory-limit")));
 }
 

@@ -40,7 +40,8 @@ class Program : public testing::Test {
 protected:
   Program() { writeToyData(folder); }
 
-  // Runs a shell command in the test's folder. What all its parts print counts.
+  // Runs a shell command in the test's folder. Returns what all its parts
+  // print.
   Outcome shell(const std::string &command) {
     int status = std::system(
         ("cd " + folder / "" + " && { " + command + "\n} >out 2>err </dev/null")

@@ -185,7 +185,7 @@ TEST_F(Program, HelpAndInfo) {
   outcome = run("--info");
   EXPECT_EQ(outcome.code, 0);
   for (const char *part : {"0123456789abcdef", "toy --strategy=zero3", "table",
-                           "= head.table", "frozen", "total"})
+                           "= head.table", "frozen", "peak"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
 }
 

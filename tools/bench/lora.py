@@ -35,7 +35,7 @@ def lora(bench: Workbench, report: Report, quick: bool) -> None:
         report.held(f"{name}: kept parameters and states ÷ 2 frozen + 12 trained bytes", kept * bench.ranks / (2 * frozen + 12 * trained),
                     most=1.02)
         report.keep("lora", name, {"plan": plan, "step_ms": step, "peak_rss_mib": run.peak_mib, "frozen": frozen, "trained": trained})
-        rows.append([name, f"{run.peak_mib:.0f}", "", f"{plan['total'] / MIB:.0f}", *(f"{plan[kind] / MIB:.1f}" for kind in KINDS), f"{step:.0f}",
+        rows.append([name, f"{run.peak_mib:.0f}", "", f"{plan['peak'] / MIB:.0f}", *(f"{plan[kind] / MIB:.1f}" for kind in KINDS), f"{step:.0f}",
                      f"{step / peer['step_ms']:.2f}"])
     report.keep("lora", "FSDP2", peer)
     rows.append([f"FSDP2, torch {peer['torch']}", f"{peer['peak_rss_mib']:.0f}", f"{peer['rss_before_mib']:.0f}", "none", *["" for _ in KINDS],

@@ -45,7 +45,7 @@ def measure(bench: Workbench, folder: Path, ranks: int, strategy: str, tight: in
         return {"limit": limit, "why": (run.err + run.out).strip().splitlines()[-1]}
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     peak = max(float(Path(f"{peaks}.{rank}").read_text()) * 2**20 for rank in range(ranks))
-    return {"limit": limit, "plan": lines[0]["plan"]["total"], "disk": lines[0]["plan"].get("on disk", 0), "peak": peak, "step_ms": lines[-1]["step_ms"]}
+    return {"limit": limit, "plan": lines[0]["plan"]["peak"], "disk": lines[0]["plan"].get("on disk", 0), "peak": peak, "step_ms": lines[-1]["step_ms"]}
 
 
 def memory(bench: Workbench, report: Report, quick: bool) -> None:

@@ -11,8 +11,8 @@
 
 namespace fsdpc::top {
 
-// A curve: values by step; those of evaluations by the steps done before. What
-// is not a number in the log (null) is NaN.
+// A curve: values by step; those of evaluations by the steps done before. A
+// null in the log is NaN here.
 using Curve = std::map<int64_t, double>;
 
 // Holds the curves of one file. The run may go on meanwhile: its last line may

@@ -1,6 +1,6 @@
 // Reductions that send less than the gradient and keep the rest of it on the
-// rank: the hooks top-k and power-sgd. What a layout's reduction does stands on
-// the layout, so passes ask here and never read the hooks themselves.
+// rank: the hooks top-k and power-sgd. The layout says how its reduction
+// compresses, so passes ask here and never read the hooks themselves.
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"

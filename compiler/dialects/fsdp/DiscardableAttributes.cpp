@@ -7,6 +7,7 @@
 #include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/OptionTable.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
+#include "compiler/dialects/fsdp/Tokens.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -27,11 +28,6 @@ bool isDictionary(Attribute value) { return isa<DictionaryAttr>(value); }
 
 bool isInFunction(Operation *op) {
   return bool(op->getParentOfType<FunctionOpInterface>());
-}
-
-// Returns true for the wait of a split collective.
-bool isWait(Operation *op) {
-  return llvm::any_of(op->getOperandTypes(), llvm::IsaPred<TokenType>);
 }
 
 // Bytes from the start of the arena, one per result; -1 for a result without
@@ -207,7 +203,9 @@ constexpr DiscardableAttribute opTable[] = {
     {"fsdp.flops", ops, count},
     {"fsdp.bytes", ops, count},
     {"fsdp.cost_us", ops, time},
-    {"fsdp.exposed_us", {"a wait", isWait}, time},
+    {"fsdp.exposed_us",
+     {"a wait", [](Operation *op) { return bool(awaitedToken(op)); }},
+     time},
     {"fsdp.offsets",
      ops,
      {"an i64 array of offsets, or -1 for a result without memory", isOffsets}},

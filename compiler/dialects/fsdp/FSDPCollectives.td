@@ -1,7 +1,7 @@
 // Ops on sharded parameters, in the order in which the phases introduce them:
 // flat buffers (shard), collectives (collectives), their starts and waits
 // (schedule). The ops of @update are in FSDPUpdate.td, FSDPMatrices.td and
-// FSDPOptimizer.td. What each strategy gathers, reduces and keeps follows ZeRO
+// FSDPOptimizer.td. The strategies gather, reduce and keep as ZeRO does
 // (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion
 // Parameter Models, 2020) and PyTorch FSDP (Zhao et al., 2023).
 #ifndef FSDPC_FSDP_COLLECTIVES

@@ -114,8 +114,8 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     of f32 tensors that the optimizer keeps per element; with `average`, the last of
     them is the running average of the parameters (`--ema`). A layout with `no_master` keeps its
     parameters in the compute type alone (`--master=none`): the optimizer reads them there and
-    rounds the new ones stochastically. What `offloaded` lists of a rank's part ("state",
-    "gradient" or "parameter") lies in a file and not in memory, or for a GPU in pinned memory and not in its own: the ops of @update go through it
+    rounds the new ones stochastically. The parts of a rank's share that `offloaded` lists ("state",
+    "gradient" or "parameter") lie in a file and not in memory, or for a GPU in pinned memory and not in its own: the ops of @update go through them
     piece by piece, gathers read parameters from there, and reductions add to the gradient there.
     The list may be edited in a dump. `strategy` is the layout's
     strategy where it is not that of the option `strategy`. `group` is the number of the

@@ -323,8 +323,8 @@ def NN_UniformOp : NN_Op<"uniform", [Pure, Fuses<"Map">, CheapToRepeat, DrawsRan
   let description = [{
     An element is (2 · (word >> 9) + 1) · 2⁻²⁴, where `word` is the one that `nn.dropout`
     draws for this element and `op`. It is exact in f32 and neither 0 nor 1, so that its
-    logarithm and that of 1 minus it are finite. What depends on it has no gradient with
-    respect to it. `op` numbers the dropouts and draws of a model together.
+    logarithm and that of 1 minus it are finite. No gradient flows back to it. `op`
+    numbers the dropouts and draws of a model together.
 
     **Constraints**
     - `random` is `tensor<4xi32>`.

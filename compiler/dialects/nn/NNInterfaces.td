@@ -129,7 +129,7 @@ def ViewOpInterface : OpInterface<"ViewOpInterface"> {
 def PrecisionOpInterface : OpInterface<"PrecisionOpInterface"> {
   let cppNamespace = "::fsdpc::nn";
   let description = [{
-    What `mixed-precision` must know of an op that computes in the type of its
+    Tells `mixed-precision` how to convert an op that computes in the type of its
     operands. By default it converts all floating operands and results.
   }];
   let methods = [

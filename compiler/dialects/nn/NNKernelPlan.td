@@ -1,8 +1,7 @@
 // The plan of how a kernel computes, as an attribute: `plan-kernels` writes it,
 // people may edit it in a dump, `verify-kernels` checks it, and code generation
-// builds the loops from it. It holds decisions only. What follows from the
-// kernel's body (which values a loop computes, at which index) is derived from
-// the body.
+// builds the loops from it. It holds decisions only. The rest (which values a
+// loop computes, at which index) is derived from the kernel's body.
 #ifndef FSDPC_NN_KERNEL_PLAN
 #define FSDPC_NN_KERNEL_PLAN
 

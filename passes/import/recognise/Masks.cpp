@@ -5,6 +5,7 @@
 #include "passes/import/recognise/Masks.h"
 
 #include "compiler/dialects/fsdp/Provenance.h"
+#include "compiler/dialects/nn/Sentinels.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -15,6 +16,9 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
 using namespace fsdpc::passes::recognise;
+
+// Adding a number at or below this removes a key, as adding -inf does.
+static constexpr double kLowest = -nn::kLeastSentinel;
 
 // Returns the constant, or null.
 static DenseElementsAttr constantOf(Value value) {

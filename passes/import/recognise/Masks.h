@@ -89,8 +89,4 @@ private:
   llvm::SmallVector<mlir::Value> additive;
 };
 
-// Adding a number at or below this removes a key. Exporters write -inf, the
-// lowest f32, or -1e30 and below; exp() of any of them is 0.
-constexpr double kLowest = -1e30;
-
 } // namespace fsdpc::passes::recognise

@@ -168,6 +168,42 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
 
 // -----
 
+// A mask that is computed from integers is computed in bf16 again where it is
+// added to scores, since a cast would turn its lowest numbers into minus
+// infinity. So it is behind a choice, and for each reader in one copy.
+module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+  fsdp.parameter @w : tensor<8xf32> unit @u
+  fsdp.unit @u
+  fsdp.layout @u.frozen of @u elements 8 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // CHECK-LABEL: func.func @microbatch
+  // CHECK-SAME: %[[PAD:[a-z0-9]+]]: tensor<8xi64>, %[[KEEP:[a-z0-9]+]]: tensor<8xi1>
+  func.func @microbatch(%pad: tensor<8xi64>, %keep: tensor<8xi1>) {
+    %f = fsdp.flat @u.frozen : tensor<8xf32>
+    %w = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<8xf32>
+    // CHECK: %[[LOWEST:.*]] = nn.constant dense<-3.3{{.*}}e+38> : tensor<8xbf16>
+    %lowest = nn.constant dense<-3.40282347E+38> : tensor<8xf32>
+    %one = nn.constant dense<1.0> : tensor<8xf32>
+    // CHECK: %[[KEPT:.*]] = nn.cast %[[PAD]] : tensor<8xi64> -> tensor<8xf32>
+    %kept = nn.cast %pad : tensor<8xi64> -> tensor<8xf32>
+    // CHECK-NEXT: %[[HIDDEN:.*]] = nn.sub %{{.*}}, %[[KEPT]] : tensor<8xf32>
+    %hidden = nn.sub %one, %kept : tensor<8xf32>
+    // CHECK-NEXT: %[[HALF:.*]] = nn.cast %[[HIDDEN]] : tensor<8xf32> -> tensor<8xbf16>
+    // CHECK-NEXT: %[[MASK:.*]] = nn.mul %[[HALF]], %[[LOWEST]] : tensor<8xbf16>
+    %mask = nn.mul %hidden, %lowest : tensor<8xf32>
+    // CHECK-NEXT: nn.add %{{.*}}, %[[MASK]] : tensor<8xbf16>
+    %a = nn.add %w, %mask : tensor<8xf32>
+    // CHECK-NEXT: %[[CHOSEN:.*]] = nn.select %[[KEEP]], %[[MASK]], %[[LOWEST]] : tensor<8xi1>, tensor<8xbf16>
+    %chosen = nn.select %keep, %mask, %lowest : tensor<8xi1>, tensor<8xf32>
+    // CHECK-NEXT: nn.add %{{.*}}, %[[CHOSEN]] : tensor<8xbf16>
+    %b = nn.add %w, %chosen : tensor<8xf32>
+    // CHECK-NEXT: return
+    return
+  }
+}
+
+// -----
+
 // In f32 nothing changes.
 // CHECK-LABEL: func.func @microbatch
 // CHECK-NEXT: nn.neg %{{.*}} : tensor<8xf32>
