@@ -90,6 +90,7 @@ class Repository:
         self.top = flags(run(build / "bin/fsdpc", "top", "--help"))
         self.simulate = flags(run(build / "bin/fsdpc", "simulate", "--help"))
         self.tune = flags(run(build / "bin/fsdpc", "tune", "--help"))
+        self.calibrate = flags(run(build / "bin/fsdpc", "calibrate", "--help"))
         self.program = flags(run(build / "bin/runtime_toy_program", "--help"))
         passes = "".join((ROOT / name).read_text() for name in self.files if name.endswith("Passes.td"))
         self.passes = {"--" + name for name in re.findall(r'Pass<"([\w-]+)"', passes)} | {
@@ -99,7 +100,7 @@ class Repository:
         for name, text in scripts.items():
             parsed = re.findall(r'add_argument\(\s*"(--[\w-]+)"', text)
             self.scripts |= set(parsed) if name.endswith(".py") else flags(text)
-        self.flags = set().union(self.ckpt, self.export, self.top, self.simulate, self.tune, self.compiler, self.program, self.passes, self.scripts, FOREIGN,
+        self.flags = set().union(self.ckpt, self.export, self.top, self.simulate, self.tune, self.calibrate, self.compiler, self.program, self.passes, self.scripts, FOREIGN,
                                  foreign_tables.flags())
 
     def has_path(self, path: str, page: Path) -> bool:
@@ -183,11 +184,11 @@ def check_flags(text: str, spans: list[str], blocks: str, repository: Repository
     for line in re.sub(r"\\\n", " ", blocks).split("\n"):
         line = line.split(" # ")[0]
         for word, known in (("fsdpc ckpt", repository.ckpt), ("fsdpc export", repository.export), ("fsdpc top", repository.top),
-                            ("fsdpc simulate", repository.simulate), ("fsdpc tune", repository.tune),
+                            ("fsdpc simulate", repository.simulate), ("fsdpc tune", repository.tune), ("fsdpc calibrate", repository.calibrate),
                             ("fsdpc", repository.compiler), ("./train", repository.program),
                             ("fsdpc-opt", repository.passes)):
             _, found, arguments = (" " + line.strip()).partition(f" {word} ")
-            if word == "fsdpc" and arguments.startswith(("ckpt ", "export ", "top ", "simulate ", "tune ")):
+            if word == "fsdpc" and arguments.startswith(("ckpt ", "export ", "top ", "simulate ", "tune ", "calibrate ")):
                 continue
             arguments = re.split(r"\s[|&;>]", arguments)[0]
             for flag in re.findall(r"(?<![\w=-])--[a-z][\w-]*", arguments if found else ""):

@@ -162,6 +162,7 @@ std::optional<Solved> AutoSearch::solveWithin(double mostUs) {
     followWinner();
   }
   offerRules();
+  packed.clear(); // a search is solved once
   if (!best)
     return std::move(*nearest);
   return withLateWaits(problem, withEarlyStarts(std::move(*best)));

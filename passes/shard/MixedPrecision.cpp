@@ -11,9 +11,6 @@
 #include "passes/shard/HalfConstants.h"
 #include "passes/shard/ReduceHooks.h"
 
-#include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/SetVector.h"
-
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_MIXEDPRECISION
 #include "passes/shard/Passes.h.inc"
@@ -164,25 +161,20 @@ private:
     if (getElementTypeOrSelf(value.getType()) == element)
       return value;
     // One cast per value, type and direction.
-    Value &known = converted(value, element, user);
+    Value &known = cache[{value, {element, isBackward(user)}}];
     if (known)
       return known;
     if (Value constant = constants.convert(value, element))
       return known = constant;
+    Value given = value;
     if (element == half && sentinels.contains(value))
-      return repeatInHalf(value, user);
+      given = limited(value, user);
     OpBuilder builder(user);
     auto cast = nn::CastOp::create(
-        builder, user->getLoc(), withElement(value.getType(), element), value);
+        builder, user->getLoc(), withElement(value.getType(), element), given);
     place(cast, user);
     ++casts;
     return known = cast.getResult();
-  }
-
-  // The value as `user` reads it in another type. The reference is valid until
-  // the next call.
-  Value &converted(Value value, Type element, Operation *user) {
-    return cache[{value, {element, isBackward(user)}}];
   }
 
   // An inserted op belongs to the unit that uses its result, so that units stay
@@ -193,36 +185,25 @@ private:
         op->setAttr(name, attr);
   }
 
-  // Computes a value with sentinels again, in `half` and from converted
-  // operands: a cast would make infinities of them.
-  Value repeatInHalf(Value value, Operation *user) {
-    // The ops from the constants to the value. Not by recursion, since a model
-    // decides how many there are.
-    llvm::SetVector<Operation *> found;
-    found.insert(value.getDefiningOp());
-    for (size_t i = 0; i < found.size(); ++i)
-      for (Value operand : found[i]->getOperands())
-        if (sentinels.contains(operand) && !constants.convert(operand, half))
-          found.insert(operand.getDefiningOp());
-    SmallVector<Operation *> ops = found.takeVector();
-    llvm::sort(
-        ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-    Value repeated;
-    for (Operation *op : ops) {
-      repeated = converted(op->getResult(0), half, user);
-      if (repeated)
-        continue;
-      IRMapping operands;
-      for (Value operand : op->getOperands())
-        if (isF32(operand.getType()))
-          operands.map(operand, castTo(operand, half, user));
-      Operation *copy = OpBuilder(user).clone(*op, operands);
-      place(copy, user);
-      repeated = copy->getResult(0);
-      repeated.setType(withElement(repeated.getType(), half));
-      converted(op->getResult(0), half, user) = repeated;
-    }
-    return repeated; // of the last op, which is the value's
+  // Limits a value with sentinels to the finite numbers of `half`, of which a
+  // cast would make infinities.
+  Value limited(Value value, Operation *user) {
+    OpBuilder builder(user);
+    Type type = value.getType();
+    double most =
+        APFloat::getLargest(half.getFloatSemantics()).convertToDouble();
+    auto bound = [&](double x) {
+      Value number = nn::splat(builder, user->getLoc(), type, x);
+      place(number.getDefiningOp(), user);
+      return number;
+    };
+    auto atMost = nn::MinimumOp::create(builder, user->getLoc(), type, value,
+                                        bound(most));
+    auto atLeast = nn::MaximumOp::create(builder, user->getLoc(), type, atMost,
+                                         bound(-most));
+    place(atMost, user);
+    place(atLeast, user);
+    return atLeast;
   }
 
   ModuleOp module;
@@ -262,7 +243,7 @@ struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
   // Erases constants, and ops on them, that all users read in a converted copy.
   static void eraseDeadConstants(Block &body) {
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
-      if ((isa<nn::ConstantOp>(op) || handsOnSentinels(&op)) && op.use_empty())
+      if ((isa<nn::ConstantOp>(op) || keepsNumbers(&op)) && op.use_empty())
         op.erase();
   }
 };

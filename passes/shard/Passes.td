@@ -123,7 +123,7 @@ def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
     so that no cast is kept between them. Constants, and what only moves them or chooses
     between them, are converted in place. A finite number beyond ±1e30 stays finite: the lowest
     f32 of a mask becomes the lowest bf16. A mask that is computed from such a number, as
-    (1 - kept) · lowest, is computed again in bf16, since a cast would make it infinite.
+    (1 - kept) · lowest, is limited to the finite numbers of bf16 before it is cast.
     Gradients are packed in bf16 and summed over ranks in f32.
 
     Before:

@@ -56,6 +56,8 @@ public:
     FoundProduct cut(Matrices(s, pieces), s.accumulate, mostScratch);
     if (cut.isBrgemm())
       *this = std::move(cut);
+    else
+      skips |= cut.avoidsScratch();
   }
   FoundProduct(const Matrices &of, bool accumulate, size_t mostScratch)
       : matrices(of) {

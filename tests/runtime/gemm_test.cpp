@@ -3,6 +3,7 @@
 // along the single row, and may run the primitive of one with the scratch
 // memory of the other.
 #include "runtime/host/gemm.h"
+#include "runtime/host/onednn.h"
 
 #include <gtest/gtest.h>
 
@@ -139,8 +140,34 @@ std::vector<float> product(const GemmShape &s, const std::vector<float> &a,
   return c;
 }
 
-// Columns that are read in pieces have the bits that each piece has as a
-// product of its own, which is not cut.
+// The product in oneDNN's own way, in one piece.
+std::vector<float> uncut(const GemmShape &s, const std::vector<float> &a,
+                         const std::vector<float> &b, std::vector<float> c) {
+  onednn::SingleThreadedOpenMp single;
+  auto ofA = onednn::describe(s.m, s.k, s.rowA, s.columnA, s.a),
+       ofB = onednn::describe(s.k, s.n, s.rowB, s.columnB, s.b),
+       ofC = onednn::describe(s.m, s.n, s.rowC, 1, s.c);
+  dnnl_matmul_desc_t matmul;
+  dnnl_primitive_desc_t desc;
+  onednn::check(dnnl_matmul_desc_init(&matmul, &ofA, &ofB, nullptr, &ofC),
+                "describing a product");
+  onednn::check(dnnl_primitive_desc_create(&desc, &matmul,
+                                           onednn::Attributes(s.accumulate),
+                                           onednn::cpuEngine(), nullptr),
+                "finding a product");
+  onednn::Primitive product(
+      desc, 1,
+      {{DNNL_ARG_SRC, ofA}, {DNNL_ARG_WEIGHTS, ofB}, {DNNL_ARG_DST, ofC}});
+  std::vector<char> scratch(product.scratchBytes() + 64);
+  auto address = reinterpret_cast<uintptr_t>(scratch.data());
+  product.prepare();
+  product.run(0, {a.data(), b.data(), c.data(),
+                  reinterpret_cast<void *>((address + 63) / 64 * 64)});
+  return c;
+}
+
+// Columns that are read in pieces have the bits of the product in one piece,
+// and those that each piece has as a product of its own.
 TEST(Gemm, PiecesOfColumnsKeepTheirBits) {
   std::mt19937 random(1);
   std::uniform_real_distribution<float> number(-1, 1);
@@ -156,6 +183,7 @@ TEST(Gemm, PiecesOfColumnsKeepTheirBits) {
           for (float &x : *matrix)
             x = number(random);
         std::vector<float> whole = product(s, a, b, c);
+        EXPECT_EQ(whole, uncut(s, a, b, c)) << n << " columns, depth " << k;
         GemmShape piece = s;
         piece.n = piece.rowB = piece.rowC = width;
         ASSERT_EQ(columnPieces(piece), 1);

@@ -56,6 +56,8 @@ public:
     s.m = extent(wide ? 512 : 4000);
     s.n = extent(wide ? 60000 : 512);
     s.k = extent(9000);
+    if (wide && random() % 4 == 0) // columns that are read in pieces
+      s.n = 64 * (16 + int64_t(random()) % 100);
     int64_t gap = random() % 4 ? 0 : extent(600);
     bool transposesA = random() % 2, transposesB = random() % 2;
     (transposesA ? s.columnA : s.rowA) = (transposesA ? s.m : s.k) + gap;

@@ -168,9 +168,9 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
 
 // -----
 
-// A mask that is computed from integers is computed in bf16 again where it is
-// added to scores, since a cast would turn its lowest numbers into minus
-// infinity. So it is behind a choice, and for each reader in one copy.
+// A mask that is computed from integers is f32 until it is added to scores. It is
+// limited to the finite numbers of bf16 before its cast, which would turn the
+// lowest f32 into minus infinity. So it is behind a choice.
 module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
   fsdp.parameter @w : tensor<8xf32> unit @u
   fsdp.unit @u
@@ -181,21 +181,26 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
   func.func @microbatch(%pad: tensor<8xi64>, %keep: tensor<8xi1>) {
     %f = fsdp.flat @u.frozen : tensor<8xf32>
     %w = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<8xf32>
-    // CHECK: %[[LOWEST:.*]] = nn.constant dense<-3.3{{.*}}e+38> : tensor<8xbf16>
     %lowest = nn.constant dense<-3.40282347E+38> : tensor<8xf32>
     %one = nn.constant dense<1.0> : tensor<8xf32>
     // CHECK: %[[KEPT:.*]] = nn.cast %[[PAD]] : tensor<8xi64> -> tensor<8xf32>
     %kept = nn.cast %pad : tensor<8xi64> -> tensor<8xf32>
     // CHECK-NEXT: %[[HIDDEN:.*]] = nn.sub %{{.*}}, %[[KEPT]] : tensor<8xf32>
     %hidden = nn.sub %one, %kept : tensor<8xf32>
-    // CHECK-NEXT: %[[HALF:.*]] = nn.cast %[[HIDDEN]] : tensor<8xf32> -> tensor<8xbf16>
-    // CHECK-NEXT: %[[MASK:.*]] = nn.mul %[[HALF]], %[[LOWEST]] : tensor<8xbf16>
+    // CHECK-NEXT: %[[MASK:.*]] = nn.mul %[[HIDDEN]], %{{.*}} : tensor<8xf32>
     %mask = nn.mul %hidden, %lowest : tensor<8xf32>
-    // CHECK-NEXT: nn.add %{{.*}}, %[[MASK]] : tensor<8xbf16>
+    // CHECK-NEXT: %[[MOST:.*]] = nn.constant dense<3.38{{.*}}E+38> : tensor<8xf32>
+    // CHECK-NEXT: %[[BELOW:.*]] = nn.minimum %[[MASK]], %[[MOST]] : tensor<8xf32>
+    // CHECK-NEXT: %[[LEAST:.*]] = nn.constant dense<-3.38{{.*}}E+38> : tensor<8xf32>
+    // CHECK-NEXT: %[[LIMITED:.*]] = nn.maximum %[[BELOW]], %[[LEAST]] : tensor<8xf32>
+    // CHECK-NEXT: %[[HALF:.*]] = nn.cast %[[LIMITED]] : tensor<8xf32> -> tensor<8xbf16>
+    // CHECK-NEXT: nn.add %{{.*}}, %[[HALF]] : tensor<8xbf16>
     %a = nn.add %w, %mask : tensor<8xf32>
-    // CHECK-NEXT: %[[CHOSEN:.*]] = nn.select %[[KEEP]], %[[MASK]], %[[LOWEST]] : tensor<8xi1>, tensor<8xbf16>
+    // CHECK-NEXT: %[[CHOSEN:.*]] = nn.select %[[KEEP]], %[[MASK]], %{{.*}} : tensor<8xi1>, tensor<8xf32>
     %chosen = nn.select %keep, %mask, %lowest : tensor<8xi1>, tensor<8xf32>
-    // CHECK-NEXT: nn.add %{{.*}}, %[[CHOSEN]] : tensor<8xbf16>
+    // CHECK: %[[LIMITED:.*]] = nn.maximum
+    // CHECK-NEXT: %[[HALF:.*]] = nn.cast %[[LIMITED]] : tensor<8xf32> -> tensor<8xbf16>
+    // CHECK-NEXT: nn.add %{{.*}}, %[[HALF]] : tensor<8xbf16>
     %b = nn.add %w, %chosen : tensor<8xf32>
     // CHECK-NEXT: return
     return
