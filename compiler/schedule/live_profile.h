@@ -1,5 +1,6 @@
 // The bytes (or a count) live at each op, under range additions. A segment tree
-// lets solvers ask in O(log n) whether a buffer may live longer.
+// lets solvers ask in O(log n) whether a buffer may live longer, and from where
+// on it fits.
 #ifndef FSDPC_COMPILER_SCHEDULE_LIVE_PROFILE_H
 #define FSDPC_COMPILER_SCHEDULE_LIVE_PROFILE_H
 

@@ -41,7 +41,7 @@ bool fsdpc::passes::holdsSentinel(Operation *op) {
 }
 
 bool fsdpc::passes::handsOnSentinels(Operation *op) {
-  return keepsNumbers(op) || (isa<nn::AddOp, nn::SubOp, nn::MulOp, nn::DivOp>(op) &&
+  return keepsNumbers(op) || (isa<nn::ElementwiseOpInterface>(op) &&
                               isF32(op->getResult(0).getType()));
 }
 

@@ -18,7 +18,7 @@ bool keepsNumbers(mlir::Operation *op);
 bool holdsSentinel(mlir::Operation *op);
 
 /// Returns true if the result is f32 and may have such numbers where an operand
-/// has some: the op moves, chooses, scales or adds numbers.
+/// has some: the op moves numbers, or computes each from those at its place.
 bool handsOnSentinels(mlir::Operation *op);
 
 /// Converts the constants of one function, each once per type.
