@@ -54,8 +54,8 @@ private:
   std::optional<Candidate> winner; ///< unless a rule has won
   std::optional<Solution> best;
   std::optional<Infeasible> nearest; ///< the smallest peak above the cap
-  /// What became of the schedules that were packed with so much work. Policies
-  /// often agree, and packing takes most of the time.
+  /// The results of packing, by the packer's work and the schedule. Policies
+  /// often agree on a schedule, and packing takes most of the time.
   struct Packed {
     bool fits = false;
     double lostUs = 0;

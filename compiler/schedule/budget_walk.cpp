@@ -22,7 +22,7 @@ struct BudgetWalk::State {
   std::vector<double> finish;
   /// Collectives in flight, by the position of their wait.
   std::multimap<int, int> waits;
-  /// What the walk has added to `bytes` and `count`.
+  /// The ranges that the walk has added to `bytes` and `count`.
   struct Lived {
     int begin, end;
     int64_t bytes;

@@ -40,17 +40,18 @@ public:
   /// keeps all values within `budget`. O(log n). It is how solvers find the
   /// last op until which a buffer may live within the memory cap.
   int furthest(int begin, int end, int64_t bytes, int64_t budget) const {
-    int above = firstAbove(1, 0, leaves, begin, std::min(end, positions),
-                           budget - bytes);
-    return above < 0 ? end : above;
+    int first = above(/*fromEnd=*/false, 1, 0, leaves, begin,
+                      std::min(end, positions), budget - bytes);
+    return first < 0 ? end : first;
   }
 
   /// Returns the last position in [begin, end) whose value is above `limit`, or
   /// begin - 1 if none is. O(log n). A buffer that lives up to `end` cannot
   /// begin before the position after it.
   int lastAbove(int begin, int end, int64_t limit) const {
-    int above = lastAbove(1, 0, leaves, begin, std::min(end, positions), limit);
-    return above < 0 ? begin - 1 : above;
+    int last = above(/*fromEnd=*/true, 1, 0, leaves, begin,
+                     std::min(end, positions), limit);
+    return last < 0 ? begin - 1 : last;
   }
 
 private:
@@ -82,32 +83,21 @@ private:
   }
 
   /// Returns the first position of [begin, end) whose value is above `limit`,
-  /// or -1.
-  int firstAbove(int node, int from, int to, int begin, int end,
-                 int64_t limit) const {
+  /// the last one if `fromEnd`, or -1.
+  int above(bool fromEnd, int node, int from, int to, int begin, int end,
+            int64_t limit) const {
     if (begin >= to || end <= from || highest[node] <= limit)
       return -1;
     if (to - from == 1)
       return from;
     int middle = (from + to) / 2;
     limit -= pending[node];
-    int found = firstAbove(2 * node, from, middle, begin, end, limit);
-    return found >= 0 ? found
-                      : firstAbove(2 * node + 1, middle, to, begin, end, limit);
-  }
-
-  /// As `firstAbove`, for the last one.
-  int lastAbove(int node, int from, int to, int begin, int end,
-                int64_t limit) const {
-    if (begin >= to || end <= from || highest[node] <= limit)
-      return -1;
-    if (to - from == 1)
-      return from;
-    int middle = (from + to) / 2;
-    limit -= pending[node];
-    int found = lastAbove(2 * node + 1, middle, to, begin, end, limit);
-    return found >= 0 ? found
-                      : lastAbove(2 * node, from, middle, begin, end, limit);
+    auto half = [&](bool right) {
+      return above(fromEnd, 2 * node + right, right ? middle : from,
+                   right ? to : middle, begin, end, limit);
+    };
+    int found = half(fromEnd);
+    return found >= 0 ? found : half(!fromEnd);
   }
 
   int positions, leaves = 1;

@@ -41,8 +41,8 @@ bool fsdpc::passes::holdsSentinel(Operation *op) {
 }
 
 bool fsdpc::passes::handsOnSentinels(Operation *op) {
-  return keepsNumbers(op) || (isa<nn::ElementwiseOpInterface>(op) &&
-                              isF32(op->getResult(0).getType()));
+  return isa<nn::ElementSourceOpInterface, nn::ElementwiseOpInterface>(op) &&
+         isF32(op->getResult(0).getType());
 }
 
 static Value convertNumbers(nn::ConstantOp constant, Type element) {

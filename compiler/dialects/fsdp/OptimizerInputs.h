@@ -1,4 +1,5 @@
-// What optimizers take beside the gradient: sums, factors and updates.
+// The sums, factors and updates that optimizers take beside the gradient: where
+// they begin, and their rules.
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
