@@ -16,5 +16,5 @@ config.substitutions.append(("%models", os.path.join(config.source_root, "tests/
 config.available_features.add("cuda-runtime" if config.cuda_runtime else "no-cuda-runtime")
 # An ONNX model from its text.
 config.substitutions.append(("%encode", "protoc --encode=onnx.ModelProto "
-    "-I %source/third_party/onnx %source/third_party/onnx/onnx-ml.proto"))
+    "-I %source/frontends/onnx/proto %source/frontends/onnx/proto/onnx-ml.proto"))
 config.substitutions.append(("%source", config.source_root))

@@ -11,7 +11,7 @@ fix=${1:-}
 failed=0
 
 sources() {
-  find shared compiler passes frontends runtime tools tests fuzz -regex '.*\.\(h\|cpp\|cu\|cuh\|c\)' -print0
+  find compiler passes frontends runtime tools tests -regex '.*\.\(h\|cpp\|cu\|cuh\|c\)' -print0
 }
 
 echo "== formatting"

@@ -13,7 +13,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = ("shared", "compiler", "passes", "frontends", "runtime", "tools", "tests")
+FOLDERS = ("compiler", "passes", "frontends", "runtime", "tools", "tests")
 # Generated parsers of attributes need TypeSwitch.h, so its name alone does not count.
 LIST_OF_OPS = re.compile(r"isa(?:_and_nonnull)?<(?:[^<>()]*\w+Op,){2,}[^<>()]*\w+Op>")
 LIMITS = {"files that list ops (a TypeSwitch, or isa of three and more)": 10, "files outside nn that name MatmulOp": 8,

@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "numeric"))
+sys.path.insert(0, str(ROOT / "tests" / "programs"))
 import harness  # noqa: E402  the tests' helpers: compile a fixture, train it
 
 VARIANTS = {

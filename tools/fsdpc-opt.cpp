@@ -1,6 +1,6 @@
 // fsdpc-opt runs passes by name on a module, like mlir-opt. It is meant for lit
 // tests and for experiments.
-#include "compiler/pipeline/Registration.h"
+#include "passes/pipeline/Registration.h"
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 

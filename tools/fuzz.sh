@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and runs the fuzz targets (fuzz/) under the address and
+# Builds and runs the fuzz targets (tests/fuzz) under the address and
 # undefined-behaviour sanitizers, and prints executions, coverage and corpus size
 # of each.
 #
@@ -8,7 +8,7 @@
 #
 # New inputs that cover more are collected in build-fuzz/corpus/TARGET; inputs
 # that fail are written to build-fuzz/findings, and the exit code is then 1.
-# --keep adds what covers more to the seeds in fuzz/corpus/TARGET, which are
+# --keep adds what covers more to the seeds in tests/fuzz/corpus/TARGET, which are
 # under version control: keep them small.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
@@ -38,10 +38,10 @@ run_target() {
   local name=$1 corpus=build-fuzz/corpus/$1 log=build-fuzz/$1.log code=0 dictionary=() until=-max_total_time=$2
   [[ $2 == 0 ]] && until=-runs=0
   mkdir -p "$corpus" build-fuzz/findings
-  [[ -f fuzz/$name.dict ]] && dictionary=("-dict=fuzz/$name.dict")
+  [[ -f tests/fuzz/$name.dict ]] && dictionary=("-dict=tests/fuzz/$name.dict")
   # shellcheck disable=SC2046
   ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-    "$(program_of "$name")" "$corpus" "fuzz/corpus/$name" "${dictionary[@]}" $(limits_of "$name") \
+    "$(program_of "$name")" "$corpus" "tests/fuzz/corpus/$name" "${dictionary[@]}" $(limits_of "$name") \
     "$until" -max_len=65536 -print_final_stats=1 \
     -artifact_prefix="build-fuzz/findings/$name-" </dev/null >"$log" 2>&1 || code=$?
   local runs covered edges
@@ -49,7 +49,7 @@ run_target() {
   covered=$(grep -o 'cov: [0-9]*' "$log" | tail -1 | cut -d' ' -f2)
   edges=$(sed -n 's/.*Loaded .* (\([0-9]*\) inline 8-bit counters).*/\1/p' "$log" | head -1)
   printf '%-14s %12s %16s %8s %10s\n' "$name" "${runs:-0}" "${covered:-0} of ${edges:-0}" \
-    "$(find "$corpus" "fuzz/corpus/$name" -type f | wc -l)" "$(du -sb --apparent-size "fuzz/corpus/$name" | cut -f1)"
+    "$(find "$corpus" "tests/fuzz/corpus/$name" -type f | wc -l)" "$(du -sb --apparent-size "tests/fuzz/corpus/$name" | cut -f1)"
   [[ $code == 0 ]] && return
   grep -m 3 -E '^(==.*ERROR|not kept|.*runtime error|SUMMARY)' "$log" || tail -3 "$log"
   return 1
@@ -58,15 +58,15 @@ run_target() {
 install_missing
 if [[ ${1:-} == --keep ]]; then
   build_target "$2"
-  "$(program_of "$2")" -merge=1 "fuzz/corpus/$2" "build-fuzz/corpus/$2" 2>&1 | tail -1
+  "$(program_of "$2")" -merge=1 "tests/fuzz/corpus/$2" "build-fuzz/corpus/$2" 2>&1 | tail -1
   exit
 fi
 targets=()
-for seeds in fuzz/corpus/*/; do
+for seeds in tests/fuzz/corpus/*/; do
   [[ ${1:-all} == all && $(preset_of "$(basename "$seeds")") == fuzz || ${1:-all} == $(basename "$seeds") ]] &&
     targets+=("$(basename "$seeds")")
 done
-[[ ${#targets[@]} -gt 0 ]] || die "there is no target '${1:-}' in fuzz/corpus"
+[[ ${#targets[@]} -gt 0 ]] || die "there is no target '${1:-}' in tests/fuzz/corpus"
 for name in "${targets[@]}"; do build_target "$name"; done
 printf '%-14s %12s %16s %8s %10s\n' target executions 'covered edges' inputs 'kept bytes'
 # One core per target.

@@ -23,7 +23,7 @@ generate() {
   done
   {
     printf '%s\n\n# Passes, in the order of their phases\n\n' "$note"
-    printf '`compiler/pipeline/Pipeline.cpp` defines the pipeline that runs them; `fsdpc-opt --NAME` runs a single pass.\n'
+    printf '`passes/pipeline/Pipeline.cpp` defines the pipeline that runs them; `fsdpc-opt --NAME` runs a single pass.\n'
     for phase in import units grad shard kernels collectives schedule memory runtime; do
       source=passes/$phase/Passes.td
       [[ -f $source ]] || continue

@@ -42,26 +42,26 @@ if [[ $all ]]; then
   say "estimated steps on every GPU"
   # Not without a toolkit, as in CTest.
   if disassembler=$(sed -n 's/^FSDPC_NVDISASM:FILEPATH=//p' "$build"/CMakeCache.txt) && [[ -x $disassembler ]]; then
-    /usr/bin/python3 "$root"/tests/numeric/step_estimates.py --build "$build" --nvdisasm "$disassembler" --all
+    /usr/bin/python3 "$root"/tests/programs/cuda/step_estimates.py --build "$build" --nvdisasm "$disassembler" --all
   fi
   say "every optimizer"
-  /usr/bin/python3 "$root"/tests/numeric/optimizers.py --build "$build" --all
-  /usr/bin/python3 "$root"/tests/numeric/groups.py --build "$build" --all
-  /usr/bin/python3 "$root"/tests/numeric/reduce_hooks.py --build "$build" --all
+  /usr/bin/python3 "$root"/tests/programs/updates/optimizers.py --build "$build" --all
+  /usr/bin/python3 "$root"/tests/programs/updates/groups.py --build "$build" --all
+  /usr/bin/python3 "$root"/tests/programs/sharding/reduce_hooks.py --build "$build" --all
   say "the same bits at every number of ranks"
-  /usr/bin/python3 "$root"/tests/numeric/canonical_bits.py --build "$build" --all
+  /usr/bin/python3 "$root"/tests/programs/sharding/canonical_bits.py --build "$build" --all
   say "resuming under every strategy, optimizer and schedule"
-  /usr/bin/python3 "$root"/tests/numeric/resume.py --build "$build" --all
+  /usr/bin/python3 "$root"/tests/programs/training/resume.py --build "$build" --all
   say "flipping a bit in every block of a checkpoint"
-  /usr/bin/python3 "$root"/tests/numeric/checkpoints.py --build "$build" --all
+  /usr/bin/python3 "$root"/tests/programs/training/checkpoints.py --build "$build" --all
   say "every evaluation"
-  /usr/bin/python3 "$root"/tests/numeric/evaluation.py --build "$build" --all
+  /usr/bin/python3 "$root"/tests/programs/training/evaluation.py --build "$build" --all
   say "killing and resuming runs"
-  /usr/bin/python3 "$root"/tests/numeric/soak.py --build "$build" --histories 125
+  /usr/bin/python3 "$root"/tests/programs/training/soak.py --build "$build" --histories 125
   say "random graphs"
-  /usr/bin/python3 "$root"/tests/numeric/graphs.py --build "$build" --count 2000 --all
+  /usr/bin/python3 "$root"/tests/programs/numbers/graphs.py --build "$build" --count 2000 --all
   say "editing dumps"
-  /usr/bin/python3 "$root"/tests/numeric/edited_dumps.py --build "$build" --edits 60 --moves 15 \
+  /usr/bin/python3 "$root"/tests/programs/schedules/edited_dumps.py --build "$build" --edits 60 --moves 15 \
     linears gpt_opset18 gpt_dropout conv_net gpt vit
   say "failing every system call of a run"
   FSDPC_FAULTS=all ctest --test-dir "$build" --output-on-failure -R '^runtime_faults_test$' </dev/null
@@ -75,14 +75,14 @@ others=$build/python
 "$others"/bin/pip install -q onnx==1.22.0 tokenizers==0.23.3
 sample=(--sample 200 --seed "$(git -C "$root" rev-parse HEAD)")
 [[ -z $all ]] || sample=()
-"$others"/bin/python "$root"/tests/numeric/backend_suite.py --build "$build" "${sample[@]}"
+"$others"/bin/python "$root"/tests/programs/numbers/backend_suite.py --build "$build" "${sample[@]}"
 say "the blocks of docs/fine-tune.md"
-/usr/bin/python3 "$root"/tests/numeric/fine_tune.py --build "$build" --python "$others"/bin/python
+/usr/bin/python3 "$root"/tests/programs/training/fine_tune.py --build "$build" --python "$others"/bin/python
 if [[ $all ]]; then
   say "reading event files with TensorBoard, and converting data"
   "$others"/bin/pip install -q tensorboard pyarrow
   for test in watching data_converter; do
-    /usr/bin/python3 "$root"/tests/numeric/$test.py --build "$build" --python "$others"/bin/python
+    /usr/bin/python3 "$root"/tests/programs/training/$test.py --build "$build" --python "$others"/bin/python
   done
 fi
 say "clang-tidy"

@@ -3,15 +3,15 @@
 #
 # usage: tools/tidy.sh [--all]
 #
-# By default over what is written without MLIR (runtime, shared, the solver) in
+# By default over what is written without MLIR (runtime and solver) in
 # about two minutes; --all adds the compiler, whose headers cost seconds for
 # each file. FSDPC_BUILD names the build whose compile commands are used.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
-files='(runtime|shared|compiler/schedule|tests/runtime|tests/emulation)'
+files='(runtime|compiler/schedule|tests/runtime|tests/compiler/schedule)'
 case ${1:-} in
   '') ;;
-  --all) files='(runtime|shared|compiler|passes|frontends|tools|tests)' ;;
+  --all) files='(runtime|compiler|passes|frontends|tools|tests)' ;;
   *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 [[ -f $build/compile_commands.json ]] || die "$build is not configured; run tools/test.sh first"

@@ -4,7 +4,7 @@
 #include "compiler/analysis/Slots.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "compiler/schedule/pack_hard.h"
 
 using namespace mlir;

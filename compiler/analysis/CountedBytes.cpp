@@ -5,9 +5,9 @@
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
-#include "shared/top_k.h"
+#include "compiler/options/Options.h"
+#include "runtime/abi/top_k.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -148,7 +148,7 @@ public:
             factorSymbol};
   }
   // On the host a 16-bit gradient travels as it is, and is widened where it is
-  // summed (handedOver, runtime/comm/reduce.h), unless it travels in blocks.
+  // summed (handedOver, runtime/numeric/reduce.h), unless it travels in blocks.
   Sent handedOver(fsdp::LayoutOp layout) const {
     bool asItIs = !options.isCuda() && !options.reducesBlocks() &&
                   computeType(layout) != schedule::ElementType::F32;

@@ -5,13 +5,13 @@
 
 #include "compiler/analysis/kernels/KernelPlan.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/Plans.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
-#include "shared/cuda_scratch.h"
-#include "shared/host_scratch.h"
-#include "shared/memory_plan.h"
-#include "shared/staging.h"
+#include "compiler/options/Options.h"
+#include "runtime/abi/cuda_scratch.h"
+#include "runtime/abi/host_scratch.h"
+#include "runtime/abi/memory_plan.h"
+#include "runtime/abi/staging.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"

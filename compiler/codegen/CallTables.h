@@ -4,7 +4,7 @@
 #pragma once
 
 #include "compiler/codegen/ProgramTables.h"
-#include "shared/manifest.h"
+#include "runtime/abi/manifest.h"
 
 namespace fsdpc::codegen {
 

@@ -13,8 +13,8 @@
 #include "compiler/codegen/ProgramEmitter.h"
 #include "compiler/codegen/SourceHashes.h"
 #include "compiler/codegen/nvvm/DeviceCode.h"
-#include "compiler/dialects/fsdp/Options.h"
-#include "shared/output_file.h"
+#include "compiler/options/Options.h"
+#include "runtime/support/output_file.h"
 
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/codegen/nvvm/Toolkit.h"
-#include "shared/manifest.h"
+#include "runtime/abi/manifest.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

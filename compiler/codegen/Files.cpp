@@ -3,7 +3,7 @@
 
 #include "compiler/codegen/Files.h"
 
-#include "shared/output_file.h"
+#include "runtime/support/output_file.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"

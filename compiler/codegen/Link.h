@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/codegen/nvvm/Toolkit.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 
 namespace fsdpc::codegen {
 

@@ -1,9 +1,9 @@
 // The manifest of a program: the facts of the final module that the runtime
-// needs, as plain data (shared/manifest.h).
+// needs, as plain data (runtime/abi/manifest.h).
 #pragma once
 
 #include "compiler/codegen/ProgramTables.h"
-#include "shared/manifest.h"
+#include "runtime/abi/manifest.h"
 
 namespace fsdpc::codegen {
 

@@ -5,7 +5,7 @@
 // mistake, not by an attacker.
 #include "compiler/codegen/SourceHashes.h"
 
-#include "shared/input_file.h"
+#include "runtime/support/input_file.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"

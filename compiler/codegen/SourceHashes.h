@@ -1,7 +1,7 @@
 // Hashes of the initial values that a program reads from files.
 #pragma once
 
-#include "shared/manifest.h"
+#include "runtime/abi/manifest.h"
 
 #include "mlir/IR/Location.h"
 

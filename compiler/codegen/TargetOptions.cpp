@@ -3,8 +3,8 @@
 // runs on every node of a mixed cluster.
 #include "compiler/codegen/TargetOptions.h"
 
-#include "compiler/dialects/fsdp/OptionTypes.h"
-#include "compiler/dialects/fsdp/Processor.h"
+#include "compiler/options/OptionTypes.h"
+#include "compiler/options/Processor.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/MC/TargetRegistry.h"

@@ -4,7 +4,7 @@
 
 #include "compiler/schedule/cost_model.h"
 
-#include "shared/staging.h"
+#include "runtime/abi/staging.h"
 
 #include <algorithm>
 

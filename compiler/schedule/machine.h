@@ -5,7 +5,7 @@
 #define FSDPC_COMPILER_SCHEDULE_MACHINE_H
 
 #include "compiler/schedule/clock.h"
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <array>
 #include <cstdint>

@@ -4,7 +4,7 @@
 #define FSDPC_COMPILER_SCHEDULE_PROBLEM_JSON_H
 
 #include "compiler/schedule/problem.h"
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <string>
 #include <string_view>

@@ -15,7 +15,7 @@
 #define FSDPC_COMPILER_SCHEDULE_TABLE_H
 
 #include "compiler/schedule/problem.h"
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <string>
 #include <string_view>

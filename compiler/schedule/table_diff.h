@@ -3,7 +3,7 @@
 #ifndef FSDPC_COMPILER_SCHEDULE_TABLE_DIFF_H
 #define FSDPC_COMPILER_SCHEDULE_TABLE_DIFF_H
 
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <string>
 #include <string_view>

@@ -1,9 +1,9 @@
 // Reads what a program's --trace has measured for the planner: the commands of
-// microbatches. The runtime writes the file (runtime/core/trace.h).
+// microbatches. The runtime writes the file (runtime/train/trace.h).
 #ifndef FSDPC_COMPILER_SCHEDULE_TRACE_H
 #define FSDPC_COMPILER_SCHEDULE_TRACE_H
 
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <cstdint>
 #include <map>

@@ -9,7 +9,7 @@
 #include "frontends/onnx/ModelOptimizer.h"
 #include "frontends/onnx/RuntimeTraining.h"
 
-#include "compiler/dialects/fsdp/OptionTable.h"
+#include "compiler/options/OptionTable.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"

@@ -2,10 +2,10 @@
 // of phase `import`.
 #pragma once
 
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 
 #include "frontends/onnx/Budgets.h"
-#include "shared/input_file.h"
+#include "runtime/support/input_file.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"

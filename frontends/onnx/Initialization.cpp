@@ -3,7 +3,7 @@
 // part; the graph's generators become rules, with the program's --seed.
 #include "frontends/onnx/ModelOptimizer.h"
 
-#include "compiler/dialects/fsdp/OptionTypes.h"
+#include "compiler/options/OptionTypes.h"
 
 using namespace mlir;
 using namespace fsdpc;

@@ -5,7 +5,7 @@
 
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Support/LLVM.h"
-#include "shared/input_file.h"
+#include "runtime/support/input_file.h"
 
 #include "onnx-ml.pb.h"
 

@@ -3,8 +3,8 @@
 // for the rate, for which there are groups.
 #include "frontends/onnx/ModelOptimizer.h"
 
-#include "compiler/dialects/fsdp/OptionTypes.h"
-#include "shared/manifest.h"
+#include "compiler/options/OptionTypes.h"
+#include "runtime/abi/manifest.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Regex.h"

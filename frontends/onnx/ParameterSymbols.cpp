@@ -3,7 +3,7 @@
 // module, a rule that fills it, or --init of the program.
 #include "frontends/onnx/Node.h"
 #include "frontends/onnx/Parameters.h"
-#include "shared/init_rule.h"
+#include "runtime/abi/init_rule.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/Support/GlobPattern.h"

@@ -3,7 +3,7 @@
 // its own training, a rule, or --init of the program.
 #pragma once
 
-#include "compiler/dialects/fsdp/Names.h"
+#include "compiler/options/NamePatterns.h"
 #include "frontends/onnx/Import.h"
 #include "frontends/onnx/Metadata.h"
 #include "frontends/onnx/Refusals.h"

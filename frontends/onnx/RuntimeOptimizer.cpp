@@ -4,7 +4,7 @@
 // becomes a program as of --optimizer=FILE.mlir.
 #include "frontends/onnx/RuntimeTraining.h"
 
-#include "compiler/dialects/fsdp/OptionTable.h"
+#include "compiler/options/OptionTable.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/Support/Format.h"

@@ -3,7 +3,7 @@
 // of the gradients, whose names say the parameters.
 #include "frontends/onnx/RuntimeTraining.h"
 
-#include "shared/ort_checkpoint.h"
+#include "frontends/onnx/ort/ort_checkpoint.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringMap.h"

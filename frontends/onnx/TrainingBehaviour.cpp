@@ -3,7 +3,7 @@
 // when batch norms and dropouts are active.
 #include "frontends/onnx/GraphImporter.h"
 
-#include "compiler/dialects/fsdp/OptionTable.h"
+#include "compiler/options/OptionTable.h"
 
 using namespace mlir;
 using namespace fsdpc;

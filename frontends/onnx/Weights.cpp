@@ -1,6 +1,6 @@
 // Reads tensors. A model file may be hostile, so every size is checked against
 // the bytes that exist, and every path of external data must stay in the folder
-// of the model, without links (shared/input_file.h).
+// of the model, without links (runtime/support/input_file.h).
 #include "frontends/onnx/Weights.h"
 
 #include "frontends/onnx/Emitter.h"

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
+#include "compiler/options/Options.h"
 
 #include "llvm/ADT/DenseMap.h"
 

@@ -7,8 +7,8 @@
 #include "passes/collectives/Segments.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "compiler/options/Options.h"
 
 #include <utility>
 

@@ -9,8 +9,8 @@
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "compiler/options/Options.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_MATERIALIZECOLLECTIVES

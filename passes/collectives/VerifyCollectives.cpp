@@ -13,11 +13,11 @@
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
+#include "compiler/options/Options.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_VERIFYCOLLECTIVES

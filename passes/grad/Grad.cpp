@@ -6,7 +6,7 @@
 #include "passes/grad/PassOn.h"
 #include "passes/grad/Passes.h"
 
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 
 using namespace mlir;
 

@@ -8,9 +8,9 @@
 #include "passes/grad/RecomputeOptions.h"
 
 #include "compiler/dialects/fsdp/Machine.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/options/Options.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"

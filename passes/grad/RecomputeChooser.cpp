@@ -3,10 +3,10 @@
 // that the caller names, such as all ops of a unit.
 #include "passes/grad/RecomputeChooser.h"
 
-#include "compiler/dialects/fsdp/Names.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/Products.h"
+#include "compiler/options/NamePatterns.h"
+#include "compiler/options/Options.h"
 
 using namespace mlir;
 using namespace fsdpc;

@@ -6,8 +6,8 @@
 #include "passes/grad/RecomputeChooser.h"
 
 #include "compiler/dialects/fsdp/Machine.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/options/Options.h"
 #include "compiler/schedule/cost_model.h"
 #include "compiler/schedule/recompute_cut.h"
 

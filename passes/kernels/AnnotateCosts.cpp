@@ -4,7 +4,7 @@
 // steers the schedule.
 #include "compiler/analysis/kernels/BodyWalk.h"
 #include "compiler/dialects/fsdp/Machine.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "passes/kernels/Passes.h"
 
 namespace fsdpc::passes {

@@ -2,8 +2,8 @@
 // convolution, pooling and attention on a GPU, and refuses calls that no
 // library can take. Libraries count rows and columns in 32 bits: oneDNN divides
 // by zero for a product of 2^32 rows.
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Products.h"
+#include "compiler/options/Options.h"
 #include "passes/kernels/Passes.h"
 
 #include "llvm/Support/MathExtras.h"

@@ -2,9 +2,9 @@
 // products and row kernels on blocks of rows, so that the logits never exist as
 // a whole (Wijmans et al., Cut Your Losses in Large-Vocabulary Language Models,
 // 2024).
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/DecomposeRows.h"
+#include "compiler/options/Options.h"
 #include "passes/kernels/Inherit.h"
 #include "passes/kernels/Passes.h"
 

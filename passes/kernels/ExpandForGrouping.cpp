@@ -5,8 +5,8 @@
 // index arithmetic of a kernel distinguishes all of them.
 #include "passes/kernels/ExpandForGrouping.h"
 
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/options/Options.h"
 #include "passes/kernels/Inherit.h"
 
 #include <algorithm>

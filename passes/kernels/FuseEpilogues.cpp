@@ -4,10 +4,10 @@
 // schedules and recomputation change no bit. Biases are added in any case. The
 // rest rounds other values than kernels do, and is for types of 16 bits and
 // `--math=fast`.
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/Products.h"
 #include "compiler/dialects/nn/Strided.h"
+#include "compiler/options/Options.h"
 #include "passes/kernels/Passes.h"
 
 namespace fsdpc::passes {

@@ -3,7 +3,7 @@
 // its cost near the number of ops.
 #include "passes/kernels/KernelGroups.h"
 
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;

@@ -2,7 +2,7 @@
 // From here on the plan is data: a reader sees it in a dump and may change it,
 // verify-kernels checks it, and code generation builds the loops from it.
 #include "compiler/analysis/kernels/KernelPlan.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "passes/kernels/Passes.h"
 
 namespace fsdpc::passes {

@@ -3,9 +3,9 @@
 // around attention; with strides, these ops need no copies. A tree of such ops
 // is marked only if all of its leaves are attentions: any other reader needs a
 // dense tensor.
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/Strided.h"
+#include "compiler/options/Options.h"
 #include "passes/kernels/Passes.h"
 
 #include "llvm/ADT/SetVector.h"

@@ -4,7 +4,7 @@
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/analysis/Slots.h"
 #include "compiler/dialects/fsdp/Offloads.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "passes/memory/Passes.h"
 #include "passes/memory/Reuse.h"
 

@@ -5,7 +5,7 @@
 #include "compiler/analysis/Slots.h"
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Offloads.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "passes/memory/Passes.h"
 
 #include <map>

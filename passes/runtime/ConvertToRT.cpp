@@ -4,7 +4,7 @@
 // elide-events removes those that order nothing.
 #include "compiler/analysis/Slots.h"
 #include "compiler/dialects/fsdp/Entries.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "passes/runtime/FunctionConverter.h"
 #include "passes/runtime/Passes.h"
 #include "passes/runtime/UpdatedParameters.h"

@@ -2,8 +2,8 @@
 // runs when all launches are known, since the width of vectors depends on what
 // divides the addresses of the buffers.
 #include "compiler/analysis/kernels/GridPlan.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/RTDialect.h"
+#include "compiler/options/Options.h"
 #include "passes/runtime/Alignments.h"
 #include "passes/runtime/Passes.h"
 

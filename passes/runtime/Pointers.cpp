@@ -9,7 +9,7 @@
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/fsdp/Tokens.h"
 #include "compiler/dialects/nn/Strided.h"
-#include "shared/norm_digits.h"
+#include "runtime/abi/norm_digits.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/OperationSupport.h"

@@ -5,10 +5,10 @@
 #include "passes/runtime/Reach.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/RTDialect.h"
+#include "compiler/options/Options.h"
 #include "passes/runtime/Pointers.h"
-#include "shared/norm_digits.h"
+#include "runtime/abi/norm_digits.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/STLExtras.h"

@@ -3,7 +3,7 @@
 // 1989).
 #include "passes/runtime/StreamClocks.h"
 
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 
 using namespace mlir;
 using namespace fsdpc;

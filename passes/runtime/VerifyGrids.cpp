@@ -2,8 +2,8 @@
 // vector that is wider than its address is aligned faults on a GPU, so the
 // alignments are compared with every launch as well.
 #include "compiler/analysis/kernels/GridPlan.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/RTDialect.h"
+#include "compiler/options/Options.h"
 #include "passes/runtime/Alignments.h"
 #include "passes/runtime/Passes.h"
 

@@ -3,9 +3,9 @@
 // one of them writing, must be ordered by events, which vector clocks decide.
 // Each op states the memory that its command touches (MemoryAccesses.h).
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
+#include "compiler/options/Options.h"
 #include "passes/runtime/MemoryAccesses.h"
 #include "passes/runtime/Passes.h"
 #include "passes/runtime/Pointers.h"

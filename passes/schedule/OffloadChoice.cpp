@@ -12,7 +12,7 @@
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Offloads.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "compiler/schedule/table.h"
 
 #include "llvm/ADT/SetVector.h"

@@ -3,7 +3,7 @@
 
 #include "compiler/analysis/CommunicationVolume.h"
 #include "passes/schedule/ScheduleIR.h"
-#include "shared/manifest.h"
+#include "runtime/abi/manifest.h"
 
 namespace fsdpc::passes {
 

@@ -13,7 +13,7 @@
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/nn/Build.h"
 
-#include "shared/top_k.h"
+#include "runtime/abi/top_k.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

@@ -9,11 +9,11 @@
 #include "passes/schedule/SolveSchedule.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "compiler/schedule/problem_json.h"
 #include "compiler/schedule/solvers.h"
 #include "compiler/schedule/table.h"
-#include "shared/output_file.h"
+#include "runtime/support/output_file.h"
 
 #include <optional>
 

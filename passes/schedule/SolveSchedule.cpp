@@ -4,8 +4,8 @@
 #include "passes/schedule/SolveSchedule.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/RTDialect.h"
+#include "compiler/options/Options.h"
 
 #include <limits>
 

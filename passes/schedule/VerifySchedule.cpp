@@ -9,11 +9,11 @@
 
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/dialects/fsdp/Entries.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/Tokens.h"
+#include "compiler/options/Options.h"
 #include "compiler/schedule/table.h"
-#include "shared/output_file.h"
+#include "runtime/support/output_file.h"
 
 #include "llvm/ADT/StringExtras.h"
 

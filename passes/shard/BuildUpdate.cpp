@@ -7,9 +7,9 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/OptimizerInputs.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "passes/shard/optimizers/Programs.h"
-#include "shared/norm_digits.h"
+#include "runtime/abi/norm_digits.h"
 
 #include <array>
 

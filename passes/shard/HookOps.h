@@ -2,7 +2,7 @@
 // the gradients.
 #pragma once
 
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"

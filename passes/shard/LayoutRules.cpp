@@ -5,11 +5,11 @@
 
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/fsdp/Strategies.h"
-#include "shared/memory_plan.h"
+#include "compiler/options/Options.h"
+#include "runtime/abi/memory_plan.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/MathExtras.h"

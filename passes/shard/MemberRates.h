@@ -3,8 +3,8 @@
 // updates it.
 #pragma once
 
-#include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/ParameterGroups.h"
+#include "compiler/options/NamePatterns.h"
 
 #include "llvm/ADT/DenseMap.h"
 

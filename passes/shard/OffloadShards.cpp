@@ -6,8 +6,8 @@
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/ModuleManifest.h"
-#include "compiler/dialects/fsdp/Options.h"
-#include "shared/memory_plan.h"
+#include "compiler/options/Options.h"
+#include "runtime/abi/memory_plan.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace fsdpc::passes {

@@ -42,7 +42,7 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     one of its own. Each is packed and reduced as soon as its own gradients exist, so that
     fewer of them lie in memory at a time. Under oss each trainable parameter has a layout
     of its own: one rank owns it, which the program decides when it knows how many ranks
-    there are (`shared/owners.h`).
+    there are (`runtime/abi/owners.h`).
 
     With `layout = parameter` each parameter has a layout of its own, @u.flat, @u.flat.part1 and
     so on, and is cut over ranks by itself, as FSDP2 cuts its dim-0 shards. Those of a unit are

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/DenseMap.h"

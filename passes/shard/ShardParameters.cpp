@@ -11,9 +11,9 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Names.h"
-#include "compiler/dialects/fsdp/OptionTypes.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "compiler/options/OptionTypes.h"
+#include "compiler/options/Options.h"
 #include "passes/shard/GradientPacker.h"
 #include "passes/shard/MemberRates.h"
 #include "passes/shard/optimizers/Programs.h"
@@ -87,7 +87,7 @@ private:
   fsdp::Strategy strategyOf(fsdp::ParameterOp parameter) {
     // An ignored parameter is not sharded at all: every rank holds it and its
     // state, as with DDP.
-    if (ignored.match(parameter))
+    if (matches(ignored, parameter))
       return fsdp::Strategy::DDP;
     fsdp::Strategy own = ofUnit.lookup(*parameter.getUnit());
     // In elements, as stage3_param_persistence_threshold of DeepSpeed.

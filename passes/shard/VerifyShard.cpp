@@ -8,15 +8,15 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/options/Options.h"
 #include "passes/shard/LayoutRules.h"
 #include "passes/shard/ReduceHooks.h"
-#include "shared/memory_plan.h"
+#include "runtime/abi/memory_plan.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_VERIFYSHARD

@@ -9,7 +9,7 @@
 #include "passes/units/Rearrangements.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 
 #include <map>
 

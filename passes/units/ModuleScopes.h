@@ -2,7 +2,7 @@
 // of its unit among them by the options.
 #pragma once
 
-#include "compiler/dialects/fsdp/Names.h"
+#include "compiler/options/NamePatterns.h"
 
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/GlobPattern.h"

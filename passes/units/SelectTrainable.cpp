@@ -2,8 +2,8 @@
 // --trainable.
 #include "passes/units/Passes.h"
 
-#include "compiler/dialects/fsdp/Names.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/NamePatterns.h"
+#include "compiler/options/Options.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_SELECTTRAINABLE

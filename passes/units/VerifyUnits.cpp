@@ -6,9 +6,9 @@
 #include "passes/units/Rearrangements.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
+#include "compiler/options/Options.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_VERIFYUNITS

@@ -2,7 +2,7 @@
 // folds, and passes to those who want the result. So every rank folds its
 // share, and the memory that this needs does not grow with the values.
 #include "runtime/comm/collectives.h"
-#include "runtime/comm/fold.h"
+#include "runtime/numeric/fold.h"
 
 #include <algorithm>
 #include <cstring>

@@ -17,11 +17,9 @@
 #pragma once
 
 #include "runtime/comm/communicator.h"
+#include "runtime/numeric/fold.h"
 
 namespace fsdpc::runtime {
-
-enum class ElementType { f32, bf16, f16, i32, i64 };
-enum class Reduction { sum, prod, min, max, avg };
 
 size_t elementBytes(ElementType type);
 

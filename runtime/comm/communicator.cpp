@@ -3,7 +3,7 @@
 #include "runtime/comm/communicator.h"
 
 #include "runtime/comm/owned.h"
-#include "runtime/comm/reduce.h"
+#include "runtime/comm/reduce_scatter.h"
 
 namespace fsdpc::runtime {
 

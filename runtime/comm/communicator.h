@@ -13,9 +13,9 @@
 // ranks by one function, transfer().
 #pragma once
 
-#include "runtime/comm/wire_type.h"
-#include "shared/staging.h"
-#include "shared/status.h"
+#include "runtime/abi/staging.h"
+#include "runtime/numeric/wire_type.h"
+#include "runtime/support/status.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 // the process). Streams, library calls and communicators end ranks this way,
 // because they run on threads that have no caller to report to. So do the
 // functions of the C ABI, whose caller is compiled code. Every other function
-// returns a Status or Result (shared/status.h).
+// returns a Status or Result (runtime/support/status.h).
 #pragma once
 
 #include <functional>

@@ -3,7 +3,7 @@
 // of a tick the groups hand pieces to each other in one transfer(), in which no
 // rank waits for a message that depends on its own.
 #include "runtime/comm/groups.h"
-#include "runtime/comm/reduce.h"
+#include "runtime/comm/reduce_scatter.h"
 
 #include <algorithm>
 #include <cstring>

@@ -39,7 +39,7 @@ public:
   //
   // Each group continues the sums that the group before it hands on, piece by
   // piece, and the last one sends them to all. The memory for that is
-  // groupCommunicationBytes (shared/staging.h).
+  // groupCommunicationBytes (runtime/abi/staging.h).
   void reduceScatter(const ReduceScatter &part);
 
 private:

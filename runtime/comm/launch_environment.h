@@ -3,7 +3,7 @@
 // Open MPI, MPICH, torchrun and Slurm.
 #pragma once
 
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <string>
 

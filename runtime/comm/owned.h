@@ -4,7 +4,7 @@
 #pragma once
 
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/reduce.h"
+#include "runtime/comm/reduce_scatter.h"
 
 #include <algorithm>
 

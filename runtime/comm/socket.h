@@ -3,7 +3,7 @@
 // caller knows which one it was talking to.
 #pragma once
 
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <array>
 #include <chrono>

@@ -3,7 +3,7 @@
 // the reduce-scatter and differ in how a piece gets to the others.
 #include "runtime/comm/staged.h"
 #include "runtime/comm/failure.h"
-#include "runtime/comm/reduce.h"
+#include "runtime/comm/reduce_scatter.h"
 
 #include <algorithm>
 #include <cstring>

@@ -5,11 +5,11 @@
 // order, with the same arithmetic (reduce.h).
 #pragma once
 
+#include "runtime/abi/staging.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/futex_barrier.h"
-#include "runtime/comm/reduce.h"
+#include "runtime/comm/reduce_scatter.h"
 #include "runtime/comm/slow_link.h"
-#include "shared/staging.h"
 
 #include <optional>
 

@@ -19,8 +19,8 @@
 // all ranks run the same executable on the same kind of machine.
 #pragma once
 
+#include "runtime/abi/staging.h"
 #include "runtime/comm/socket.h"
-#include "shared/staging.h"
 
 #include <array>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Reads and writes activations by position.
 #include "runtime/core/activation_file.h"
-#include "shared/output_file.h"
+#include "runtime/support/output_file.h"
 
 #include <utility>
 

@@ -6,7 +6,7 @@
 // count as the process's own, so the resident set would grow past the plan.
 #pragma once
 
-#include "runtime/core/reserved_file.h"
+#include "runtime/support/reserved_file.h"
 
 #include <memory>
 

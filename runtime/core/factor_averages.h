@@ -2,8 +2,8 @@
 // functions of factor_update.h take them.
 #pragma once
 
-#include "runtime/core/factor_update.h"
 #include "runtime/core/rank.h"
+#include "runtime/numeric/factor_update.h"
 
 namespace fsdpc::runtime {
 

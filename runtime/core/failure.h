@@ -1,15 +1,16 @@
 // Ends all ranks together: every rank exits with code 3, and the whole job
 // prints one line that begins with "error:". A function that has a caller
-// returns a Status (shared/status.h); these functions are for where a job ends.
-// Which one to use depends on who knows of the failure. Before the first step:
-// agree. All ranks: failJob. Several, each by itself: awaitTurn, then fail.
-// Only one rank (its disk, its memory): fail() of runtime/comm/failure.h.
+// returns a Status (runtime/support/status.h); these functions are for where a
+// job ends. Which one to use depends on who knows of the failure. Before the
+// first step: agree. All ranks: failJob. Several, each by itself: awaitTurn,
+// then fail. Only one rank (its disk, its memory): fail() of
+// runtime/comm/failure.h.
 #pragma once
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/failure.h"
-#include "runtime/core/diagnostics.h"
-#include "shared/status.h"
+#include "runtime/support/diagnostics.h"
+#include "runtime/support/status.h"
 
 #include <string>
 

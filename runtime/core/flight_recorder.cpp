@@ -2,7 +2,7 @@
 // enqueues the same commands in every call, so the n-th command of a stream
 // that is not a wait is the n-th of the manifest's sequence.
 #include "runtime/core/flight_recorder.h"
-#include "runtime/core/new_file.h"
+#include "runtime/support/new_file.h"
 
 #include <nlohmann/json.hpp>
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "runtime/core/rank.h"
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <array>
 #include <atomic>

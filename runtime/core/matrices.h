@@ -2,8 +2,8 @@
 // owners and back, and this rank's part of the updates. Host and GPUs share it.
 #pragma once
 
-#include "runtime/core/momentum_step.h"
 #include "runtime/core/rank.h"
+#include "runtime/numeric/momentum_step.h"
 
 #include <cstdint>
 #include <vector>

@@ -3,9 +3,9 @@
 // it sizes memory or builds a primitive.
 #pragma once
 
-#include "shared/manifest.h"
-#include "shared/plan_shapes.h"
-#include "shared/status.h"
+#include "runtime/abi/manifest.h"
+#include "runtime/abi/plan_shapes.h"
+#include "runtime/support/status.h"
 
 #include <string>
 #include <utility>

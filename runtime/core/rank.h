@@ -7,16 +7,16 @@
 // work on streams gets values and pointers, never fields that the loop changes.
 #pragma once
 
+#include "runtime/abi/blocks.h"
+#include "runtime/abi/factors.h"
+#include "runtime/abi/memory_plan.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/groups.h"
-#include "runtime/comm/reduce.h"
 #include "runtime/core/activation_file.h"
 #include "runtime/core/device.h"
 #include "runtime/core/shard_file.h"
-#include "shared/blocks.h"
-#include "shared/factors.h"
-#include "shared/memory_plan.h"
-#include "shared/status.h"
+#include "runtime/numeric/reduce.h"
+#include "runtime/support/status.h"
 
 #include <array>
 #include <functional>

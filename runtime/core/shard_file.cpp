@@ -2,8 +2,8 @@
 // thread while `wanted` names a piece for it, and to the caller otherwise, so
 // reading and writing need no lock.
 #include "runtime/core/shard_file.h"
-#include "runtime/core/reserved_file.h"
-#include "shared/output_file.h"
+#include "runtime/support/output_file.h"
+#include "runtime/support/reserved_file.h"
 
 #include <algorithm>
 #include <utility>

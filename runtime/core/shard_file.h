@@ -13,8 +13,8 @@
 // The file has no name, so that nothing is left of it however the process ends.
 #pragma once
 
-#include "runtime/core/file.h"
-#include "shared/status.h"
+#include "runtime/support/file.h"
+#include "runtime/support/status.h"
 
 #include <array>
 #include <atomic>

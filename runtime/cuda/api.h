@@ -8,9 +8,9 @@
 // a status and never end the job; CudaContext::check does.
 #pragma once
 
+#include "runtime/abi/manifest.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/include/fsdpc.h"
-#include "shared/manifest.h"
 
 #include <array>
 #include <cstddef>

@@ -6,9 +6,9 @@
 //
 // dkey and dvalue of several heads are summed in f32 and rounded once.
 #include "runtime/cuda/attention.h"
-#include "runtime/comm/reduce.h"
+#include "runtime/abi/memory_plan.h"
 #include "runtime/core/plan_checks.h"
-#include "shared/memory_plan.h"
+#include "runtime/numeric/reduce.h"
 
 #include <algorithm>
 

@@ -3,8 +3,8 @@
 // for as many heads at a time as the bound on scores allows (cuda_scratch.h).
 #pragma once
 
+#include "runtime/abi/cuda_scratch.h"
 #include "runtime/cuda/products.h"
-#include "shared/cuda_scratch.h"
 
 namespace fsdpc::runtime {
 

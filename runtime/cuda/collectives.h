@@ -8,12 +8,12 @@
 // watchdog finds stuck.
 #pragma once
 
+#include "runtime/abi/blocks.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/reduce.h"
 #include "runtime/core/device.h"
 #include "runtime/cuda/api.h"
-#include "shared/blocks.h"
-#include "shared/status.h"
+#include "runtime/numeric/reduce.h"
+#include "runtime/support/status.h"
 
 #include <array>
 #include <cstdint>

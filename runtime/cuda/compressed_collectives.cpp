@@ -1,10 +1,10 @@
 // Reductions of the CUDA device that send less than the gradient and keep the
-// rest in a residual, with the bits of the host (runtime/comm/top_k.h,
+// rest in a residual, with the bits of the host (runtime/numeric/top_k.h,
 // runtime/host/power_sgd.h). All of a layout's members take their turns on one
 // stream.
-#include "runtime/comm/reduce.h"
-#include "runtime/core/first_factor.h"
 #include "runtime/cuda/device.h"
+#include "runtime/numeric/first_factor.h"
+#include "runtime/numeric/reduce.h"
 
 namespace fsdpc::runtime {
 

@@ -7,7 +7,7 @@
 #include "runtime/cuda/api.h"
 #include "runtime/cuda/command_counts.h"
 #include "runtime/cuda/kernels/own.h"
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <algorithm>
 #include <array>

@@ -1,9 +1,9 @@
 // Convolutions by cuDNN or plain loops. The library is asked at start whether
 // it takes a shape, since nothing else knows.
 #include "runtime/cuda/convolutions.h"
-#include "runtime/comm/reduce.h"
-#include "shared/cuda_scratch.h"
-#include "shared/plan_shapes.h"
+#include "runtime/abi/cuda_scratch.h"
+#include "runtime/abi/plan_shapes.h"
+#include "runtime/numeric/reduce.h"
 
 #include <utility>
 

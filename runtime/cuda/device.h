@@ -6,6 +6,7 @@
 // plan can be exact and NCCL can register it as a whole.
 #pragma once
 
+#include "runtime/abi/cuda_scratch.h"
 #include "runtime/core/device.h"
 #include "runtime/cuda/activations.h"
 #include "runtime/cuda/attention.h"
@@ -20,7 +21,6 @@
 #include "runtime/cuda/selection.h"
 #include "runtime/cuda/sent_bytes.h"
 #include "runtime/cuda/update.h"
-#include "shared/cuda_scratch.h"
 
 #include <unordered_map>
 

@@ -3,10 +3,10 @@
 // share this memory: they are processed in order on one stream.
 //
 // A single rank communicates with nobody and has no channels.
-#include "runtime/comm/reduce.h"
+#include "runtime/abi/memory_plan.h"
 #include "runtime/core/matrices.h"
 #include "runtime/cuda/device.h"
-#include "shared/memory_plan.h"
+#include "runtime/numeric/reduce.h"
 
 namespace fsdpc::runtime {
 

@@ -3,7 +3,7 @@
 // forty nodes, plus workarounds for each release, which that library maintains.
 #pragma once
 
-#include "shared/manifest.h"
+#include "runtime/abi/manifest.h"
 
 #include <cudnn_frontend.h>
 

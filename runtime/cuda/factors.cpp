@@ -1,10 +1,10 @@
 // Adafactor's averages of squares along rows and columns on a GPU
 // (kernels/factors.h). Averages of elements, which follow from them, exist for
 // a round of segments at a time.
+#include "runtime/abi/cuda_scratch.h"
+#include "runtime/abi/member_sums.h"
 #include "runtime/core/factor_averages.h"
 #include "runtime/cuda/update.h"
-#include "shared/cuda_scratch.h"
-#include "shared/member_sums.h"
 
 #include <algorithm>
 #include <limits>

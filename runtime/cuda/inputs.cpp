@@ -2,7 +2,7 @@
 // compute stream may read the slot and the host may refill its staging memory,
 // and `used`, after which the copy stream may overwrite the slot.
 #include "runtime/cuda/inputs.h"
-#include "shared/memory_plan.h"
+#include "runtime/abi/memory_plan.h"
 
 namespace fsdpc::runtime {
 

@@ -4,8 +4,8 @@
 // rounding to bf16, are kernels of the runtime.
 #include "runtime/cuda/matrix_products.h"
 
+#include "runtime/abi/member_sums.h"
 #include "runtime/cuda/kernels/own.h"
-#include "shared/member_sums.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
 // The kernels of optimizers in rounds of segments, and sums over whole
 // parameters, for LAMB, LARS and Adafactor, with the bits of the host: a kernel
 // of the program sums groups of 16 elements, and exact sums add these up
-// (runtime/core/square_sum.h). Each rank sums what it answers for in norms.
-#include "shared/member_sums.h"
+// (runtime/numeric/square_sum.h). Each rank sums what it answers for in norms.
+#include "runtime/abi/member_sums.h"
+#include "runtime/abi/cuda_scratch.h"
 #include "runtime/comm/failure.h"
 #include "runtime/cuda/update.h"
-#include "shared/cuda_scratch.h"
 
 namespace fsdpc::runtime {
 

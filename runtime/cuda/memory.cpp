@@ -3,15 +3,15 @@
 // room for what the driver and NCCL allocate later, or a program that starts
 // could run out of memory in its second step.
 #include "runtime/cuda/memory.h"
-#include "shared/cuda_scratch.h"
-#include "shared/memory_plan.h"
+#include "runtime/abi/cuda_scratch.h"
+#include "runtime/abi/memory_plan.h"
 
 #include <cstring>
 
 namespace fsdpc::runtime {
 
-// Aligns as shared/cuda_scratch.h counts, so a plan that fits on paper fits
-// here.
+// Aligns as runtime/abi/cuda_scratch.h counts, so a plan that fits on paper
+// fits here.
 void *CudaMemory::Arena::take(int64_t bytes) {
   int64_t begin = alignedPlace(used, bytes);
   if (begin + bytes > size)

@@ -1,9 +1,9 @@
 // This rank's part of Muon's updates on a GPU, before matrices are
 // orthogonalised, and their way to the optimizer's kernel afterwards
 // (kernels/matrices.h).
+#include "runtime/abi/member_sums.h"
 #include "runtime/core/matrices.h"
 #include "runtime/cuda/update.h"
-#include "shared/member_sums.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // asked at run time, since a program may run with another NCCL than the one
 // that it was linked with.
 #include "runtime/cuda/nccl_memory.h"
-#include "runtime/core/diagnostics.h"
+#include "runtime/support/diagnostics.h"
 
 #include <algorithm>
 #include <ranges>

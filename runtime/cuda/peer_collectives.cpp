@@ -4,7 +4,7 @@
 // because an event must be recorded before another rank's stream can wait for
 // it.
 #include "runtime/comm/futex_barrier.h"
-#include "runtime/comm/reduce.h"
+#include "runtime/comm/reduce_scatter.h"
 #include "runtime/cuda/collective_channel.h"
 
 namespace fsdpc::runtime {

@@ -2,9 +2,9 @@
 // some milliseconds. Operands lie in memory that is freed before the program
 // allocates its own.
 #include "runtime/cuda/product_tuning.h"
-#include "runtime/core/diagnostics.h"
-#include "runtime/core/new_file.h"
-#include "shared/cuda_scratch.h"
+#include "runtime/abi/cuda_scratch.h"
+#include "runtime/support/diagnostics.h"
+#include "runtime/support/new_file.h"
 
 #include <algorithm>
 #include <chrono>

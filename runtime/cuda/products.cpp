@@ -4,11 +4,11 @@
 // longest remaining axis becomes the library's batch, and the rest become
 // separate calls.
 #include "runtime/cuda/products.h"
-#include "runtime/comm/reduce.h"
+#include "runtime/abi/cuda_scratch.h"
+#include "runtime/abi/memory_plan.h"
 #include "runtime/core/plan_checks.h"
 #include "runtime/cuda/product_tuning.h"
-#include "shared/cuda_scratch.h"
-#include "shared/memory_plan.h"
+#include "runtime/numeric/reduce.h"
 
 #include <algorithm>
 

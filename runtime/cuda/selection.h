@@ -13,7 +13,7 @@ public:
   // Makes it work on device memory of selectionBytes (cuda_scratch.h) of the
   // longest layout.
   void use(void *memory, int64_t mostElements);
-  // Enqueues on stream REDUCE what takeLargest of runtime/comm/top_k.h does.
+  // Enqueues on stream REDUCE what takeLargest of runtime/numeric/top_k.h does.
   void take(float *values, int64_t elements, int64_t count,
             ChosenElement *chosen);
 

@@ -2,8 +2,8 @@
 // copies, for even and odd steps, since the host works on one step while the
 // device runs the other.
 #include "runtime/cuda/update.h"
-#include "shared/cuda_scratch.h"
-#include "shared/memory_plan.h"
+#include "runtime/abi/cuda_scratch.h"
+#include "runtime/abi/memory_plan.h"
 
 #include <cstring>
 

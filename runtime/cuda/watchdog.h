@@ -10,7 +10,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/cuda/api.h"
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <array>
 #include <atomic>

@@ -2,7 +2,7 @@
 // reference that favours clarity over memory.
 #pragma once
 
-#include "shared/manifest.h"
+#include "runtime/abi/manifest.h"
 
 namespace fsdpc::runtime::emulation {
 

@@ -1,7 +1,7 @@
 // Convolutions in plain loops: the windows as a matrix (im2col), and a product.
 #pragma once
 
-#include "shared/manifest.h"
+#include "runtime/abi/manifest.h"
 
 namespace fsdpc::runtime::emulation {
 

@@ -1,7 +1,7 @@
 // NCCL in the emulation: checks arguments and enqueues what nccl.h runs. As
 // with NCCL, sends and receives in a group form one exchange, and communicators
 // may not be used before all ranks have joined.
-#include "runtime/comm/reduce.h"
+#include "runtime/comm/reduce_scatter.h"
 #include "runtime/emulation/emulation.h"
 #include "runtime/emulation/status.h"
 

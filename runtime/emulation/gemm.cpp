@@ -3,8 +3,8 @@
 // compiler vectorises for the processor. The order of each sum is that of k,
 // whatever the blocks.
 #include "runtime/emulation/gemm.h"
-#include "runtime/comm/each_processor.h"
-#include "runtime/comm/float16.h"
+#include "runtime/numeric/each_processor.h"
+#include "runtime/numeric/float16.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,10 +4,10 @@
 // with its collective, so that ranks that call different ones get an error
 // instead of wrong data.
 #include "runtime/emulation/nccl.h"
-#include "runtime/comm/bfloat16.h"
-#include "runtime/comm/float16.h"
-#include "runtime/comm/reduce.h"
+#include "runtime/comm/reduce_scatter.h"
 #include "runtime/emulation/status.h"
+#include "runtime/numeric/bfloat16.h"
+#include "runtime/numeric/float16.h"
 
 #include <algorithm>
 #include <climits>

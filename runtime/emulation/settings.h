@@ -1,7 +1,7 @@
 // Settings of the emulation, from environment variables (README.md).
 #pragma once
 
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -4,9 +4,9 @@
 // eye.
 #pragma once
 
-#include "runtime/comm/float16.h"
-#include "runtime/comm/reduce.h"
 #include "runtime/cuda/kernels/elements.h"
+#include "runtime/numeric/float16.h"
+#include "runtime/numeric/reduce.h"
 
 #include <cstdint>
 #include <string>

@@ -7,8 +7,8 @@
 // made when the program starts; a thread's scratch holds the scores, weights
 // and sums of one block.
 #include "runtime/host/attention.h"
+#include "runtime/abi/memory_plan.h"
 #include "runtime/core/plan_checks.h"
-#include "shared/memory_plan.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,7 +4,7 @@
 // below 2^(E-39) leaves a rest.
 #include "runtime/host/column_squares.h"
 
-#include "runtime/comm/each_processor.h"
+#include "runtime/numeric/each_processor.h"
 
 #include <algorithm>
 #include <cmath>

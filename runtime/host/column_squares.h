@@ -8,7 +8,7 @@
 // has bits below both places goes to the digits at once.
 #pragma once
 
-#include "runtime/core/square_sum.h"
+#include "runtime/numeric/square_sum.h"
 
 #include <array>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // cuts: lays out the windows of an image as a matrix (im2col), multiplies, and
 // in the gradient of the input adds the windows back to the image (col2im).
 #include "runtime/host/convolution.h"
-#include "runtime/comm/each_processor.h"
+#include "runtime/numeric/each_processor.h"
 
 #include <algorithm>
 #include <cstring>

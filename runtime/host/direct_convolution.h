@@ -1,9 +1,9 @@
 // Convolutions of few channels per group (depthwise and grouped ones) as sums
-// over taps (shared/host_products.h). Sums are in f32, in the order of the taps
-// for results, and of rows for weights, so threads change no bit.
+// over taps (runtime/abi/host_products.h). Sums are in f32, in the order of the
+// taps for results, and of rows for weights, so threads change no bit.
 #pragma once
 
-#include "shared/host_products.h"
+#include "runtime/abi/host_products.h"
 
 #include <cstddef>
 #include <vector>

@@ -6,9 +6,9 @@
 // counts as unsupported everywhere: few processors have it, and with the same
 // conversions on all of them the bits are the same.
 #include "runtime/host/gemm.h"
-#include "runtime/comm/reduce.h"
 #include "runtime/host/matrix_copy.h"
 #include "runtime/host/onednn.h"
+#include "runtime/numeric/reduce.h"
 
 #include <algorithm>
 #include <cstring>

@@ -7,8 +7,8 @@
 // depend on their number.
 #pragma once
 
-#include "shared/host_scratch.h"
-#include "shared/status.h"
+#include "runtime/abi/host_scratch.h"
+#include "runtime/support/status.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -3,14 +3,14 @@
 // other.
 #include "runtime/host/host_device.h"
 
-#include "runtime/comm/blocks.h"
-#include "runtime/comm/reduce.h"
-#include "runtime/comm/top_k.h"
-#include "runtime/core/dtype.h"
+#include "runtime/comm/reduce_scatter.h"
+#include "runtime/comm/top_k_reduction.h"
 #include "runtime/core/rank.h"
-#include "runtime/core/statistics_update.h"
 #include "runtime/host/host_offload.h"
 #include "runtime/host/power_sgd.h"
+#include "runtime/numeric/blocks.h"
+#include "runtime/numeric/dtype.h"
+#include "runtime/numeric/statistics_update.h"
 
 #include <cstring>
 

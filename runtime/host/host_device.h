@@ -4,13 +4,13 @@
 // overlaps with computation as it does on a GPU.
 #pragma once
 
-#include "runtime/comm/blocks.h"
+#include "runtime/comm/block_reduction.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/core/device.h"
-#include "runtime/core/square_sum.h"
 #include "runtime/host/library_plans.h"
 #include "runtime/host/stream.h"
 #include "runtime/host/thread_pool.h"
+#include "runtime/numeric/square_sum.h"
 
 #include <algorithm>
 #include <initializer_list>

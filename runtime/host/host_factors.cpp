@@ -6,7 +6,7 @@
 // those of rows over groups of 16 elements, which lie on one rank; those of
 // columns over single squares, which are exact in f64. So their bits depend
 // neither on ranks nor on threads. A small matrix travels as its squares
-// (shared/factors.h), and every rank sums them alike.
+// (runtime/abi/factors.h), and every rank sums them alike.
 #include "runtime/host/host_factors.h"
 
 #include "runtime/core/factor_averages.h"

@@ -4,10 +4,10 @@
 // the same bits (runtime/cuda/kernels/norm.h).
 #include "runtime/host/host_device.h"
 
-#include "runtime/comm/each_processor.h"
 #include "runtime/core/rank.h"
 #include "runtime/host/host_offload.h"
 #include "runtime/host/host_squares.h"
+#include "runtime/numeric/each_processor.h"
 
 #include <algorithm>
 #include <array>

@@ -4,9 +4,9 @@
 // function ends the job if the file fails.
 #pragma once
 
-#include "runtime/comm/blocks.h"
-#include "runtime/comm/reduce.h"
+#include "runtime/comm/reduce_scatter.h"
 #include "runtime/core/rank.h"
+#include "runtime/numeric/blocks.h"
 
 #include <algorithm>
 

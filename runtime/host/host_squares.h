@@ -1,7 +1,7 @@
 // Sums of squares on the host, for norms.
 #pragma once
 
-#include "runtime/core/square_sum.h"
+#include "runtime/numeric/square_sum.h"
 
 #include <cstdint>
 

@@ -4,13 +4,13 @@
 // come in pieces (host_offload.h).
 #include "runtime/host/host_device.h"
 
+#include "runtime/abi/member_sums.h"
 #include "runtime/core/rank.h"
-#include "runtime/core/update_ratios.h"
 #include "runtime/host/host_factors.h"
 #include "runtime/host/host_muon.h"
 #include "runtime/host/host_offload.h"
 #include "runtime/host/host_squares.h"
-#include "shared/member_sums.h"
+#include "runtime/train/update_ratios.h"
 
 #include <algorithm>
 #include <array>

@@ -3,8 +3,8 @@
 // needs more, oneDNN's next one is taken.
 #include "runtime/host/library_plans.h"
 
+#include "runtime/abi/host_scratch.h"
 #include "runtime/core/device.h"
-#include "shared/host_scratch.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
-// Matrix products cut by their shape (matmul.h). shared/host_products.h cuts
-// them; this computes the chunks, several small ones at a time, and fetches a
-// result that is added to before it is needed.
+// Matrix products cut by their shape (matmul.h). runtime/abi/host_products.h
+// cuts them; this computes the chunks, several small ones at a time, and
+// fetches a result that is added to before it is needed.
 #include "runtime/host/matmul.h"
-#include "shared/plan_shapes.h"
+#include "runtime/abi/plan_shapes.h"
 
 #include <algorithm>
 

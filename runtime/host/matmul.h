@@ -3,11 +3,11 @@
 // the number of threads changes no bit.
 #pragma once
 
+#include "runtime/abi/host_products.h"
+#include "runtime/abi/manifest.h"
 #include "runtime/host/gemm.h"
 #include "runtime/host/thread_pool.h"
-#include "shared/host_products.h"
-#include "shared/manifest.h"
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 namespace fsdpc::runtime {
 

@@ -1,7 +1,7 @@
 // Copies of a product's operands in another layout or type.
 #pragma once
 
-#include "runtime/comm/reduce.h"
+#include "runtime/numeric/reduce.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 // to the stack, so that it is read in order.
 #include "runtime/host/matrix_steps.h"
 
-#include "runtime/comm/each_processor.h"
+#include "runtime/numeric/each_processor.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,9 +3,9 @@
 // thread, and a call only sets their addresses.
 #pragma once
 
+#include "runtime/abi/host_scratch.h"
 #include "runtime/comm/failure.h"
 #include "runtime/host/openmp.h"
-#include "shared/host_scratch.h"
 
 #include <cstddef>
 #include <cstdint>

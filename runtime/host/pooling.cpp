@@ -1,9 +1,9 @@
 // Pooling over planes. Each cell of the result is computed by itself
-// (runtime/core/pooling_cell.h), so the cut among threads changes no bit.
+// (runtime/numeric/pooling_cell.h), so the cut among threads changes no bit.
 #include "runtime/host/pooling.h"
-#include "runtime/comm/float16.h"
 #include "runtime/core/plan_checks.h"
-#include "runtime/core/pooling_cell.h"
+#include "runtime/numeric/float16.h"
+#include "runtime/numeric/pooling_cell.h"
 
 #include <algorithm>
 

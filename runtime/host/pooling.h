@@ -3,9 +3,9 @@
 // index of the first maximum within each window.
 #pragma once
 
+#include "runtime/abi/manifest.h"
 #include "runtime/host/thread_pool.h"
-#include "shared/manifest.h"
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 namespace fsdpc::runtime {
 

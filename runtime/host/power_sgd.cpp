@@ -3,9 +3,9 @@
 // changes a bit.
 #include "runtime/host/power_sgd.h"
 
-#include "runtime/comm/each_processor.h"
-#include "runtime/comm/reduce.h"
-#include "runtime/core/first_factor.h"
+#include "runtime/comm/reduce_scatter.h"
+#include "runtime/numeric/each_processor.h"
+#include "runtime/numeric/first_factor.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// Sums of products in lanes (shared/power_sgd.h).
+// Sums of products in lanes (runtime/abi/power_sgd.h).
 template <typename T, int64_t lanes>
 [[gnu::always_inline]] inline T sumInLanes(const float *a, const float *b,
                                            int64_t length) {

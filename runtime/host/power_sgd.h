@@ -1,12 +1,12 @@
-// The reduction of --reduce-hook=power-sgd (shared/power_sgd.h): of each matrix
-// M of a gradient, with what earlier reductions have left of it, the ranks send
-// P = M Q and then Q = Mᵀ P, where P has been made orthonormal. Their sum over
-// ranks is P Qᵀ, and what it lacks of M stays in the residual.
+// The reduction of --reduce-hook=power-sgd (runtime/abi/power_sgd.h): of each
+// matrix M of a gradient, with what earlier reductions have left of it, the
+// ranks send P = M Q and then Q = Mᵀ P, where P has been made orthonormal.
+// Their sum over ranks is P Qᵀ, and what it lacks of M stays in the residual.
 #pragma once
 
+#include "runtime/abi/manifest.h"
+#include "runtime/abi/power_sgd.h"
 #include "runtime/comm/communicator.h"
-#include "shared/manifest.h"
-#include "shared/power_sgd.h"
 
 #include <span>
 

@@ -63,7 +63,7 @@ typedef struct fsdpc_bucket {
 /* The program that generated code hands to fsdpc_main. It must live as long as
  * the process. */
 typedef struct fsdpc_program {
-  const char *manifest; /* JSON, see shared/manifest.h */
+  const char *manifest; /* JSON, see runtime/abi/manifest.h */
   uint64_t manifest_bytes;
   const void *constants; /* constant tensors, each aligned to 64 bytes */
   uint64_t constants_bytes;

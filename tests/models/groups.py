@@ -1,4 +1,4 @@
-"""Record what torch makes of given gradients with several optimizers and an average, for tests/numeric/groups.py.
+"""Record what torch makes of given gradients with several optimizers and an average, for tests/programs/updates/groups.py.
 
 usage: groups.py [--out FILE]
 

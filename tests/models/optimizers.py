@@ -1,4 +1,4 @@
-"""Record what torch's optimizers make of given gradients, for tests/numeric/optimizers.py.
+"""Record what torch's optimizers make of given gradients, for tests/programs/updates/optimizers.py.
 
 usage: optimizers.py [--out FILE]
 

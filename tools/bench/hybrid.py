@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "numeric"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "programs"))
 import harness
 import onnx_wire as onnx
 

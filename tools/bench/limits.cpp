@@ -5,12 +5,12 @@
 // once, as they do in a step.
 //
 // usage: limits MANIFEST.json [COPY-BYTES…]        prints JSON
+#include "runtime/abi/manifest.h"
+#include "runtime/abi/memory_plan.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/each_processor.h"
 #include "runtime/comm/launch_environment.h"
 #include "runtime/host/host_device.h"
-#include "shared/manifest.h"
-#include "shared/memory_plan.h"
+#include "runtime/numeric/each_processor.h"
 
 #include <nlohmann/json.hpp>
 

@@ -14,7 +14,7 @@ MOST = 1.01
 
 def fixture_flags(name: str) -> list[str]:
     """Returns the flags with which the numeric tests compile a fixture."""
-    sys.path.insert(0, str(ROOT / "tests" / "numeric"))
+    sys.path.insert(0, str(ROOT / "tests" / "programs"))
     import harness
     if name == "gpt_lengths":                 # has no reference, and needs one of its lengths
         return ["--dim=length=12"]

@@ -9,7 +9,7 @@ since start-up would hide the growth of small models. Other work on the machine 
 shares, so a family over the limit is measured again, three times at most, and the fastest compile of each size counts.
 
 A compile that exceeds the time limit, crashes or is refused ends its family: larger sizes are not tried, and the family counts as
-wrong. Sizes over the importer's budget of nodes are left out. The models are written with tests/numeric/onnx_wire.py, so no
+wrong. Sizes over the importer's budget of nodes are left out. The models are written with tests/programs/onnx_wire.py, so no
 package is needed.
 """
 import argparse
@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "numeric"))
+sys.path.insert(0, str(ROOT / "tests" / "programs"))
 import onnx_wire as onnx  # noqa: E402
 
 SIZES = [1000, 2000, 4000, 8000, 16000, 32000, 64000, 100000]

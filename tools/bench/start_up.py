@@ -11,7 +11,7 @@ from pathlib import Path
 from report import Report
 from workbench import HERE, Workbench, demand
 
-sys.path.insert(0, str(HERE.parent.parent / "tests" / "numeric"))
+sys.path.insert(0, str(HERE.parent.parent / "tests" / "programs"))
 import harness  # noqa: E402  the tests' fixtures, and their references' flags
 
 PAIRS = 20

@@ -2,10 +2,10 @@
 // folder is that of --checkpoint, with its lock and its order of renames, so
 // the result can be resumed from where it lies.
 #include "tools/ckpt/checkpoint_writer.h"
-#include "runtime/core/checkpoint_file.h"
-#include "runtime/core/checkpoint_folder.h"
-#include "runtime/core/dtype.h"
-#include "shared/memory_plan.h"
+#include "runtime/abi/memory_plan.h"
+#include "runtime/checkpoint/checkpoint_file.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/numeric/dtype.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 // Writes a checkpoint from other files, for any number of ranks.
 #pragma once
 
-#include "runtime/core/checkpoint_manifest.h"
+#include "runtime/checkpoint/checkpoint_manifest.h"
 
 #include <cstdint>
 #include <functional>

@@ -2,10 +2,10 @@
 // a run that writes is safe, because a checkpoint gets its name when it is
 // whole. One that the run removes meanwhile is an error that names it.
 #include "tools/ckpt/checkpoints.h"
-#include "runtime/core/checkpoint_file.h"
-#include "runtime/core/checkpoint_folder.h"
-#include "shared/memory_plan.h"
-#include "shared/power_sgd.h"
+#include "runtime/abi/memory_plan.h"
+#include "runtime/abi/power_sgd.h"
+#include "runtime/checkpoint/checkpoint_file.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,7 +1,7 @@
 // Finds checkpoints, and reads one as a list of whole tensors.
 #pragma once
 
-#include "runtime/core/checkpoint_reader.h"
+#include "runtime/checkpoint/checkpoint_reader.h"
 #include "tools/ckpt/source.h"
 
 #include <optional>

@@ -1,7 +1,7 @@
 // The command line of `fsdpc ckpt`, with CLI11. Each subcommand has the flags
 // that it reads and no others, and a help with an example that can be copied.
 // Errors are one line with exit code 2, as those of fsdpc itself.
-#include "runtime/core/spelling.h"
+#include "runtime/support/spelling.h"
 #include "tools/ckpt/commands.h"
 
 #include <CLI/CLI.hpp>

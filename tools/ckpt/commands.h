@@ -2,7 +2,7 @@
 // as one line to stderr, and returns the exit code.
 #pragma once
 
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <cstdint>
 #include <optional>

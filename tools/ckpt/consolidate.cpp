@@ -2,9 +2,9 @@
 // file, with the bytes that --save would have written, or as Hugging Face's
 // sharded layout: files of a limited size and an index that says where each
 // tensor is.
-#include "runtime/core/new_file.h"
-#include "runtime/core/output_paths.h"
-#include "runtime/core/safetensors.h"
+#include "runtime/cli/output_paths.h"
+#include "runtime/data/safetensors.h"
+#include "runtime/support/new_file.h"
 #include "tools/ckpt/commands.h"
 #include "tools/ckpt/new_folder.h"
 #include "tools/ckpt/source.h"

@@ -5,9 +5,9 @@
 // "buffer/NAME", "exp_avg/NAME"; the updates of a parameter's state are the
 // number "step/NAME", and the run's own numbers are "step", "sample",
 // "skipped", "scale" and "in_a_row".
-#include "runtime/core/file.h"
-#include "runtime/core/new_file.h"
-#include "runtime/core/safetensors.h"
+#include "runtime/data/safetensors.h"
+#include "runtime/support/file.h"
+#include "runtime/support/new_file.h"
 #include "tools/ckpt/checkpoints.h"
 #include "tools/ckpt/commands.h"
 #include "tools/ckpt/imported.h"

@@ -1,10 +1,10 @@
 // `fsdpc ckpt diff`: compares the tensors of two checkpoints or files by name,
 // whatever ranks and layouts they are stored under. Tensors are read side by
 // side in pieces.
-#include "runtime/core/dtype.h"
-#include "runtime/core/sample_file.h"
-#include "runtime/core/spelling.h"
-#include "shared/memory_plan.h"
+#include "runtime/abi/memory_plan.h"
+#include "runtime/data/sample_file.h"
+#include "runtime/numeric/dtype.h"
+#include "runtime/support/spelling.h"
 #include "tools/ckpt/commands.h"
 #include "tools/ckpt/source.h"
 

@@ -3,7 +3,7 @@
 // have different optimizers. Adafactor's states, which are not one number per
 // element, are buffers as in a run's own checkpoints.
 #include "tools/ckpt/imported.h"
-#include "runtime/core/spelling.h"
+#include "runtime/support/spelling.h"
 #include "tools/ckpt/checkpoint_writer.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // `fsdpc ckpt inspect`: says what a checkpoint holds, from its manifest alone,
 // so it is quick, and works for one whose files are damaged or gone. The table
 // is for people, the JSON for scripts.
-#include "runtime/core/checkpoint_file.h"
-#include "runtime/core/sample_file.h"
-#include "runtime/core/spelling.h"
+#include "runtime/checkpoint/checkpoint_file.h"
+#include "runtime/data/sample_file.h"
+#include "runtime/support/spelling.h"
 #include "tools/ckpt/checkpoints.h"
 #include "tools/ckpt/commands.h"
 

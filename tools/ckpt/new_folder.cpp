@@ -1,7 +1,7 @@
 // Makes, renames and removes the temporary folder. rename(2) replaces an empty
 // folder and nothing else, so no file of the user is ever lost.
 #include "tools/ckpt/new_folder.h"
-#include "runtime/core/file.h"
+#include "runtime/support/file.h"
 
 #include <cerrno>
 #include <cstdlib>

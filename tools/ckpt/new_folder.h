@@ -2,7 +2,7 @@
 // beside its own, and renamed at the end.
 #pragma once
 
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <string>
 

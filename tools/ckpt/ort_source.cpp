@@ -2,10 +2,10 @@
 // import expects. That each has the bytes of its shape, in the checkpoint or in
 // the file beside it, is checked when it is opened.
 #include "tools/ckpt/ort_source.h"
-#include "runtime/core/new_file.h"
-#include "runtime/core/spelling.h"
-#include "shared/ort_checkpoint.h"
-#include "shared/plan_shapes.h"
+#include "frontends/onnx/ort/ort_checkpoint.h"
+#include "runtime/abi/plan_shapes.h"
+#include "runtime/support/new_file.h"
+#include "runtime/support/spelling.h"
 
 #include <cstring>
 #include <utility>

@@ -1,7 +1,7 @@
 // Opens safetensors files and sharded folders.
 #include "tools/ckpt/source.h"
-#include "runtime/core/sharded_safetensors.h"
-#include "runtime/core/spelling.h"
+#include "runtime/data/sharded_safetensors.h"
+#include "runtime/support/spelling.h"
 #include "tools/ckpt/checkpoints.h"
 
 #include <algorithm>

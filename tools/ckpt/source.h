@@ -3,7 +3,7 @@
 // may be spread over the files of several ranks.
 #pragma once
 
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,7 @@
 // `fsdpc ckpt verify`: reads every byte of every checkpoint at a path and
 // compares all checksums. All files that are damaged are named, so that one
 // call tells what to copy again.
-#include "runtime/core/spelling.h"
+#include "runtime/support/spelling.h"
 #include "tools/ckpt/checkpoints.h"
 #include "tools/ckpt/commands.h"
 

@@ -3,9 +3,9 @@
 // are written.
 #include "tools/export/Export.h"
 
-#include "runtime/core/new_file.h"
-#include "runtime/core/output_paths.h"
-#include "shared/memory_plan.h"
+#include "runtime/abi/memory_plan.h"
+#include "runtime/cli/output_paths.h"
+#include "runtime/support/new_file.h"
 #include "tools/ckpt/commands.h"
 #include "tools/export/Plan.h"
 #include "tools/fsdpc/Diagnostics.h"

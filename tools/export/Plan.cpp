@@ -4,7 +4,7 @@
 // number survive.
 #include "tools/export/Plan.h"
 #include "frontends/onnx/Wire.h"
-#include "shared/memory_plan.h"
+#include "runtime/abi/memory_plan.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"

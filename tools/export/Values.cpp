@@ -2,12 +2,12 @@
 // says which tensors of the graph are parameters and which names they have, so
 // an export knows a tensor by the same name as the training.
 #include "tools/export/Values.h"
-#include "runtime/comm/float16.h"
-#include "runtime/core/dtype.h"
-#include "runtime/core/sample_file.h"
-#include "runtime/core/spelling.h"
-#include "shared/memory_plan.h"
-#include "shared/nearest.h"
+#include "runtime/abi/memory_plan.h"
+#include "runtime/data/sample_file.h"
+#include "runtime/numeric/dtype.h"
+#include "runtime/numeric/float16.h"
+#include "runtime/support/nearest.h"
+#include "runtime/support/spelling.h"
 
 #include <cstring>
 #include <set>

@@ -1,9 +1,9 @@
 // The lists of --dim. They are the driver's: the table of options, and so every
 // dump, knows of one value per dimension. The driver imports the model once per
-// bucket and links the modules (compiler/pipeline/LinkBuckets.h).
+// bucket and links the modules (passes/pipeline/LinkBuckets.h).
 #include "tools/fsdpc/Buckets.h"
 
-#include "compiler/dialects/fsdp/OptionTable.h"
+#include "compiler/options/OptionTable.h"
 
 #include "llvm/ADT/StringExtras.h"
 

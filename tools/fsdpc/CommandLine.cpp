@@ -1,11 +1,11 @@
 // The command line of fsdpc, generated with CLI11 from the table of options
-// (compiler/dialects/fsdp/OptionTable.h), so that flags, help and the options
+// (compiler/options/OptionTable.h), so that flags, help and the options
 // of a dump cannot disagree. This is the only file of the compiler that is
 // built with exceptions, which CLI11 throws.
 #include "tools/fsdpc/CommandLine.h"
 
-#include "compiler/dialects/fsdp/OptionTable.h"
-#include "shared/foreign_names.h"
+#include "compiler/options/OptionTable.h"
+#include "runtime/support/foreign_names.h"
 #include "tools/fsdpc/Buckets.h"
 #include "tools/fsdpc/PlanFlags.h"
 

@@ -1,10 +1,10 @@
 // The command line of fsdpc. The options of a compile come from one table
-// (compiler/dialects/fsdp/OptionTable.h); the driver adds a few of its own.
+// (compiler/options/OptionTable.h); the driver adds a few of its own.
 #pragma once
 
-#include "compiler/dialects/fsdp/Options.h"
-#include "compiler/pipeline/Pipeline.h"
+#include "compiler/options/Options.h"
 #include "compiler/schedule/cluster.h"
+#include "passes/pipeline/Pipeline.h"
 
 #include <map>
 #include <string>

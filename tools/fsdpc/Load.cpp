@@ -5,10 +5,10 @@
 
 #include "compiler/codegen/Link.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
-#include "compiler/dialects/fsdp/OptionTable.h"
-#include "compiler/pipeline/Dump.h"
-#include "compiler/pipeline/Pipeline.h"
-#include "shared/input_file.h"
+#include "compiler/options/OptionTable.h"
+#include "passes/pipeline/Dump.h"
+#include "passes/pipeline/Pipeline.h"
+#include "runtime/support/input_file.h"
 #include "tools/fsdpc/Buckets.h"
 #include "tools/fsdpc/Diagnostics.h"
 #include "tools/fsdpc/Summary.h"
@@ -39,7 +39,7 @@ fsdpc::driver::importModel(StringRef path, CompileOptions options,
   if (failed(module))
     return failure();
   // From here on the module carries its options, and passes read them there.
-  (**module)->setAttr(fsdp::FSDPDialect::kOptionsAttr,
+  (**module)->setAttr(fsdp::CompileOptions::kAttribute,
                       fsdp::writeOptions(options, context));
   (**module)->setAttr(fsdp::FSDPDialect::kDoneAttr,
                       StringAttr::get(context, "import"));

@@ -3,7 +3,7 @@
 // of the table, which both commands take as a compile does.
 #include "tools/fsdpc/PlanFlags.h"
 
-#include "compiler/dialects/fsdp/OptionTable.h"
+#include "compiler/options/OptionTable.h"
 
 #include "llvm/ADT/STLExtras.h"
 

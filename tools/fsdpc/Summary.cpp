@@ -9,11 +9,11 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Offloads.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
 #include "compiler/dialects/fsdp/Strategies.h"
-#include "shared/memory_plan.h"
+#include "compiler/options/Options.h"
+#include "runtime/abi/memory_plan.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"

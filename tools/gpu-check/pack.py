@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "numeric"), str(ROOT / "tools" / "bench")]
+sys.path[:0] = [str(ROOT / "tests" / "programs"), str(ROOT / "tools" / "bench")]
 
 import full_size_models  # noqa: E402
 import harness  # noqa: E402
@@ -173,7 +173,7 @@ class Packer:
             strip(times, self.folder / "lib" / times.name)
         for name in ("check.py", "correctness.py", "environment.py", "nccl.py", "results.py", "speed.py", "timeline.py"):
             shutil.copy(ROOT / "tools/gpu-check" / name, check)
-        for path in ("tests/numeric/compare.py", "tools/bench/gpt.py", "tools/bench/torch_fsdp.py", "tools/bench/traces.py"):
+        for path in ("tests/programs/compare.py", "tools/bench/gpt.py", "tools/bench/torch_fsdp.py", "tools/bench/traces.py"):
             shutil.copy(ROOT / path, check)
         shutil.copy(ROOT / "tools/gpu-check.sh", self.folder)
         shutil.copytree(harness.MODELS / "data", self.folder / "models/data", dirs_exist_ok=True)

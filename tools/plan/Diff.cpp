@@ -4,10 +4,10 @@
 
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/dialects/fsdp/Entries.h"
-#include "compiler/pipeline/Dump.h"
-#include "compiler/pipeline/Registration.h"
 #include "compiler/schedule/table.h"
 #include "compiler/schedule/table_diff.h"
+#include "passes/pipeline/Dump.h"
+#include "passes/pipeline/Registration.h"
 #include "passes/schedule/Passes.h"
 #include "passes/schedule/ScheduleIR.h"
 #include "tools/fsdpc/Diagnostics.h"

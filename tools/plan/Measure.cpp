@@ -5,8 +5,8 @@
 
 #include "compiler/codegen/Executable.h"
 #include "compiler/codegen/Files.h"
-#include "compiler/pipeline/Pipeline.h"
-#include "shared/memory_plan.h"
+#include "passes/pipeline/Pipeline.h"
+#include "runtime/abi/memory_plan.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"

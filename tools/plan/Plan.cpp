@@ -6,11 +6,11 @@
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Machine.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/options/Options.h"
 #include "compiler/schedule/rounding.h"
 #include "passes/schedule/Prediction.h"
-#include "shared/memory_plan.h"
+#include "runtime/abi/memory_plan.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

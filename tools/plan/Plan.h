@@ -5,7 +5,7 @@
 
 #include "compiler/schedule/cluster.h"
 #include "passes/schedule/ScheduleIR.h"
-#include "shared/manifest.h"
+#include "runtime/abi/manifest.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/JSON.h"

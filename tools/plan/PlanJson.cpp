@@ -1,10 +1,10 @@
 // A plan as JSON, for reports and for other tools. Lists of ops are arrays of
 // arrays, whose columns `columns` names, since a model has thousands. Times are
 // those of one rank among equal ones; the figures of the step are the caller's.
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Provenance.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
 #include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/options/Options.h"
 #include "compiler/schedule/bound.h"
 #include "compiler/schedule/live_bytes.h"
 #include "compiler/schedule/table.h"

@@ -6,9 +6,9 @@
 
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
-#include "compiler/dialects/fsdp/OptionTable.h"
-#include "compiler/pipeline/Pipeline.h"
-#include "shared/memory_plan.h"
+#include "compiler/options/OptionTable.h"
+#include "passes/pipeline/Pipeline.h"
+#include "runtime/abi/memory_plan.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -45,7 +45,7 @@ bool isOfSchedule(StringRef name) { return name == "prefetch"; }
 bool isOfImport(StringRef name) { return name == "dim"; }
 
 void setOptions(ModuleOp module, const CompileOptions &options) {
-  module->setAttr(fsdp::FSDPDialect::kOptionsAttr,
+  module->setAttr(fsdp::CompileOptions::kAttribute,
                   fsdp::writeOptions(options, module.getContext()));
 }
 

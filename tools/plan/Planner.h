@@ -3,7 +3,7 @@
 // so a plan is what the compile will print.
 #pragma once
 
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "tools/plan/Plan.h"
 
 #include "mlir/IR/OwningOpRef.h"

@@ -6,7 +6,7 @@
 // to compute again.
 #include "tools/plan/Search.h"
 
-#include "compiler/dialects/fsdp/OptionTable.h"
+#include "compiler/options/OptionTable.h"
 
 using namespace mlir;
 using namespace fsdpc;

@@ -6,7 +6,7 @@
 #include "compiler/codegen/Files.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Machine.h"
-#include "compiler/dialects/fsdp/OptionTable.h"
+#include "compiler/options/OptionTable.h"
 #include "tools/plan/Plan.h"
 #include "tools/plan/Report.h"
 
@@ -38,7 +38,7 @@ void plan::takeMachine(ModuleOp module, fsdp::CompileOptions &given) {
   llvm::erase_if(given.given, isOfMachine);
   if (!moved)
     return;
-  module->setAttr(fsdp::FSDPDialect::kOptionsAttr,
+  module->setAttr(fsdp::CompileOptions::kAttribute,
                   fsdp::writeOptions(kept, module.getContext()));
   schedule::Machine machine = fsdp::machineOf(module);
   // Costs that were edited in the dump were those of another machine.

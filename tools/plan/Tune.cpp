@@ -6,7 +6,7 @@
 #include "compiler/codegen/Files.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Machine.h"
-#include "compiler/dialects/fsdp/OptionTable.h"
+#include "compiler/options/OptionTable.h"
 #include "tools/plan/Measure.h"
 #include "tools/plan/Search.h"
 
@@ -175,7 +175,7 @@ LogicalResult plan::tune(const driver::CommandLine &line,
   request.accumulate = line.plan.accumulate;
   request.batchDim = line.plan.batchDim;
   (*imported)->setAttr(
-      fsdp::FSDPDialect::kOptionsAttr,
+      fsdp::CompileOptions::kAttribute,
       fsdp::writeOptions(request.options, imported->getContext()));
   Planner planner(request.options, request.cap, std::move(imported),
                   importAgain);

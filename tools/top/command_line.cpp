@@ -1,7 +1,7 @@
 // The command line of `fsdpc top`, with CLI11, which throws. On a terminal the
 // table is redrawn until Ctrl-C, or until all runs are done; elsewhere it is
 // printed once, since nothing can be redrawn.
-#include "shared/output_file.h"
+#include "runtime/support/output_file.h"
 #include "tools/top/top.h"
 
 #include <CLI/CLI.hpp>

@@ -2,7 +2,7 @@
 // and browsers show it. Four panels share the axis of steps. A curve of many
 // steps is drawn by the least and the greatest value of each column, so no
 // spike is lost. Values that are not finite leave a gap.
-#include "runtime/core/spelling.h"
+#include "runtime/support/spelling.h"
 #include "tools/top/top.h"
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 // and a rasteriser would take a library in every build. It reads the SVG from
 // memory and writes under a temporary name, so the file of before stays if it
 // fails.
-#include "runtime/core/new_file.h"
-#include "shared/output_file.h"
+#include "runtime/support/new_file.h"
+#include "runtime/support/output_file.h"
 #include "tools/top/top.h"
 
 #include <cerrno>

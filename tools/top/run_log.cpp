@@ -2,8 +2,8 @@
 // writes of a slow file system, so a line without its end waits for the rest.
 // A run that resumes cuts its log; the reader notices by the file's size.
 #include "tools/top/run_log.h"
-#include "runtime/core/file.h"
-#include "runtime/core/spelling.h"
+#include "runtime/support/file.h"
+#include "runtime/support/spelling.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,7 @@
 // the lines that are new since the last one.
 #pragma once
 
-#include "shared/status.h"
+#include "runtime/support/status.h"
 
 #include <cstdint>
 #include <map>

@@ -1,7 +1,7 @@
 // The table of `fsdpc top`. Columns are as wide as their widest entry. Times
 // come from the last steps and not from the start, so that the slow first step
 // of a run does not count.
-#include "runtime/core/spelling.h"
+#include "runtime/support/spelling.h"
 #include "tools/top/top.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // `fsdpc top`: shows running and finished jobs by their logs.
 #pragma once
 
-#include "shared/status.h"
+#include "runtime/support/status.h"
 #include "tools/top/run_log.h"
 
 #include <string>

@@ -8,7 +8,7 @@
 #include "compiler/codegen/kernels/Half.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ScalarBuilder.h"
-#include "shared/attention_lse.h"
+#include "runtime/abi/attention_lse.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"

@@ -12,7 +12,7 @@
 #include "compiler/codegen/kernels/Philox.h"
 
 #include "compiler/dialects/nn/Build.h"
-#include "shared/member_sums.h"
+#include "runtime/abi/member_sums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"

@@ -3,7 +3,7 @@
 
 #include "compiler/codegen/TargetOptions.h"
 #include "compiler/codegen/nvvm/Toolkit.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

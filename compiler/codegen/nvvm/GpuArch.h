@@ -1,7 +1,7 @@
 // The GPU architectures that kernels are compiled for.
 #pragma once
 
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"

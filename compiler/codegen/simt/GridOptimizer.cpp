@@ -5,8 +5,8 @@
 
 #include "compiler/codegen/kernels/EmitOptimizer.h"
 #include "compiler/codegen/simt/GridBuilder.h"
-#include "shared/cuda_scratch.h"
-#include "shared/member_sums.h"
+#include "runtime/abi/cuda_scratch.h"
+#include "runtime/abi/member_sums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"

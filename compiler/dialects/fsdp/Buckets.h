@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/Entries.h"
-#include "shared/manifest.h"
+#include "runtime/abi/manifest.h"
 
 namespace fsdpc::fsdp {
 

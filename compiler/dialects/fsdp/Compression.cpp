@@ -4,9 +4,9 @@
 #include "compiler/dialects/fsdp/Compression.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/OptionTypes.h"
 #include "compiler/dialects/fsdp/Strategies.h"
-#include "shared/top_k.h"
+#include "compiler/options/OptionTypes.h"
+#include "runtime/abi/top_k.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -18,14 +18,6 @@ Compression compressionOf(LayoutOp layout) {
   found.topK = layout.getTopK().value_or(0);
   found.powerRank = layout.getPowerSgd().value_or(0);
   return found;
-}
-
-// checkOptions has refused a second one.
-const ReduceHook *residualHook(const CompileOptions &options) {
-  for (const ReduceHook &hook : options.reduceHooks)
-    if (hook.keepsResidual())
-      return &hook;
-  return nullptr;
 }
 
 Compression wantedCompression(const CompileOptions &options, int64_t elements,

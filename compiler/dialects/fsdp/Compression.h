@@ -4,8 +4,8 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
-#include "compiler/dialects/fsdp/Options.h"
-#include "shared/power_sgd.h"
+#include "compiler/options/Options.h"
+#include "runtime/abi/power_sgd.h"
 
 namespace fsdpc::fsdp {
 
@@ -26,10 +26,6 @@ Compression compressionOf(LayoutOp layout);
 /// compresses none of them.
 Compression wantedCompression(const CompileOptions &options, int64_t elements,
                               llvm::ArrayRef<llvm::ArrayRef<int64_t>> shapes);
-
-/// Returns the hook of the options that keeps a residual; null if there is
-/// none.
-const ReduceHook *residualHook(const CompileOptions &options);
 
 /// Returns the elements of both sums of a layout with a powerRank.
 PowerSizes powerSizesOf(LayoutOp layout, const mlir::SymbolTable &symbols);

@@ -5,9 +5,9 @@
 #include "compiler/dialects/nn/DiscardableAttributes.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Offloads.h"
-#include "compiler/dialects/fsdp/OptionTable.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
 #include "compiler/dialects/fsdp/Tokens.h"
+#include "compiler/options/OptionTable.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -230,7 +230,7 @@ LogicalResult verifyOptions(Operation *module, DictionaryAttr attribute) {
   if (error.empty())
     return success();
   return emitError(module->getLoc())
-         << "attribute '" << FSDPDialect::kOptionsAttr << "': " << error;
+         << "attribute '" << CompileOptions::kAttribute << "': " << error;
 }
 
 } // namespace
@@ -239,7 +239,7 @@ LogicalResult FSDPDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attribute) {
   if (failed(verifyDiscardable(op, attribute, opTable)))
     return failure();
-  if (attribute.getName() == kOptionsAttr)
+  if (attribute.getName() == CompileOptions::kAttribute)
     return verifyOptions(op, cast<DictionaryAttr>(attribute.getValue()));
   return success();
 }

@@ -52,7 +52,6 @@ def FSDP_Dialect : Dialect {
   let useDefaultTypePrinterParser = 1;
   let extraClassDeclaration = [{
     static constexpr llvm::StringLiteral kDoneAttr = "fsdp.done";
-    static constexpr llvm::StringLiteral kOptionsAttr = "fsdp.options";
     static constexpr llvm::StringLiteral kUnitAttr = "fsdp.unit";
     static constexpr llvm::StringLiteral kBackwardAttr = "fsdp.backward";
     static constexpr llvm::StringLiteral kKeepF32Attr = "fsdp.keep_f32";

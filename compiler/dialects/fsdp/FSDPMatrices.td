@@ -17,9 +17,9 @@ def FSDP_FactorSumsOp : FSDP_Op<"factor_sums",
     parameters.
 
     They are exact, so that their bits depend neither on ranks nor on layouts: a sum is
-    the 16 digits of a number of fixed point (`runtime/core/square_sum.h`). Where the
+    the 16 digits of a number of fixed point (`runtime/numeric/square_sum.h`). Where the
     squares of all elements are fewer numbers than the digits, they stand in the sums'
-    place (`shared/factors.h`), 0 for the elements of other ranks. So do those of members
+    place (`runtime/abi/factors.h`), 0 for the elements of other ranks. So do those of members
     with fewer than two axes, which are not factored.
 
     **Constraints**

@@ -21,7 +21,7 @@ def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
 
     Groups of 16 elements are summed in f64, and the groups exactly, so that the bits
     depend neither on ranks nor on layouts: a row holds the 16 digits of a number of
-    fixed point (`runtime/core/square_sum.h`). A group's sum must not be negative. Its
+    fixed point (`runtime/numeric/square_sum.h`). A group's sum must not be negative. Its
     bits below 2^-240 are cut off, and a sum of 2^261 or more counts as infinite. A rank
     sums its shard also where it keeps all of the state.
 

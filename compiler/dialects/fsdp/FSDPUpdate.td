@@ -14,7 +14,7 @@ def FSDP_SumSquaresOp : FSDP_Op<"sum_squares",
     The sum of squares over this rank's part of each layout's gradient. With
     `fsdp.all_reduce` it gives the gradients' norm. The sum over groups of 16 elements is
     exact, so that its bits depend neither on ranks nor on layouts: a row of the result
-    holds the 16 digits of a number of fixed point (`runtime/core/square_sum.h`).
+    holds the 16 digits of a number of fixed point (`runtime/numeric/square_sum.h`).
 
     **Constraints**
     - Each of `layouts` names an `fsdp.layout` whose members are trainable.

@@ -12,7 +12,7 @@ using namespace mlir;
 namespace fsdpc::fsdp {
 
 // The shape as numbers, so that compiler and runtime factor alike
-// (shared/factors.h).
+// (runtime/abi/factors.h).
 FactorShape factorShapeOf(ParameterOp parameter) {
   return fsdpc::factorShapeOf(
       cast<RankedTensorType>(parameter.getType()).getShape().vec());

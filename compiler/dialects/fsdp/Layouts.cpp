@@ -1,8 +1,8 @@
 // Queries of layouts: flat types, blocks on the wire, and what a layout keeps.
 // Factors.cpp has those of optimizers that factor their state.
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/OptionTypes.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/OptionTypes.h"
+#include "compiler/options/Options.h"
 
 using namespace mlir;
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
-#include "shared/blocks.h"
-#include "shared/factors.h"
+#include "runtime/abi/blocks.h"
+#include "runtime/abi/factors.h"
 
 #include "llvm/ADT/SmallVector.h"
 

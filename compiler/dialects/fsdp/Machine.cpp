@@ -2,7 +2,7 @@
 #include "compiler/dialects/fsdp/Machine.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "compiler/schedule/cost_model.h"
 
 using namespace mlir;

@@ -4,9 +4,9 @@
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/Options.h"
-#include "compiler/dialects/fsdp/Processor.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "compiler/options/Options.h"
+#include "compiler/options/Processor.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"

@@ -5,7 +5,7 @@
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "shared/manifest.h"
+#include "runtime/abi/manifest.h"
 
 namespace fsdpc::fsdp {
 

@@ -1,7 +1,7 @@
 // Matches --group and --layer-decay against parameters; see ParameterGroups.h.
 #include "compiler/dialects/fsdp/ParameterGroups.h"
 
-#include "compiler/dialects/fsdp/GroupOptions.h"
+#include "compiler/options/GroupOptions.h"
 
 #include "llvm/ADT/MapVector.h"
 

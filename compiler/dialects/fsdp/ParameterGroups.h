@@ -2,8 +2,8 @@
 // against the parameters of a module: what updates each one, and at which rate.
 #pragma once
 
-#include "compiler/dialects/fsdp/Names.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/NamePatterns.h"
+#include "compiler/options/Options.h"
 
 #include "llvm/ADT/DenseMap.h"
 

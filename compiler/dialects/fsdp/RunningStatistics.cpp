@@ -2,7 +2,7 @@
 // reading its mode.
 #include "compiler/dialects/fsdp/RunningStatistics.h"
 
-#include "compiler/dialects/fsdp/OptionTypes.h"
+#include "compiler/options/OptionTypes.h"
 
 using namespace mlir;
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 
 namespace fsdpc::fsdp {
 

@@ -3,7 +3,7 @@
 // layouts are made, so a dump may be edited layout by layout.
 #include "compiler/dialects/fsdp/Strategies.h"
 
-#include "compiler/dialects/fsdp/OptionTypes.h"
+#include "compiler/options/OptionTypes.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/GlobPattern.h"

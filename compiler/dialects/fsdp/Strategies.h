@@ -6,8 +6,8 @@
 #include "compiler/dialects/fsdp/Compression.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/Names.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/NamePatterns.h"
+#include "compiler/options/Options.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace fsdpc::fsdp {

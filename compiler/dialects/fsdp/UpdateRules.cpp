@@ -7,8 +7,8 @@
 
 #include "compiler/dialects/fsdp/Compression.h"
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "compiler/options/Options.h"
 
 #include "llvm/ADT/STLExtras.h"
 

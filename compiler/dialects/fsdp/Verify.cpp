@@ -2,11 +2,11 @@
 // symbols are in VerifySymbols.cpp, since MLIR runs them after the symbols
 // themselves are verified.
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/OptionTypes.h"
 #include "compiler/dialects/nn/Build.h"
-#include "shared/member_sums.h"
-#include "shared/power_sgd.h"
-#include "shared/top_k.h"
+#include "compiler/options/OptionTypes.h"
+#include "runtime/abi/member_sums.h"
+#include "runtime/abi/power_sgd.h"
+#include "runtime/abi/top_k.h"
 
 #include <algorithm>
 

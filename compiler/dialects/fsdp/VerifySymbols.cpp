@@ -4,7 +4,7 @@
 // VerifyUpdateSymbols.cpp.
 #include "compiler/dialects/fsdp/VerifySymbols.h"
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/OptionTypes.h"
+#include "compiler/options/OptionTypes.h"
 
 using namespace mlir;
 

@@ -2,9 +2,9 @@
 // to layouts, they check the sizes that follow from a layout's members, such as
 // sums, factors and matrices.
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/VerifySymbols.h"
-#include "shared/norm_digits.h"
+#include "compiler/options/Options.h"
+#include "runtime/abi/norm_digits.h"
 
 using namespace mlir;
 
@@ -12,7 +12,8 @@ namespace fsdpc::fsdp {
 
 // ---- sums and gradients ----
 
-// Returns true if the rows are digits of exact sums (shared/norm_digits.h).
+// Returns true if the rows are digits of exact sums
+// (runtime/abi/norm_digits.h).
 static bool hasDigits(RankedTensorType type) {
   return type.getRank() == 2 && type.getDimSize(1) == normDigits;
 }

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "compiler/dialects/rt/RTDialect.h"
-#include "shared/manifest.h"
+#include "runtime/abi/manifest.h"
 
 namespace fsdpc::rt {
 

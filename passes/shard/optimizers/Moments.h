@@ -3,7 +3,7 @@
 // the same order, so the averages have the same bits for each.
 #pragma once
 
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "passes/shard/optimizers/Scalars.h"
 
 namespace fsdpc::passes {

@@ -4,9 +4,9 @@
 // parameter.
 #include "passes/shard/optimizers/Programs.h"
 
-#include "compiler/dialects/fsdp/GroupOptions.h"
 #include "compiler/dialects/nn/NNDialect.h"
-#include "shared/manifest.h"
+#include "compiler/options/GroupOptions.h"
+#include "runtime/abi/manifest.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;

@@ -1,7 +1,7 @@
 // The programs of the optimizers. Each file beside this one has a family.
 #pragma once
 
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "passes/shard/optimizers/Scalars.h"
 #include "passes/shard/optimizers/UserProgram.h"
 

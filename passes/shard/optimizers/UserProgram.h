@@ -1,7 +1,7 @@
 // The optimizer that a user has written: --optimizer=FILE.mlir.
 #pragma once
 
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/options/Options.h"
 #include "passes/shard/optimizers/Scalars.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,13 +1,13 @@
 // Blocks of 8 and 4 bits, with the same bits as on the host
-// (runtime/comm/blocks.h). Threads handle four adjacent elements each, so a
+// (runtime/numeric/blocks.h). Threads handle four adjacent elements each, so a
 // team of 64 makes a block.
 #pragma once
 
-#include "runtime/comm/block_codes.h"
-#include "runtime/comm/float16.h"
-#include "runtime/comm/magnitude.h"
-#include "runtime/comm/wire_type.h"
 #include "runtime/cuda/kernels/grid.h"
+#include "runtime/numeric/block_codes.h"
+#include "runtime/numeric/float16.h"
+#include "runtime/numeric/magnitude.h"
+#include "runtime/numeric/wire_type.h"
 
 namespace fsdpc::runtime {
 

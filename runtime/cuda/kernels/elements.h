@@ -2,8 +2,8 @@
 // and rounded when they are written.
 #pragma once
 
-#include "runtime/comm/float16.h"
-#include "runtime/comm/wire_type.h"
+#include "runtime/numeric/float16.h"
+#include "runtime/numeric/wire_type.h"
 
 namespace fsdpc::runtime {
 

@@ -1,10 +1,10 @@
 // Averages of squares along rows and columns, for Adafactor, with the same bits
-// as on the host: sums along both are exact (runtime/core/square_sum.h), so
+// as on the host: sums along both are exact (runtime/numeric/square_sum.h), so
 // threads may add in any order.
 #pragma once
 
-#include "runtime/core/factor_update.h"
 #include "runtime/cuda/kernels/norm.h"
+#include "runtime/numeric/factor_update.h"
 
 namespace fsdpc::runtime {
 

@@ -6,7 +6,7 @@
 // shape.
 #pragma once
 
-#include "runtime/comm/bfloat16.h"
+#include "runtime/numeric/bfloat16.h"
 
 #include <cstdint>
 

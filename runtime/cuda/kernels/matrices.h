@@ -3,9 +3,9 @@
 // f32 in memory; with `bf16` each is rounded to that where torch rounds it.
 #pragma once
 
-#include "runtime/core/momentum_step.h"
+#include "runtime/abi/cuda_scratch.h"
 #include "runtime/cuda/kernels/norm.h"
-#include "shared/cuda_scratch.h"
+#include "runtime/numeric/momentum_step.h"
 
 namespace fsdpc::runtime {
 

@@ -1,13 +1,13 @@
 // The gradient's norm and the factor of clipping, with the same bits as on the
-// host: sums of squares are exact (runtime/core/square_sum.h), so threads may
-// add in any order. A shard is cut at members and every 4096 elements. One
+// host: sums of squares are exact (runtime/numeric/square_sum.h), so threads
+// may add in any order. A shard is cut at members and every 4096 elements. One
 // kernel sums these segments, and a second adds them per layout.
 #pragma once
 
-#include "runtime/comm/float16.h"
-#include "runtime/comm/wire_type.h"
-#include "runtime/core/square_sum.h"
 #include "runtime/cuda/kernels/grid.h"
+#include "runtime/numeric/float16.h"
+#include "runtime/numeric/square_sum.h"
+#include "runtime/numeric/wire_type.h"
 
 #include <cmath>
 

@@ -1,11 +1,11 @@
 // Pooling and its gradients, one thread per cell of the result. The arithmetic
-// is shared with the host (runtime/core/pooling_cell.h).
+// is shared with the host (runtime/numeric/pooling_cell.h).
 #pragma once
 
-#include "runtime/comm/float16.h"
-#include "runtime/comm/wire_type.h"
-#include "runtime/core/pooling_cell.h"
 #include "runtime/cuda/kernels/grid.h"
+#include "runtime/numeric/float16.h"
+#include "runtime/numeric/pooling_cell.h"
+#include "runtime/numeric/wire_type.h"
 
 namespace fsdpc::runtime {
 

@@ -3,9 +3,9 @@
 // vectors.
 #pragma once
 
+#include "runtime/abi/power_shape.h"
 #include "runtime/cuda/kernels/elements.h"
 #include "runtime/cuda/kernels/grid.h"
-#include "shared/power_shape.h"
 
 #include <cmath>
 

@@ -3,8 +3,8 @@
 // replays is read from memory. And the numbers that a step begins with.
 #pragma once
 
-#include "runtime/core/statistics_update.h"
 #include "runtime/cuda/kernels/grid.h"
+#include "runtime/numeric/statistics_update.h"
 
 namespace fsdpc::runtime {
 

@@ -1,13 +1,13 @@
 // The kernels of --reduce-hook=top-k, which choose what the host chooses
-// (runtime/comm/top_k.h). A radix select finds the k-th largest magnitude: each
-// round counts the values that agree with what is known by the next four bits.
-// Counts are whole numbers, and no thread adds to another's, so nothing depends
-// on the grid.
+// (runtime/numeric/top_k.h). A radix select finds the k-th largest magnitude:
+// each round counts the values that agree with what is known by the next four
+// bits. Counts are whole numbers, and no thread adds to another's, so nothing
+// depends on the grid.
 #pragma once
 
-#include "runtime/comm/magnitude.h"
+#include "runtime/abi/top_k.h"
 #include "runtime/cuda/kernels/grid.h"
-#include "shared/top_k.h"
+#include "runtime/numeric/magnitude.h"
 
 namespace fsdpc::runtime {
 

@@ -5,9 +5,9 @@
 // key has only zeroes.
 #pragma once
 
+#include "runtime/abi/attention_lse.h"
 #include "runtime/cuda/kernels/elements.h"
 #include "runtime/cuda/kernels/grid.h"
-#include "shared/attention_lse.h"
 
 #include <cfloat>
 #include <cmath>

@@ -1,11 +1,11 @@
 // Casts to the wire type and sums over ranks, with the same bits as on the host
-// (runtime/comm/reduce.h). Sums run in rank order in f32. Four elements are
+// (runtime/numeric/reduce.h). Sums run in rank order in f32. Four elements are
 // handled at a time, so that accesses are 16 bytes wide.
 #pragma once
 
-#include "runtime/comm/float16.h"
-#include "runtime/comm/wire_type.h"
 #include "runtime/cuda/kernels/blocks.h"
+#include "runtime/numeric/float16.h"
+#include "runtime/numeric/wire_type.h"
 
 namespace fsdpc::runtime {
 

@@ -1,0 +1,10 @@
+// The form of an exact sum between the ops of @update: of squares for the norm,
+// over whole parameters, and along rows and columns.
+#pragma once
+
+namespace fsdpc {
+
+// f64 per sum: the digits of an exact sum (runtime/numeric/square_sum.h).
+constexpr int normDigits = 16;
+
+} // namespace fsdpc

@@ -1,0 +1,90 @@
+// Sizes of staging memory. Windows are mapped lazily: a channel that only
+// gathers never touches the pages that reducing needs, so they cost nothing.
+// The memory plan counts what is touched, not what is mapped.
+#include "runtime/abi/staging.h"
+
+#include <algorithm>
+
+namespace fsdpc {
+namespace {
+
+constexpr size_t mebibyte = size_t(1) << 20;
+constexpr size_t page = 4096;
+
+} // namespace
+
+Staging Staging::of(Channel channel, int ranks) {
+  // The sizes bound three things. A rank touches its own window and of each
+  // peer's its segment (reducing) or the head (gathering): at most 8 MiB in
+  // all. The windows of a node together stay below 32 MiB, because /dev/shm is
+  // often small. And what is copied at a time stays in a core's cache until the
+  // peer reads it, because memcpy writes larger pieces past the caches.
+  auto pages = [](size_t bytes) {
+    return std::max<size_t>(bytes / page * page, page);
+  };
+  Staging staging;
+  size_t count = ranks;
+  bool gathers = channel == gatherChannel;
+  staging.gather = gathers ? pages(std::min(mebibyte / 2, 4 * mebibyte / count))
+                           : pages(64 * 1024 / count);
+  staging.half =
+      channel == reduceChannel
+          ? std::max(pages(std::min(mebibyte, 16 * mebibyte / count)),
+                     count * 64)
+          : staging.gather;
+  return staging;
+}
+
+size_t Staging::windowBytes() const {
+  return header + (2 * std::max(half, gather) + page - 1) / page * page;
+}
+
+int64_t Staging::touchedBytes(int ranks) const {
+  // A segment may begin in the middle of a page, hence one page more.
+  int64_t segment = (half / ranks + page - 1) / page * page + page;
+  int64_t peer = 2 * std::max<int64_t>(gather, half > gather ? segment : 0);
+  int64_t own = 2 * std::max(half, gather);
+  return own + (ranks - 1) * std::min(own, peer) + header;
+}
+
+int64_t communicationBytes(int ranks, int ranksPerNode,
+                           const std::string &transport) {
+  if (ranks <= 1)
+    return 0;
+  bool severalNodes = ranksPerNode > 0 && ranksPerNode < ranks;
+  // Over messages only the staging of the reduce channel is ever touched.
+  int64_t half = int64_t(Staging::of(reduceChannel, ranks).half);
+  if (transport == "tcp" || severalNodes)
+    return 2 * half;
+  if (transport == "local")
+    return 0;
+  int64_t bytes = 0;
+  for (int channel = 0; channel < channels; ++channel)
+    bytes += Staging::of(Channel(channel), ranks).touchedBytes(ranks);
+  return bytes;
+}
+
+int64_t groupCommunicationBytes(int ranks, int groupRanks, int ranksPerNode,
+                                const std::string &transport, bool reduces) {
+  if (ranks <= 1)
+    return 0;
+  // Sums from the group before, of this group, and complete ones.
+  int64_t bytes = reduces && groupRanks < ranks ? 3 * hybridPieceBytes : 0;
+  bool onOneNode =
+      groupRanks > 1 && (ranksPerNode <= 0 || groupRanks <= ranksPerNode);
+  if (onOneNode && transport == "local")
+    return bytes;
+  if (!onOneNode || transport == "tcp")
+    return bytes +
+           (reduces ? 2 * int64_t(Staging::of(reduceChannel, groupRanks).half)
+                    : 0);
+  // Between groups nothing but the header is touched.
+  auto touched = [&](Channel channel) {
+    return Staging::of(channel, groupRanks).touchedBytes(groupRanks) +
+           int64_t(Staging::header);
+  };
+  return bytes + touched(gatherChannel) +
+         (reduces ? touched(reduceChannel) : 0);
+}
+
+} // namespace fsdpc

@@ -1,0 +1,251 @@
+// Writes parameters, averages or gradients as safetensors. The shards of a
+// layout travel to rank 0 in pieces of at most 4 MiB over all ranks together,
+// and rank 0 writes the members' parts of each piece to their places in the
+// file. So no rank holds a whole layout, and only rank 0 needs access to the
+// path.
+//
+// The file appears under its name only when it is complete: a run that is
+// killed leaves the previous checkpoint intact, and no other file where the
+// file system has files without names: the end of any rank ends rank 0 too.
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/comm/collectives.h"
+#include "runtime/comm/reduce_scatter.h"
+#include "runtime/core/failure.h"
+#include "runtime/data/safetensors.h"
+#include "runtime/support/new_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+namespace fsdpc::runtime {
+namespace {
+
+// 4 MiB of f32 in the staging buffer, for all ranks together.
+constexpr int64_t pieceElements = 1 << 20;
+
+// The offset of each tensor's data in the file, in bytes.
+struct Offsets {
+  std::vector<std::vector<uint64_t>> members;       // per layout
+  std::vector<std::pair<size_t, uint64_t>> buffers; // with their index
+};
+
+// Builds the header and fills in `offsets`.
+std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
+  SafeTensorsHeader header;
+  for (const Layout &layout : manifest.layouts) {
+    offsets.members.emplace_back();
+    // An aliased name is a second entry in the header with the same offsets, so
+    // the data is written once.
+    for (const Member &member : layout.members)
+      if (what != Saved::gradients || layout.trainable)
+        offsets.members.back().push_back(
+            header.add(member.name, "f32", member.shape, member.aliases));
+  }
+  if (what != Saved::gradients)
+    for (size_t i = 0; i < manifest.buffers.size(); ++i)
+      if (const Buffer &buffer = manifest.buffers[i]; !buffer.optimizerState)
+        offsets.buffers.emplace_back(i,
+                                     header.add(buffer.name, buffer.dtype,
+                                                buffer.shape, buffer.aliases));
+  std::string text = header.text();
+  // Offsets count from the data's start until the length of the header is
+  // known.
+  for (auto &layout : offsets.members)
+    for (uint64_t &offset : layout)
+      offset += text.size();
+  for (auto &[index, offset] : offsets.buffers)
+    offset += text.size();
+  return text;
+}
+
+// Values in memory that the device reaches; null if they lie in the file of
+// what is offloaded, and then `first` is where they begin in the rank's part of
+// it. The type is not f32 only of parameters without a master, and of gradients
+// that are unsummed.
+struct OwnPart {
+  const char *values;
+  WireType type;
+  int64_t first = 0;
+};
+
+OwnPart f32Part(const float *values) {
+  return {reinterpret_cast<const char *>(values), WireType::f32};
+}
+
+OwnPart partOf(const GradientShard &shard, int64_t first) {
+  return {shard.at(first), shard.type};
+}
+
+// Returns this rank's part of what is saved of a layout: its shard, or a part
+// of that if it has replicas. Replicated states hold it at its place. The
+// averages are the last of a layout's states; moments come before them.
+OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
+  const Layout &layout = rank.manifest.layouts[index];
+  const LayoutBuffers &buffers = rank.layouts[index];
+  int64_t own = buffers.ownOf(rank.job.rank);
+  int64_t first = own - buffers.shardOf(rank.job.rank);
+  if (what == Saved::gradients && rank.isInFile(layout.gradientOffloaded))
+    return {nullptr, WireType::f32, first};
+  if (what == Saved::gradients)
+    return partOf(gradientShardOf(rank, int32_t(index)), first);
+  if (what == Saved::averages && layout.average &&
+      rank.isInFile(layout.statesOffloaded))
+    return {nullptr, WireType::f32, own - buffers.partBegin};
+  if (what == Saved::averages && layout.average)
+    return f32Part(buffers.states + (layout.states - 1) * buffers.part + own -
+                   buffers.partBegin);
+  if (rank.isInFile(layout.parametersOffloaded))
+    return {nullptr, offloadedTypeOf(rank, int32_t(index)), first};
+  if (buffers.masterShard)
+    return f32Part(buffers.masterShard + first);
+  WireType type = computeTypeOf(rank, int32_t(index));
+  return {buffers.computeShard + size_t(first) * wireBytes(type), type};
+}
+
+// Reads elements of this rank's part from the file, in the type of the part.
+Status readOffloaded(const fsdpc_rank &rank, size_t index, Saved what,
+                     int64_t first, int64_t count, void *to) {
+  const Layout &layout = rank.manifest.layouts[index];
+  if (what == Saved::gradients)
+    return rank.shardFile->readGradient(index, first, count,
+                                        static_cast<float *>(to));
+  if (what == Saved::averages && layout.average)
+    return rank.shardFile->readStates(index, layout.states - 1, first, count,
+                                      static_cast<float *>(to));
+  return rank.shardFile->readParameters(index, first, count, to);
+}
+
+// Returns elements [begin, begin + count) of this rank's part, as f32: where
+// they lie, or at `place` if they must be read, downloaded or widened.
+Result<const void *> readPiece(const fsdpc_rank &rank, size_t index, Saved what,
+                               const OwnPart &own, int64_t begin, int64_t count,
+                               float *place) {
+  size_t width = wireBytes(own.type);
+  const char *from = own.values ? own.values + size_t(begin) * width : nullptr;
+  if (from && own.type == WireType::f32 && rank.device->isHostMemory())
+    return from;
+  std::vector<char> narrow;
+  void *to = place;
+  if (own.type != WireType::f32) {
+    narrow.resize(size_t(count) * width);
+    to = narrow.data();
+  }
+  if (from)
+    rank.device->download(to, from, size_t(count) * width);
+  else
+    FSDPC_TRY(readOffloaded(rank, index, what, own.first + begin, count, to));
+  if (own.type != WireType::f32)
+    castToWire(to, own.type, WireType::f32, count, place);
+  return place;
+}
+
+// Brings a piece from its owner to rank 0. The other ranks have no part in it.
+void takeFromOwner(fsdpc_rank &rank, int owner, const void *piece, float *to,
+                   size_t bytes) {
+  Communicator &ranks = *rank.job.channel[controlChannel];
+  if (owner != 0 && rank.job.rank == owner)
+    send(ranks, piece, bytes, 0);
+  else if (owner != 0 && rank.job.rank == 0)
+    receive(ranks, to, bytes, owner);
+  else if (rank.job.rank == owner && piece != to)
+    std::memcpy(to, piece, bytes);
+}
+
+// Gathers one layout piece by piece and writes it on rank 0. Gradients are
+// divided by V and by the loss's scale, so that the file holds means. Fails
+// only if this rank cannot read what it has offloaded; the others then wait for
+// it.
+Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
+                  const std::vector<uint64_t> &offsets, NewFile &file,
+                  std::vector<float> &staging) {
+  const Layout &layout = rank.manifest.layouts[index];
+  const LayoutBuffers &buffers = rank.layouts[index];
+  OwnPart own = ownPart(rank, index, what);
+  int sources = layout.owned ? 1 : rank.job.size;
+  bool hasPart = !layout.owned || rank.job.rank == buffers.owner;
+  int64_t length = layout.owned ? buffers.whole : buffers.own;
+  // Elements per rank and piece. The same for all ranks, as all-gather demands.
+  // Shards of a layout are of one size, so all ranks also take the same number
+  // of pieces. That of an owned layout comes from its owner.
+  int64_t most = std::max<int64_t>(1, pieceElements / rank.job.size);
+  for (int64_t begin = 0; begin < length; begin += most) {
+    int64_t count = std::min(most, length - begin);
+    size_t bytes = size_t(count) * sizeof(float);
+    // all-gather takes a piece that lies at its own place in the result without
+    // a copy.
+    float *place = &staging[size_t(layout.owned ? 0 : rank.job.rank * count)];
+    const void *piece = nullptr;
+    if (hasPart) {
+      auto read = readPiece(rank, index, what, own, begin, count, place);
+      FSDPC_TRY(read);
+      piece = *read;
+    }
+    if (layout.owned)
+      takeFromOwner(rank, buffers.owner, piece, staging.data(), bytes);
+    else
+      rank.job.channel[controlChannel]->allGather(piece, staging.data(), bytes);
+    // The others have sent their part; what they received is overwritten next.
+    if (rank.job.rank != 0)
+      continue;
+    // The accumulated gradient is a sum over V microbatches, times the scale.
+    if (what == Saved::gradients)
+      for (int64_t i = 0; i < count * sources; ++i)
+        staging[size_t(i)] =
+            float(double(staging[size_t(i)]) * rank.numbers.gradientFactor);
+    for (int from = 0; from < sources; ++from) {
+      int64_t first = buffers.ownOf(from) + begin;
+      Status written = forEachMember(
+          layout, first, first + count,
+          [&](size_t member, int64_t a, int64_t b) {
+            uint64_t at = uint64_t(a - layout.members[member].offset);
+            return file.write(offsets[member] + at * sizeof(float),
+                              &staging[size_t(from * count + a - first)],
+                              uint64_t(b - a) * sizeof(float));
+          });
+      if (!written)
+        break; // the file keeps the failure; the others still send
+    }
+  }
+  return {};
+}
+
+} // namespace
+
+Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
+  const Manifest &manifest = rank.manifest;
+  std::optional<NewFile> file(std::in_place);
+  Offsets offsets;
+  std::string header = describe(manifest, what, offsets);
+  bool writes = rank.job.rank == 0;
+  // The file keeps a failure until `commit`, since all ranks must take part in
+  // every gather.
+  if (writes && file->openUnnamed(path))
+    (void)bool(file->write(0, header.data(), header.size()));
+  // One piece of every rank; also on ranks that only send, because all-gather
+  // writes all pieces everywhere.
+  std::vector<float> staging(
+      size_t(std::max<int64_t>(pieceElements, rank.job.size)));
+  for (size_t i = 0; i < manifest.layouts.size(); ++i) {
+    if (what == Saved::gradients && !manifest.layouts[i].trainable)
+      continue;
+    Status read = saveLayout(rank, i, what, offsets.members[i], *file, staging);
+    if (!read) {
+      file.reset();                         // leaves no temporary file
+      awaitTurn(rank.job, /*later=*/false); // ranks may share the disk
+      fail(read.error().message);
+    }
+  }
+  if (!writes)
+    return {};
+  for (auto [i, offset] : offsets.buffers) {
+    const Buffer &buffer = manifest.buffers[i];
+    std::vector<char> value(
+        size_t(bufferElements(buffer) * dtypeBytes(buffer.dtype)));
+    rank.device->download(value.data(), rank.buffers[i], value.size());
+    FSDPC_TRY(file->write(offset, value.data(), value.size()));
+  }
+  return file->commit();
+}
+
+} // namespace fsdpc::runtime

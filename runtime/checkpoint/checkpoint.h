@@ -1,0 +1,21 @@
+// --save, --save-ema and --save-gradients: safetensors files. Ranks send their
+// shards to rank 0 piece by piece, so that no rank needs memory for a whole
+// tensor.
+#pragma once
+
+#include "runtime/core/rank.h"
+#include "runtime/support/status.h"
+
+#include <string>
+
+namespace fsdpc::runtime {
+
+// The average of a frozen parameter is the parameter.
+enum class Saved { parameters, averages, gradients };
+
+// Saves parameters, their averages or gradients. All ranks call it together and
+// rank 0 writes, to a temporary file that replaces `path` once all of it is on
+// disk. Only rank 0 can fail, and takes part to the end all the same.
+Status save(fsdpc_rank &rank, Saved what, const std::string &path);
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,59 @@
+// The folder of --checkpoint: one folder per checkpoint, `step-0000120`, which
+// appears under its name only when all of it is on disk. A checkpoint that is
+// being written lies in a folder whose name begins with a dot. A lock, whose
+// name begins with one too, keeps two runs apart. Only rank 0 changes the
+// folder.
+#pragma once
+
+#include "runtime/support/status.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fsdpc::runtime {
+
+class CheckpointFolder {
+public:
+  CheckpointFolder() = default;
+  CheckpointFolder(const CheckpointFolder &) = delete;
+  // Gives up the lock. Removes a folder that `open` has made if `begin` was
+  // never called: a run that is refused leaves nothing.
+  ~CheckpointFolder();
+
+  // Names the folder, without touching the disk.
+  void name(const std::string &folder) { path = folder; }
+  // Makes the folder if it does not exist, takes its lock, and removes what
+  // killed runs have left. Refuses one that is a checkpoint itself.
+  Status open();
+  // Steps of the checkpoints, in ascending order.
+  Result<std::vector<int64_t>> steps() const;
+
+  // Return the folder of a step's checkpoint, and the one in which it is
+  // written.
+  std::string folderOf(int64_t step) const;
+  std::string temporaryOf(int64_t step) const;
+
+  // Makes the temporary folder, which is empty.
+  Status begin(int64_t step);
+  // Gives the temporary folder its name, in place of a checkpoint of this step.
+  Status publish(int64_t step);
+  // Removes the temporary folder.
+  void drop(int64_t step);
+  // Removes the checkpoint of a step. It loses its name first, so that no part
+  // of it is ever taken for a whole one.
+  Status remove(int64_t step);
+
+private:
+  Status checkKind() const;
+  Status lock();
+  Result<bool> holdsLock() const;
+  Status recover() const;
+  Status removeFolder(const std::string &folder) const;
+  Status sync(const std::string &name) const;
+  std::string path;
+  int lockFile = -1;
+  bool unused = false; // `open` made the folder, and nothing is in it
+};
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,327 @@
+// The manifest of a checkpoint as text. The text comes from outside, so every
+// number is checked before it is used. The manifest has a checksum of its own,
+// because it is what the other checksums hang on.
+#include "runtime/abi/power_sgd.h"
+#include "runtime/checkpoint/checkpoint_manifest.h"
+#include "runtime/support/json_fields.h"
+#include "runtime/support/spelling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <stdexcept>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace fsdpc::runtime {
+namespace {
+
+// Format 2 says of a layout how many ranks share it, if they are not all.
+// Format 3 says which rank owns it, and of what type its parameters are, if not
+// f32. Format 4 has what reductions have not sent. The oldest format that can
+// hold a checkpoint is written, so older programs read what they understand.
+constexpr int64_t plainFormat = 1, groupFormat = 2, ownerFormat = 3,
+                  newestFormat = 4;
+// Bounds of what is read, far above any run. They keep products of two of them
+// within 64 bits.
+constexpr int64_t mostRanks = 1 << 20;
+constexpr int64_t mostElements = int64_t(1) << 48;
+
+std::string hexadecimal(uint64_t number) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(number));
+  return digits;
+}
+
+std::string checksum(const std::string &text) {
+  return hexadecimal(XXH64(text.data(), text.size(), 0));
+}
+
+// Sixteen hexadecimal digits in small letters, as hexadecimal() prints them.
+uint64_t checksumIn(const Json &value, const char *key) {
+  const std::string text = value.is_string() ? value.get<std::string>() : "";
+  if (text.size() != 16 ||
+      text.find_first_not_of("0123456789abcdef") != std::string::npos)
+    refuse(key, value, "a checksum");
+  return std::stoull(text, nullptr, 16);
+}
+
+// Returns the product of the extents, and throws if it is beyond any layout.
+int64_t elementsOf(const Json &json, std::vector<int64_t> &shape) {
+  int64_t elements = 1;
+  for (const Json &extent : listIn(json, "shape")) {
+    if (!extent.is_number_unsigned() ||
+        extent.get<uint64_t>() > uint64_t(mostElements) ||
+        __builtin_mul_overflow(elements, extent.get<int64_t>(), &elements) ||
+        elements > mostElements)
+      refuse("shape", json.at("shape"), "a shape");
+    shape.push_back(extent.get<int64_t>());
+  }
+  return elements;
+}
+
+// Reads the sizes of what reductions have not sent. The members and these
+// bounds keep those of factors within 64 bits.
+void parseResidual(const Json &json, StoredLayout &layout) {
+  if (!json.contains("residual"))
+    return;
+  layout.residual = numberIn(json, "residual", mostElements / 16);
+  if (json.contains("powerRank"))
+    layout.powerRank = numberIn(json, "powerRank", mostPowerRank);
+  int64_t right = 0;
+  for (const Member &member : layout.members) {
+    PowerShape shape = powerShapeOf(member.shape);
+    if (member.offset + member.elements > layout.residual)
+      refuse("residual", json.at("residual"), "as long as its layout");
+    if (layout.powerRank > 0 && shape.isCompressed(layout.powerRank))
+      right += shape.columns * layout.powerRank;
+    if (right > layout.residual)
+      refuse("powerRank", json.at("powerRank"), "a rank of factors");
+  }
+}
+
+// `ranks` bounds the shard, so that shard times ranks cannot overflow.
+StoredLayout parseLayout(const Json &json, int64_t ranks) {
+  StoredLayout layout;
+  layout.name = textIn(json, "name");
+  layout.shard = numberIn(json, "shard", mostElements / ranks);
+  layout.states = int32_t(numberIn(json, "states", mostStates));
+  // Checkpoints written before there were averages do not have it.
+  layout.average = truthIn(json, "average", false);
+  // Nor the optimizer, which says whose the states are.
+  if (json.contains("optimizer"))
+    layout.optimizer = textIn(json, "optimizer");
+  if (json.contains("dtype"))
+    layout.dtype = textIn(json, "dtype");
+  if (layout.dtype != "f32" && layout.dtype != "bf16")
+    refuse("dtype", json.at("dtype"), "f32 or bf16");
+  if (layout.ownStates() < 0)
+    throw std::runtime_error("layout '" + layout.name +
+                             "' has an average among no states");
+  if (json.contains("group")) {
+    layout.group = numberIn(json, "group", ranks);
+    if (layout.group == 0 || ranks % layout.group)
+      throw std::runtime_error("a shard group of " +
+                               std::to_string(layout.group) +
+                               " does not divide its ranks");
+  }
+  if (json.contains("owner"))
+    layout.owner = int(numberIn(json, "owner", ranks - 1));
+  if (layout.group && layout.owner != noOwner)
+    throw std::runtime_error("layout '" + layout.name +
+                             "' has an owner and a shard group");
+  int64_t shards = layout.owner == noOwner ? ranks : 1;
+  for (const Json &entry : listIn(json, "members")) {
+    Member member;
+    member.name = textIn(entry, "name");
+    member.offset = numberIn(entry, "offset", mostElements);
+    member.elements = elementsOf(entry, member.shape);
+    // The first checkpoints had no aliases.
+    if (entry.contains("aliases"))
+      for (const Json &alias : listIn(entry, "aliases"))
+        member.aliases.push_back(asText(alias, "aliases"));
+    if (member.offset + member.elements > layout.shard * shards)
+      throw std::runtime_error("parameter '" + member.name +
+                               "' is outside its layout");
+    layout.members.push_back(std::move(member));
+    // Most are trained from the first step on, and do not have it.
+    layout.since.push_back(
+        entry.contains("since") ? numberIn(entry, "since", INT64_MAX / 2) : 0);
+  }
+  parseResidual(json, layout);
+  return layout;
+}
+
+// The order of fields in the text does not matter here; parseCheckpoint has
+// compared it already.
+CheckpointManifest parseBody(const Json &json) {
+  CheckpointManifest stored;
+  const Json &state = fieldIn(json, "state");
+  stored.state.step = numberIn(state, "step", INT64_MAX / 2);
+  stored.state.sample = numberIn(state, "sample", INT64_MAX / 2);
+  const Json &scaler = fieldIn(state, "scaler");
+  const Json &number = fieldIn(scaler, "scale");
+  float scale = number.is_number() ? number.get<float>() : 0;
+  if (!(scale > 0 && std::isfinite(scale)))
+    refuse("scale", number, "a loss scale");
+  stored.state.scaler = {scale, numberIn(scaler, "inARow", INT64_MAX / 2),
+                         numberIn(scaler, "skips", stored.state.step)};
+  const Json &settings = fieldIn(json, "settings");
+  for (auto &[name, value] : settings.items())
+    stored.settings.emplace_back(name, textIn(settings, name.c_str()));
+  stored.ranks = numberIn(json, "ranks", mostRanks);
+  if (stored.ranks == 0)
+    throw std::runtime_error("it has no ranks");
+  for (const Json &layout : listIn(json, "layouts"))
+    stored.layouts.push_back(parseLayout(layout, stored.ranks));
+  for (const Json &entry : listIn(json, "buffers")) {
+    Buffer buffer;
+    buffer.name = textIn(entry, "name");
+    buffer.dtype = textIn(entry, "dtype");
+    elementsOf(entry, buffer.shape);
+    buffer.optimizerState = truthIn(entry, "optimizerState", false);
+    stored.buffers.push_back(std::move(buffer));
+  }
+  for (const Json &entry : listIn(json, "files")) {
+    StoredFile file;
+    file.header = checksumIn(fieldIn(entry, "header"), "header");
+    for (const Json &tensor : listIn(entry, "tensors"))
+      file.tensors.push_back(checksumIn(tensor, "tensors"));
+    stored.files.push_back(std::move(file));
+  }
+  if (int64_t(stored.files.size()) != stored.ranks)
+    throw std::runtime_error("it has " + std::to_string(stored.files.size()) +
+                             " files of " + std::to_string(stored.ranks) +
+                             " ranks");
+  return stored;
+}
+
+// The oldest format that says all of it.
+int64_t formatOf(const CheckpointManifest &stored) {
+  int64_t format = plainFormat;
+  for (const StoredLayout &layout : stored.layouts) {
+    if (layout.group)
+      format = std::max(format, groupFormat);
+    if (layout.owner != noOwner || layout.dtype != "f32")
+      format = std::max(format, ownerFormat);
+    if (layout.residual > 0)
+      format = newestFormat;
+  }
+  return format;
+}
+
+std::string formatText(uint64_t version) {
+  return "format " + std::to_string(version) +
+         ", but this program reads formats " + std::to_string(plainFormat) +
+         " to " + std::to_string(newestFormat);
+}
+
+// Returns a layout as an object, without the fields that are as in the oldest
+// format.
+Json layoutJson(const StoredLayout &layout) {
+  Json members = Json::array();
+  for (size_t i = 0; i < layout.members.size(); ++i) {
+    const Member &member = layout.members[i];
+    members.push_back({{"name", member.name},
+                       {"shape", member.shape},
+                       {"dtype", layout.dtype},
+                       {"offset", member.offset}});
+    if (!member.aliases.empty())
+      members.back()["aliases"] = member.aliases;
+    if (int64_t since = layout.sinceOf(i))
+      members.back()["since"] = since;
+  }
+  Json json = {{"name", layout.name},
+               {"shard", layout.shard},
+               {"states", layout.states},
+               {"average", layout.average},
+               {"members", members}};
+  if (!layout.optimizer.empty())
+    json["optimizer"] = layout.optimizer;
+  if (layout.group)
+    json["group"] = layout.group;
+  if (layout.owner != noOwner)
+    json["owner"] = layout.owner;
+  if (layout.dtype != "f32")
+    json["dtype"] = layout.dtype;
+  if (layout.residual > 0)
+    json["residual"] = layout.residual;
+  if (layout.powerRank > 0)
+    json["powerRank"] = layout.powerRank;
+  return json;
+}
+
+} // namespace
+
+// Through the serialiser itself, so that both directions replace the same
+// bytes.
+std::string storedName(const std::string &name) {
+  return Json::parse(dump(Json(name))).get<std::string>();
+}
+
+// The checksum covers the text of "checkpoint"; the outer object only carries
+// it.
+std::string toJson(const CheckpointManifest &stored) {
+  Json layouts = Json::array(), buffers = Json::array(), files = Json::array();
+  for (const StoredLayout &layout : stored.layouts)
+    layouts.push_back(layoutJson(layout));
+  for (const Buffer &buffer : stored.buffers) {
+    buffers.push_back({{"name", buffer.name},
+                       {"shape", buffer.shape},
+                       {"dtype", buffer.dtype}});
+    if (buffer.optimizerState)
+      buffers.back()["optimizerState"] = true;
+  }
+  for (const StoredFile &file : stored.files) {
+    Json tensors = Json::array();
+    for (uint64_t hash : file.tensors)
+      tensors.push_back(hexadecimal(hash));
+    files.push_back(
+        {{"header", hexadecimal(file.header)}, {"tensors", tensors}});
+  }
+  Json settings = Json::object();
+  for (auto &[name, value] : stored.settings)
+    settings[name] = value;
+  const LossScaler::State &scaler = stored.state.scaler;
+  Json body = {{"state",
+                {{"step", stored.state.step},
+                 {"sample", stored.state.sample},
+                 {"scaler",
+                  {{"scale", scaler.scale},
+                   {"inARow", scaler.inARow},
+                   {"skips", scaler.skips}}}}},
+               {"settings", settings},
+               {"ranks", stored.ranks},
+               {"layouts", layouts},
+               {"buffers", buffers},
+               {"files", files}};
+  return dump({{"format", formatOf(stored)},
+               {"checksum", checksum(dump(body))},
+               {"checkpoint", body}}) +
+         "\n";
+}
+
+Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
+  if (text.empty())
+    return Error{"it is empty"};
+  try {
+    Json json = Json::parse(text);
+    int64_t version = numberIn(json, "format", INT64_MAX);
+    if (version < plainFormat || version > newestFormat)
+      return Error{"it has " + formatText(uint64_t(version))};
+    const Json &body = fieldIn(json, "checkpoint");
+    // The same content could be written otherwise, as with "1E5" for "1e5".
+    // Only what toJson writes is accepted, so that no bit can change unnoticed.
+    if (textIn(json, "checksum") != checksum(dump(body)) ||
+        dump(json) + "\n" != text)
+      return Error{"its checksum is wrong"};
+    CheckpointManifest stored = parseBody(body);
+    // No checksum covers the format, so a flipped bit there shows here.
+    if (formatOf(stored) != version)
+      return Error{"it has format " + std::to_string(version) +
+                   ", but its content is of format " +
+                   std::to_string(formatOf(stored))};
+    return stored;
+  } catch (const Json::parse_error &fault) {
+    return Error{"it is not valid JSON from byte " +
+                 std::to_string(fault.byte ? fault.byte - 1 : 0) + " on"};
+  } catch (const std::exception &fault) {
+    return Error{printable(fault.what())};
+  }
+}
+
+// Needs no checksum: a later version may compute it in another way.
+std::optional<std::string> laterFormat(const std::string &text) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("format") ||
+      !json["format"].is_number_unsigned())
+    return {};
+  uint64_t version = json["format"].get<uint64_t>();
+  if (version <= uint64_t(newestFormat))
+    return {};
+  return formatText(version);
+}
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,117 @@
+// Describes what a run stores in its checkpoint, and which of its files has it.
+// checkpoint_json.cpp writes and reads that as text; checkpoint_model.cpp tells
+// whether a program can resume from it.
+#include "runtime/checkpoint/checkpoint_manifest.h"
+#include "runtime/abi/memory_plan.h"
+#include "runtime/abi/power_sgd.h"
+
+#include <cstdio>
+
+namespace fsdpc::runtime {
+
+int64_t StoredLayout::elementBytes() const {
+  return dtypeBytes(dtype) + states * int64_t(sizeof(float));
+}
+
+int64_t StoredLayout::rightFactors(size_t member) const {
+  PowerSizes sizes;
+  for (size_t i = 0; powerRank > 0 && i < members.size() && i < member; ++i)
+    sizes.add(powerShapeOf(members[i].shape), powerRank);
+  return sizes.right;
+}
+
+// Names are stored as valid UTF-8, and compared in that form when a run
+// resumes.
+CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
+                                      int groupRanks) {
+  CheckpointManifest stored;
+  stored.ranks = ranks;
+  std::vector<int> owners = ownersOf(manifest, ranks);
+  for (size_t i = 0; i < owners.size(); ++i) {
+    const Layout &layout = manifest.layouts[i];
+    StoredLayout copy;
+    copy.name = storedName(layout.name);
+    copy.owner = owners[i];
+    copy.shard = shardElements(layout, copy.owner == noOwner ? ranks : 1,
+                               manifest.shardAlignment);
+    copy.group = layout.hybrid ? groupRanks : 0;
+    copy.states = layout.trainable ? layout.states : 0;
+    copy.average = layout.average;
+    copy.optimizer = storedName(layout.optimizer);
+    copy.residual = layout.keepsResidual() ? layout.elements : 0;
+    copy.powerRank = layout.powerRank;
+    if (layout.noMaster)
+      copy.dtype = manifest.computeDtypeOf(layout);
+    for (const Member &member : layout.members) {
+      Member place;
+      place.name = storedName(member.name);
+      place.shape = member.shape;
+      place.offset = member.offset;
+      place.elements = member.elements;
+      for (const std::string &alias : member.aliases)
+        place.aliases.push_back(storedName(alias));
+      copy.members.push_back(std::move(place));
+    }
+    stored.layouts.push_back(std::move(copy));
+  }
+  for (const Buffer &buffer : manifest.buffers) {
+    Buffer copy;
+    copy.name = storedName(buffer.name);
+    copy.dtype = buffer.dtype;
+    copy.shape = buffer.shape;
+    copy.optimizerState = buffer.optimizerState;
+    stored.buffers.push_back(std::move(copy));
+  }
+  return stored;
+}
+
+// The inverse of LayoutCut::ownOf: shard s is part s mod groups of the shard of
+// rank s / groups in a group.
+int64_t rankOfShard(const CheckpointManifest &stored,
+                    const StoredLayout &layout, int64_t shard) {
+  if (layout.owner != noOwner)
+    return layout.owner;
+  int64_t group = layout.group ? layout.group : stored.ranks;
+  int64_t groups = stored.ranks / group;
+  return shard % groups * group + shard / groups;
+}
+
+// The index keeps the names apart if two layouts are called the same.
+std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored,
+                                    int rank) {
+  std::vector<StoredTensor> tensors;
+  for (size_t i = 0; i < stored.layouts.size(); ++i) {
+    const StoredLayout &layout = stored.layouts[i];
+    std::string prefix = std::to_string(i) + "." + layout.name + ".";
+    int64_t shard = layout.shardOf(rank);
+    tensors.push_back({prefix + "master", layout.dtype, {shard}});
+    for (int32_t state = 0; state < layout.states; ++state)
+      tensors.push_back(
+          {prefix + "state" + std::to_string(state), "f32", {shard}});
+    if (layout.residual > 0)
+      tensors.push_back({prefix + "residual", "f32", {layout.residual}});
+    if (layout.powerRank > 0)
+      tensors.push_back(
+          {prefix + "right", "f32", {rank == 0 ? layout.rightFactors() : 0}});
+  }
+  if (rank == 0)
+    for (const Buffer &buffer : stored.buffers)
+      tensors.push_back({"buffer." + buffer.name, buffer.dtype, buffer.shape});
+  return tensors;
+}
+
+std::vector<std::string> storedNames(const Member &member) {
+  std::vector<std::string> names = {storedName(member.name)};
+  for (const std::string &alias : member.aliases)
+    names.push_back(storedName(alias));
+  return names;
+}
+
+std::string rankFileName(int64_t rank) {
+  char name[48];
+  std::snprintf(name, sizeof name, "rank-%05lld.safetensors",
+                static_cast<long long>(rank));
+  return name;
+}
+
+} // namespace fsdpc::runtime

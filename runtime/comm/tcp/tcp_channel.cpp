@@ -1,0 +1,202 @@
+// Messages between ranks over their connections. Each begins with a header that
+// names the communicator, the operation, its number and its size, so that ranks
+// that disagree about what comes next are detected instead of waiting forever.
+// All messages of a transfer progress together, in whatever order the network
+// allows: no rank waits to send before another has received.
+#include "runtime/comm/tcp/tcp_channel.h"
+#include "runtime/comm/failure.h"
+#include "runtime/comm/groups.h"
+#include "runtime/comm/staged.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <poll.h>
+
+namespace fsdpc::runtime {
+
+namespace {
+
+// The kinds of transfer. The ranks must agree on the kind: a collective of the
+// training loop, or a plain transfer.
+enum class Operation : uint64_t { transfer, barrier, gather, exchange };
+
+// Sent as it lies in memory: all ranks run the same executable.
+struct Header {
+  uint64_t communicator = 0;
+  Operation operation = Operation::transfer;
+  uint64_t number = 0; // of the message between these ranks
+  uint64_t bytes = 0;
+};
+
+// A message under way. `data` is only read from if the flow sends.
+struct Flow {
+  bool sends;
+  int peer; // rank of the communicator
+  Header header;
+  char *data;
+  size_t bytes, done = 0; // of header and data together
+
+  bool isDone() const { return done == sizeof header + bytes; }
+  // The bytes that are left of the header, and of the data.
+  std::array<iovec, 2> rest() {
+    size_t said = std::min(done, sizeof header);
+    size_t moved = done - said;
+    return {
+        iovec{reinterpret_cast<char *>(&header) + said, sizeof header - said},
+        iovec{data + moved, bytes - moved}};
+  }
+};
+
+// `members` are the ranks of the job by the communicator's ranks. All
+// communicators of a channel share its connections, which are by rank of the
+// job.
+class TcpChannel : public ExchangeCommunicator {
+public:
+  TcpChannel(int rank, Channel which, std::vector<int> members,
+             std::shared_ptr<std::vector<Socket>> sockets, TcpSession &session,
+             uint64_t id)
+      : ExchangeCommunicator(rank, int(members.size()),
+                             Staging::of(which, int(members.size()))),
+        which(which), members(std::move(members)), sockets(std::move(sockets)),
+        session(session), id(id), sent(size_t(ranks)), received(size_t(ranks)) {
+  }
+
+  void barrier() override {
+    operation = Operation::barrier;
+    ExchangeCommunicator::barrier();
+    operation = Operation::transfer;
+  }
+  void doTransfer(std::span<const Outgoing> sends,
+                  std::span<const Incoming> receives) override;
+
+  std::unique_ptr<Communicator> split(int color) override {
+    Group group = groupOf(*this, color);
+    std::vector<int> chosen;
+    for (int member : group.members)
+      chosen.push_back(members[size_t(member)]);
+    // The same on all its ranks, and another one for every split.
+    uint64_t made = (id + ++splits) * 0x9e3779b97f4a7c15u + uint64_t(color);
+    return std::make_unique<TcpChannel>(group.rank, which, std::move(chosen),
+                                        sockets, session, made);
+  }
+
+protected:
+  void gather(const char *piece, char *whole, size_t bytes,
+              size_t stride) override {
+    operation = Operation::gather;
+    ExchangeCommunicator::gather(piece, whole, bytes, stride);
+    operation = Operation::transfer;
+  }
+  void exchange(const char *from, char *to, size_t bytes) override {
+    operation = Operation::exchange;
+    ExchangeCommunicator::exchange(from, to, bytes);
+    operation = Operation::transfer;
+  }
+
+private:
+  Header headerOf(uint64_t number, size_t bytes) const {
+    return {id, operation, number, bytes};
+  }
+  Socket &socketOf(int peer) const {
+    return (*sockets)[size_t(members[size_t(peer)])];
+  }
+  bool progress(Flow &flow);
+  void check(const Flow &flow) const;
+  void sleep();
+
+  const Channel which;
+  const std::vector<int> members;
+  const std::shared_ptr<std::vector<Socket>> sockets;
+  TcpSession &session;
+  const uint64_t id;
+  uint64_t splits = 0;
+  std::vector<uint64_t> sent, received;      // messages by peer
+  Operation operation = Operation::transfer; // under way
+  // Belongs to the transfer under way; kept, so that a step allocates nothing.
+  std::vector<Flow> flows;
+  std::vector<pollfd> entries;
+};
+
+// Moves what can be moved without waiting. Returns true if that was anything. A
+// lost connection ends the job; a lost rank without one is the watch's
+// business.
+bool TcpChannel::progress(Flow &flow) {
+  bool hadHeader = flow.done >= sizeof(Header);
+  std::array<iovec, 2> rest = flow.rest();
+  Socket &socket = socketOf(flow.peer);
+  Result<size_t> moved =
+      flow.sends ? socket.sendSome(rest) : socket.receiveSome(rest);
+  if (!moved)
+    session.lost(members[size_t(flow.peer)], moved.error().message);
+  flow.done += *moved;
+  if (!flow.sends && !hadHeader && flow.done >= sizeof(Header))
+    check(flow);
+  return *moved > 0;
+}
+
+// The expected number and size are those of this rank's own call.
+void TcpChannel::check(const Flow &flow) const {
+  Header expected = headerOf(received[size_t(flow.peer)], flow.bytes);
+  if (memcmp(&expected, &flow.header, sizeof expected) != 0)
+    fail(session.nameOf(members[size_t(flow.peer)]) +
+         " called a different collective than rank " +
+         std::to_string(members[size_t(self)]));
+}
+
+// Waits without a deadline, since a collective may wait for a slow rank for as
+// long as it takes.
+void TcpChannel::sleep() {
+  entries.clear();
+  for (const Flow &flow : flows)
+    if (!flow.isDone())
+      entries.push_back({socketOf(flow.peer).descriptor(),
+                         short(flow.sends ? POLLOUT : POLLIN), 0});
+  poll(entries.data(), entries.size(), -1); // a signal only tries again
+}
+
+void TcpChannel::doTransfer(std::span<const Outgoing> sends,
+                            std::span<const Incoming> receives) {
+  flows.clear();
+  for (const Outgoing &message : sends)
+    flows.push_back(
+        {true, message.peer,
+         headerOf(++sent[size_t(message.peer)], message.bytes),
+         const_cast<char *>(static_cast<const char *>(message.data)),
+         message.bytes});
+  for (const Incoming &message : receives) {
+    ++received[size_t(message.peer)];
+    flows.push_back({false,
+                     message.peer,
+                     {},
+                     static_cast<char *>(message.data),
+                     message.bytes});
+  }
+  for (;;) {
+    bool moved = false, done = true;
+    for (Flow &flow : flows) {
+      if (!flow.isDone())
+        moved |= progress(flow);
+      done &= flow.isDone();
+    }
+    if (done)
+      return;
+    if (!moved)
+      sleep();
+  }
+}
+
+} // namespace
+
+std::unique_ptr<Communicator> makeTcpChannel(int rank, Channel channel,
+                                             std::vector<Socket> peers,
+                                             TcpSession &session) {
+  std::vector<int> members;
+  for (size_t member = 0; member < peers.size(); ++member)
+    members.push_back(int(member));
+  return std::make_unique<TcpChannel>(
+      rank, channel, std::move(members),
+      std::make_shared<std::vector<Socket>>(std::move(peers)), session, 0);
+}
+
+} // namespace fsdpc::runtime

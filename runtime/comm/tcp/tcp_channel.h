@@ -1,0 +1,16 @@
+// The collectives of one channel of a TCP job. Every two ranks have a
+// connection, and data goes from the rank that has it to the one that needs it.
+#pragma once
+
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/tcp/tcp_session.h"
+
+namespace fsdpc::runtime {
+
+// Makes one channel. `peers` are the connections by rank. The session must
+// outlive the channel.
+std::unique_ptr<Communicator> makeTcpChannel(int rank, Channel channel,
+                                             std::vector<Socket> peers,
+                                             TcpSession &session);
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,177 @@
+// The watch over a TCP job. Each message is one byte (wire.h): a rank is here
+// (every few seconds), it leaves, or it ends the job with an exit code. Rank 0
+// passes an end on to the others, and leaves last, because the others only hear
+// of each other through it.
+#include "runtime/comm/tcp/tcp_session.h"
+#include "runtime/comm/failure.h"
+#include "runtime/comm/wire.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace fsdpc::runtime {
+
+namespace {
+
+constexpr double beat = 5; // at most so many seconds between two signs of life
+
+// Without destructors and exit handlers: other threads of the process still run
+// and use what those would destroy.
+[[noreturn]] void end(int code) {
+  fflush(nullptr);
+  _exit(code);
+}
+
+} // namespace
+
+TcpSession::TcpSession(int rank, bool speaks, double silence,
+                       std::vector<std::string> hosts,
+                       std::vector<Socket> links)
+    : self(rank), speaks(speaks), silence(silence), hosts(std::move(hosts)),
+      links(std::move(links)),
+      heard(this->links.size(), std::chrono::steady_clock::now()),
+      left(this->links.size()), wake(eventfd(0, EFD_CLOEXEC)) {
+  watcher = std::thread([this] { watch(); });
+}
+
+// Wakes the watcher and joins it. It returns once all peers have left too, so a
+// rank that is done early waits for the others here.
+TcpSession::~TcpSession() {
+  uint64_t one = 1;
+  if (write(wake, &one, sizeof one) == sizeof one)
+    watcher.join();
+  else
+    watcher.detach();
+  close(wake);
+}
+
+std::string TcpSession::nameOf(int peer) const {
+  return "rank " + std::to_string(peer) + " on node '" + hosts[size_t(peer)] +
+         "'";
+}
+
+// May be called on any thread. The lock keeps the watcher from closing a
+// connection while it is written to.
+void TcpSession::tell(Word word, int except) {
+  uint8_t byte = byteOf(word);
+  std::lock_guard<std::mutex> lock(sending);
+  for (size_t peer = 0; peer < links.size(); ++peer)
+    if (links[peer].isOpen() && int(peer) != except)
+      // A peer that cannot take a byte will be found to be silent.
+      (void)links[peer].send(&byte, 1, std::chrono::steady_clock::now());
+}
+
+// Only rank 0 reaches every rank. The word of another rank goes to rank 0,
+// which passes it on.
+void TcpSession::abort(int code) {
+  tell({Word::ends, code});
+  end(code);
+}
+
+// Ends this rank, and on rank 0 the whole job, because `peer` is gone.
+void TcpSession::gone(int peer, const std::string &why) {
+  // Not through fail()'s abort, since the job may be ending already.
+  if (self == 0)
+    tell({Word::ends, 3}, peer);
+  if (self == 0 || speaks)
+    fail(nameOf(peer) + " was lost (" + why + ")");
+  // Leave time for another rank to print what happened first.
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  end(3);
+}
+
+// A channel often breaks because the job is ending. The two seconds let the
+// watch hear of that first, which ends this process without a message.
+void TcpSession::lost(int peer, const std::string &why) {
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  gone(peer, why);
+}
+
+// Reads what a peer sent. Returns false once its connection can be closed.
+bool TcpSession::hear(int peer) {
+  uint8_t words[64];
+  ssize_t got = recv(links[size_t(peer)].descriptor(), words, sizeof words, 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    return true;
+  if (got <= 0) {
+    // A rank that has said it leaves may close; any other end of the stream is
+    // a loss.
+    if (left[size_t(peer)])
+      return false;
+    gone(peer, got ? systemError(errno) : "connection closed");
+  }
+  heard[size_t(peer)] = std::chrono::steady_clock::now();
+  for (ssize_t at = 0; at < got; ++at) {
+    std::optional<Word> word = parseWord(words[at]);
+    if (!word)
+      gone(peer, "it sent a word that no rank sends");
+    if (word->kind == Word::leaves)
+      left[size_t(peer)] = true;
+    if (word->kind == Word::ends) {
+      if (self == 0)
+        tell(*word, peer);
+      end(word->code);
+    }
+  }
+  return true;
+}
+
+// The watcher's loop, until this rank and all its peers leave.
+void TcpSession::watch() {
+  bool leaving = false, said = false;
+  // Speaks at least four times within the limit.
+  double pause = silence > 0 ? std::min(beat, silence / 4) : beat;
+  Deadline next = std::chrono::steady_clock::now();
+  auto allLeft = [&] {
+    for (size_t peer = 0; peer < links.size(); ++peer)
+      if (links[peer].isOpen() && !left[peer])
+        return false;
+    return true;
+  };
+  while (true) {
+    // Rank 0 says so last: while any rank still works, it must be able to learn
+    // through rank 0 that another one has failed.
+    if (leaving && !said && (self != 0 || allLeft())) {
+      tell({Word::leaves});
+      said = true;
+    }
+    if (said && allLeft())
+      return;
+    auto now = std::chrono::steady_clock::now();
+    if (now >= next) {
+      tell({Word::here});
+      next = inSeconds(pause);
+    }
+    // poll() ignores entries with a negative descriptor. The eventfd stays
+    // readable once written, so it is left out after the first time.
+    std::vector<pollfd> entries = {{leaving ? -1 : wake, POLLIN, 0}};
+    for (const Socket &link : links)
+      entries.push_back({link.isOpen() ? link.descriptor() : -1, POLLIN, 0});
+    if (poll(entries.data(), entries.size(), pollTimeout(next)) < 0)
+      continue; // a signal
+    leaving |= entries[0].revents != 0;
+    for (size_t peer = 0; peer < links.size(); ++peer) {
+      if (!links[peer].isOpen())
+        continue;
+      if (entries[peer + 1].revents) {
+        if (!hear(int(peer))) {
+          std::lock_guard<std::mutex> lock(sending);
+          links[peer].close();
+        }
+      } else if (silence > 0 && !left[peer] &&
+                 std::chrono::steady_clock::now() - heard[peer] >
+                     std::chrono::duration<double>(silence)) {
+        char text[64];
+        snprintf(text, sizeof text, "no answer for %g s", silence);
+        gone(int(peer), text + whereabouts());
+      }
+    }
+  }
+}
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,95 @@
+// Arrays as samples: a .npy file, an array of a .npz file, or a tensor of a
+// safetensors file.
+#include "runtime/data/npz.h"
+#include "runtime/data/safetensors.h"
+#include "runtime/data/sample_file.h"
+#include "runtime/numeric/dtype.h"
+#include "runtime/support/nearest.h"
+#include "runtime/support/spelling.h"
+
+#include <utility>
+
+namespace fsdpc::runtime {
+namespace {
+
+// Cuts ":TENSOR" off the name of a file that ends in `ending`. Returns false
+// for a file of another kind.
+bool takeTensor(const std::string &ending, std::string &path,
+                std::string &tensor) {
+  size_t at = path.rfind(ending);
+  size_t end = at + ending.size();
+  if (at == std::string::npos || (end < path.size() && path[end] != ':'))
+    return false;
+  if (end < path.size())
+    tensor = path.substr(end + 1);
+  path.resize(end);
+  return true;
+}
+
+// Returns what a .npy file of the tensor would have in its header.
+Result<NpyHeader> readTensorHeader(const Input &input, const std::string &path,
+                                   const std::string &tensor) {
+  Result<SafeTensors> tensors = SafeTensors::open(path);
+  FSDPC_TRY(tensors);
+  if (const SafeTensor *found = tensors->find(tensor, {})) {
+    if (found->shape.empty())
+      return Error{"'" + path + "' tensor '" + tensor +
+                   "' is a scalar, but samples need an axis"};
+    return NpyHeader{found->dtype, found->shape, found->offset};
+  }
+  std::vector<std::string> names;
+  for (auto &[name, stored] : tensors->tensors())
+    names.push_back(printable(name));
+  std::string near = meant(tensor, names);
+  return Error{"'" + path + "' has no tensor '" + printable(tensor) + "'" +
+               (near.empty() ? "; name one that it has, as in '" + input.name +
+                                   "=" + path + ":NAME'"
+                             : near)};
+}
+
+} // namespace
+
+// Without a name in the file, the input's own name is looked for.
+Result<SampleFile> openArraySamples(const Input &input, const std::string &name,
+                                    int64_t rows) {
+  std::string path = name, tensor = input.name;
+  bool isTensor = takeTensor(".safetensors", path, tensor);
+  bool isArchive = !isTensor && takeTensor(".npz", path, tensor);
+  Result<File> file = isArchive ? openNpz(path, tensor) : File::open(path);
+  FSDPC_TRY(file);
+  Result<NpyHeader> header =
+      isTensor ? readTensorHeader(input, path, tensor) : readNpyHeader(*file);
+  FSDPC_TRY(header);
+  if (!converts(header->dtype, input.dtype))
+    return Error{"'" + path + "' contains " + header->dtype + ", but input '" +
+                 input.name + "' is " + input.dtype};
+  // Axis 0 counts the samples of the file, so only the others must match.
+  bool fits = header->shape.size() == input.shape.size();
+  for (size_t axis = 1; fits && axis < input.shape.size(); ++axis)
+    fits = header->shape[axis] == input.shape[axis];
+  if (!fits) {
+    std::string expected = "[samples";
+    for (size_t axis = 1; axis < input.shape.size(); ++axis)
+      expected += ", " + std::to_string(input.shape[axis]);
+    return Error{"'" + path + "' has shape " + shapeText(header->shape) +
+                 ", but input '" + input.name + "' takes " + expected + "]"};
+  }
+  if (header->shape[0] % rows != 0)
+    return Error{"'" + path + "' has shape " + shapeText(header->shape) +
+                 ", but a microbatch takes " + std::to_string(rows) +
+                 " rows of input '" + input.name +
+                 "'; give a multiple of them (the inputs of the model differ "
+                 "in their first axis, so a microbatch is one sample)"};
+  SampleFile samples;
+  samples.file = std::move(*file);
+  samples.dtype = header->dtype;
+  samples.offset = header->offset;
+  // Only token streams have shifts.
+  samples.samples = samples.unshifted = header->shape[0] / rows;
+  samples.sampleElements = rows;
+  for (size_t axis = 1; axis < input.shape.size(); ++axis)
+    samples.sampleElements *= input.shape[axis];
+  return samples;
+}
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,17 @@
+// Combining the values of all ranks in rank order, for the collectives on typed
+// values (runtime/comm/collectives.h says what each type and reduction means).
+#pragma once
+
+#include <cstdint>
+
+namespace fsdpc::runtime {
+
+enum class ElementType { f32, bf16, f16, i32, i64 };
+enum class Reduction { sum, prod, min, max, avg };
+
+// Writes to result[i] the values[rank][i] of all ranks, combined. `result` may
+// be one of the sources.
+void foldRanks(const void *const *values, int ranks, int64_t count,
+               ElementType type, Reduction reduction, void *result);
+
+} // namespace fsdpc::runtime

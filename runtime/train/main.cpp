@@ -1,0 +1,193 @@
+// fsdpc_main: from a command line to the ranks that run it. It decides how this
+// process was started: by mpirun (joinMpi), by torchrun or srun (joinTcp),
+// alone, or with --ranks (ranks as threads). A process that a launcher started
+// as one of several, but that finds no others, refuses to run: it would train a
+// copy of rank 0.
+#include "runtime/cli/command_line.h"
+#include "runtime/comm/tcp/tcp.h"
+#include "runtime/core/failure.h"
+#include "runtime/train/info.h"
+#include "runtime/train/trainer.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <malloc.h>
+#include <sys/resource.h>
+#include <thread>
+
+using namespace fsdpc;
+using namespace fsdpc::runtime;
+
+namespace {
+
+// Runs all ranks as threads of this process; rank 0 on the calling thread.
+int runLocal(const Manifest &manifest, const fsdpc_program &program,
+             const Options &options) {
+  auto jobs = makeLocalJobs(std::max(1, options.ranks), options.ranksPerNode);
+  std::vector<int> codes(jobs.size());
+  std::vector<std::thread> threads;
+  for (size_t rank = 1; rank < jobs.size(); ++rank)
+    threads.emplace_back([&, rank] {
+      codes[rank] = runRank(manifest, program, options, *jobs[rank]);
+    });
+  codes[0] = runRank(manifest, program, options, *jobs[0]);
+  for (std::thread &thread : threads)
+    thread.join();
+  return *std::max_element(codes.begin(), codes.end());
+}
+
+// The message of a process that was announced as one of several ranks but
+// cannot join them.
+std::string strangerText(const LaunchEnvironment &environment) {
+  std::string ranks = std::to_string(environment.ranks);
+  return "started as one of " + ranks + " ranks by " + environment.launcher +
+         " (" + environment.variables +
+         "), but the program cannot connect to the other ranks: " +
+         environment.missing + "; start it with mpirun -np " + ranks +
+         ", or unset these variables and use --ranks " + ranks;
+}
+
+// Prints what --help, --info or --manifest asks for. Returns false if the
+// command line asks for none of them.
+bool printText(const Manifest &manifest, const fsdpc_program &program,
+               const Options &options, bool speaks) {
+  std::string text = options.help;
+  if (options.info)
+    text = infoText(manifest, options.threads, options.shardGroup,
+                    !options.checkpointEvery.empty());
+  else if (options.manifest)
+    text = std::string(program.manifest, program.manifest_bytes) + "\n";
+  if (speaks)
+    std::fputs(text.c_str(), stdout);
+  return !text.empty();
+}
+
+// Ranks that a launcher announced are not asked for again.
+Status checkRanks(const Options &options, const LaunchEnvironment &environment,
+                  bool launched) {
+  if (!launched || !options.ranks)
+    return {};
+  return Error{"--ranks runs ranks as threads of one process; omit it under " +
+               environment.launcher + ", which sets the number of ranks"};
+}
+
+// Checks the size of shard groups before the ranks meet, as other flags.
+Status checkGroup(const Manifest &manifest, const Options &options, int ranks) {
+  int64_t group = options.shardGroup ? options.shardGroup : manifest.reshardTo;
+  if (!group || ranks % group == 0)
+    return {};
+  std::string fault = " '" + std::to_string(group) +
+                      "' does not divide the job's " + std::to_string(ranks) +
+                      (ranks == 1 ? " rank" : " ranks");
+  if (options.shardGroup)
+    return Error{"--shard-group" + fault};
+  return Error{"the compiled --reshard-to" + fault +
+               "; choose other groups by --shard-group"};
+}
+
+// Prints the error of a rank, if it is the one to speak, and returns the exit
+// code.
+int refuse(const Error &error, int code, bool speaks = true) {
+  if (speaks && !error.message.empty())
+    printError(error.message);
+  return code;
+}
+
+// Returns for how many seconds a rank may be silent; 0: for ever. A rank that
+// lives says so whatever its steps take.
+double silenceOf(const Options &options) {
+  return options.watchdog >= 0 ? options.watchdog : 300;
+}
+
+// Parses, joins the other ranks, and runs. The order matters: mpirun tells a
+// process its rank only after joining, and one rank must report even a mistake
+// in the command line. So all join first. Other launchers announce the rank in
+// the environment.
+int runProgram(int argc, char **argv, const fsdpc_program &program) {
+  Result<Manifest> read = fromJson(program.manifest, program.manifest_bytes);
+  if (!read)
+    return refuse(read.error(), 3);
+  const Manifest &manifest = *read;
+  if (bucketCount(manifest) != program.bucket_count)
+    return refuse(Error{"malformed manifest in the program: it has " +
+                        std::to_string(bucketCount(manifest)) +
+                        " buckets, and the program " +
+                        std::to_string(program.bucket_count)},
+                  3);
+  Result<Options> parsed = parseCommandLine(argc, argv, manifest);
+  const Options options = parsed ? *parsed : Options();
+
+  Result<LaunchEnvironment> launched = readLaunchEnvironment();
+  if (!launched)
+    return refuse(launched.error(), 3);
+  const LaunchEnvironment &environment = *launched;
+  bool meets = environment.ranks > 1 && environment.missing.empty();
+  std::unique_ptr<Job> job;
+  if (environment.mpi) {
+    // MPI must be joined before the command line is judged, because only then
+    // the rank is known.
+    auto joined = joinMpi(options.ranksPerNode, silenceOf(options));
+    if (!joined && !meets)
+      return refuse(joined.error(), 3);
+    // A job of one rank: this MPI does not know of the launcher.
+    if (joined && !((*joined)->size == 1 && meets))
+      job = std::move(*joined);
+  }
+  bool speaks = job ? job->rank == 0 : environment.rank == 0;
+  if (!parsed)
+    return refuse(parsed.error(), 2, speaks);
+  Status ranks = checkRanks(options, environment, environment.mpi || meets);
+  if (!ranks)
+    return refuse(ranks.error(), 2, speaks);
+  if (printText(manifest, program, options, speaks))
+    return 0;
+  int count = job     ? job->size
+              : meets ? environment.ranks
+                      : std::max(1, options.ranks);
+  if (Status group = checkGroup(manifest, options, count); !group)
+    return refuse(group.error(), 2, speaks);
+  if (!job && meets) {
+    LaunchEnvironment meeting = environment;
+    if (options.joinTimeout > 0)
+      meeting.seconds = options.joinTimeout;
+    auto joined = joinTcp(meeting, options.ranksPerNode, silenceOf(options));
+    if (!joined)
+      return refuse(joined.error(), 3);
+    job = std::move(*joined);
+  }
+  // Ranks that cannot meet do not know of each other, so each of them speaks.
+  if (environment.ranks > 1 && (!job || job->size == 1))
+    return refuse({strangerText(environment)}, 3);
+  if (job)
+    return runRank(manifest, program, options, *job);
+  return runLocal(manifest, program, options);
+}
+
+} // namespace
+
+int fsdpc_main(int argc, char **argv, const fsdpc_program *program) {
+  // Without AVX-512, oneDNN's products allocate large buffers in each call,
+  // which the plan does not hold. Returned at once they cost little; kept in
+  // one heap per thread they would exceed the plan. One heap for all threads,
+  // and blocks of 128 KiB or more as mappings of their own, which `free` gives
+  // back.
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  mallopt(M_TRIM_THRESHOLD, 128 << 10);
+  // A file that reaches the size limit shall be an error like a full disk, not
+  // a signal.
+  std::signal(SIGXFSZ, SIG_IGN);
+  // Data may lie in thousands of files, which are open all the time.
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  try {
+    return runProgram(argc, argv, *program);
+  } catch (const std::exception &fault) {
+    printError(fault.what());
+    return 3;
+  }
+}

@@ -1,0 +1,56 @@
+// The handler only stores the number: nothing else is safe in it.
+#include "runtime/train/stop_request.h"
+
+#include <csignal>
+#include <initializer_list>
+
+namespace fsdpc::runtime {
+namespace {
+
+// The only type that a handler may write and other code read.
+volatile std::sig_atomic_t remembered = 0;
+
+// A second Ctrl-C gets the default action, so that it ends a run that hangs.
+void remember(int signal) {
+  if (remembered && signal == SIGINT) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal); // delivered when the handler returns
+  }
+  if (!remembered)
+    remembered = signal;
+}
+
+} // namespace
+
+void catchStopSignals() {
+  for (int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+    // nohup and background shells start a process with signals ignored; that
+    // choice stays.
+    struct sigaction before, now = {};
+    if (sigaction(signal, nullptr, &before) != 0 ||
+        before.sa_handler == SIG_IGN)
+      continue;
+    now.sa_handler = remember;
+    now.sa_flags = SA_RESTART; // calls of libraries need not expect a signal
+    sigemptyset(&now.sa_mask);
+    sigaction(signal, &now, nullptr);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+int stopSignal() { return remembered; }
+
+const char *nameOfRequest(int request) {
+  switch (request) {
+  case timeLimitReached:
+    return "--time-limit";
+  case SIGINT:
+    return "SIGINT";
+  case SIGUSR1:
+    return "SIGUSR1";
+  default:
+    return "SIGTERM";
+  }
+}
+
+} // namespace fsdpc::runtime

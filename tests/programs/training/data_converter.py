@@ -1,0 +1,94 @@
+"""Checks tools/data/fsdpc-data. Without --python only what it says of packages that are not installed.
+
+With --python and a Python that has pyarrow and tokenizers, it converts columns and texts and reads them back.
+"""
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from harness import Failure, main, run
+
+TOOL = Path(__file__).resolve().parents[3] / "tools" / "data" / "fsdpc-data"
+# Writes two columns as Parquet and as Arrow, and a tokenizer of bytes whose token 0 ends a text.
+MAKE = """
+import pyarrow as pa, pyarrow.parquet, pyarrow.feather
+rows = pa.table({"x": pa.array([[i, i + .5] for i in range(10)], pa.list_(pa.float32())), "y": list(range(10)),
+                 "text": [f"number {i}" for i in range(10)], "some": [None, *range(9)], "ragged": [[0] * (i % 2) for i in range(10)]})
+pa.parquet.write_table(rows, "rows.parquet", row_group_size=4)
+pa.feather.write_feather(rows, "rows.arrow", compression="uncompressed")
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+tokenizer = Tokenizer(models.BPE())
+tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+tokenizer.train_from_iterator(["the words of the text"] * 9, trainers.BpeTrainer(
+    vocab_size=300, special_tokens=["<end>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+tokenizer.save("tokenizer.json")
+text = "the words\\n\\n  of the text\\n" * 100000
+open("long.txt", "w").write(text)
+import numpy
+numpy.save("wanted.npy", numpy.array(tokenizer.encode(text).ids + [0]))
+"""
+
+
+def expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise Failure(what)
+
+
+def refused(bench, python, *arguments, mention: str) -> None:
+    done = run([python, TOOL, *arguments], expected=1, cwd=bench.folder)
+    expect(done.stderr.count("\n") == 1 and done.stderr.startswith("error: ") and mention in done.stderr, done.stderr)
+    expect(not list(bench.folder.rglob(".*")), "a temporary file is left")
+
+
+def check_packages(bench) -> None:
+    """A Python without the packages is told what to install, before anything is written."""
+    bench.path("text").write_text("words")
+    done = subprocess.run([sys.executable, "-I", "-S", TOOL, "tokens", "text", "-o", "t.npy", "--tokenizer", "t.json"],
+                          cwd=bench.folder, capture_output=True, text=True)
+    expect(done.returncode == 1 and "pip install numpy" in done.stderr, done.stderr)
+    expect(not bench.path("t.npy").exists(), "an output")
+
+
+def check_columns(bench, python) -> None:
+    for source, out in (("rows.parquet", "p"), ("rows.arrow", "a")):
+        run([python, TOOL, "columns", source, source, "-o", out, "--columns", "x,y"], cwd=bench.folder)
+        x, y = (np.load(bench.path(out) / f"{name}.npy") for name in "xy")
+        expect(x.dtype == np.float32 and np.array_equal(x, [[i, i + .5] for i in range(10)] * 2), f"{source}: {x}")
+        expect(y.dtype == np.int64 and np.array_equal(y, [*range(10)] * 2), f"{source}: {y}")
+        for column, mention in (("text", "is of type string"), ("some", "missing values"), ("ragged", "lists of several lengths"),
+                                ("none", "'none'")):
+            refused(bench, python, "columns", source, "-o", "r", "--columns", column, mention=mention)
+    bench.path("bad.parquet").write_text("PAR1")
+    refused(bench, python, "columns", "bad.parquet", "-o", "r", mention="cannot read 'bad.parquet'")
+
+
+def check_tokens(bench, python) -> None:
+    made = ["--tokenizer", "tokenizer.json", "--end", "<end>"]
+    done = run([python, TOOL, "tokens", "long.txt", "-o", "long.npy", *made], cwd=bench.folder)
+    read = np.load(bench.path("long.npy"))
+    expect(read.dtype == np.uint16 and np.array_equal(read, np.load(bench.path("wanted.npy"))), "the tokens of a long text")
+    expect("--split-at 0" in done.stdout, done.stdout)
+    run([python, TOOL, "tokens", "rows.parquet", "-o", "rows.npy", "--column", "text", *made], cwd=bench.folder)
+    expect((np.load(bench.path("rows.npy")) == 0).sum() == 10, "an end per row")
+    bench.path("latin1").write_bytes(b"caf\xe9")
+    refused(bench, python, "tokens", "latin1", "-o", "t.npy", *made, mention="'latin1' is not UTF-8")
+    refused(bench, python, "tokens", "long.txt", "-o", "t.npy", *made[:3], "<eos>", mention="has no token '<eos>'")
+
+
+def test(bench, options) -> None:
+    check_packages(bench)
+    if options.python:
+        run([options.python, "-c", MAKE], cwd=bench.folder)
+        check_columns(bench, options.python)
+        check_tokens(bench, options.python)
+
+
+def add_python(parser) -> None:
+    parser.add_argument("--python", type=Path, help="a Python that has pyarrow and tokenizers")
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, test, add_python))

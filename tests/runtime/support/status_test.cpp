@@ -1,0 +1,61 @@
+// Status and Result: what converts to what, and that FSDPC_TRY returns the
+// error of the first failure and nothing else.
+#include "runtime/support/status.h"
+
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+
+using namespace fsdpc;
+
+namespace {
+
+struct Base {
+  virtual ~Base() = default;
+};
+struct Derived : Base {};
+
+Result<int> half(int number) {
+  if (number % 2)
+    return Error{std::to_string(number) + " is odd"};
+  return number / 2;
+}
+
+Status quarter(int number, int &result) {
+  Result<int> first = half(number);
+  FSDPC_TRY(first);
+  Result<int> second = half(*first);
+  FSDPC_TRY(second);
+  result = *second;
+  return {};
+}
+
+// An error passes through a function that returns another type.
+TEST(Status, ReturnsTheFirstError) {
+  int result = 0;
+  EXPECT_TRUE(quarter(12, result));
+  EXPECT_EQ(result, 3);
+  EXPECT_EQ(quarter(7, result).error().message, "7 is odd");
+  EXPECT_EQ(quarter(6, result).error().message, "3 is odd");
+  EXPECT_EQ(result, 3);
+}
+
+// A status is an error even if its message is empty.
+TEST(Status, AnEmptyMessageIsAnError) {
+  EXPECT_FALSE(Status(Error{}));
+  EXPECT_TRUE(Status());
+}
+
+// A value that can only be moved, of a derived type.
+TEST(Result, MovesItsValue) {
+  auto make = []() -> Result<std::unique_ptr<Base>> {
+    auto derived = std::make_unique<Derived>();
+    return derived;
+  };
+  Result<std::unique_ptr<Base>> made = make();
+  ASSERT_TRUE(made);
+  std::unique_ptr<Base> owned = std::move(*made);
+  EXPECT_NE(owned, nullptr);
+}
+
+} // namespace

@@ -1,0 +1,6 @@
+// An input of a model, for tests of files.
+#pragma once
+
+#include "runtime/abi/manifest.h"
+
+inline fsdpc::Input ids() { return {"ids", {2, 3}, "i64", 100, 0, -100, true}; }
