@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # lit configuration: every .mlir and .textproto below tests/ is a test.
 import os
 import lit.formats

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # Benchmarks compiled programs against PyTorch FSDP2 and against their limits,
 # one after the other on this machine.
 #

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Runs the checks that need no build: formatting, includes between folders, the
-# limits of tools/code-report.py, and that generated files are up to date.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# usage: tools/check.sh [--fix]     --fix: formats and regenerates files
+# Runs the checks that need no build: formatting, the order of folders, licence
+# headers, the limits of tools/code-report.py, and generated files.
+#
+# usage: tools/check.sh [--fix]     --fix: mends what it can
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 format=${CLANG_FORMAT:-clang-format-22}
 fix=${1:-}
-[[ -z $fix || $fix == --fix ]] || { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[[ -z $fix || $fix == --fix ]] || { sed -n '4,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 failed=0
 
 sources() {
@@ -22,6 +24,8 @@ else
 fi
 echo "== folders"
 tools/include-graph.py --check || failed=1
+echo "== licence"
+tools/license-headers.py ${fix:+--fix} || failed=1
 echo "== counts"
 tools/code-report.py || failed=1
 echo "== generated files"

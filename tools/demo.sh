@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # Trains a small GPT from scratch: installs missing packages, builds, compiles a
 # model without weights, and trains it on two ranks on the bytes of the licences
 # in /usr/share/common-licenses until its loss is below 2.2.

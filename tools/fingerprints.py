@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Prints what a change of the compiler or the runtime must not change, as one line per fixture and variant.
 
 usage: fingerprints.py BUILD [BUILD…] [--only FIXTURE…] [--quick] [--weights]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // fsdpc-opt runs passes by name on a module, like mlir-opt. It is meant for lit
 // tests and for experiments.
 #include "passes/pipeline/Registration.h"

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # Builds and runs the fuzz targets (tests/fuzz) under the address and
 # undefined-behaviour sanitizers, and prints executions, coverage and corpus size
 # of each.

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # Writes the reference pages from TableGen: docs/dialects/*.md and docs/passes.md.
 #
 # usage: tools/gen-docs.sh [--check]     --check: prints outdated parts; exit code 1

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # Checks the CUDA target on a real GPU: tests, losses, speed. The check is packed
 # on a machine with a toolkit, which needs no GPU, and runs on a machine with a
 # GPU, which needs little else (docs/gpu-check.md).

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Prints the graph of includes between folders, and refuses an include against the order.
 
 usage: include-graph.py [--dot] [--check]

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # Installs missing packages, checks the sources (tools/check.sh), builds, and runs
 # all tests, ONNX's own node tests and the blocks of docs/fine-tune.md. Then runs
 # clang-tidy, the importer and the fuzz targets under the address and

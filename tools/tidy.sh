@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # Runs clang-tidy with the checks of .clang-tidy over the files of a build.
 #
 # usage: tools/tidy.sh [--all]
@@ -12,7 +14,7 @@ files='(runtime|compiler/schedule|tests/runtime|tests/compiler/schedule)'
 case ${1:-} in
   '') ;;
   --all) files='(runtime|compiler|passes|frontends|tools|tests)' ;;
-  *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '4,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 [[ -f $build/compile_commands.json ]] || die "$build is not configured; run tools/test.sh first"
 log=$(mktemp)

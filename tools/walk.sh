@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # Runs the README's walk-through from a PyTorch model to a trained file and back:
 # every sh and python block between its two marks, in order and unchanged.
 #

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Packs all slots of the module into one arena. @update runs after @microbatch,
 // so its slots follow in time and reuse the memory. @evaluate runs between
 // steps and reuses all of it, so it never changes how a step is packed.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Prints what a program's collectives send in the summary, and writes it to the
 // module and reads it from there. CountedBytes.cpp counts it.
 //

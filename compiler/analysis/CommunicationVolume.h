@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The bytes that a rank sends per step. The stage `schedule` counts them once
 // and writes them to the module, where dumps show them and the driver reads
 // them for its summary.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Counts the bytes that a program's collectives send, by walking its functions.
 // Each op counts once, so a parameter that is gathered for the forward and
 // again for the backward counts twice.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads the offsets that `plan-memory` has written as `fsdp.offsets`.
 #include "compiler/analysis/Slots.h"
 

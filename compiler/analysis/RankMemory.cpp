@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The memory of a rank besides the arena. It is computed by the runtime's own
 // function (planMemory), from a manifest that describes the module, so that the
 // cap of a compile is about the bytes that a program will really allocate.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The memory of a rank besides the arena, as the runtime will allocate it, and
 // the error if all of it exceeds the cap.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds the slots of a function: values that share memory, and the live range
 // of each slot. Every result starts with a slot of its own; accumulators,
 // packs, concats and ties then move slots into one another. The order matters:

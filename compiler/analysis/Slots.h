@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Slots: values that share memory, and their live ranges. `plan-memory` packs
 // them, and `verify-memory` checks them.
 #pragma once

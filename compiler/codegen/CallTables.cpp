@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Describes every command that the two entry functions enqueue: its name, the
 // bytes and flops it is worth, and the unit and ONNX node it belongs to. The
 // name of a command follows from the arguments of its call. --trace needs no

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The commands that each stream of a program executes, in order. They are part
 // of the manifest, where --trace finds the names for the times that streams
 // keep.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Turns the final module into the executable: kernels and the program become
 // objects in a temporary folder, and the system's linker joins them with the
 // runtime's archive. Targets differ in their kernels only: vector code on the

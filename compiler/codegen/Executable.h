@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The last step of a compile: from the final module to an executable file.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Temporary files and external tools of a compile (Files.h). Files appear under
 // their names whole or not at all: they are written beside and renamed.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Temporary files of a compile, and the external tools that read and write
 // them.
 #pragma once

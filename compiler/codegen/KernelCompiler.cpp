@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Compiles kernels side by side: nn ops → loops (scf, arith, vector, LLVM's
 // loads and stores) → LLVM dialect → LLVM IR → objects. Kernels form groups of
 // a few, each a module of its own within one, so that a nested pass manager

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Compiles kernels to object files. Kernels are the functions marked
 // `nn.kernel`: tensor functions of nn ops, the scalar programs of optimizers
 // (`nn.optimizer`), and the rows of attention (`nn.rows`).

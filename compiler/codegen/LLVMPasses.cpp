@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // LLVM's own pipeline, with the new pass manager, and its code generator, which
 // still needs the legacy one.
 

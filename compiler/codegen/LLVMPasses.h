@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // LLVM's optimiser and code generator, used for processors and for GPUs.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds and runs the linker. The C++ driver is called and not ld itself, since
 // it knows where this system keeps its start files and libraries.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Links objects with the runtime's archive, by the system's C++ driver.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Builds the manifest of a program from the final module.
 // `fsdp::describeModule` has filled in what earlier phases need as well
 // (layouts, options); this file adds what only the final module knows: the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The manifest of a program: the facts of the final module that the runtime
 // needs, as plain data (runtime/abi/manifest.h).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The passes of code generation, declared in Passes.td. They run on groups of
 // kernels (KernelCompiler.h), not in the pipeline of phases.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Passes of code generation: from kernels with plans to the LLVM dialect. The
 // pipeline's dumps end before them; code generation runs them on groups of
 // kernels, and fsdpc-opt runs them for tests and for experiments. They are for one

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Emits the rt program as LLVM IR: one call of the C ABI
 // (runtime/include/fsdpc.h) for each op, which names its function and passes
 // its arguments itself. There is no control flow, since the schedule is static;

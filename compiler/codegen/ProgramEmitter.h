@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rt program as an LLVM module: `main`, the manifest, constants, and the
 // two entry functions as straight lines of calls of the C ABI.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Numbers the symbols and plans of a program, and lays out its embedded data.
 // The order is that of the module, so equal modules have equal tables.
 #include "compiler/codegen/ProgramTables.h"

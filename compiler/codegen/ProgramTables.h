@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The tables that generated code and the manifest must agree on: the index of
 // each layout, buffer, input and library plan, and the offset of each constant.
 // Generated code passes these indices to the C ABI, and the runtime looks them

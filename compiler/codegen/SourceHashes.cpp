@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The import records where values lie and does not read them: a model of many
 // gigabytes is planned from its shapes. Only a link hashes them.
 //

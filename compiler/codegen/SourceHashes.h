@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Hashes of the initial values that a program reads from files.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A processor for LLVM's code generation. Kernels are compiled for a level of
 // x86-64 (Processor.h) rather than for a model of processor, so that a program
 // runs on every node of a mixed cluster.

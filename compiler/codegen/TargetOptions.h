@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The processor that kernels are compiled for, as --cpu names it.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Parses and checks the settings of --group, and applies them to the options.
 // The keys are those of torch.optim's param_groups, with underscores; ranges
 // and forms of the values are those of the flags (OptionTable.cpp), so a

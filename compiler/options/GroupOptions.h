@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The optimizer and hyperparameters of a --group. A group names an optimizer
 // and hyperparameters as torch.optim's param_groups do; everything else follows
 // from the options (CompileOptions::ofGroup).

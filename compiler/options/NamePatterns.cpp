@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Compiles and matches expressions on names, and lists near names where one
 // matches nothing: a misspelt expression would otherwise quietly train another
 // model than was meant.

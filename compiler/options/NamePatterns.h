@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Expressions over the names of parameters, modules and units, for the flags
 // --frozen, --trainable, --no-decay, --unit-scope and others, of which all
 // matches count, and for --group and --strategy-of, of which the first counts.

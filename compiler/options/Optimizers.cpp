@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The table of optimizers. Names and defaults are those of torch.optim 2.14.
 // Three are not in it. Lion has those of its paper (Chen et al., Symbolic
 // Discovery of Optimization Algorithms, 2023) with the learning rate that its

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The optimizers: what they are called, which hyperparameters they take and
 // which defaults these have.
 //

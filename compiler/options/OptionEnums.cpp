@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The names of enums' values as options spell them, in one list per enum, from
 // which parsing, printing and the help come. Another tool's name is taken for
 // the one that it stands for (foreign_names.h).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The parsers and printers of options with several values: those that are
 // written in one text, separated by commas, and those of flags that repeat.
 // Patterns are compiled here only to check them; the passes that match them

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rules that concern several options. An option that the others leave
 // without effect is refused: ignoring it would quietly build another program
 // than was meant.

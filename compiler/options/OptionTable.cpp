@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The table of options, and how an option is found in it. OptionValues.cpp uses
 // it on texts and attributes; OptionRules.cpp checks several options together.
 // A new option is a field of CompileOptions and a row here.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The table of options: one row for each field of CompileOptions.
 //
 // The command line with its help, the module's attribute and the attribute's

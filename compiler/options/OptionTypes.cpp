@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The parsers and printers of options with a single value. Numbers print as the
 // shortest text that reads back to the same value, sizes with the largest unit
 // that divides them, so that a value keeps its text from the command line to a

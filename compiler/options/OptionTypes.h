@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Converts the values of options between the command line, fields of
 // CompileOptions and the attribute fsdp.options. Each type of field says in one
 // place how its values are spelt, checked and printed, so a new option of a

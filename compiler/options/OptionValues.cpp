@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Sets options from texts and attributes, and writes the attribute, by the
 // functions in the rows of the table. An attribute lists only what was given.
 #include "compiler/options/OptionTable.h"

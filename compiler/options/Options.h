@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The options of a compile, as passes read them.
 //
 // A pass says `CompileOptions options = CompileOptions::of(module)` and reads

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The features of the levels, and of this machine (Processor.h).
 #include "compiler/options/Processor.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The features of the processors that a program's host kernels are compiled
 // for, as --cpu names them: the x86-64 microarchitecture levels of the System V
 // ABI. The planner needs them before there is code, since the scratch memory of

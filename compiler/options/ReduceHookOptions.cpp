@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Parses and prints the hooks of --reduce-hook. passes/shard/ReduceHooks.h
 // writes them into the program. A hook of the user's is read here, so that a
 // dump does not depend on the file, but checked where its ops can be parsed.

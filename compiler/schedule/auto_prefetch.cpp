@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The auto solver: least exposed time, then least memory, under the limits.
 //
 // The walks that may fit (prefetch_candidates.h) are known with their times

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The solver behind `Prefetch::Auto`, in two steps: what a schedule may take is
 // known soon, and packing it takes most of the time. Who compares problems
 // packs only those that may win.

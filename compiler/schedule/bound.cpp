@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A lower bound of the lost time. A window [q, p] of positions must hold, on
 // each channel, all collectives that can neither start before q nor be waited
 // for after p. What of them does not run beside the compute in the window

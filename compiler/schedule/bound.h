@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A lower bound that no schedule can improve on.
 #ifndef FSDPC_COMPILER_SCHEDULE_BOUND_H
 #define FSDPC_COMPILER_SCHEDULE_BOUND_H

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The walk decides gap by gap and never takes a decision back. So the exposed
 // time does not grow with the budget, except for the anomalies of list
 // scheduling, and a caller may search for the least budget that is enough.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Runs a function forward in time under a budget of live bytes, and writes the
 // schedule on the way. Reductions start when they are ready, and gathers in the
 // order of their uses. The walk chooses how early each gather starts and how

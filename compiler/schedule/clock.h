@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The time of one rank's compute stream. The timeline of a schedule and the
 // simulation of many ranks advance it by the same rules.
 #ifndef FSDPC_COMPILER_SCHEDULE_CLOCK_H

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // See cluster.h. One pass over the actions moves the clocks of all ranks, since
 // all ranks have the same actions in the same order. No queue of events is
 // needed: when a collective starts, the time of every rank is known. A rank

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A schedule on many ranks that are not equally fast. All ranks run the same
 // schedule; a collective begins when the last of them has started it, so one
 // slow rank delays all. With equal ranks this is the schedule's own timeline.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Durations from the figures of a machine: a roofline for ops, rings or
 // exchanges for collectives, as the target sends them, and copies for what is
 // offloaded. Rates are in 10⁹ per second, which is 10³ per µs.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Durations of ops and collectives on a machine: a roofline for compute,
 // latency plus bandwidth for collectives. The numbers steer the prefetch
 // solver, are printed beside its decisions, and predict the step; nothing else

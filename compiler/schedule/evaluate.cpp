@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Turns a schedule into a solution, or into the reason why it is not one;
 // chooses the solver; and packs as hard as it gets where a limit depends on
 // that.

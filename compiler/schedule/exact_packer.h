@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The packer's exact search: branch and bound for a packing of a given size.
 #ifndef FSDPC_COMPILER_SCHEDULE_EXACT_PACKER_H
 #define FSDPC_COMPILER_SCHEDULE_EXACT_PACKER_H

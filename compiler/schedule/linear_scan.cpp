@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Packs by replaying the program: at each position, buffers that have ended
 // return to a free list, and those that begin take the smallest free block that
 // holds them. This is what an allocator does at run time, so it fragments like

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The packer's fast path; see linear_scan.cpp.
 #ifndef FSDPC_COMPILER_SCHEDULE_LINEAR_SCAN_H
 #define FSDPC_COMPILER_SCHEDULE_LINEAR_SCAN_H

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The memory of a schedule over its ops, for tables and charts.
 #ifndef FSDPC_COMPILER_SCHEDULE_LIVE_BYTES_H
 #define FSDPC_COMPILER_SCHEDULE_LIVE_BYTES_H

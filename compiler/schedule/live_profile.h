@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The bytes (or a count) live at each op, under range additions. A segment tree
 // lets solvers ask in O(log n) whether a buffer may live longer, and from where
 // on it fits.

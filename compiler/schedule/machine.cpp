@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The classes of ops, and the committed machines, which the build embeds from
 // the folder `machines` (machine_files.inc).
 

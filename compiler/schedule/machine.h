@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The machine of a rank, as the cost model sees it: what classes of ops reach,
 // what links carry, and what shares what. Machines are JSON files; the folder
 // `machines` has the committed ones, each figure with its source.

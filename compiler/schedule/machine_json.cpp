@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Machines as JSON. Reading is strict: a figure that is missing, unknown or out
 // of its range is an error that names it by its path, since a wrong cost would
 // only show as a bad schedule.

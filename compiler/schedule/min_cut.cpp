@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Dinic's algorithm without recursion, since a graph may have as many nodes in
 // a row as a model has ops.
 #include "compiler/schedule/min_cut.h"

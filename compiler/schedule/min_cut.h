@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The smallest cut between two nodes of a graph, by Dinic's algorithm (Dinitz,
 // 1970): flow is sent along shortest paths until none is left.
 #ifndef FSDPC_COMPILER_SCHEDULE_MIN_CUT_H

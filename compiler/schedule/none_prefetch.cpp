@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // No prefetch: every collective is started and waited for in one place, a
 // gather before its first use, a reduction where it is ready. This is what
 // PyTorch FSDP does with prefetching off, and the baseline of every other

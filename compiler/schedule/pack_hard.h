@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The packer's last resort.
 #ifndef FSDPC_COMPILER_SCHEDULE_PACK_HARD_H
 #define FSDPC_COMPILER_SCHEDULE_PACK_HARD_H

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The packer tries two linear scans, then offline orders with best fit, then a
 // local search over orders, then exact searches, until the peak is within the
 // gap of the lower bound or the work is used up.

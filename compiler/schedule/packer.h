@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The memory packer: gives every interval (a buffer with a live range) an
 // offset in one arena, such that two buffers that are live at once never share
 // a byte. Dynamic storage allocation is NP-hard; the orders tried here are

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checks a packing in one sweep over the positions. It keeps the sum of live
 // bytes for the lower bound, and an ordered set of the live buffers, in which
 // two that overlap are always neighbours.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Builds schedules from actions, and moves the waits of reductions. A wait may
 // move freely between the position where the reduction is done and its latest
 // position; the choice trades live bytes for tolerance of wrong estimates.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Helpers of the solvers: ordering the actions of one gap, and moving the waits
 // of reductions to where they cost nothing.
 #ifndef FSDPC_COMPILER_SCHEDULE_PLACEMENT_H

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Prefetches by a rule, like PyTorch FSDP's backward_prefetch: the gathers of
 // the next segment start before (`pre`) or after (`post`) the compute of the
 // current one. Segments without gathers of their own are skipped, so that a few

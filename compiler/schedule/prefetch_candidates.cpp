@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A walk needs a budget of bytes, the position from which each gather may
 // start, and an estimate of when the ops reach each position. The last two come
 // from a timeline: that of the ops alone, that of a step with unlimited memory,

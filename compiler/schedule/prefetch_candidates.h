@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The schedules that the auto solver chooses from: walks (budget_walk.h) under
 // a ladder of budgets that does not depend on the memory limit. So a schedule
 // that fits a limit is a candidate under larger ones too, and more memory does

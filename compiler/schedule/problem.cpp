@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Problem::check: what must hold before a solver sees a problem. Solvers rely
 // on it and repeat none of these checks. Messages quote the labels that the
 // caller gave, since nothing here knows ops.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The scheduling problem as an object without IR: when to start, wait for and
 // free each collective of one function. `check()` tells whether a problem is
 // well-formed, `verify()` whether a schedule solves it; solvers.h has the

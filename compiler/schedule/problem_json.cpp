@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A problem of a large model has thousands of ops and tensors, so they are
 // arrays without keys, in the order of the fields of problem.h. Labels repeat
 // (one per unit), and stand in a list of their own.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Problems as JSON, so that schedules of real models can be studied and tested
 // without the models.
 #ifndef FSDPC_COMPILER_SCHEDULE_PROBLEM_JSON_H

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Which ops to run again for a price of kept bytes is a smallest cut: ops on
 // the source's side run again. An op that does pays its time. A value whose op
 // does not run again pays its bytes, if the backward reads it or an op that

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The sets of ops of a unit that are worth computing again in the backward.
 #ifndef FSDPC_COMPILER_SCHEDULE_RECOMPUTE_CUT_H
 #define FSDPC_COMPILER_SCHEDULE_RECOMPUTE_CUT_H

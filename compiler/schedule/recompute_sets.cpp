@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The classic dynamic program of the knapsack problem with several choices per
 // item, over a table of units and bytes. Its last row holds the cheapest set
 // for every number of bytes at once, which is what a search for a memory limit

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds what is worth computing again in all units together, for any number of
 // bytes that a step must save.
 #ifndef FSDPC_COMPILER_SCHEDULE_RECOMPUTE_SETS_H

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Rounds times for dumps, tables of problems and predictions.
 #ifndef FSDPC_COMPILER_SCHEDULE_ROUNDING_H
 #define FSDPC_COMPILER_SCHEDULE_ROUNDING_H

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The solvers of the scheduling problem, one file each: none_prefetch.cpp,
 // pre_post.cpp, auto_prefetch.cpp. All are deterministic, and the schedules
 // they return pass `verify`.

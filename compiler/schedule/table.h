@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A schedule as a table that fits a screen: one row per segment, with what
 // starts, is waited for and freed there. Equal blocks are folded into one row.
 // A table can be edited and read back.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // See table_diff.h. Both tables are unfolded; an action is known by its verb,
 // its collective and how often these have occurred. Differences that are the
 // same for several blocks, but for the number in their names, are one line.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Tells two schedules apart by their tables: which actions stand elsewhere,
 // and what that changes.
 #ifndef FSDPC_COMPILER_SCHEDULE_TABLE_DIFF_H

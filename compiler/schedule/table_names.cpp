@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // See table_names.h. The writer, the reader and the comparison of tables share
 // these functions, so that all three take a name, a range or a number for the
 // same. Texts come from users, hence every number has a bound.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Names with a running number, by which equal blocks fold into one row: the
 // number in `h.3.flat` is written relative to that of the row's unit `h.3`, as
 // `h.{i}.flat`.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads tables of schedules. An edit must not get lost: every word of a row is
 // understood or refused, and the rows must be the problem's own. If the model
 // of problem.h refuses an action, the error names its row.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Writes schedules as tables: the rows with their actions and figures, the
 // folding of equal ones, and the totals. Names in rows are kept relative to the
 // row's unit, by which equal blocks are found.

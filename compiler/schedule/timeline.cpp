@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The meaning of a schedule in time (`simulate`), in memory (`liveIntervals`,
 // `largestContributors`), and for the other ranks (`hashStarts`). All solvers
 // and the verifier judge schedules by these functions, so they cannot disagree.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads traces. A trace may come from elsewhere or be edited, so every value is
 // checked for its type, and an event that the runtime would not write is
 // skipped like the many kinds of events that the format has.

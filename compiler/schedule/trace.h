@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads what a program's --trace has measured for the planner: the commands of
 // microbatches. The runtime writes the file (runtime/train/trace.h).
 #ifndef FSDPC_COMPILER_SCHEDULE_TRACE_H

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rules of a schedule, one function each, in the order of the model in
 // problem.h. Structure comes first: a schedule that is incomplete or out of
 // order has no timeline and no memory, so later rules are then not checked.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The budgets of an import. A model file may be hostile: a few kilobytes of
 // nested functions ask for 2^40 nodes, and a handful of nodes for terabytes of
 // constants. All limits are here, so that an import ends within seconds and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Constants, and the folding of nn ops. A constant that repeats along a
 // dimension is kept as a smaller constant and an nn.broadcast, and elementwise
 // ops fold in the smaller shape: the causal masks that exporters write out,

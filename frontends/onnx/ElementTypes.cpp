@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The tables of ONNX's element types, one switch per question, so that a type
 // that onnx-ml.proto adds is unknown to all of them until it is listed. Formats
 // of narrow floats are LLVM's.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // ONNX's element types: the nn type that carries each, and the properties that
 // nn's type does not keep. Several ONNX types share a carrier: a uint16 is an
 // i32, and a float8 is an f32 that has one of the float8's values.

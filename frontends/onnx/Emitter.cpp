@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Builds nn ops for the nodes of a graph: each function makes one op in its
 // plain form, with the scope of the node, or the constant that the op folds to
 // (ConstantFolding.cpp).

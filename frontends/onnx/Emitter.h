@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Builds nn ops at the location of the current node, and folds them as they are
 // built. Exporters compute shapes, masks and positions with ordinary nodes, so
 // that handlers of Reshape or Slice depend on constants that earlier nodes have

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Folds with nn's reference interpreter, so that the meaning of an op is
 // written once.
 #include "frontends/onnx/Fold.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Hands over the gradients that a model computes itself, which --gradient names
 // by pairs of tensor and parameter.
 #include "frontends/onnx/GivenGradients.h"

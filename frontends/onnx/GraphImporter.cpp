@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Imports a graph node by node. Handlers see values; the importer keeps the
 // names (Names.cpp), scopes and refusals (NodeChecks.cpp). A refused node
 // poisons its outputs, and nodes that read poisoned values are skipped

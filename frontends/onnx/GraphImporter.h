@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Walks the graph node by node, inlines functions and the branches that are
 // taken, and builds @microbatch. Nodes must be in topological order, as ONNX
 // demands; a node whose input is defined later is refused.

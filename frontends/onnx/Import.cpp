@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The steps of an import, in order: read the file, classify its tensors, import
 // the graph, find the loss, drop what the loss does not need, define the
 // symbols that are left. The order matters: symbols come last, since only then

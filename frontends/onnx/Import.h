@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The interface of the ONNX frontend: reads a model file and returns a module
 // of phase `import`.
 #pragma once

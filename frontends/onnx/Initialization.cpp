@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Evaluates the initialization graph of a model's own training. The program
 // fills parameters with random numbers itself, so that every rank fills its
 // part; the graph's generators become rules, with the program's --seed.

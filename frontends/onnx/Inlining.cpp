@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The parts of GraphImporter that import other graphs than the model's: in
 // place functions, the branches of If and the bodies of loops, and beside it
 // those of the model's own training. Each has a frame of names of its own; a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Adds up nodes, bytes and depth over the graph of calls. A function's size is
 // computed once, however often it is called, so functions that call each other
 // 2^40 times cost no more than their text.

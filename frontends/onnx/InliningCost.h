@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Computes how large the graph of a model becomes when its functions are
 // inlined, before anything is imported and in time linear in the file.
 #pragma once

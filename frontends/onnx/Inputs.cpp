@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads the inputs of a model and fixes their dimensions; later drops those
 // that the loss does not depend on. For integer inputs that select rows of a
 // table or classes of a loss, the legal range is derived from the ops that they

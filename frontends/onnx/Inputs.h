@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The inputs of a model: their names, their types with symbolic dimensions
 // fixed, and their legal values.
 #pragma once

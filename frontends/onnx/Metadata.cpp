@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Parses the metadata of torch's exporter, most of which is Python's repr of
 // something. Metadata is a hint: text of an unexpected form yields nothing
 // instead of an error.

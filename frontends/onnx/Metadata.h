@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The metadata that torch's exporter writes beside the graph: module scopes,
 // the signature, the traced nodes.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Parses the protobuf, then reads its wire format a second time to find where
 // inline weights lie. A training program reads weights from the model's file
 // when it starts, so the compiler records their offsets instead of copying

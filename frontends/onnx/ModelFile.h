@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // An ONNX file in memory, and the position of each initializer's bytes in it.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Makes the update of a model's own training the optimizer of the compile: one
 // scalar program for all parameters. What differs among them is refused, but
 // for the rate, for which there are groups.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The optimizer and the initial values of a model's own training (Training.h).
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The names of a graph: what each one stands for in the frame of its graph, and
 // the loads of parameters, buffers and constants. A name is an item, which is a
 // value or a sequence of values, or a symbol that each use loads anew.

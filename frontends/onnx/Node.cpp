@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Access to the inputs and attributes of an ONNX node, the checks that handlers
 // share, and the table of handlers. Checks refuse the node themselves, so that
 // a handler reads as a list of conditions followed by ops.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The view of an ONNX node that handlers get: its inputs as nn values, its
 // attributes and outputs, and a way to refuse it. A handler returns failure
 // after it has refused, and success after it has set the outputs that are used.

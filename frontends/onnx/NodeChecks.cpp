@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checks nodes before and after their handlers, and says what is wrong with one
 // so that a user finds it in PyTorch's code. Handlers rely on it: their inputs
 // are defined, and of a kind and an element type that the op takes.

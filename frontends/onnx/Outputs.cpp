@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds the tensors of a graph that the program reports: the loss, and those of
 // --keep-output. The loss of --loss may be a sum of several, and
 // --loss-reduction makes one number of a tensor with an element per sample.

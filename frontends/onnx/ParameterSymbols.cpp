@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The values of parameters and buffers, and the symbols that carry them. A
 // value is in one of four places: a range of a file that the program reads, the
 // module, a rule that fills it, or --init of the program.

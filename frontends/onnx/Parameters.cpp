@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds the parameters and buffers of a model. torch's metadata says what each
 // tensor is; in models of other exporters, every float initializer that is not
 // a scalar counts as a parameter. Names are those of the model's state_dict, so

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Decides which tensors of a model are parameters or buffers, by which names,
 // and where their values come from: the model's files, the initialization of
 // its own training, a rule, or --init of the program.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Prints what an import has refused.
 #include "frontends/onnx/Refusals.h"
 

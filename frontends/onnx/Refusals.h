@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Collects what an import cannot take: nodes, and tensors and inputs of a form
 // that is not supported. One run then reports all that is wrong with a model,
 // as one error.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads the optimizer of onnxruntime-training's files: SGD, or AdamW in one of
 // two forms. The one of PyTorch is --optimizer=adamw. The one of transformers
 // adds epsilon before it corrects the averages, and decays the new value; it

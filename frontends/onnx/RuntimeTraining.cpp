@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Takes a training model of onnxruntime-training apart. Its outputs are the
 // loss, further ones that the user has asked for, and those of the accumulators
 // of the gradients, whose names say the parameters.

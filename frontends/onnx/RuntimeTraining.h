@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The files of onnxruntime-training's generate_artifacts, which lie in one
 // folder:
 //

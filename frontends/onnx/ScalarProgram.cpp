@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Converts nn ops to arith and math by the scalar code that each elementwise op
 // has for kernels, op by op in the order of the block. A number has one scalar
 // whatever the shape of its tensor is, so broadcasts of numbers vanish.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The scalar program of an optimizer, as --optimizer=FILE.mlir has it, from an
 // update of tensors in nn ops. The update must be pointwise: an element of a
 // new value depends on the same element of the old ones, and on numbers.

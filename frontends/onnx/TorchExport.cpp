@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads the metadata of torch's exporter and of the Python package.
 //
 // torch.export makes a module of its own of each block under torch.no_grad() or

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads what a model says of its training beyond the graph. torch's exporter
 // drops everything that only matters to gradients; some of it can be read from
 // the metadata that it leaves, the rest is written by the Python package

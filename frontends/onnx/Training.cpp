@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Splits the algorithm of a model's `training_info` at its Gradient nodes. What
 // neither a gradient nor a tensor of the algorithm that changes affects is part
 // of the forward, such as the loss and the targets; the rest is the update.

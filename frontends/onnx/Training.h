@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The training that a model carries itself, in `training_info`: how its tensors
 // are initialised, which tensor is the loss, which tensors are trained, and
 // what one step makes of them. The algorithm's nodes up to the loss join the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Tells how nodes behave in training, which the graph alone often does not say:
 // what torch's metadata tells of embeddings, losses and detached values, and
 // when batch norms and dropouts are active.

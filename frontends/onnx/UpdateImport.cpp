@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Imports the update of a model's own training into a block of its own, whose
 // arguments are parameters, gradients, and the tensors that steps change. Such
 // a tensor is a number if nothing but numbers affects it, such as the count of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads tensors. A model file may be hostile, so every size is checked against
 // the bytes that exist, and every path of external data must stay in the folder
 // of the model, without links (runtime/support/input_file.h).

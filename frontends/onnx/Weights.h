@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The values of tensors: inline, typed, or in external files below the model's
 // folder. Parameters are not copied; only their place is recorded.
 #pragma once

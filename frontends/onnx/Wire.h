@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Protobuf's wire format, which is needed where bytes count: to find where
 // weights lie in a file, to measure a message before it is parsed, and to
 // change values in a model whose other bytes must stay.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rules of verify-collectives that have files of their own: how gradients
 // are handed over in @microbatch, and the collectives of @update.
 #pragma once

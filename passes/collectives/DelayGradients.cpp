@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // delay-gradients: moves what computes a parameter's gradient down, as far as
 // its operands are in memory anyway. A unit's gradients lie in one flat buffer
 // (fsdp.pack), which is occupied from the first of them on. A bias's gradient

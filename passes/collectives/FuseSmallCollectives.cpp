@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // fuse-small-collectives: makes fewer, larger collectives, since small ones are
 // bound by latency. Compute is not reordered: only neighbours fuse, with
 // nothing between them but views and marks. Collectives of one unit fuse

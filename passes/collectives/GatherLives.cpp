@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rules of gathered buffers. ZeRO-3 saves memory only if a unit's weights
 // are freed before the next unit reads its own, so a life that spans two units
 // is an error here, although it would compute the same. Two arrays over the

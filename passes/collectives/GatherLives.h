@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The lives of gathered buffers, from an all_gather to its free, and the rules
 // that verify-collectives checks about them.
 #pragma once

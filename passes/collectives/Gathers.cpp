@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Gathers the sharded parameters of a unit before the first of its readers and
 // frees them after the last, as FSDP does around a module's forward and
 // backward.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checks how gradients are handed over in @microbatch: packed as their layout
 // lies, in its unit, once, and by the op that --reduce wants. A gradient that
 // is handed over in another way trains the wrong parameters without an error.

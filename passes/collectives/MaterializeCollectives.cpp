@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // materialize-collectives: writes into the program where ZeRO (Rajbhandari et
 // al., 2020) and PyTorch FSDP gather, free and reduce. Everything is
 // synchronous here: a program of this phase is correct in program order, and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // offload-activations: has activations lie in a file between forward and
 // backward (--offload=activations). Values are written together if they were
 // last read in one segment of the forward and are first read again in one

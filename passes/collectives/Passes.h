@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The passes of the phase `collectives`. After it gathers, frees and reductions
 // are where the strategy wants them, synchronous and correct in program order.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Passes of the phase `collectives`: after it, gathers, frees and reductions stand
 // where the strategy wants them, in program order and synchronous.
 // verify-collectives checks that.

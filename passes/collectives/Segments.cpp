@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds the segments of a function: runs of ops of one unit and direction.
 #include "passes/collectives/Segments.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Segments: the runs of ops in which a unit is at work. Collectives are placed
 // at their bounds, and prefetching counts in them.
 #pragma once

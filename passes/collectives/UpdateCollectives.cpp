@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The collectives of @update: there is one of each kind that the strategies of
 // layouts and --reduce want, for exactly the layouts that want it, and it
 // stands on the right side of the optimizers.

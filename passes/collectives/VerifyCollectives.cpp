@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // verify-collectives: checks what closes the phase `collectives`, whoever
 // placed the collectives. A program of this phase is synchronous and correct in
 // program order, so each rule is about order, counts and lifetimes in one

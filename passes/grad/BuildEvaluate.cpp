@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // build-evaluate: copies the forward to @evaluate, in the form in which PyTorch
 // runs it after `model.eval()`. The copy is made of the imported forward,
 // before the backward exists, so that training and evaluation cannot differ in

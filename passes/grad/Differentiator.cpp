@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reverse-mode differentiation, op by op (Griewank and Walther, Evaluating
 // Derivatives, 2008), with the activity analysis of Tapenade: only ops between
 // a trainable parameter and the loss get an adjoint. Each op builds its own

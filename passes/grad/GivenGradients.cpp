@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Turns a model that computes its own gradients into forward and backward. The
 // units of its ops were chosen as if all were of the forward; an op that reads
 // a weight now joins the unit that owns the weight, with a load of its own, so

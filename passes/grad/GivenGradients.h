@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Gradients that the model computes itself (--gradient).
 #pragma once
 

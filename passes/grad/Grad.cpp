@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // grad: appends the backward to @microbatch (Differentiator.cpp), or takes the
 // gradients that the model's own training gives, and freezes the parameters
 // that have none.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Replaces ops that have become the identity: dropout in an evaluation, and
 // nn.stop_gradient where there is nothing to stop any more.
 #include "passes/grad/PassOn.h"

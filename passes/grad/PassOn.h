@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Replaces ops that have become the identity, and marks what is built in the
 // place of an op.
 #pragma once

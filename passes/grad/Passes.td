@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Passes of the phase `grad`: after it, forward and backward are one flat
 // function, and what the backward reads of the forward is decided: each value is
 // either kept or computed again.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Recomputes activations in the backward instead of keeping them. By default
 // only cheap ones are (selective activation recomputation, Korthikanti et al.,
 // 2022). Optionally it is everything inside a unit (activation checkpointing,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Chooses what the backward computes again: the cheap ops of a unit that pay,
 // as a min-cut partitioner would, but greedily and within the unit; or ops
 // that the caller names, such as all ops of a unit.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Describes each unit to the cuts of compiler/schedule/recompute_cut.h: its ops
 // with their times, and the memory that they write and read. Equal blocks get
 // equal options, so their kernels stay equal where they take the same one.

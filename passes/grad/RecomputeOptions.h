@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Lists what the backward could compute again of each unit beside cheap ops.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Clones chains that depend on weights only into the backward, so that no
 // gathered weight is kept from the forward to the backward.
 #include "passes/grad/Passes.h"

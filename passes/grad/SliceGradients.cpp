@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The gradient of a value that is split into slices. The cotangent of each part
 // is a tensor of zeros around it; if the parts cover the whole, their
 // concatenation is the same without the zeros and the additions.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checks the invariants that close the phase `grad`. The one that saves most
 // memory: no gathered weight stays alive from the forward to the backward.
 #include "passes/grad/Passes.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Computes the origin of each value of @microbatch in one forward scan.
 #include "passes/grad/WeightDerived.h"
 

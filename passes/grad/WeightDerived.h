@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The origin of values of @microbatch (weights, data or constants), and helpers
 // of passes that clone ops into the backward.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Folds transposes of weights into flags of the products that read them, so
 // that the weight is read where it lies. Transposes of other values fold later,
 // when forward and backward are canonicalized together.

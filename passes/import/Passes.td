@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Passes of the phase `import`: they find the composites that exporters wrote in
 // many ops, so that later phases see attention and norms by name.
 #ifndef FSDPC_PASSES_IMPORT

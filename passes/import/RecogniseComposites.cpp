@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Applies the patterns of recognise/ until none matches, then counts the
 // composites of the module for the compile's summary.
 #include "passes/import/Passes.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checks the invariants that close the phase `import`. All later passes rely on
 // them, whether the module comes from the importer or from an edited dump, so a
 // dump that breaks one is refused here rather than miscompiled later. They hold

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // annotate-costs: annotates each op that costs time with its flops, the bytes
 // it moves and the time that the cost model expects. Later passes and the
 // program's trace read these attributes, so that an edited cost in a dump

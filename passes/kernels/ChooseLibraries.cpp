@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // choose-libraries: chooses the library that computes each product,
 // convolution, pooling and attention on a GPU, and refuses calls that no
 // library can take. Libraries count rows and columns in 32 bits: oneDNN divides

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // decompose-kernels: writes the composites in kernels (softmax, layer_norm …)
 // as primitives, which is all that the templates of kernels can compute. It
 // runs after everything that asks what a kernel is for, since costs and ties

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // decompose-linear-cross-entropy: replaces the loss and its gradients with
 // products and row kernels on blocks of rows, so that the logits never exist as
 // a whole (Wijmans et al., Cut Your Losses in Large-Vocabulary Language Models,

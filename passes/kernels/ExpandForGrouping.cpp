@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Expands ops that would need two kernels, so that grouping sees both. Losses
 // reduce over classes and then over rows; gradients of biases sum over all
 // rows, which as one reduction could not join the kernel that computes these

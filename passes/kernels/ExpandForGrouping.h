@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Expands ops that would need two kernels: losses, and sums of many rows.
 #pragma once
 

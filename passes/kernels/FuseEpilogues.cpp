@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // fuse-epilogues: lets a GPU's matrix products compute what comes before or
 // after them (the epilogues of cuBLASLt), which otherwise takes a kernel and a
 // pass over memory. The choice depends on the ops alone, so strategies,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Contracts nodes of an acyclic graph, whose topological order it maintains;
 // see GroupGraph.h. Edges keep the node that they were added with, and are
 // resolved by union-find when a search meets them.

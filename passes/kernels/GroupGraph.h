@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The graph of ops while they are grouped: merging two nodes answers at once if
 // that would close a cycle, and otherwise contracts them.
 //

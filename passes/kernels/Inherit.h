@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Passes the attributes of an op on to the ops that replace it. Verifiers of
 // later phases refuse ops without a unit, and costs are added up by unit and
 // direction, so no rewrite may lose them.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Groups ops into kernels in one pass over the function; see KernelGroups.h for
 // the rules. The test for cycles would be the expensive part; GroupGraph keeps
 // its cost near the number of ops.

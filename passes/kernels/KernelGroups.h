@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Decides which ops form a kernel: the greedy grouping behind
 // `outline-kernels`.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Merges groups: those whose values pass from one to the other, and those that
 // only sum rows with one that visits the same rows. Each merge saves a pass
 // over memory, and often the memory of the values between.

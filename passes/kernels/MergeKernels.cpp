@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // merge-kernels: keeps one kernel of each set with equal structure, so that the
 // layers of a model share kernels and compile times do not grow with depth.
 #include "passes/kernels/Passes.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Classifies ops for outlining, and finds the domain of each.
 #include "passes/kernels/OpKinds.h"
 

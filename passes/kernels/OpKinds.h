@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The kind of an op for outlining: the op's own answer
 // (nn::FusibleOpInterface), corrected where the ops around it decide, which are
 // operands with strides and sums over blocks of rows.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // outline-kernels: replaces each group of ops with a private function and its
 // launch. The other ops are sorted again, since a group runs as a whole:
 // program order is kept as far as dependences allow.

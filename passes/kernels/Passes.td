@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Passes of the phase `kernels`: after it, every op is a library call, a view or the
 // launch of an outlined kernel, and has its cost; every kernel has its plan. Passes that take work out of
 // kernels (into strides, products and epilogues) run before the rest is grouped.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // plan-kernels: decides how each kernel computes, and writes it on the kernel.
 // From here on the plan is data: a reader sees it in a dump and may change it,
 // verify-kernels checks it, and code generation builds the loops from it.

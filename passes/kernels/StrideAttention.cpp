@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // stride-attention: lets attention read its operands, and write its results,
 // where they are in the memory of other tensors. Heads are split and transposed
 // around attention; with strides, these ops need no copies. A tree of such ops

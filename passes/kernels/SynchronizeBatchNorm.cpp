@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // synchronize-batch-norm: takes the statistics of batch norms over the
 // microbatches of all ranks, in the forward and in the backward, as PyTorch's
 // SyncBatchNorm does. A norm becomes two parts with a sum over ranks between

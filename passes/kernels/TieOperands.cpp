@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // tie-operands: finds results that may take the memory of an operand, which
 // saves a buffer and cache space. A kernel may overwrite an operand in place
 // only if each element is read before it is written, by the step that writes

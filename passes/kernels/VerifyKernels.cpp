@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // verify-kernels: closes the phase `kernels`. Code generation builds loops from
 // plans that people may have edited, so the pass builds each plan's loops here,
 // where an error can still name the kernel and the number.

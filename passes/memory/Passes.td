@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Passes of the phase `memory`: after it, every tensor has an offset in one arena,
 // and a verifier has checked that no two live tensors share a byte.
 #ifndef FSDPC_PASSES_MEMORY

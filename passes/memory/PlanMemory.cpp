@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // plan-memory: gives every tensor an offset in one arena, and what is offloaded
 // a place in the rank's file. Writes the sizes of both, and the arena's
 // contents at the peak, for the manifest and the summary.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds the bytes of the arena that one stream takes over from another. There
 // the two streams must be ordered although no value passes between them, which
 // a reader of a dump could not see otherwise.

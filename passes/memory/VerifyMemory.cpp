@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // verify-memory: checks the plan of the arena, whoever wrote it: every value
 // has an offset, slots are aligned and inside the arena, values of one slot are
 // where it wants them, and slots that are live together do not overlap.

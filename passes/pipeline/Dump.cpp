@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Writes modules as text that can be read, edited and compiled further, and
 // reads them back. Large constants are files of their own, named by their hash:
 // the text stays readable, equal constants are stored once, and a file that was

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Dumps: modules as text that can be read, edited and compiled further.
 //
 // A dump carries locations and, in `fsdp.options` and `fsdp.done`, all that a

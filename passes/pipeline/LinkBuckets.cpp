@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Entry functions meet nowhere: streams join at the end of each, events are
 // numbered within each, and nothing in the arena outlives one. So functions
 // that were planned and verified apart stay right beside each other, in an

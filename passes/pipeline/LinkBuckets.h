@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Joins the modules of a program's buckets, which the phases have made each by
 // itself from the same model with other values of --dim.
 #pragma once

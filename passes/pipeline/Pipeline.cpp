@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The story of a compile: its phases, and the passes that lead to each. This
 // table is the only place that orders passes. The comment above each group says
 // what is true after it; where a group ends in a verifier, the verifier

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The phases of a compile, and the passes that lead to each.
 #pragma once
 

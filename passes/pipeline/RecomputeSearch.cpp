@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Chooses the ops that --recompute=auto computes again. The savings of a choice
 // are known only after sharding, fusion and scheduling, all of which come
 // later. So choices worth trying are compiled up to the schedule: each unit has

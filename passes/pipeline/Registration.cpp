@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Registers every dialect and pass that the tools know.
 #include "passes/pipeline/Registration.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Derives alignments from the offsets of all rt.launch ops.
 #include "passes/runtime/Alignments.h"
 

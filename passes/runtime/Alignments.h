@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The alignments of the addresses that kernels are launched with.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // convert-to-rt: turns planned ops into calls of the runtime, one function at a
 // time, in program order. Tensors become pointers by their planned offsets.
 // Every transition between streams gets an event, whether needed or not;

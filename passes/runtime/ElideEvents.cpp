@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // elide-events: removes waits that order nothing, and the events that nobody
 // waits for then, and numbers the rest densely. A wait for an event that
 // nothing records before it is refused: any number would make it another event.

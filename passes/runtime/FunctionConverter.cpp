@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Converts planned ops into calls of the runtime, one after the other. Tensors
 // become pointers by their planned offsets, and every transition between
 // streams gets an event.

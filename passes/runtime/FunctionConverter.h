@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Converts a function of planned ops into calls of the runtime.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Turns effects into bytes. A pointer operand says which bytes of which space
 // an op reaches, a symbol says whose memory: shards and copies of a layout's
 // parameters are one memory, so that a gather in place is ordered as well.

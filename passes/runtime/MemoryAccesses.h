@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The memory that an op of an rt function touches while its command runs, from
 // the effects that it states in ODS. verify-rt orders these accesses; an op
 // that leaves something unsaid is an error here.

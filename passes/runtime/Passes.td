@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Passes of the phase `runtime`: after it, the program is calls of the runtime on
 // three streams, and a verifier has proved that they do not race.
 #ifndef FSDPC_PASSES_RUNTIME

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // plan-grids: decides for a GPU how each kernel becomes a grid of threads. It
 // runs when all launches are known, since the width of vectors depends on what
 // divides the addresses of the buffers.

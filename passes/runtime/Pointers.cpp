@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Turns tensor values into pointers: a memory space, a symbol and a byte
 // offset. Views are resolved to the value that owns the memory, whose place is
 // either a planned offset in the arena or memory behind a symbol. Code that

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Turns tensor values into pointers: the space, symbol and offset that hold a
 // value after planning. Finds the symbols that pointers name.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Tells how far each call reaches, op by op. The numbers come from what the
 // runtime passes on to its kernels and libraries (plans, kernels' types,
 // layouts), never from pointers, so that a pointer that declares too little is

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The bytes that a call touches behind each of its addresses, from the call's
 // own plan, kernel and symbols. verify-rt compares them with what the pointers
 // declare.

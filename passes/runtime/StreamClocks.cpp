@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The happens-before relation over the streams of an rt function, by vector
 // clocks (Mattern, Virtual Time and Global States of Distributed Systems,
 // 1989).

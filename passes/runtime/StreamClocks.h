@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The happens-before relation over the streams of an rt function, by vector
 // clocks. `elide-events` uses it to find waits that add nothing, and
 // `verify-rt` to prove that there are no races.

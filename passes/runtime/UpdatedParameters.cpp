@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Gathers of updated parameters, moved out of @update. Nothing reads the
 // parameters between an update and the next forward, so the gathers may take
 // until the forward reaches their unit.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Gathers of parameters that @update has changed, at the beginning of the
 // functions that read them. A section of a CUDA program is one graph, which
 // begins and ends on the compute stream. A gather at the end of @update would

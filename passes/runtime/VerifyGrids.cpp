@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // verify-grids: checks the grids of a GPU's kernels, whoever wrote them. A
 // vector that is wider than its address is aligned faults on a GPU, so the
 // alignments are compared with every launch as well.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // verify-rt: proves that the program has no races and stays within its memory.
 // Two commands of different queues (StreamClocks.h) that touch the same memory,
 // one of them writing, must be ordered by events, which vector clocks decide.

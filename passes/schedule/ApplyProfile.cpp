@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // apply-profile: replaces the costs of ops by what a run has measured. It runs
 // between the costs of the model and the solver, so that everything that
 // follows, predictions too, is made with them.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The durations of ops and collectives on a machine, and the attributes that
 // tell them to the reader of a dump. Costs of ops are in the IR; what moves
 // between ranks follows from the bytes of a CollectiveOps.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/schedule/MeasuredOps.h"
 
 #include "llvm/Support/MemoryBuffer.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds the ops of a function in the trace of a run of its program. The
 // function's ops run on one stream in their order, so the n-th op that takes
 // time is the n-th command of each microbatch.

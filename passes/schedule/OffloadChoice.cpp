@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A piece that has more time to travel than its copies take costs nothing, so
 // pieces are ordered by the time that ops leave between the two ends, less that
 // of the copies. The fewest pieces in this order are searched for that keep the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Chooses which activations are offloaded, by the schedule that a choice would
 // have.
 #pragma once

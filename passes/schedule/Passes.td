@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Passes of the phase `schedule`: after it, collectives start and are waited for at
 // places of their own, so that they overlap compute within the memory cap.
 #ifndef FSDPC_PASSES_SCHEDULE

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Estimates what --persist saves. The problem of the schedule is solved a
 // second time with the gathers that the option removed: a segment that reads a
 // persistent layout gathers it with its unit's other layouts, or on its own.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Estimates the time that --persist saves: how long a microbatch would wait for
 // gathers if nothing were kept whole for it.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Predicts a step. A microbatch is the schedule's own timeline, with the costs
 // of so many ranks. An update moves the rank's parts of the layouts through
 // memory and sends what is sent once per step. Only a GPU's copies of what is

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The step that the cost model expects of a scheduled module.
 #pragma once
 

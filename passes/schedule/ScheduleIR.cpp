@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads the scheduling problem of a function: buffers from the memory that ops
 // use, windows from definitions and uses, and durations from what Durations.cpp
 // knows of costs. The same code reads an unscheduled function, for the solver,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // From a function to the scheduling problem of compiler/schedule and back: the
 // ops at its positions, and the ops that are its collectives.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // schedule-prefetch: splits each collective into a start and a wait, at the
 // places that the solver chooses. PyTorch FSDP decides the same at run time,
 // with backward_prefetch and limit_all_gathers; here it is decided once,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Asks ops what scheduling must know of them.
 #include "passes/schedule/ScheduledOps.h"
 

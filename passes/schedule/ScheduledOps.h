@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The ops that scheduling moves, the ops that hold them in place, and how much
 // memory their values take.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Solves a module's schedule without writing it: for schedule-prefetch, which
 // then does, and for the search of what to compute again, which compares the
 // schedules of several modules.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // verify-schedule: checks a schedule, whoever wrote it, by the model that the
 // solver uses, and by rules that the model takes for granted: each collective
 // is split, waited for and freed once, and nothing touches its memory

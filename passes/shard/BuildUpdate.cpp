@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // build-update: builds @update: the norm over all layouts, the factor that
 // averages and clips the gradients, the factors, sums over whole parameters and
 // updates of whole matrices that an optimizer takes, and for each layout the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Packs gradients (GradientPacker.h). The op that computes a gradient writes it
 // into the pack directly where it can. A copy is needed where that memory is
 // not the op's own, or is read after the pack exists.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Packs the gradients of each layout into one buffer in @microbatch, and
 // reduces it. shard-parameters uses it when the layouts exist.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Converts constants of f32 to bf16 or f16.
 #include "passes/shard/HalfConstants.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Constants in the types in which mixed-precision computes, and numbers that
 // have no counterpart there.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Builds the hooks that fsdpc knows by name, as nn ops (HookOps.h), and copies
 // those of the user's functions. A gradient is f32 here; mixed-precision
 // converts hooks together with what they read.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The ops of each kind of hook on the reduction. ReduceHooks.h puts them behind
 // the gradients.
 #pragma once

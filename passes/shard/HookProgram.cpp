@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads a hook of the user's, --reduce-hook=FILE.mlir:@FUNCTION. The function
 // is inlined for gradients of many shapes, so it may hold only ops that do the
 // same to each element; and its ops must be those that kernels have code for.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rules of layouts, each a function of one layout. A layout is the only
 // thing that later phases know of parameters, so nothing in it is taken on
 // trust.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rules of verify-shard on layouts: what each computes in and keeps, and
 // that every parameter has one place in them.
 #pragma once

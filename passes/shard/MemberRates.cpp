@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Rates and decays of members; see MemberRates.h.
 #include "passes/shard/MemberRates.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The learning rate and weight decay of each member of a layout, from --group,
 // --layer-decay, --no-decay and --weight-decay, and the group whose optimizer
 // updates it.

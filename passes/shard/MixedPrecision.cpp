@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // mixed-precision: computes in bf16 or f16, with f32 master weights, statistics
 // and losses. It follows torch.distributed.fsdp's MixedPrecision(param_dtype=…)
 // where that is defined, and otherwise keeps in f32 what autocast does. Modules

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // offload-shards: marks what --offload keeps of layouts in a file, or for a GPU
 // in pinned memory. It follows
 // mixed-precision, since only then it is known which layouts have masters of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The passes of the phase `shard`. After it units have flat layouts, types
 // follow the precision policy, and @update exists.
 #pragma once

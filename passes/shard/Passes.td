@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Passes of the phase `shard`: after it, parameters are members of flat layouts in
 // the type that the model computes in, and @update exists. verify-shard checks that.
 // Optimizers and mixed precision follow torch.optim and PyTorch FSDP.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Builds and checks hooks on gradients (ReduceHooks.h), after the communication
 // hooks of PyTorch's DDP (torch/distributed/algorithms/ddp_comm_hooks). There a
 // hook also calls the collective; here it only says what is reduced, so that

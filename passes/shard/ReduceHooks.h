@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The hooks of --reduce-hook as ops between a parameter's gradient and the pack
 // that is reduced. They are plain `nn` ops, so that outline-kernels fuses them
 // with what computes the gradient. Each has the attribute fsdp.hook, the number

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // shard-parameters: replaces parameters with flat layouts. A layout is the
 // FlatParameter of PyTorch FSDP: the members of a unit in one buffer, of which
 // each rank owns an equal part. Members of different strategies have layouts of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // verify-shard: checks what closes the phase `shard`, whoever laid out the
 // parameters. A layout is the only thing that later phases know of parameters:
 // a parameter in none of them is not trained, one in two of them is trained

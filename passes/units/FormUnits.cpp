@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // form-units: gives each op and parameter a unit. Units are an attribute, not a
 // region, because the root is at both ends of a model, and because tied weights
 // are read in several places. Only ops that read weights or belong to a unit's

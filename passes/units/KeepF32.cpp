@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Marks what --keep-f32 names: the ops of the modules that a glob matches, by
 // class or by name, and the parameters that such an op reads. mixed-precision
 // leaves them in f32. It follows the ignored module classes of torch's

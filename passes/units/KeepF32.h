@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds the ops and parameters that stay in f32 beside --param-dtype.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads the module scopes that the exporter wrote, and matches them with the
 // options. Globs on classes follow the wrap policies of torch.distributed.fsdp;
 // scopes are fully qualified names as in a state_dict.

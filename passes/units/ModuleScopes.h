@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The modules that an op comes from, as the exporter wrote them, and the choice
 // of its unit among them by the options.
 #pragma once

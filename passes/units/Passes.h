@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The passes of the phase `units`. After it every op and parameter has a unit.
 #pragma once
 

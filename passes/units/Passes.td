@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Passes of the phase `units`: after it, every op belongs to a unit, every
 // parameter has one owner, and it is decided which parameters train. verify-units
 // checks that.

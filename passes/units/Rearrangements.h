@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The ops that make another form of a weight, which goes where the weight is
 // used: form-units places them, and verify-units asks for them again.
 #pragma once

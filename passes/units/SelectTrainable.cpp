@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // select-trainable: decides which parameters have a gradient, by --frozen and
 // --trainable.
 #include "passes/units/Passes.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // verify-units: checks what closes the phase `units`, whoever assigned the
 // units. All later phases group by units: a kernel, a flat layout, a gather and
 // a reduction are each of one unit. An op or a weight in the wrong unit would

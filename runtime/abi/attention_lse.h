@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // How far the log-sum-exp of a row of attention scores may be from 0 before its
 // rounding to f32 shows in weights that are recomputed from it.
 #pragma once

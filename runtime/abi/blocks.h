@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Values that travel between ranks in 8 or 4 bits: blocks of elements with one
 // scale each, as in ZeRO++ (Wang et al., ZeRO++, 2023: qwZ and qgZ). A block
 // begins at a multiple of its length in a layout's flat buffer, whatever the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The buckets of a program: the shapes of its inputs that it was compiled for.
 // The data choose among them by the shape of their samples alone.
 #include "runtime/abi/manifest.h"

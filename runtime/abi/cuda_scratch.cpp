@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The arithmetic of a CUDA rank's scratch memory. A single rank needs nothing
 // for communication. Where an exact size depends on the rank or on a library's
 // choice, it is an upper bound: the program must fit what the compiler printed.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Computes from the manifest alone how much device memory a CUDA rank takes in
 // addition to what runtime/core allocates. The compiler prints it in the memory
 // table, and the program sizes its one allocation by it. Includes nothing of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Says how an optimizer that factors the averages of squares (Adafactor) sees a
 // parameter: as matrices along its last two axes, with a number per row and per
 // column of each. A parameter with fewer axes is one row whose columns have the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The cuts of attention on the host (host_products.h): blocks of 64 queries,
 // each with products of its own, since a causal mask leaves the blocks
 // different numbers of keys.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The cuts of convolutions on the host (host_products.h). forward: windows
 // times weights, per block of output rows. input: weights transposed times dy
 // gives windows, which are added back to the image. weight: dy times windows

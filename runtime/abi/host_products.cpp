@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Shapes of products, and the cuts of matrix products (host_products.h). K is
 // never cut, because the order of a sum would then depend on the cut. Measured
 // on one core with gemm_bench, chunks of the sizes below cost little compared

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The matrix products that library calls on the host are made of: their shapes,
 // and how a call is cut into them. The runtime computes them (runtime/host),
 // and the memory plan counts their scratch memory (host_scratch.h), so both cut

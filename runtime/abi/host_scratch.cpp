@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Bounds of scratch memory (host_scratch.h). oneDNN chooses its blocks by rules
 // of many cases, but never above fixed sizes: 256 rows, 1024 columns of sums,
 // 64 columns and a depth of 1024 of B. The bounds take these sizes and say

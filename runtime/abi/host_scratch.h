@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Computes how much scratch memory library calls on the host need at most, from
 // their plans and the features that a program requires of processors. The
 // compiler plans with these bounds, so that a plan does not depend on the

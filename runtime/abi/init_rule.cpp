@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads the rules by one table, and computes their scales as torch does: with
 // fan_in for kaiming, with both fans for xavier, and a uniform law of the same
 // variance as the normal one.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Rules for initial values (--init-rule): a name with numbers, such as
 // "normal(0,0.02)". The compiler checks a rule against the shape of the
 // parameter; the program computes the values (runtime/numeric/init_values.h).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The factor by which the loss's gradient is multiplied, so that small
 // gradients do not become 0 in f16 (Micikevicius et al., Mixed Precision
 // Training, 2018). The rules and the defaults are those of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The manifest: a description of a compiled program. The compiler embeds it as
 // JSON and the runtime reads it at start. It holds everything that the runtime
 // needs to know about the program beyond its code: inputs, the layouts of the

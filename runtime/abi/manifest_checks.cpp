@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checks what later code relies on in a manifest without looking, such as
 // indices, members' ranges, and sizes whose products fit 64 bits. A damaged
 // program is refused here, before it allocates anything.

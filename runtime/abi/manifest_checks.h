@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checks a manifest that was read from a program or from outside.
 #pragma once
 

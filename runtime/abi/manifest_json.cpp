@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The manifest as JSON. Each struct lists its fields once, and writing and
 // reading are two visitors of that list, so they cannot diverge.
 //

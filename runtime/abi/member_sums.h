@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Sums over the elements of a parameter, which kernels and the runtime compute
 // together (fsdpc_member_sums). Members and shards begin at multiples of the
 // group, so no group is cut among ranks and its sum has the same bits under

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The arithmetic of the memory table. Sizes are rounded to 64 bytes exactly as
 // they are allocated, so the plan is the allocation and not an estimate of it.
 // The sum of what runtime/core allocates (`allocated`) is taken before shares

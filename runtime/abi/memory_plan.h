@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The memory of one rank by kind, as a function of the number of ranks and
 // threads. The compiler prints it, --info prints it again, and the program
 // allocates exactly these bytes: all three come from this one function, so they

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The form of an exact sum between the ops of @update: of squares for the norm,
 // over whole parameters, and along rows and columns.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Longest processing time first (Graham, 1969): no rank has more than 4/3 of
 // the least possible. FairScale's OSS deals parameters out in the order of the
 // model, which leaves the last large one to an already full rank.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Assigns the owners of layouts under the strategy oss. An owner is the rank
 // that has the gradient, the optimizer's state and, in 16-bit programs, the
 // master of a layout of one parameter. Owners follow from the manifest and the

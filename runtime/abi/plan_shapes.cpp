@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checks the extents and the lengths of lists in library plans (plan_shapes.h).
 // Code that divides by an extent or indexes a list by an axis relies on them:
 // the sizes of scratch memory, and the plans of every backend.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The shapes that the plans of library calls may have. A manifest can come from
 // an edited dump, and sizes of memory are computed from plans before any
 // backend sees them, so the manifest's reader calls these; backends call them

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reductions that send factors of low rank in place of matrices
 // (--reduce-hook=power-sgd; Vogels, Karimireddy and Jaggi, PowerSGD, 2019). The
 // rules of what is compressed are those of torch's powerSGD_hook. Compiler and

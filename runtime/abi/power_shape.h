@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The matrices of --reduce-hook=power-sgd (runtime/abi/power_sgd.h), and how
 // their products are summed. A header of its own, which the runtime's CUDA
 // kernels include: nvcc compiles them in an older C++.

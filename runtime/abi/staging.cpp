@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Sizes of staging memory. Windows are mapped lazily: a channel that only
 // gathers never touches the pages that reducing needs, so they cost nothing.
 // The memory plan counts what is touched, not what is mapped.

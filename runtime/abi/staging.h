@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The staging memory of collectives: how large the windows of each channel are,
 // and what a rank therefore holds for communication. Ranks that cannot read
 // each other's buffers exchange them in pieces through this memory. The

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reductions that send only the largest elements of a gradient
 // (--reduce-hook=top-k; Aji and Heafield, Sparse Communication for Distributed
 // Gradient Descent, 2017; with the error feedback of Stich et al., Sparsified

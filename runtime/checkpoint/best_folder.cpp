@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Only rank 0 uses the folder. A name of its own for each step keeps a crash
 // from leaving one step's parameters beside another step's loss.
 #include "runtime/checkpoint/best_folder.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The folder of --best: the parameters of the lowest eval_loss, and best.json,
 // which names their file. best.json is replaced after the new file is whole and
 // before the old one goes, so the folder always holds what it names.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Writes parameters, averages or gradients as safetensors. The shards of a
 // layout travel to rank 0 in pieces of at most 4 MiB over all ranks together,
 // and rank 0 writes the members' parts of each piece to their places in the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // --save, --save-ema and --save-gradients: safetensors files. Ranks send their
 // shards to rank 0 piece by piece, so that no rank needs memory for a whole
 // tensor.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Writes files of checkpoints and computes their checksums. All bytes pass
 // through a block of 1 MiB, since a disk takes only aligned memory directly.
 // The hash is a header of several thousand lines, so few files include it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A rank's file of a checkpoint, written from its first byte to its last: the
 // tensors in the order of tensorsOf, each with a checksum that the manifest
 // keeps. Runs write it from their memory, `fsdpc ckpt` from other files.

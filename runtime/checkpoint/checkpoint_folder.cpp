@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Makes, renames and removes folders of checkpoints. Every step leaves either
 // the old or the new checkpoint under its name: contents are synced before the
 // name is given, and a name is taken away before contents are removed.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The folder of --checkpoint: one folder per checkpoint, `step-0000120`, which
 // appears under its name only when all of it is on disk. A checkpoint that is
 // being written lies in a folder whose name begins with a dot. A lock, whose

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Starts and awaits the command of --after-checkpoint.
 #include "runtime/checkpoint/checkpoint_hook.h"
 #include "runtime/support/file.h"

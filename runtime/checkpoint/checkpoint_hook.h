@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The command of --after-checkpoint, which copies a checkpoint away or looks at
 // it. It runs beside the training, one at a time: the next checkpoint waits
 // until it has ended, so nothing that it reads is removed meanwhile.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The manifest of a checkpoint as text. The text comes from outside, so every
 // number is checked before it is used. The manifest has a checksum of its own,
 // because it is what the other checksums hang on.

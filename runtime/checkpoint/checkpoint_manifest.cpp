@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Describes what a run stores in its checkpoint, and which of its files has it.
 // checkpoint_json.cpp writes and reads that as text; checkpoint_model.cpp tells
 // whether a program can resume from it.

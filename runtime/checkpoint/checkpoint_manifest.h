@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The manifest of a checkpoint: a JSON file that says what lies in the files of
 // its ranks, with a checksum of each tensor. A checkpoint exists only if its
 // manifest does, and a file that the manifest did not see written is refused.

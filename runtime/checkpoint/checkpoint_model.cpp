@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Compares the model of a checkpoint with that of the program that reads it.
 // Layouts are not compared: another strategy or number of units reads the same
 // parameters.

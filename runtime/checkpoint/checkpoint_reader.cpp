@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Opens checkpoints and finds elements in the files of their ranks. When a
 // checkpoint is opened, every file is compared with the manifest, so later
 // reads need no checks of their own.

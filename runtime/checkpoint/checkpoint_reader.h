@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads a checkpoint: its manifest, and any elements of a parameter or of its
 // optimizer states, whichever ranks hold them. A run that resumes reads the
 // pieces that its own shards consist of; `fsdpc ckpt` reads whole parameters.

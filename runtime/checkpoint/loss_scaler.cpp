@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // In f32 like torch's kernel, so that the scales are the same numbers.
 #include "runtime/checkpoint/loss_scaler.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The scale of the loss from step to step, by the rules of
 // torch.amp.GradScaler: a step whose gradients are not finite is skipped and
 // lowers the scale; enough steps in a row that are not raise it. Every rank

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Writes checkpoints. Checksums of all files meet in the manifest, which rank 0
 // writes when every rank's file is on disk; then the folder gets its name. So a
 // checkpoint is whole or it is not there, and files of two checkpoints cannot

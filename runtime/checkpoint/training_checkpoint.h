@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checkpoints of a run: everything that the next step depends on, written by
 // all ranks together and read by any number of them. Each rank writes its own
 // shards as they lie; a rank that resumes reads the pieces of old shards that

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The state of a training loop from one step to the next, beside the
 // parameters, optimizer states and buffers in the rank's memory. A checkpoint
 // holds it, so that a resumed run goes on exactly where the last one stopped.

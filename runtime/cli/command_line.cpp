@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The program's flags. CLI11 splits the command line by the table of flags
 // (flag_table.h) and prints --help. Values are checked here, so that every
 // error message names what would have been right, and a misspelt flag or input

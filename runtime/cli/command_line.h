@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The command line of a compiled program: data sources, steps, learning rate,
 // ranks, and what to write. The manifest decides which inputs --data and
 // --tokens may name.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rows of the table of flags, and the checks of single values. A check says
 // what would have been right, and CLI11 puts the flag's name in front.
 // Conditions between two flags are in command_line.cpp.

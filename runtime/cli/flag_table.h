@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The table of a program's flags: the name, the text of --help, the field that
 // a value goes to, and the check of a value. It is apart from the parser,
 // because each new feature adds a row here and nothing there.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Parses the values of flags, strictly: "4x" is not 4 and "-1" is not a seed,
 // since a run that reads a slip as another number would train the wrong thing.
 // Each error names what would have been right.

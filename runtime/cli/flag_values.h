@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The values of flags as text: numbers, and samples of a file. All of a
 // number's text must be the number.
 #pragma once

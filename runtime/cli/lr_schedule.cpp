@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Parses --lr-schedule and computes rates. Each kind takes the keys that its
 // formula has (lr_schedule.h); a key of another kind is refused, since ignoring
 // it would train with another schedule than was meant.

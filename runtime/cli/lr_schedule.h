@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // --lr-schedule: the learning rate as a function of the step alone, so that a
 // run has no schedule state to save. The formulas are the closed forms of
 // torch.optim.lr_scheduler where it has them; lengths that torch asks for

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds outputs by name, for --metric and --predict. Names of ONNX tensors may
 // contain '=' and ':', so a text is compared with the names that there are
 // instead of being cut first.

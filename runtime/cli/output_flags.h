@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The values of --metric and --predict, which name outputs of the program
 // (fsdpc --keep-output).
 #pragma once

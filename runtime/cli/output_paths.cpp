@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Compares files by device and inode, since a path has many spellings.
 #include "runtime/cli/output_paths.h"
 #include "runtime/support/new_file.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Keeps a run from overwriting its own files.
 #pragma once
 

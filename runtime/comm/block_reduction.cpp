@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "runtime/comm/block_reduction.h"
 #include "runtime/comm/reduce_scatter.h"
 
@@ -7,9 +8,9 @@ namespace fsdpc::runtime {
 
 // Converts the gradient's elements [begin, begin + count blocks). A block has
 // elements of one member at most, since members begin with a block.
-static void
-membersToBlocks(const ReduceScatter &part, std::span<const Member> members,
-                     int64_t begin, Blocks blocks, int64_t count) {
+static void membersToBlocks(const ReduceScatter &part,
+                            std::span<const Member> members, int64_t begin,
+                            Blocks blocks, int64_t count) {
   // The first member that ends behind `begin`.
   auto member = std::partition_point(
       members.begin(), members.end(), [&](const Member &other) {

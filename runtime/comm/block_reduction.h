@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reduce-scatter that sends blocks of 8 or 4 bits in place of values.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reductions go in pieces, whose parts each rank receives from all others,
 // folds, and passes to those who want the result. So every rank folds its
 // share, and the memory that this needs does not grow with the values.

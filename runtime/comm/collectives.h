@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Collectives on typed values, for ranks of any communicator: they are written
 // once, over Communicator::transfer. The training loop's own collectives are
 // methods of the communicator, which each backend makes fast.

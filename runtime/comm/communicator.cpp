@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Counts what a rank sends, in one place for all backends: a backend may move a
 // value in several ways, but what another rank gets of it is the same.
 #include "runtime/comm/communicator.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Communicators: the collectives of one rank on one channel, with one interface
 // for all backends (local: ranks as threads of a process; mpi; tcp).
 //

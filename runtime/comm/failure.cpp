@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The one way in which the runtime's threads end a run; see failure.h.
 #include "runtime/comm/failure.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The end of a rank that failed: one line on stderr that begins with "error:",
 // then the abort function that the runtime has set (MPI_Abort, or the end of
 // the process). Streams, library calls and communicators end ranks this way,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The three words are sequentially consistent. So either the last rank to
 // arrive sees a sleeper and wakes it, or the sleeper's futex call sees the new
 // generation and returns at once. The timeout of one second is only a

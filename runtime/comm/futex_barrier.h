@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A barrier for threads or processes, in memory that they share. It sleeps in
 // the kernel (a futex on the generation) after at most 20 µs of polling.
 // MPI_Barrier would poll all the time, on cores that other ranks compute on.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reduction over groups is a pipeline of pieces: at tick t group g works on
 // piece t - g, so all groups but those at the ends are busy at once. At the end
 // of a tick the groups hand pieces to each other in one transfer(), in which no

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Groups of ranks, for strategies that shard within a group and replicate
 // across groups (hybrid sharding). N ranks form N/G groups of G consecutive
 // ranks. Rank m of a group holds part m of each layout, in every group.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads what launchers announce in the environment. A program that is announced
 // as one of several ranks but joins none would run as another copy of rank 0.
 // So the caller joins or refuses, and names the variables that it found.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The environment variables of launchers: whether this process is one of
 // several ranks, which one, and where the ranks meet. Reads the variables of
 // Open MPI, MPICH, torchrun and Slurm.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Values that one rank owns whole, and how several owners' values go through
 // staging memory together: what a rank owns of a list is one run of bytes, and
 // each piece of a collective takes the same range of every owner's run.

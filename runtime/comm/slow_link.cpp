@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A link takes one message after the other, because a communicator runs one
 // collective at a time. So a wait per message is enough.
 #include "runtime/comm/slow_link.h"

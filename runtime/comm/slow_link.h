@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A slow link between nodes, for experiments on one machine: with the
 // environment variable FSDPC_CROSS_NODE_GBS=X each communicator of a rank sends
 // at most X * 10^9 bytes per second to ranks of other (virtual) nodes. Training

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // All sockets are nonblocking and closed on exec, so that a rank can neither
 // hang in a system call nor leave a connection to a child process. A transfer
 // tries the system call first and polls only if it would block.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // TCP connections with deadlines. Every wait sleeps in poll until there is
 // something to do or the deadline passes. Errors name no rank, since only the
 // caller knows which one it was talking to.

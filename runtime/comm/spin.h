@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Polling before sleeping. A sleep and a wake-up take some 20 µs, so it pays to
 // poll that long, and no longer: the cores belong to the compute threads.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Collectives through staging memory, piece by piece: write to every peer,
 // trade, sum or copy what arrived. Both kinds of communicator share the loop of
 // the reduce-scatter and differ in how a piece gets to the others.

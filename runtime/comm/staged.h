@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Collectives in pieces through staging memory, for ranks that cannot read each
 // other's buffers. WindowCommunicator serves ranks on one node: each writes to
 // shared memory and reads what the others wrote. ExchangeCommunicator serves

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "runtime/comm/top_k_reduction.h"
 #include "runtime/comm/reduce_scatter.h"
 #include "runtime/numeric/top_k.h"

@@ -1,6 +1,9 @@
-// The reduction of --reduce-hook=top-k (runtime/abi/top_k.h): each rank adds its
-// gradient to a residual, sends the largest elements of the sum, and keeps the
-// others in the residual for the next reduction. All host backends share it.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The reduction of --reduce-hook=top-k (runtime/abi/top_k.h): each rank adds
+// its gradient to a residual, sends the largest elements of the sum, and keeps
+// the others in the residual for the next reduction. All host backends share
+// it.
 #pragma once
 
 #include "runtime/abi/manifest.h"

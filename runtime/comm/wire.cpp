@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Seals and parsers of the wire's messages. A parser checks the length, the
 // seal and then each value whose range does not depend on the job. The HMAC is
 // libsodium's.

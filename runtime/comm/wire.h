@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The messages of a TCP job before its first collective, and the words of its
 // watch. Everything here is a function of bytes, without a socket, so that it
 // can be tested and fuzzed.

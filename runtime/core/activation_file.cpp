@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads and writes activations by position.
 #include "runtime/core/activation_file.h"
 #include "runtime/support/output_file.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The file in which a rank's activations lie between the forward and the
 // backward of a microbatch (--offload=activations). The compiler gives each
 // value its place; the program's events order what writes and reads it.

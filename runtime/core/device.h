@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The device of one rank: its memory, its streams and events, and everything
 // that the C ABI enqueues. Every backend implements this one interface, and one
 // backend is linked into a program.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The averages of rows and columns of a member of the rank's layouts, as the
 // functions of factor_update.h take them.
 #pragma once

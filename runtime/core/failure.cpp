@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Agreement on errors before the first step, and a single error line after it.
 #include "runtime/core/failure.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Ends all ranks together: every rank exits with code 3, and the whole job
 // prints one line that begins with "error:". A function that has a caller
 // returns a Status (runtime/support/status.h); these functions are for where a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds the names of commands by their positions on a stream. An entry function
 // enqueues the same commands in every call, so the n-th command of a stream
 // that is not a wait is the n-th of the manifest's sequence.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Records what a rank was doing when it stopped: the last commands of each
 // stream, and what the training loop waited for. A step only notes where its
 // sections begin on each stream, in memory of a fixed size; names are looked up

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The owners of matrices, the messages to and from them, and the numbers of
 // their steps. Each rank computes all of it for itself, from the manifest and
 // its own cut of the layouts.

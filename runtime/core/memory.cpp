@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Allocates the memory of a rank. It follows planMemory block by block and
 // compares the sum at the end, so the printed table is what the program really
 // takes.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checks of library plans that are the same for every backend. A manifest can
 // come from an edited dump, so no backend may trust it: each calls these before
 // it sizes memory or builds a primitive.

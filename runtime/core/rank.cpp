@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The functions of the C ABI. Each call forwards to the rank's device, by code
 // that is generated from the rt dialect. Devices copy the arrays that a program
 // passes, because it may reuse them before the enqueued work runs.

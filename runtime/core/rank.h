@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The state of one rank while the program runs: its memory, its device, its
 // place in the job, and the microbatch and step that are being enqueued. The
 // functions of the C ABI (rank.cpp) work on it, and the training loop

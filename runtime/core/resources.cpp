@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads what Linux reports about cores (affinity masks), memory
 // (/proc/self/status) and the processor (/proc/cpuinfo). The processor is read
 // from the kernel instead of cpuid, because the kernel may switch features off.

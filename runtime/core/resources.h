@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The resources that the machine gives this process: cores, resident memory,
 // instruction set extensions.
 #pragma once

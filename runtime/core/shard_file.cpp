@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Makes the file, and moves pieces between it and memory. A slot belongs to the
 // thread while `wanted` names a piece for it, and to the caller otherwise, so
 // reading and writing need no lock.

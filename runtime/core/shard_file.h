@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The parts of a rank's layouts that --offload keeps outside of memory: a file
 // of its parameters, gradients and optimizer states, and memory for two pieces
 // of an update.

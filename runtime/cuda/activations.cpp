@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The copies and events of offloaded activations. All of it is captured in
 // graphs: the memory is pinned, and a section's copies join at its end.
 #include "runtime/cuda/activations.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Moves activations between device memory and pinned host memory
 // (--offload=activations). Copies have streams of their own, one for each
 // direction of the link: a collective does not wait for a copy that the program

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Binds threads by what sysfs says of a PCI device.
 #include "runtime/cuda/affinity.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Keeps the host's threads of a rank on cores near its GPU.
 #pragma once
 

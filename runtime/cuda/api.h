@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The table through which runtime/cuda talks to a GPU: cudart, cuBLASLt, cuDNN
 // and NCCL as some forty functions on plain structs. The real side (real_api.h)
 // forwards each to its library. The emulation implements them on host threads,

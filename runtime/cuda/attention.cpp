@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Attention by cuDNN or by products. By products, a chunk of heads runs at a
 // time, so that the scores, which take queries × keys per head, stay within a
 // bound. The products of a chunk cover all of its heads, except those that sum

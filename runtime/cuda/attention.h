@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Attention on a GPU. cuDNN's fused attention if the plan asks for it and the
 // library takes it. Otherwise matrix products with a row softmax between them,
 // for as many heads at a time as the bound on scores allows (cuda_scratch.h).

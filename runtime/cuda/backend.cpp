@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Defines what runtime/core/device.h declares, for CUDA and its emulation:
 // which of the two it is follows from the table that is linked.
 #include "runtime/cuda/device.h"

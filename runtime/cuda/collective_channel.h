@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The part that both kinds of device collectives share: a channel with its
 // stream, and marks around each call by which the watchdog sees it begin and
 // end.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The collectives of one rank on its GPU, on one channel. A call enqueues on
 // the channel's stream and returns. Ranks in processes of their own use NCCL;
 // ranks that are threads of this process copy between their buffers, on one

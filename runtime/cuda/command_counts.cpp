@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Turns counts of collectives into places among a section's calls. A call may
 // take several collectives, one per layout, and a replayed graph enqueues
 // collectives that no call has counted on the host.

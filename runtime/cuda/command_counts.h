@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Tells the flight recorder how far the streams that communicate have come, as
 // positions among the program's calls. The marks that the watchdog sets around
 // each collective count them on the stream, also in a replayed graph; how many

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reductions of the CUDA device that send less than the gradient and keep the
 // rest in a residual, with the bits of the host (runtime/numeric/top_k.h,
 // runtime/host/power_sgd.h). All of a layout's members take their turns on one

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The state that a CUDA device's parts share. The names of calls come from the
 // manifest's sequences, which list what each entry function enqueues on each
 // stream, in order.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // State that all parts of a CUDA device share: the table, the streams, and the
 // program's position. From the position a failed call is reported as the
 // program's op in its unit and step, although the library that failed knows

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Convolutions by cuDNN or plain loops. The library is asked at start whether
 // it takes a shape, since nothing else knows.
 #include "runtime/cuda/convolutions.h"

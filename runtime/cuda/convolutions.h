@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Convolutions on a GPU: cuDNN, or plain loops of the runtime if the library
 // refuses a shape, so that every legal program runs.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The CUDA device: memory, the calls of the training loop, and launches. The
 // calls that communicate are in device_collectives.cpp. Each call of the C ABI
 // opens a CallScope, by which errors and profilers name the program's op.

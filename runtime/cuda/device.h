@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The CUDA device of one rank, on the table of api.h. A step allocates no
 // memory, and the host waits only for the results of the step before: the loop
 // enqueues one step ahead of them.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Launchers assign GPUs in two ways: every rank sees all GPUs of its node, or
 // each sees only its own (srun --gpus-per-task), by CUDA_VISIBLE_DEVICES or by
 // isolation. So a rank counts only the ranks that see the same GPUs as it does.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The calls of the CUDA device that communicate. A gradient that must be cast
 // or padded before it travels is copied to scratch memory first. All layouts
 // share this memory: they are processed in order on one stream.

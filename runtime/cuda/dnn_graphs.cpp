@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Describes convolutions and attention as cuDNN graphs. Extents and strides are
 // in elements. Sums and intermediate values are f32 whatever the operands'
 // type.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Descriptions of convolution and attention as cuDNN graphs, by cuDNN's header
 // library cudnn_frontend. In cuDNN's own interface fused attention takes some
 // forty nodes, plus workarounds for each release, which that library maintains.

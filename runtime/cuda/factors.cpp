@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Adafactor's averages of squares along rows and columns on a GPU
 // (kernels/factors.h). Averages of elements, which follow from them, exist for
 // a round of segments at a time.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The input slots. Two events per slot order the work: `sent`, after which the
 // compute stream may read the slot and the host may refill its staging memory,
 // and `used`, after which the copy stream may overwrite the slot.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The two input slots: pinned staging memory on the host, copied to the device
 // on a stream of its own while the other slot is computed on.
 #pragma once

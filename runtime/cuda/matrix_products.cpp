@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A tall matrix is multiplied from the right instead of being transposed: the
 // products with its own transpose are symmetric, so either side gives the same.
 // The library multiplies f32 in f32; what is added to a product, and the

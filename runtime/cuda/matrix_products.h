@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Newton and Schulz's steps on a GPU (fsdp.orthogonalize), with products by the
 // library. Matrices of one shape share their plans.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The kernels of optimizers in rounds of segments, and sums over whole
 // parameters, for LAMB, LARS and Adafactor, with the bits of the host: a kernel
 // of the program sums groups of 16 elements, and exact sums add these up

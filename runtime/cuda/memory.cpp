@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // One allocation each of device memory and pinned memory. Free memory is asked
 // for first, so that the message can say how much is missing. It must leave
 // room for what the driver and NCCL allocate later, or a program that starts

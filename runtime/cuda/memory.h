@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The memory of a CUDA device: one allocation on the device and one of pinned
 // host memory. Both are sized before anything is taken from them, and handed
 // out from the front; nothing is returned before the end. So nothing fragments,

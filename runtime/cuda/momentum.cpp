@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // This rank's part of Muon's updates on a GPU, before matrices are
 // orthogonalised, and their way to the optimizer's kernel afterwards
 // (kernels/matrices.h).

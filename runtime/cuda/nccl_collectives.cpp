@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Collectives over NCCL. With --deterministic, and in blocks of 8 or 4 bits,
 // the ranks exchange values and sum them in rank order, and groups of ranks
 // hand their sums to each other; otherwise NCCL sums in an order of its own.

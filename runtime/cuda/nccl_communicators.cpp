@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Communicators are nonblocking, so a rank waits for the others by asking for
 // their state, with a limit of its own.
 #include "runtime/cuda/nccl_communicators.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The NCCL communicators of a channel: one of all ranks and, where ranks form
 // groups, one of this rank's group and one across groups.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Versions are those at which NCCL's release notes name the feature. They are
 // asked at run time, since a program may run with another NCCL than the one
 // that it was linked with.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Asks NCCL for features that not every version has: memory that it need not
 // copy, gathers without multiprocessors, and an order between the two
 // communicators. All ranks must ask for the same.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The slots are ordered by events that Sections owns, since a wait in a capture
 // must be for a record of the same capture. A section begins when all copies of
 // the one before are done, so a slot is free then.

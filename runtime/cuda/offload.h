@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // How a device reaches what is offloaded of layouts. It lies in pinned host
 // memory and comes piece by piece into two slots of device memory, where the
 // kernels of the update and of the norm find it. While one slot is computed on,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Collectives of ranks that are threads of this process, on one GPU. A rank's
 // stream waits for the others' sources, copies or sums them where they are, and
 // goes on when all ranks have done so. The threads also meet on the host,

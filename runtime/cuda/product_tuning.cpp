@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Times algorithms of products by the host's clock, around enough calls to take
 // some milliseconds. Operands lie in memory that is freed before the program
 // allocates its own.

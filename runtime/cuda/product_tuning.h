@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Chooses the algorithms of products by their times (--tune-products). The
 // first rank times what the library lists, once for each shape, before
 // training; all ranks then take its choices, so that they round alike. A file

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Matrix products by cuBLASLt. A plan may have any number of batch axes, but
 // the library takes one with a stride. So axes that are contiguous with each
 // other are merged, entries that share B become more rows of one product, the

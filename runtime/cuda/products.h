@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Matrix products on a GPU. A plan with any number of batch axes is cut into
 // the fewest strided-batched products of cuBLASLt. Types that the library does
 // not take run on a plain kernel of the runtime.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The real side of the table: each function forwards to cudart, cuBLASLt, cuDNN
 // or NCCL. There is one source file per library, and only these files include
 // the libraries' headers, so the rest builds without them.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The table over cudart: device, memory, streams, events, kernels and graphs,
 // and names for profilers. Errors of a missing or old driver are explained,
 // since they are what a user meets first.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Convolution and attention over cuDNN. A plan is a graph (dnn_graphs.h) that
 // was built once, with the first engine of cuDNN's heuristic that meets the
 // conditions on numerics, determinism and workspace.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Matrix products over cuBLASLt. The library is column-major. So C = A · B is
 // computed as Cᵀ = Bᵀ · Aᵀ, which is the same memory with the operands swapped.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Collectives over NCCL. Communicators are nonblocking, so that a rank whose
 // peers do not answer can still abort. In this mode NCCL may hand a collective
 // to its stream some time after the call has returned. What this rank enqueues

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Sections as streams and as graphs. A section is enqueued without a graph the
 // first time, because the first call of a kernel or a library loads code, which
 // must not happen during a capture.

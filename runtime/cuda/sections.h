@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A section is what one call of an entry function enqueues: a microbatch or an
 // update. The streams fork at its beginning and join at its end. A section that
 // comes again is captured as a CUDA graph and replayed from then on, which

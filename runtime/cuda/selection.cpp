@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Eight rounds of two kernels find the threshold; three more kernels count and
 // move what is above it.
 #include "runtime/cuda/selection.h"

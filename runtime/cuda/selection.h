@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Chooses the largest elements on a GPU, for --reduce-hook=top-k
 // (kernels/selection.h). One object serves all layouts, one after the other.
 #pragma once

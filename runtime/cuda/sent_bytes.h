@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The bytes that a rank's collectives send in a step, for the log. NCCL does
 // not say what it moves; these are the bytes that an algorithm has to send
 // which sends none twice. A replayed graph makes no calls, so what a section

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Tables, numbers and reports of an update. Numbers and reports have two pinned
 // copies, for even and odd steps, since the host works on one step while the
 // device runs the other.

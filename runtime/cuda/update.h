@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The update's data on the device, in addition to the rank's own memory: tables
 // of the segments of norm and optimizer, made once; the step's numbers, which
 // are the scale, the rates and the keys; and the report that it leaves for the

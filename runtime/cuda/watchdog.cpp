@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The low half of a mark is twice the collective's number, plus 1 if it has
 // begun. The high half counts marks, so that the same collective beginning
 // again counts as progress.

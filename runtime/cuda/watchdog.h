@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Ends the job when a collective does not end. Each channel marks where its
 // collectives begin and end, on its stream and on the host, and a thread
 // watches whether the marks move. The thread also asks the communicators for

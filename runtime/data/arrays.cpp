@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Arrays as samples: a .npy file, an array of a .npz file, or a tensor of a
 // safetensors file.
 #include "runtime/data/npz.h"

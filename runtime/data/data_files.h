@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The files of one --data or --tokens: one file, a pattern, or a list of both.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The index of --split-at. A window counts in the block that holds the last of
 // the tokens it needs, for only there is it known that its document goes on as
 // far. The same walk over a block counts windows and finds one.

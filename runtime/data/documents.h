@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Windows of a token stream that do not cross from one document to the next
 // (--split-at). A token ends each document and belongs to it.
 //

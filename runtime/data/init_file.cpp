@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Opens the files of --init by their form, and matches the names of tensors.
 // Exporters wrap a model in a module that computes its loss, so the names of a
 // hub's checkpoint lack a prefix, and those of a trainer's have one too many.

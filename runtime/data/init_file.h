@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The values of --init: tensors by name, from a safetensors file, a folder in
 // Hugging Face's sharded layout or its index, or a .npz file.
 #pragma once

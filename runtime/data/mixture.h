@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Chooses the part of a mixture that each sample of a run comes from (--mix),
 // or the bucket of each step (samples.h). The parts are dealt out evenly: of
 // the first n samples, a part of weight w has n*w, off by less than one for

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reader of .npy files (NumPy enhancement proposal 1). The header is one
 // line of Python: a dict with 'descr', 'fortran_order' and 'shape'. It is
 // parsed by hand and strictly, since a file that is read wrongly would train on

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads the directory at the end of a zip archive (PKWARE's APPNOTE, 4.3), with
 // the 64-bit fields of large ones, as NumPy writes it. Every offset and size is
 // checked against the file, because a damaged archive may hold any number.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Arrays of a .npz file: a zip archive with a .npy file per array. Like any
 // file from outside, it may be damaged; no array lies past its end.
 #pragma once

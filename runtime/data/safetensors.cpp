@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads and writes the headers of safetensors files. The reader is as strict as
 // the format's own library: tensors fill the file without gaps or overlaps and
 // fit their shapes, no size overflows, and no name stands twice. So later reads

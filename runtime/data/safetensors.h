@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The safetensors format (huggingface/safetensors): eight bytes with the length
 // of the header, a JSON header with the dtype, shape and byte range of each
 // tensor, then the data. Files come from outside, so the reader trusts nothing:

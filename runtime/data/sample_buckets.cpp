@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The samples of a program with several buckets (--dim of the compile): which
 // bucket each file belongs to, and how buckets take turns.
 #include "runtime/data/samples.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The samples of one input on disk. Either a .npy array with the samples on its
 // first axis, or windows of a flat token stream. Both reduce to runs of equally
 // many elements from some offset on, so the reader (samples.h) treats them

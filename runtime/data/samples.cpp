@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads samples by number, converts them to the input's dtype and checks bounds
 // on the way. An index outside its table would read out of bounds in a kernel,
 // which checks nothing.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Chooses the samples of each microbatch and reads them: --data, --tokens,
 // --shuffle. The order depends on the seed and the number of the sample alone,
 // so ranks need not agree on anything.

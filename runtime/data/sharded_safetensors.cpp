@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads the index, and opens the files that it names.
 #include "runtime/data/sharded_safetensors.h"
 #include "runtime/support/spelling.h"

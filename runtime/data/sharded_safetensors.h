@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Hugging Face's layout of weights in a folder: model.safetensors, or several
 // safetensors files and an index that says which tensor is in which.
 #pragma once

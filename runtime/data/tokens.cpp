@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Windows of a flat token stream, so that text needs no preparation: the bytes
 // of a file are tokens of width u8, and the same file with a shift of 1 holds
 // the labels.

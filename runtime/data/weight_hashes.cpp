@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Hashes of initial values: whether the model's files are those of the compile,
 // and whether all ranks read the same. Hashes need whole tensors; therefore the
 // ranks share the hashing, one tensor each in turn.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds and reads initial values. A rank reads only the bytes of its own shard,
 // so start-up scales with the number of ranks. Where each value comes from is
 // decided before any is read.

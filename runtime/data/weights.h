@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Initial values of parameters and buffers: from the model's own files, from
 // the program itself (--embed-weights), from a rule (--init-rule), or from the
 // files of --init, which take precedence.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Attention as defined: scores, softmax, weighted sum, and the gradient by the
 // chain rule. Weights and dscores are rounded to the plan's type as cuDNN's
 // fused kernels do; sums are f32. dkey and dvalue are summed over the query

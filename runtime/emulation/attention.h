@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Attention in plain loops, one head at a time with all of its scores: a
 // reference that favours clarity over memory.
 #pragma once

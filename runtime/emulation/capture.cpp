@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Capture and replay. Before each piece of work a lane waits until every other
 // lane has progressed as far as the clock says. Lanes that no wait relates run
 // side by side, in an order that differs from run to run.

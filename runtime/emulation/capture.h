@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Stream capture and graphs. A capture keeps the work of each participating
 // stream as a lane, and how lanes wait for each other. A graph replays the
 // lanes, each on a thread of its own. Waits are vector clocks (Mattern, 1989):

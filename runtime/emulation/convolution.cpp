@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Convolutions by im2col over whole images; the three kinds differ only in what
 // is multiplied by what, and whether windows are read or added to. Simple
 // rather than fast: it stands for cuDNN in tests.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Convolutions in plain loops: the windows as a matrix (im2col), and a product.
 #pragma once
 

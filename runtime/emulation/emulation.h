@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The table of runtime/cuda on host threads, for machines without a GPU
 // (README.md). It checks its arguments as a debug build of CUDA would, and
 // further: every buffer must lie within one allocation of the stream's device.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // NCCL in the emulation: checks arguments and enqueues what nccl.h runs. As
 // with NCCL, sends and receives in a group form one exchange, and communicators
 // may not be used before all ranks have joined.

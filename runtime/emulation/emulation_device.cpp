@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Devices, memory, copies and profiler ranges of the emulation. Every call
 // first reports an earlier failure of the device, and is refused during a
 // capture if CUDA would refuse it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Kernels of the emulation: the program's grid kernels, compiled for the host
 // with one thread per block, and the runtime's own kernels. Blocks run in an
 // order that depends on the seed, so code that relies on their order fails.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // cuBLASLt and cuDNN of the emulation. Plans are refused where the libraries
 // refuse them, so that the fallbacks of runtime/cuda run too. Workspaces are
 // overwritten in every call, so that anybody who shares one by mistake notices.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Streams, events and graphs of the emulation, with the rules of CUDA's stream
 // capture in thread-local mode. A call that breaks a rule invalidates the
 // capture, and the error shows at its end, as on a GPU.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Counts events until the one at which a fault is to strike. A test names the
 // kind of event, the rank and the number, so each failure of a real machine can
 // be played at every place where it could occur.

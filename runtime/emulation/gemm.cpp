@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Blocked products. Blocks of A and B are first widened to f32 (or f64). Each
 // row of a block of C then takes eight rows of B at a time, in a loop that the
 // compiler vectorises for the processor. The order of each sum is that of k,

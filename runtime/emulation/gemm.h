@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Matrix products in plain loops. Correct first, and blocked so that training
 // small models takes seconds. Each element of the result is one sum over k, in
 // order and in f32 (f64 for f64).

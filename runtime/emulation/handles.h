@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Lists of live objects, whose handles are their addresses. A handle that is
 // not in the list, because it was destroyed or never made, is detected instead
 // of dereferenced.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Allocations between guard pages. Fresh memory is a private mapping of a file
 // of one bits: it reads as NaN and takes neither memory nor time until it is
 // written. Freed memory stays mapped without access rights.

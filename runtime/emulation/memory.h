@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Memory of the emulated devices, and pinned memory. Each allocation is a
 // mapping of its own between guard pages, so a kernel that leaves it crashes at
 // once. Memory that nobody wrote holds one bits, a NaN in every float type.

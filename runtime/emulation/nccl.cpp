@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Collectives over mailboxes in shared memory. A rank moves every piece that a
 // mailbox lets it move and then sleeps on its own futex ("bell"), which its
 // peers ring when they have filled or emptied a mailbox. Each piece is labelled

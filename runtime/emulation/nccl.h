@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // One rank's end of an emulated NCCL communicator. Ranks are threads of a
 // process or processes on a machine. They meet in shared memory that the id
 // names; the name is removed as soon as all have joined, so that a crash leaves

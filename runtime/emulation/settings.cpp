@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads the settings from the environment, strictly: a test whose fault is
 // misspelt would pass for the wrong reason. Errors end the process before
 // anything else, with code 2.

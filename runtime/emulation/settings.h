@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Settings of the emulation, from environment variables (README.md).
 #pragma once
 

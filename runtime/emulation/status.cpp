@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Names of the status codes, with cudart's own texts, and the detail of the
 // last refusal of each thread.
 #include "runtime/emulation/status.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Status codes of the emulation: cudart's own numbers, and those of NCCL and
 // the libraries with offsets. Tests name them, to see that a call is refused
 // for the reason for which the real library refuses it.

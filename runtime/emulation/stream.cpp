@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Streams on threads, their delays, and the sticky error of a device. Each
 // stream has its own sequence of random numbers, so that a run's delays depend
 // only on the seed and the order in which streams are made.

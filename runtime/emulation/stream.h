@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A stream of an emulated device: a thread that runs its work in order, with
 // random delays. So work on several streams that no event orders runs in
 // varying order, and a missing event shows.

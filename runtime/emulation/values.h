@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads and writes elements whose type is known by name, as plans name it. The
 // emulated libraries compute with these: one branch per element is slow, but
 // one body then serves all types, and the emulation is there to be checked by

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Attention in blocks of 64 queries (attention.h). The forward pass deals
 // (batch entry, head, block) to the threads. The backward pass deals (batch
 // entry, key head): the sums of dkey and dvalue run over the query heads and

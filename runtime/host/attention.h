@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Attention on the host, in blocks of queries: a product, the compiled row
 // kernel, a product, all in scratch memory that fits the caches. The full
 // matrix of scores never exists (Dao et al., FlashAttention, 2022). The blocks

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A square s below 2^E is q + r with q a multiple of 2^(E-43), which is s + m -
 // m in f64 for a large m, and r likewise. Neither loses a bit, and so neither
 // do sums of up to 2^10 of them. A square of an f32 has 48 bits, so only one

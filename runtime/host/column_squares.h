@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Exact sums of squares down some columns of a matrix, row by row.
 //
 // Adding each square to the digits of its sum (square_sum.h) takes most of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Runs convolutions (convolution.h) on the blocks that host_convolution.cpp
 // cuts: lays out the windows of an image as a matrix (im2col), multiplies, and
 // in the gradient of the input adds the windows back to the image (col2im).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Convolution and its two gradients on the host: the windows are laid out as a
 // matrix (im2col) in scratch memory that fits the caches, then multiplied.
 // Groups of few channels are summed directly (direct_convolution.h). The blocks

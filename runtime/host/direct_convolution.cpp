@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Direct convolutions (direct_convolution.h). The inner loops keep the sums of
 // several rows or filters, or of several taps, in registers; each step loads
 // one vector and multiplies it by one weight, or by a vector of dy.

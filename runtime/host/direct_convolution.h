@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Convolutions of few channels per group (depthwise and grouped ones) as sums
 // over taps (runtime/abi/host_products.h). Sums are in f32, in the order of the
 // taps for results, and of rows for weights, so threads change no bit.

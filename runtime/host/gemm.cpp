@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Single-threaded products on oneDNN's C interface (gemm.h, onednn.h).
 //
 // Only oneDNN's BRGEMM implementation is fast and leaves all scratch memory

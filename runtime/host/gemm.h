@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A single-threaded matrix product of a fixed shape. It is a oneDNN primitive
 // if oneDNN has one for the types. Otherwise (f16, bf16 on processors without
 // it, mixed types) the operands are widened to f32 in scratch memory.

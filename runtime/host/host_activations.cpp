@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Moves activations between memory and the rank's file. The streams of
 // reductions and gathers do so, beside compute; verify-rt has proven that
 // nothing else touches the memory meanwhile.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The collectives of the host device: they call the job's communicators on the
 // threads of their streams. Layouts of one call are processed one after the
 // other.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Memory, streams, launches and library calls of the host device. Calls write
 // into a stream's ring; `execute` runs them on the stream's thread, and kernels
 // and products fan out to the compute threads from there.

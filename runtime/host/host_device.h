@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The host device: one thread per stream, a pool of compute threads for the
 // compute stream, and the library plans of the manifest. Collectives call the
 // job's communicators on the threads of their streams, so communication

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Adafactor's averages of squares on the host: sums along rows and columns of
 // this rank's gradients, the averages that follow from the sums of all ranks,
 // and their products.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Muon's updates of whole matrices on the host, for host_update.cpp.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The norm of all gradients and the factor that clips them. The sum is exact
 // over groups of elements (square_sum.h), so that its bits depend neither on
 // the processor nor on the number of threads and ranks. The CUDA kernels have

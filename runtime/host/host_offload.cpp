@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads and writes the file of what is offloaded. The calls of different
 // streams touch different elements of it, or are ordered by the program's
 // events as those on memory are (verify-rt).

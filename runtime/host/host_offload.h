@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // How the host's streams reach what is offloaded of layouts
 // (runtime/core/shard_file.h): gathers read parameters, reductions read and
 // write gradients, the norm reads them, and updates take pieces of all. Each

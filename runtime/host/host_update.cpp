@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The update on the host after the norm (host_norm.cpp): sums per member, the
 // optimizer, and what it changes, in the steps of --histogram-every. Each runs
 // on the compute threads, by members, in blocks of one size. Offloaded operands

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Makes and prepares the library plans. The scratch memory that they need is at
 // most what the memory plan counts, on every processor: where an implementation
 // needs more, oneDNN's next one is taken.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Every library plan of a manifest, prepared for the host. The plans are made
 // when the program starts, so that a step makes no primitive and allocates
 // nothing.

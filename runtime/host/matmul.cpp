@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Matrix products cut by their shape (matmul.h). runtime/abi/host_products.h
 // cuts them; this computes the chunks, several small ones at a time, and
 // fetches a result that is added to before it is needed.

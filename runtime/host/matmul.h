@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A matrix product of the manifest on the host: a grid of single-threaded
 // products that depends on the shape alone, dealt to the compute threads. So
 // the number of threads changes no bit.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Copies of a product's operands in another layout or type.
 #pragma once
 

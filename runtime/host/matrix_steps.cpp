@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Products of f32 matrices in blocks of 16 columns, and the steps that they
 // make up (matrix_steps.h). A block's columns of the right operand are copied
 // to the stack, so that it is read in order.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // oneDNN's C interface in classes that own their handles. The C++ interface
 // builds a hash map in every call. Here the memory objects are made once per
 // thread, and a call only sets their addresses.

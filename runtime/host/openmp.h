@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The functions of the OpenMP runtime that the host device calls, as
 // section 3.2 of the OpenMP 4.5 specification declares them. oneDNN brings the
 // runtime along (libgomp). Its header <omp.h> belongs to a compiler and not to

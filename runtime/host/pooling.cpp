@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Pooling over planes. Each cell of the result is computed by itself
 // (runtime/numeric/pooling_cell.h), so the cut among threads changes no bit.
 #include "runtime/host/pooling.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Pooling and its gradients on the host, over planes (batch × channel). Plain
 // loops instead of oneDNN, because the program defines its own workspace: the
 // index of the first maximum within each window.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The factors have few vectors, so each product is a pass over the matrix that
 // is bound by memory. Sums run in lanes of a fixed number, so no processor
 // changes a bit.

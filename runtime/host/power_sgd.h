@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reduction of --reduce-hook=power-sgd (runtime/abi/power_sgd.h): of each
 // matrix M of a gradient, with what earlier reductions have left of it, the
 // ranks send P = M Q and then Q = Mᵀ P, where P has been made orthonormal.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Streams on threads (stream.h). Threads sleep on condition variables. `idle`
 // and `awaited` avoid the lock when no sleeper can go on. They and the counters
 // are sequentially consistent, so one side always sees what the other has

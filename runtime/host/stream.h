@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A stream of the host device: a thread that runs commands in the order in
 // which they were enqueued. An event is a position in a stream. So recording
 // one costs nothing, and waiting for one means to wait until that stream has

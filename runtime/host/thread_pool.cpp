@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Fork-join over the compute threads; see thread_pool.h for how the ticket
 // keeps late threads from taking pieces of another job.
 #include "runtime/host/thread_pool.h"

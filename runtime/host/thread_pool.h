@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The compute threads of one rank: a fork-join pool in which the calling thread
 // takes part. Threads take pieces from a shared counter, so the work balances
 // itself when other programs use the cores too. Which thread runs which piece

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The C ABI of the runtime: every function that a compiled program calls and
  * every structure that it provides. Generated code, the conformance tests and
  * the device backends see this header and nothing else of the runtime. The

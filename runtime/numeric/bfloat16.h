@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // bf16 outside of libraries: widening to f32, and rounding to nearest, ties to
 // even. Free of branches, so that loops over it vectorise. The runtime's own
 // CUDA kernels compile the same functions.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The arithmetic of blocks of 8 and 4 bits (runtime/abi/blocks.h), element by
 // element. The host's loops (blocks.h) and the runtime's own CUDA kernels
 // compile the same functions, so that both write the same bits.

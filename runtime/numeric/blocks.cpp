@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The loops are plain, so that the compiler vectorises them once per processor
 // generation, with the same bits in each: there are no sums, and
 // multiplications are never fused with additions here.

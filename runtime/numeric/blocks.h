@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Converts values to blocks of 8 or 4 bits (runtime/abi/blocks.h) and back. All
 // host backends share this arithmetic.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // CRC-32C (Castagnoli, RFC 3720), a byte at a time from a table. Records of
 // event files are a few hundred bytes per step, so nothing faster is needed.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Conversions between element types, as templates over one C++ type per dtype.
 // Written for correctness, not speed: data is converted once, when it is read,
 // and reading the file takes longer.

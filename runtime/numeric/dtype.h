@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Element types by the names in the manifest ("f32", "bf16", "i64", "u8", …),
 // and the conversions that data and weight files need on their way into memory.
 // The kernels never call these; they convert in compiled code.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Compiles a function once per generation of processors; the loader picks the
 // best when the program starts. Only for elementwise loops, whose results must
 // be the same bits in every version.

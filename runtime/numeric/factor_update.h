@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // How averages of squares along rows and columns (fsdp.update_factors) follow
 // from the sums of all ranks, and averages of elements from these: the same
 // functions on the host and on GPUs (runtime/cuda/kernels).

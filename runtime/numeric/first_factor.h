@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The right factors with which --reduce-hook=power-sgd begins, and with which
 // it replaces vectors that have become zero.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // IEEE half precision (f16) outside of libraries, like bf16 (small_float.h).
 #pragma once
 

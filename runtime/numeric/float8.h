@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // f8e4m3 (torch's float8_e4m3fn; Micikevicius et al., FP8 Formats for Deep
 // Learning, 2022), like f16 (small_float.h).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // One loop for each type and reduction, by templates: a block of wide values is
 // filled from rank 0, combined with the others and rounded once. Blocks stay in
 // the L1 cache, and the loops over them vectorise.

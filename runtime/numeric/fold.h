@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Combining the values of all ranks in rank order, for the collectives on typed
 // values (runtime/comm/collectives.h says what each type and reduction means).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Computes initial values; init_values.h defines the meaning of each rule. The
 // order of all sums is fixed, so the same program gives the same bits whoever
 // computes a value.

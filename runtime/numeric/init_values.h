@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Initial values that are computed instead of read, by the rules of
 // runtime/abi/init_rule.h. The value of element e of a tensor named f depends
 // on (seed, f, e) alone, so neither the number of ranks nor the layouts can

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The order of f32 by magnitude, for the largest of many values.
 #pragma once
 

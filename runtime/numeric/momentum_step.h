@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Muon's momentum of an element, on the host and on GPUs
 // (runtime/cuda/kernels), as fsdp.momentum_updates defines it and the program
 // of the optimizer computes it again to store it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
 // SC 2011), a counter-based generator. It has no state to keep or to save: a
 // number depends on what it is for, never on who draws it or when. The key is

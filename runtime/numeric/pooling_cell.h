@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Pooling, one cell of the result at a time, forward and backward: the
 // arithmetic that the host and the CUDA kernels share. A gradient cell gathers
 // from the outputs whose windows contain it, in the order of these outputs, so

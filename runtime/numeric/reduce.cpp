@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The loops are plain, so that the compiler vectorises them once per processor
 // generation. Every version yields the same bits: elements are independent, and
 // there are no multiplications that could be fused with the additions.

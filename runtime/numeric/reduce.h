@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Casting to the wire type and summing over ranks. All host backends share this
 // arithmetic, so that none changes a bit. Sums are in f32 and in rank order.
 #pragma once

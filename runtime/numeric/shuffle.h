@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The order of samples under --shuffle: one permutation of [0, count) per
 // epoch, evaluated one index at a time. It is a Feistel network over the
 // smallest even number of bits that holds count, with Philox as its round

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Conversions of the small IEEE formats, by their bits of exponent and
 // mantissa: widening to f32, which is exact, and rounding to nearest, ties to
 // even, of the numbers that both can hold. Infinity and NaN are left to the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Sums of squares for the gradient's norm, and of other numbers that are not
 // negative for optimizers (fsdp.member_sums, fsdp.factor_sums). Their bits do
 // not depend on the order of addition: neither ranks, strategies and layouts

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Updates one element of a running statistic from the batch statistics of the
 // ranks, on the host and on GPUs (runtime/cuda/kernels).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The choice is a radix select over the bits of magnitudes: three histograms
 // find the k-th largest one exactly, in time that does not depend on the
 // values.

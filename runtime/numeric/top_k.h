@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Chooses the largest elements of a gradient (runtime/abi/top_k.h). All host
 // backends share this choice.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The types in which values travel between ranks. A header of its own, which
 // the runtime's CUDA kernels include: nvcc compiles them in an older C++.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads files by position, and again where that may help. Every range is
 // checked against the size of the file, because ranges come from headers that
 // may be wrong. Only regular files are opened, as others have no positions.

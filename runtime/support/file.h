@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A file opened for reading, read by position.
 //
 // Files are read, not mapped. The kernel counts the pages of a mapping as

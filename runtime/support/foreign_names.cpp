@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The tables of foreign names (foreign_names.h). A name stands in them if it is
 // what the documentation of another tool says; what is merely misspelt is left
 // to the search for the nearest name.

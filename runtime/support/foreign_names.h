@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Names that PyTorch, its trainers, FairScale and DeepSpeed use, and what to
 // write here instead. The nearest word is a bad suggestion for a name that is
 // right elsewhere: '--grad-clip' is near to nothing that clips. One table for

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Opens files with openat2 where the kernel has it: it resolves a whole path
 // below a folder and refuses links on the way, in one step that nobody can
 // interfere with. Older kernels open part by part, each with O_NOFOLLOW.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A regular file that someone else may own, opened for reading by position.
 //
 // Checks the very file that it reads: the kind of the file, its size and its

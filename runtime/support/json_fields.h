@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads the fields of JSON that comes from outside. Each function checks the
 // type of what it returns, and throws a std::runtime_error whose text says what
 // is wrong; the caller makes it an error of its file.

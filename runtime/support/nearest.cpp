@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds the nearest of several names by their edit distance.
 #include "runtime/support/nearest.h"
 

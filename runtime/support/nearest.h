@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Suggestions for misspelt names, for messages of fsdpc and of its programs.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Creates, writes, syncs and renames, in this order. Every call that can report
 // a lost write is checked before the rename: fsync, and close, which is where
 // network file systems report a quota.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Files that a run writes whole: weights, gradients, traces. Such a file
 // appears under its name only when all of it is on disk. So a run that is
 // killed, or a disk that is full, leaves the previous file as it was.

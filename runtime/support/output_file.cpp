@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Creates, fills and renames files. A link at the path itself is replaced by
 // the rename and never written through. A temporary file that a signal leaves
 // behind begins with a dot and the file's name.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A file that appears whole or not at all. It is written under a random name in
 // its folder and renamed at the end, so that a failure leaves the old file in
 // place and nothing else behind. The random name is created and never opened,

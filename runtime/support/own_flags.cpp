@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The names in alphabetical order (own_flags.h). A flag that both commands have
 // stands in both lists: an unknown flag is never one of the command that asks,
 // so the list in which it is found says whose it is.

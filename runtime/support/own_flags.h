@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The names of all flags of fsdpc and of its programs, so that each of the two
 // commands knows a flag that belongs to the other. Tests hold both lists
 // against the tables from which the command lines are made.

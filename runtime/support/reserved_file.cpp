@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Makes files for what is offloaded.
 #include "runtime/support/reserved_file.h"
 #include "runtime/support/output_file.h"

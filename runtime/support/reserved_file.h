@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Files without a name whose room on the disk is reserved when they are made.
 // Nothing is left of them however the process ends.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Makes text fit for a message, and formats bytes, counts and times as people
 // read them, the same way wherever one is printed.
 #include "runtime/support/spelling.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Texts for messages: lists, sizes, times.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Lets functions report that they failed. A Status is success or an error; a
 // Result<T> is a value or an error. Both convert to true on success, and the
 // compiler warns of a caller that ignores one.

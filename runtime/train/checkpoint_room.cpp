@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Computes before the first step what checkpoints take: room on the disk, of
 // which too little is a warning since others may make room in time, and the
 // memory of the copy, which a limit on memory may forbid.

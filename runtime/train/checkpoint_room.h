@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The room that a run's checkpoints take on a disk, known before training. An
 // old checkpoint is removed only when a new one is whole, so --keep K holds
 // K + 1 for a while.

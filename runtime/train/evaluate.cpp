@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // When a run evaluates, and what follows from the result: the log's line, the
 // folder of --best, and the end by --patience. Every rank computes the same
 // loss, so all of them come to the same conclusions.

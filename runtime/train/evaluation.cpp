@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Runs @evaluate over the samples of --eval, in rounds of as many microbatches
 // as a step has. A last microbatch that is not full is filled up with samples
 // whose targets are ignored; where the loss cannot ignore targets, the samples

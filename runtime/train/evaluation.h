@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Evaluation: the loss of held-out samples, by the entry function `evaluate` of
 // the program. Microbatch j takes samples j·b to (j+1)·b-1 whatever the number
 // of ranks, and the losses are added in the order of j, so the result has the

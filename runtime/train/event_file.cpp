@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Writes event files: TFRecord framing around the messages of TensorFlow's
 // event.proto and summary.proto. Only five messages are needed, so they are
 // encoded here by hand; docs/rationale.md says why protobuf is not linked into

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // --tensorboard: an event file that TensorBoard reads. Each run writes one of
 // its own; the first record of a run tells TensorBoard to drop what earlier
 // files of the folder have from this run's first step on, as a resumed run

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Exchanges numbers of each step between the ranks, which conclude from them
 // together: the loss, whether to stop, which rank is slow, how much was sent,
 // and how large the update was. All of it goes over the control channel, so

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Prints the manifest as a few tables: how the program was compiled, inputs,
 // units, parameters, buffers, and the memory per rank for several numbers of
 // ranks.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // --info: a description of the program for a person to read, with its memory
 // table for several numbers of ranks.
 #pragma once

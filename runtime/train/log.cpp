@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Writes the JSON lines of --log. Text from outside (names, paths) may hold
 // invalid UTF-8, which is replaced instead of raising an error in the middle of
 // a run.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // --log: JSON lines, first a header and then one line per step. Numbers are
 // printed with as many digits as they need to read back as the same bits, so
 // logs can be compared exactly. Each line is a write of its own, so a run that

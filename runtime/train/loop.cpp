@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The training loop. Per step there is one exchange on the control channel: it
 // carries the losses and whether every rank could read its next samples. On a
 // device that runs ahead, those are the losses of the previous step.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // fsdpc_main: from a command line to the ranks that run it. It decides how this
 // process was started: by mpirun (joinMpi), by torchrun or srun (joinTcp),
 // alone, or with --ranks (ranks as threads). A process that a launcher started

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Handles a step whose loss or gradient is not finite: the job ends, or a
 // dynamic loss scale or --on-nonfinite leaves the step out.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Writes NumPy's format (numpy.lib.format, version 1.0) while the evaluation
 // runs. The number of samples is known, so the header comes first, and every
 // microbatch has its place in the file.

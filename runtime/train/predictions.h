@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The files of --predict: outputs of the evaluation, one row (or several) per
 // sample, in the order of the samples whatever the number of ranks. Rank 0
 // writes each microbatch where it belongs, so no rank holds more than one.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Draws the progress line. It redraws at most ten times per second, so that the
 // terminal costs the training nothing. An emulated device prints no times,
 // because they would mean nothing.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Progress for the person who waits, printed by rank 0 to stderr: how the run
 // is laid out, how far it is and how long it will take, how it ended. On a
 // terminal the line is redrawn in place; otherwise it prints one line every ten

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Prints what a run says of itself: where it continues, its first and last
 // lines, and a step's lines in the log and the event file. All of it on rank 0.
 // A log that can no longer be written is a warning, since the weights matter

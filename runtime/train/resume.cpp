@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checkpoints of a training run: which one it continues from, when the next one
 // is written, and which ones are removed.
 //

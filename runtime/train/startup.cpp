@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checks of the machine against the program, and loading of the initial values.
 // Messages say how to run or compile instead, since the person who starts a
 // program is often not the one who compiled it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checks and loading before a rank's first step, apart from opening its data:
 // that all ranks run the same program, that machine and memory fit it, and the
 // initial values.

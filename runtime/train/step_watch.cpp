@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The thread of the watch. A rank that is stuck itself ends the job as soon as
 // its time is up. One that waits in a collective gives the others, and the
 // watches of the connections, a few seconds to say more.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // --watchdog: ends the job when a step does not get on. A thread of each rank
 // looks whether the loop or a stream has moved since its last look. A rank that
 // is stuck ends the job with a line that says where; one that waits for others

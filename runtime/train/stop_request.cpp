@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The handler only stores the number: nothing else is safe in it.
 #include "runtime/train/stop_request.h"
 

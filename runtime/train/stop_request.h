@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Requests to end a run early: SIGTERM, SIGINT and SIGUSR1, which people and
 // batch systems send before they kill a job, and --time-limit. The loop ends
 // after its current step, as if it were the last, so that --save and

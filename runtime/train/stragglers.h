@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds a rank that keeps all others waiting: a machine that is throttled, or
 // shared with something else. Every rank knows how long each computed, since
 // the exchange of each step carries it, so the slow one names itself.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Writes the trace as Chrome trace events. An entry function enqueues the same
 // commands in every call. Hence a command's position on its stream, not
 // counting waits, is its index in the manifest's sequence for that stream, and

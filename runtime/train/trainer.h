@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Training on one rank: what is opened and checked before the first step
 // (prepare.cpp), the steps themselves (loop.cpp), what the ranks tell each
 // other in a step (exchange.cpp), and what the run says (reports.cpp).

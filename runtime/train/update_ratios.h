@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Measures what an update changes, for --histogram-every: per parameter the
 // ratio of two norms, ‖change‖ / ‖value before‖. A rate that is too high shows
 // in ratios near 1, one that is too low in ratios below 1e-5.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks the hand-written pages: what they name must exist, and what they quote must be in the quoted file.
 
 usage: docs_claims.py --build DIR [PAGE…]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Writes foreign_arguments.json: the arguments and methods that PyTorch, FairScale and DeepSpeed have for what fsdpc does.
 
 usage: foreign_arguments.py [--fairscale DIR] [--deepspeed DIR]

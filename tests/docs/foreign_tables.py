@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks the tables of docs/from-pytorch.md, for docs_claims.py.
 
 A table with the columns argument, here, note and test belongs to each list of foreign_arguments.json (foreign_arguments.py

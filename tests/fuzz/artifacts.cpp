@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Fuzzes the checkpoint of onnxruntime-training beside a model: a file is
 // refused, or what is taken of it is no longer than the file.
 #include "frontends/onnx/ort/ort_checkpoint.h"

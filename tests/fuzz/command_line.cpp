@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Fuzzes a program's command line: one argument per line.
 #include "runtime/cli/command_line.h"
 #include "tests/fuzz/input.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Fuzzes dumps: a text is refused with one error, or it is a module that the
 // verifiers of its phase accept or refuse. No pass runs on it: what passes make
 // of an edited dump is tested by tests/programs/schedules/edited_dumps.py,

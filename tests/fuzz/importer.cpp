@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Fuzzes the import of a model, to the end of phase `units`. A model is refused
 // with one error, or it becomes a module that the verifiers accept.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Helpers of the fuzz targets: the fuzzer's bytes as a file with a path, and a
 // check that ends the target.
 #pragma once

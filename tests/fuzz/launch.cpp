@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Fuzzes the environment variables of launchers: one NAME=VALUE per line.
 #include "runtime/comm/launch_environment.h"
 #include "tests/fuzz/input.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Fuzzes the manifest's reader: what it accepts survives writing and reading,
 // and its memory plan does not overflow.
 #include "runtime/abi/manifest.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Fuzzes --data: a .npy file is refused, or each of its samples can be read.
 #include "runtime/data/samples.h"
 #include "tests/fuzz/input.h"

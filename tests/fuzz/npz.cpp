@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Fuzzes --data FILE.npz: an array of the archive is refused with one line, or
 // reads as a file whose .npy header may be right or wrong, up to its last byte.
 #include "runtime/data/npz.h"

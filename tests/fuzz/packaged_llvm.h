@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Options of the sanitizers for targets that link LLVM as it is packaged. It is
 // not instrumented, so the memory that its allocators poison is not checked,
 // and what it keeps until the process ends is not a leak of ours.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Fuzzes the small languages of flags: learning rate schedules, init rules, and
 // the values of --tokens.
 #include "runtime/cli/command_line.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Fuzzes --init: a file is refused, or each tensor's bytes lie within it.
 #include "runtime/data/safetensors.h"
 #include "tests/fuzz/input.h"

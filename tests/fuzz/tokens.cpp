@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Fuzzes --tokens: two inputs as windows of one stream. The first line of the
 // input is the text of the flag's value after the file's name.
 #include "runtime/data/samples.h"

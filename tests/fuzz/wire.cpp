@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Fuzzes the messages of the meeting and the words of the watch. The first byte
 // of the input chooses the message, and whether the rest gets a right seal: a
 // fuzzer cannot find one, and behind it are the checks of a rank of the job

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A fixture: a module that returns a scalar loss, example inputs for the export, and training samples.
 
 A model's topic file makes Case objects; export.py writes their .onnx, reference.py trains them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A small residual net of convolutions: BatchNorm in training mode, MaxPool, strides, a 1x1 projection shortcut.
 
 A convolution before BatchNorm has no bias: its gradient would be nothing but rounding, and would move the running mean.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Records the losses that PyTorch computes in evaluation mode with a reference's trained values.
 
 usage: evaluation.py [--out FILE]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Export fixtures as .onnx with torch's dynamo exporter, and their samples as .npy.
 
 usage: export.py NAME...|all [--out DIR] [--histogram]

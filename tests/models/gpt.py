@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Our own GPT: pre-norm, learned positions, erf GELU, causal scaled_dot_product_attention, bytes as vocabulary.
 
 gpt          head tied to the embedding

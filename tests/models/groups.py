@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Record what torch makes of given gradients with several optimizers and an average, for tests/programs/updates/groups.py.
 
 usage: groups.py [--out FILE]

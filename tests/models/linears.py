@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Ten Linear layers in a row with a squared-error loss: no repeated class above Linear, the simplest model to shard."""
 import numpy as np
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Train a fixture in f16 under torch.amp.GradScaler and record its scales: what --loss-scale must reproduce.
 
 usage: loss_scale.py [--out FILE]

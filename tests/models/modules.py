@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Small modules by name, for the scripts that train them with torch and with compiled programs (the zoos, the benchmark of ops)."""
 from torch import nn
 

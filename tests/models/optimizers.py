@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Record what torch's optimizers make of given gradients, for tests/programs/updates/optimizers.py.
 
 usage: optimizers.py [--out FILE]

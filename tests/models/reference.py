@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Train a fixture in PyTorch and record what the compiled program must reproduce.
 
 usage: reference.py NAME...|all [--out DIR]

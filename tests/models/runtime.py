@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Writes runtime/: the artifacts of onnxruntime-training for a small convolutional net, and what it trains them to.
 
 usage: runtime.py      (needs torch, onnx and onnxruntime-training 1.19)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Windows of data/licence.txt as samples, cut like the program's --tokens NAME=FILE:u8+SHIFT."""
 from pathlib import Path
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Small modules whose gradients torch.onnx.export drops a part of, and their training by torch.
 
 usage: torch_export.py

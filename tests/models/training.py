@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains the references in PyTorch, with the order of operations of the compiled program.
 
 A step is V microbatches: microbatch j of step s takes the samples of microbatch s*V + j, its loss is a mean over its valid

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Models of the transformers library in small random configurations, dropout 0, exported with their own loss.
 
 gpt2   input_ids are the labels too; the model shifts them itself

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A small autoencoder: strided convolutions down, transposed ones up, with groups, uneven sizes and output padding."""
 import numpy as np
 import torch

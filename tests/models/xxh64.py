@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """XXH64 with seed 0 (Collet, xxHash, 2012) of short names, by which the program's counter-based generator tells tensors apart.
 
 usage: xxh64.py      checks published answers

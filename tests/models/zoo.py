@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Small modules of many kinds, trained by torch and by compiled programs.
 
 usage: PYTHON-WITH-TORCH zoo.py --build BUILD [--only REGEX] [--steps S] [--keep DIR]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Small networks with their losses, trained by torch and by compiled programs, as zoo.py does with small modules.
 
 usage: PYTHON-WITH-TORCH zoo_networks.py --build BUILD [--only REGEX] [--steps S] [--keep DIR]

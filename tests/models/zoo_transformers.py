@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Models of the transformers library, trained by torch and by compiled programs, as zoo.py does with small modules.
 
 usage: PYTHON-WITH-TRANSFORMERS zoo_transformers.py --build BUILD [--only REGEX] [--steps S] [--keep DIR]

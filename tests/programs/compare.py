@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compare a training run of a compiled program with its PyTorch reference (tests/models/references/NAME.npz).
 
 usage: compare.py REFERENCE --log FILE.jsonl --gradients FILE.safetensors --params FILE.safetensors

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tests compare.py: a run equal to the reference passes, and each limit fails on its own if its value is changed.
 
 usage: compare_test.py      needs numpy only

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Writes models of full size as graphs, for tests that compile them and never run them: a GPT, a Llama and a vision transformer.
 
 Their weights lie in a sparse file that takes no space on the disk, so a model of any size is written in a moment. The GPT is the

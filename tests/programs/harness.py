@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Helpers of the numeric tests: compile a fixture, train it, read its output, edit a dump.
 
 A test is a script with a function test(bench, options) that raises Failure; main() below parses the common flags, gives the

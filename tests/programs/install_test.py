@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Installs the build to a folder, moves the folder, and compiles and runs a model with it.
 
 usage: install_test.py --cmake CMAKE --build DIR

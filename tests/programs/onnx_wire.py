@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Just enough of ONNX's protobuf encoding to make small models, valid and invalid, without the onnx package.
 
 Field numbers are those of frontends/onnx/proto/onnx-ml.proto.

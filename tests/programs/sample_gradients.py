@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A model whose gradients are its samples, for tests of what reductions make of gradients.
 
 The loss is the sum of parameters times samples. The numbers are multiples of 1/512 with twelve bits, so that sums of some of them are

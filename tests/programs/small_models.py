@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Models that a test writes itself: their files, data, programs, trained parameters and refusals."""
 from pathlib import Path
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares programs with those of another build of fsdpc, for example of the commit before a change.
 
 Both compile the same models. Their programs train in turn, so that a machine that becomes slower or faster meets both. The losses

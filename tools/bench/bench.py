@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures speed, memory and compile times of fsdpc's programs against PyTorch FSDP2 and against limits; prints Markdown tables.
 
 tools/bench.sh builds what is needed and runs this script. All printed figures are measured in this run, and missed limits are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures the cost of checkpoints: the time of ten steps of which one is followed by a checkpoint, beside that without, and the rate at which they
 reach the disk beside `dd` and torch's async_save.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures the time of whole compiles, and the peak memory for the largest model."""
 from pathlib import Path
 

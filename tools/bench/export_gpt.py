@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Export the benchmark's GPT, or a Llama, as a training graph, and random tokens for it.
 
 usage: export_gpt.py FOLDER L6,D384,H6,T256 --batch 4 [--no-weights] [--lora RANK]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The GPT that the benchmark trains, in PyTorch: pre-norm, learned positions, tanh GELU, a head of its own.
 
 Returns the mean cross-entropy, so that the whole of it exports as one training graph. With adapters it is what PEFT makes of a

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Times hybrid against zero3 with a slow link between two virtual nodes of two ranks, and compares with the cost model.
 
 usage: hybrid.py --build DIR [--rate 0.005] [--steps 5] [--limit 0.15]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Measures the limits of a program's steps on this machine: how long each of
 // its matrix products takes on its own, how fast a plain loop copies a given
 // number of bytes, and how many exponentials per second a plain loop computes.

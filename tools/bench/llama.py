@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A Llama (Touvron et al., 2023) in PyTorch, for plans of published models: RMSNorm, rotary positions, grouped heads, a SiLU gate.
 
 As in gpt.py, the mean cross-entropy is the result, so that the whole of it exports as one training graph.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Adapters beside PyTorch FSDP2: a GPT as PEFT's LoRA exports it, with a frozen base in bf16, trained by both on the same machine.
 
 The base has neither a gradient nor a state nor an f32 master in fsdpc's plan; the run checks that against the sizes of the model. A

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The published memory experiment: ten Linear(10000, 10000), batch 10, f32, SGD with momentum.
 
 Published (PyTorch): 12.0 GB in one process, 16.0 GB with DDP's buckets, 1.5 GB per rank under FSDP on 8. Here all ranks run on one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures the cost of keeping the optimizer's states, or parameters and gradients too, on disk (--offload): the time of a step and the
 resident set, beside those of the same model with all in memory. The file lies where programs put it by default: in $TMPDIR, or /tmp."""
 from report import Report

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Speed of ops beside torch: small training graphs (ops_torch.py) with forward, backward and SGD, one thread on one core.
 
 Both train the same model on the same samples, in turn, so that other processes on the machine meet both. Times are core times, which

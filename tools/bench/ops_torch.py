@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Small training graphs of single ops, for the part `ops` of the benchmark: exports one of them, or trains it with torch.
 
 usage: ops_torch.py --list | ops_torch.py CASE --export FOLDER | ops_torch.py CASE --train FOLDER

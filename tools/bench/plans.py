@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Computes planned arena ÷ lower bound (the maximum of bytes that are live at once, slack included) from dumps of phase memory."""
 import re
 import sys

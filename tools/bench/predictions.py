@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Prints predicted and measured steps of models that `fsdpc calibrate` has not measured.
 
 usage: predictions.py --fsdpc FSDPC --machine FILE.json [--ranks 1 2] [--steps 12] [--rounds 3]

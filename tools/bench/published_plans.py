@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Plans of published sizes: ZeRO's table for 7.5 B parameters, and models of 13 B to 1 T parameters on devices of 40 GB.
 
 The models have no weights, so nothing is trained; the plan of a program is what it allocates. Sizes are in GB (1e9 bytes), as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures how blocks of 8 and 4 bits between ranks change the training (--gather-dtype, --reduce-dtype): the loss of the demo's GPT after 300 steps on
 text, beside that of the same model in bf16, and the bytes that both send. ZeRO++ claims half for weights, a quarter for gradients."""
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The benchmark's report: prints tables, keeps results as JSON, and collects missed limits."""
 import json
 from pathlib import Path

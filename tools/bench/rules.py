@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures the cost of collectives under each rule of schedules, by plan: with and without a limit of the memory, beside the lower bound.
 
 All figures come from `fsdpc simulate`. Limits are the peaks of the rules `none` and `post`: where a rule fits, `auto` must fit too, and

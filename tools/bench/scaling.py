@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures how compile time and memory grow with the size of a model.
 
 Generates models of n ops in the shapes in which graphs grow (chains, fans, ladders, wide joins, many parameters, inputs or

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Solves scheduling problems of real models with every rule and prints how far
 // each is from the lower bound, with and without memory limits.
 //

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # Creates a virtual environment with the PyTorch that bench.sh compares with
 # (about 1 GB).
 #

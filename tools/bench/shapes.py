@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures throughput and memory against PyTorch FSDP2, and zero3 against ddp."""
 import statistics
 

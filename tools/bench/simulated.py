@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Published training throughputs beside what `fsdpc simulate` says of their descriptions, and ZeRO's communication volumes.
 
 Machines are the committed ones, from data sheets, with the network that the source names; nothing is fitted to the published figures,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """How long a job takes to start and to end, beside one of another build: two ranks that meet over TCP, and two under mpirun, each for
 a single step of a small model. Both builds take turns, so that a machine that becomes slower meets both."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares the time of a step with that of its own matrix products, and lists its other costs.
 
 bench_limits times the products alone: it runs the same plans through the runtime's code, on all ranks at once under the same

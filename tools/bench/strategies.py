@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Times the strategies that cut less than zero3 beside ddp: zero1, zero2 and oss.
 
 FairScale says of OSS and ShardedDDP that they are no slower than DDP. The programs train in turn, and each round begins with another

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains the same model with PyTorch's FSDP2 (fully_shard), with equal batch, optimizer and clipping; on CPUs with gloo, on GPUs with NCCL.
 
 usage: torchrun --nproc_per_node 2 torch_fsdp.py L6,D384,H6,T256 --batch 4 --steps 6 [--dtype f32|bf16] [--device cuda] [--compile] [--lora RANK]

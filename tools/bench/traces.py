@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Reads the costs of a step from a program's --trace."""
 import json
 import statistics

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The trade of memory against the step: what --recompute=auto gives at caps between the least plan and the default one.
 
 A GPT of 124 M parameters on the host, one of 7.5 B on eight H100s, by plan; and a small one whose steps are measured as well. Published

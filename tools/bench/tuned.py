@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Predicted steps beside measured ones, over settings that `fsdpc tune` varies: does the order of the predictions hold?
 
 A small GPT is compiled for this machine, as `fsdpc calibrate` finds it, with every setting. The programs train in turn, and each round

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Schedules where communication takes the core of compute: ranks that are virtual nodes of one rank, by measurement and by prediction.
 
 Two ranks with a thread each send all that they exchange by MPI. `none`, `pre` and `auto` are compiled for the default machine, which has a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Helpers of all parts of the benchmark: run and measure commands, export, compile and train models."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures this machine and writes it as a file for --machine, in about a minute.
 
 Compiles small transformers with fsdpc, runs them with --trace on one rank and on several real ones (mpirun), and fits the rates of

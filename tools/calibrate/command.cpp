@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The script does the work: it compiles and runs programs as a user would. It
 // lies beside the runtime's library, in ../lib from the compiler's own folder.
 #include "tools/calibrate/command.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Fits rates of the cost model (compiler/schedule/cost_model.h) to measured times."""
 import math
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Writes transformers as IR of the import, to calibrate with: small programs of the ops that training spends its time in."""
 from typing import NamedTuple
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Cuts layouts into shards and writes a file per rank, piece by piece. The
 // folder is that of --checkpoint, with its lock and its order of renames, so
 // the result can be resumed from where it lies.

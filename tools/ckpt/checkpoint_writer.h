@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Writes a checkpoint from other files, for any number of ranks.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checkpoints on disk. Nothing here takes the lock of a folder: reading beside
 // a run that writes is safe, because a checkpoint gets its name when it is
 // whole. One that the run removes meanwhile is an error that names it.

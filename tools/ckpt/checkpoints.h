@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds checkpoints, and reads one as a list of whole tensors.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The command line of `fsdpc ckpt`, with CLI11. Each subcommand has the flags
 // that it reads and no others, and a help with an example that can be copied.
 // Errors are one line with exit code 2, as those of fsdpc itself.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The subcommands of `fsdpc ckpt`. Each prints its result to stdout and errors
 // as one line to stderr, and returns the exit code.
 #pragma once

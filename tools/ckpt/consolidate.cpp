@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // `fsdpc ckpt consolidate`: the weights of a checkpoint as one safetensors
 // file, with the bytes that --save would have written, or as Hugging Face's
 // sharded layout: files of a limited size and an index that says where each

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // `fsdpc ckpt convert`: to and from PyTorch, and from onnxruntime-training.
 // Formats of torch are read and written by torch itself, in torch_convert.py,
 // which a Python with torch runs. Between it and this program lies one

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // `fsdpc ckpt diff`: compares the tensors of two checkpoints or files by name,
 // whatever ranks and layouts they are stored under. Tensors are read side by
 // side in pieces.

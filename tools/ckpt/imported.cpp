@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Sorts tensors into the parameters, states and buffers of a checkpoint.
 // Parameters whose states have the same names become a layout: so groups may
 // have different optimizers. Adafactor's states, which are not one number per

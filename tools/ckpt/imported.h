@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The tensors of another program's file as `fsdpc ckpt convert --from` sees
 // them: sorted into parameters, buffers and optimizer states under the
 // program's names.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // `fsdpc ckpt inspect`: says what a checkpoint holds, from its manifest alone,
 // so it is quick, and works for one whose files are damaged or gone. The table
 // is for people, the JSON for scripts.

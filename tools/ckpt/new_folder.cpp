@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Makes, renames and removes the temporary folder. rename(2) replaces an empty
 // folder and nothing else, so no file of the user is ever lost.
 #include "tools/ckpt/new_folder.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A folder that appears whole or not at all: filled under a name with a dot
 // beside its own, and renamed at the end.
 #pragma once

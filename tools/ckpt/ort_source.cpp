@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Gives the tensors of a checkpoint of onnxruntime-training the names that the
 // import expects. That each has the bytes of its shape, in the checkpoint or in
 // the file beside it, is checked when it is opened.

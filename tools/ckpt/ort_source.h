@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A checkpoint of onnxruntime-training as `fsdpc ckpt convert --from
 // onnxruntime` reads it.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // `fsdpc ckpt reshard`: the same checkpoint for another number of ranks. A run
 // may resume on any number of ranks without it; it is for storage where each
 // rank reads a file of its own, and for other tools.

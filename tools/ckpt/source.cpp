@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Opens safetensors files and sharded folders.
 #include "tools/ckpt/source.h"
 #include "runtime/data/sharded_safetensors.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Tensors to read piece by piece, wherever they lie: a safetensors file, a
 // folder in Hugging Face's sharded layout, or a checkpoint, in which a tensor
 // may be spread over the files of several ranks.

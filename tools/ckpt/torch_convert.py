@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The part of `fsdpc ckpt convert` that needs torch: reads and writes torch's own formats.
 
 usage: torch_convert.py to-dcp|to-state-dict EXCHANGE OUT --step N --sample N [--skipped N] [--scale X --in-a-row N --scale-rules TEXT]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // `fsdpc ckpt verify`: reads every byte of every checkpoint at a path and
 // compares all checksums. All files that are damaged are named, so that one
 // call tells what to copy again.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # The build of the CUDA runtime, if a toolkit is available: nvcc compiles the
 # runtime's own kernels; the headers of cuDNN and NCCL and those of
 # cudnn_frontend, which builds cuDNN's graphs, come from PyPI. FSDPC_CUDA is true

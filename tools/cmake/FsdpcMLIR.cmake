@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # MLIR 22 as Debian's packages install it: shared libraries, headers as system
 # headers (generated code warns under -Wextra), no RTTI.
 # Where several LLVMs are installed, -DMLIR_DIR chooses one.

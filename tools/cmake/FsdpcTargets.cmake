@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # Defines the project's targets, with their warnings, sanitizers and tests.
 
 # fsdpc_library(NAME SOURCES … [LIBS …]): a static library, compiled without warnings.

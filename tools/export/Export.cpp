@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Writes the model's bytes again, with the values of some tensors replaced. A
 // Plan cuts the file into pieces; values are read from the weights when they
 // are written.

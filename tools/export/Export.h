@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // `fsdpc export`: writes trained values back into the model that they came
 // from.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Cuts the model's bytes into pieces: ranges of the model, which are copied as
 // they are, short texts (tags and lengths, places of external data), and
 // values. So unknown fields, the order of fields and the spelling of every

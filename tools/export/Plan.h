@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Plans an exported model before any of it is written: what is copied, what is
 // new, and what lies in the file of external data.
 #pragma once

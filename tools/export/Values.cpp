@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Compares the trained tensors with those of the graph. The importer's table
 // says which tensors of the graph are parameters and which names they have, so
 // an export knows a tensor by the same name as the training.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The command line of `fsdpc export`, with CLI11, which throws.
 #include "tools/export/Export.h"
 

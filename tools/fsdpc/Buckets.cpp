@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The lists of --dim. They are the driver's: the table of options, and so every
 // dump, knows of one value per dimension. The driver imports the model once per
 // bucket and links the modules (passes/pipeline/LinkBuckets.h).

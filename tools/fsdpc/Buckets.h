@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The buckets of a command line: the shapes that one program is compiled for,
 // from lists of values of --dim. Value k of each list makes bucket k.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The command line of fsdpc, generated with CLI11 from the table of options
 // (compiler/options/OptionTable.h), so that flags, help and the options
 // of a dump cannot disagree. This is the only file of the compiler that is

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The command line of fsdpc. The options of a compile come from one table
 // (compiler/options/OptionTable.h); the driver adds a few of its own.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Prints diagnostics and progress. MLIR's own handler shows file locations and
 // whole ops; users of a compiler for models want the name of the ONNX node.
 // Everything goes to stderr, since stdout may carry the compiled module.

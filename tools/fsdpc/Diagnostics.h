@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The output of fsdpc while it works: each diagnostic as one line with the ONNX
 // node and its module, and a progress line on a terminal.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads the model or the dump of a command line, after all that can be checked
 // without reading it: a model of many gigabytes takes long, and its user has
 // mistyped a folder.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The flags of `fsdpc simulate` and `fsdpc tune`, with CLI11, which throws.
 // They say how a plan is run or varied. What a plan is made of are the options
 // of the table, which both commands take as a compile does.

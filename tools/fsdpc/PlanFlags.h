@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The flags that `fsdpc simulate` and `fsdpc tune` take besides a compile's.
 #pragma once
 

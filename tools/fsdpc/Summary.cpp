@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Prints the summary of a compile: the model, its units, groups and kernels,
 // the communication per step, and the memory per rank. All of it is read from
 // the module and its manifest, so a dump gives the same summary as the model.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // fsdpc compiles an ONNX training graph, or a dump of an earlier compile, to
 // one program. Exit codes: 0 done, 1 the input is at fault, 2 the command line
 // is at fault. Everything that can be checked without compiling (the output's

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Measures what a GPU reaches at most, in the run in which everything else is
 // measured: the bandwidth of a copy within its memory, and the rate of a large
 // product of bf16 by the best algorithm that the library lists. Prints one line

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs what gpu-check.sh --pack collected on this machine's GPU: tests, losses, bits, sanitizers, speed. Takes under 8 minutes.
 
 Prints one line per check and a table, and writes results.json and results.md. A check passes, fails or is skipped with a reason.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks of correctness: tests on the device, losses against PyTorch's references, bits with graphs, and compute-sanitizer."""
 import importlib.util
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Finds CUDA's libraries and the GPU of this machine."""
 import ctypes
 import importlib.util

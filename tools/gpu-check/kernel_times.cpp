@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Records how long each kernel of a program runs on the GPU. This is a library
 // that the CUDA driver loads if CUDA_INJECTION64_PATH names it. When the
 // program ends, it writes one line per kernel to the file named by

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks NCCL on one card: a rank alone that uses it, and two processes on one GPU where NCCL can do that."""
 import re
 import socket

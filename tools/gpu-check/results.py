@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The results of the checks: one line each, a JSON file and a table; and the remaining time."""
 import json
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures compiled GPTs (tokens/s, FLOP utilisation, every kernel and product), the GPU's ceilings, and PyTorch FSDP2 in the same run."""
 import importlib.util
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Reads when kernels ran, and says for each stream how long it was busy, how long nothing ran, and what communication is exposed."""
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
 # Shell functions that test.sh, demo.sh and bench.sh share: install missing
 # packages on Debian 12, configure, build. Source it from any folder.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

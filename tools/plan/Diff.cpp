@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // `fsdpc diff` on two files, each a dump of the phases `schedule` and `memory`,
 // or a table of --schedule-table. Both become tables, and those are compared.
 #include "tools/plan/Diff.h"

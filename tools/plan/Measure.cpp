@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // See Measure.h. A step's time does not depend on the values of its inputs, so
 // any that the program accepts will do. The first steps warm up and do not
 // count; of the others the median is printed, which a busy moment hardly moves.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Estimates of a plan. A microbatch is the schedule's timeline on the ranks'
 // clocks, an update what verify-schedule predicts; the peak is the runtime's
 // own plan.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A plan: a module past the phase `memory` as it would run on so many ranks of
 // a machine. `fsdpc simulate`, `tune`, `diff` and `--report` all read this one
 // object, whose times are the schedule's own timeline.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A plan as JSON, for reports and for other tools. Lists of ops are arrays of
 // arrays, whose columns `columns` names, since a model has thousands. Times are
 // those of one rank among equal ones; the figures of the step are the caller's.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // See Planner.h. Phases up to `units` depend on few settings, and the strategy
 // and the types come in with `shard`. So one module of the phase `units` is
 // kept per import, and the last one of the phase `collectives`, from which

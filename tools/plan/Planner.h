@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Plans one model with many settings. Imports and the phases that settings
 // share run once; every other phase is that of a compile with the same flags,
 // so a plan is what the compile will print.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The page is a template (report.html, which the build embeds with its style
 // and its script) with the plan as JSON in it. The script draws all of it from
 // that; no text of the model ever becomes markup.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // `--report`: a page about a plan that a browser shows without a network.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Branch and bound. A plan without a cap is fast to make, and no slower than
 // the same settings under one that it exceeds: recomputation and less
 // prefetching only add time. So all combinations of sharding and type are

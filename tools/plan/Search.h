@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The search of `fsdpc tune`: which settings are planned, in which order, and
 // which plans no other beats.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The table of `fsdpc simulate`: one row per number of ranks. The schedule is
 // the same in all rows, as the program will run it on any number; only
 // durations and memory follow the ranks.

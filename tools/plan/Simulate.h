@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // `fsdpc simulate`: steps of one plan on other numbers of ranks, on another
 // machine, and with ranks that are not equally fast.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Sets a trace of --trace beside a plan: the n-th command that a plan's op
 // becomes is the n-th of the trace's compute stream, and the plan's collectives
 // start in the order of the other streams.

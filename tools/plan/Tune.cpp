@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Prints the results of `fsdpc tune`: the front, and what binds its fastest
 // plan. A plan is bound by the largest part of its step, and by memory too if a
 // plan above the cap would be faster. Search.cpp decides what is planned.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // `fsdpc tune`: the settings of the fastest step that fits.
 #pragma once
 

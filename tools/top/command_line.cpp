@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The command line of `fsdpc top`, with CLI11, which throws. On a terminal the
 // table is redrawn until Ctrl-C, or until all runs are done; elsewhere it is
 // printed once, since nothing can be redrawn.

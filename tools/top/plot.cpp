@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Curves as an SVG image: no display, no font file and no library is needed,
 // and browsers show it. Four panels share the axis of steps. A curve of many
 // steps is drawn by the least and the greatest value of each column, so no

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Writes a plot as a PNG. rsvg-convert (of librsvg) draws the SVG, since fonts
 // and a rasteriser would take a library in every build. It reads the SVG from
 // memory and writes under a temporary name, so the file of before stays if it

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Follows a log. A run appends whole lines, but a reader may come between two
 // writes of a slow file system, so a line without its end waits for the rest.
 // A run that resumes cuts its log; the reader notices by the file's size.

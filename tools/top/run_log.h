@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The log of a run (--log) as a reader follows it: each call of `update` reads
 // the lines that are new since the last one.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The table of `fsdpc top`. Columns are as wide as their widest entry. Times
 // come from the last steps and not from the start, so that the slow first step
 // of a run does not count.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // `fsdpc top`: shows running and finished jobs by their logs.
 #pragma once
 

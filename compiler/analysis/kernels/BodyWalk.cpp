@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Mirrors the recursion of ElementEmitter without building anything. If the two
 // disagreed on the index at which an op reads its operands, a plan would
 // promise properties (consecutive lanes, cuts) that the emitted code does not

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Walks a kernel's body from a root at an index, as the emitter will, and
 // reports which reductions and operands it reads, where the lanes' loop could
 // be cut, and what an iteration costs.

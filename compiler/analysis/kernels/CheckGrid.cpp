@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checks a grid that a dump may have brought: what the emitters rely on, and
 // that the numbers agree with each other and with the kernel's plan.
 #include "compiler/analysis/kernels/GridPlanner.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Chooses the width of vectors and the shape of the grid, or takes both from
 // the kernel's attribute. Vectors are as wide as all accesses of a stage allow
 // (adjacent, aligned, inside one part), since memory traffic bounds these

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Maps the plan of a kernel to a grid of threads, each of which computes
 // vectors of consecutive elements. The decisions are an attribute of the kernel
 // (`nn.grid`), as those of the loops are.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The planner of grids; see GridPlan.h for what it decides. Like the planner of
 // loops it chooses each number, or takes all of them from the attribute.
 // GridPlan.cpp chooses, CheckGrid.cpp refuses what no grid can compute.

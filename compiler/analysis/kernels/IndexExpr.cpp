@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Simplifies index arithmetic. The rules are local: a quotient is split into
 // the terms that the divisor divides and the rest, whose value range often
 // decides the rest. Atoms are interned, so equal subexpressions have equal

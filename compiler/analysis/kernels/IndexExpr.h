@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The index arithmetic of kernels: sums of loop variables and of their
 // quotients and remainders by constants, simplified with the ranges of the
 // variables, so that reshapes between the ops of a kernel cancel. After XLA's

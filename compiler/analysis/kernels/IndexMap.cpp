@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The index maps of ops that move elements: for an element of the result, which
 // element of which operand it is. With them, kernels read through reshapes,
 // transposes, slices and concatenations without copying anything.

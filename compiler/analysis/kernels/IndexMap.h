@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Index maps: for an op that moves elements, the source of each element.
 #pragma once
 

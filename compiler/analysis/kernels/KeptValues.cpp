@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Walks forward from each costly op to the loops that read it. A value is kept
 // if a later loop than the first one reads it.
 #include "compiler/analysis/kernels/KeptValues.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds the values of a row that cost more to compute again than to store and
 // read back: the results of exp and the like that several loops over the row
 // need. In softmax that is exp(x - max), which the sum and the quotient both

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Chooses a kernel's template and loops, and plans maps. The template follows
 // from the reductions: none is a map, reductions over leading axes whose
 // results are the outputs are columns, anything else is rows. The number of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The plan of a kernel says how it computes: its template, its loops, and the
 // outer range that threads divide among them. A plan depends on the kernel's
 // body only, never on the processor or the number of threads. Its decisions are

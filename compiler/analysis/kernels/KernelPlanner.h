@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The planner of kernels; see KernelPlan.h for what it decides. It runs in two
 // modes, with the same code: without an attribute it chooses each number, with
 // one it takes the numbers from there. One file per template (KernelPlan.cpp

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds the maximum and the sum of each softmax in a kernel of rows, which may
 // share their stages with other reductions, and moves them to stages of their
 // own; see OnlineRows.h.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Recognises the two reductions of a softmax, which on a grid may share a loop
 // over the row.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Between the plan of a kernel and its attribute: writes what the planner has
 // chosen, and compares what it built from an attribute with the attribute's
 // numbers. Numbers that follow from others stand in the attribute for the

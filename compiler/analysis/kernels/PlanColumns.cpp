@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Plans the templates whose lanes are columns: reductions over leading axes
 // (column), and the gradient of a lookup (embedding_grad). Loads are
 // consecutive, and no lanes have to be combined at the end.

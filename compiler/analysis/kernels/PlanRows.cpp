@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Plans the row template. A row is computed in stages of loops, one after the
 // other: a stage per level (the number of reductions that must be complete
 // before) and per length of the loop. Softmax has two levels of reductions, max

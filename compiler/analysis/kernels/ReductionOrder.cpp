@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Chooses the order of each kind of reduction; see ReductionOrder.h for the
 // rule. The numbers balance speed: a row needs several running values per
 // register to hide the latency of an addition, and a GPU needs enough threads

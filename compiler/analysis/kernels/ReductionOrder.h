@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The order in which a reduction combines the elements of a row. The rule:
 //
 //   The order is a function of the op (the shape that it reads and the axes

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The form of a sum over blocks of rows; see RowSums.h.
 #include "compiler/analysis/kernels/RowSums.h"
 

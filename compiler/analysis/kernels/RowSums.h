@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Recognises sums over fixed blocks of rows. Outlining puts such a sum into a
 // kernel that visits the rows anyway, and the planner lets that kernel add them
 // up on the way. Both ask here, so they cannot disagree on what such a sum is.

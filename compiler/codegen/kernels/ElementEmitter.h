@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Emits single elements of a kernel's values; the templates emit the loops
 // around them. An element of a root is computed by recursion through the body
 // at an index (after XLA's elemental IR emitter), so nothing is stored in

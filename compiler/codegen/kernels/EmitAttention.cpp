@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Softmax over a block of attention scores, and its backward from the
 // log-sum-exp (Dao et al., FlashAttention, 2022). The matrix products around it
 // are library calls, so this kernel only sees rows of scores in scratch memory.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The softmax of attention: what happens to a block of scores between the two
 // matrix products.
 #pragma once

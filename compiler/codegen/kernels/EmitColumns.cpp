@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The column template, for reductions over an axis that is not innermost. Lanes
 // are columns, so loads are consecutive, and no lanes have to be combined: each
 // adds its own rows one after the other. GridColumns.cpp shares sumRows and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Builds one element, or one vector of elements, of a value at an index. Ops
 // fall into three classes: elementwise ops compute from their operands at the
 // same index, ops that move elements (IndexMap.h) forward to an operand at

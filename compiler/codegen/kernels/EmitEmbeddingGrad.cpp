@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // embedding_grad on the host: a table that starts as zeros or as an
 // accumulator, into which the gradient's rows are added in the order of their
 // ids. Threads take blocks of columns, so no two threads write the same element

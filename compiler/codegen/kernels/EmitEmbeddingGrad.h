@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Emits embedding_grad (the gradient of a lookup: a scatter-add) for the host.
 // The scheme is explained in EmitEmbeddingGrad.cpp. A "place" is a position in
 // the list of ids.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // emit-kernels, expand-math and lower-kernels: a kernel's way from nn ops to
 // the LLVM dialect. Buffers are bare pointers from the start, so neither memref
 // nor bufferisation is needed.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The loops of the templates on the host. A loop over lanes runs in vectors,
 // then in single elements for the tail. The widths suit what the loop computes;
 // EmitRows.cpp has the loops that reduce rows, whose order of additions follows

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Loads, stores, conversions between memory and code, and index arithmetic. A
 // load takes one of three forms: a scalar if the address is the same in all
 // lanes, a vector if the lanes are adjacent, else one load per lane. Indices

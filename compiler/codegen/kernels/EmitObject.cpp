@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Turns the LLVM dialect into LLVM IR and an object file. The functions carry
 // the processor as attributes, because LLVM splits 512-bit vectors unless told
 // to prefer them.

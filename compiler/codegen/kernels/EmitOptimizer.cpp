@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Vectorises the scalar program of an optimizer by cloning it op by op with
 // vector types: arith and math ops accept scalars and vectors of any length.
 // Ops that depend on the learning rate, the step, the decay and sums of the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Applies the scalar program of an optimizer to the elements of a shard, or
 // sums its results over them. The host's loops (EmitOptimizer.cpp) and GPUs'
 // grids (simt/GridOptimizer.cpp) share the emitter below, which knows in which

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Dropout and random numbers with Philox.h, in vectors. The generator is a
 // function of a counter, so the backward pass draws the same mask again and
 // none is stored. A call yields the words of four elements; if the lanes begin

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The arithmetic of reductions: what a running value starts with, how two of
 // them are combined, and how the lanes of one become a scalar. A NaN in the
 // input reaches the result of max and min (MaximumF, not MaxNumF), as in ONNX.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The stages of a row that reduce it. Which running value takes an element is
 // fixed by the reduction alone (ReductionOrder.h). The vectors in which
 // elements are computed are as wide as what the stage computes makes

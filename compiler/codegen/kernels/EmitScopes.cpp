@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Scopes decide where code is inserted: in the outermost loop on whose variable
 // it depends. Each depth has at most one open loop. While an inner loop is
 // being built, code for an outer depth goes in front of that loop (its anchor).

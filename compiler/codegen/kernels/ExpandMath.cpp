@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Approximations of exp, log, expm1, log1p, tanh and erf in f32. exp and log
 // are polynomials fitted at Chebyshev nodes (mpmath.chebyfit) after the range
 // reductions of Cody and Waite, Software Manual for the Elementary Functions

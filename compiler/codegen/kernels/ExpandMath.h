@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Expands math ops that LLVM would turn into slow calls, or calls of functions
 // that do not exist for vectors.
 #pragma once

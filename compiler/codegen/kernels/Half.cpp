@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // bf16 is rounded with integer arithmetic unless the processor has AVX-512
 // BF16: LLVM's own fallback is a call of a library function for each lane. f16
 // needs no such code, since F16C belongs to x86-64-v3 and PTX converts it as

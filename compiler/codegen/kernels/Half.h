@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Conversions between f32 and the 16-bit float types, for scalars and vectors.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Emits a planned kernel as loops of vector code for a processor. Threads
 // divide the outer range among them; a call computes the steps [begin, end).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Lowers with MLIR's own conversions. Structured loops go first; all other
 // dialects are converted together, so that no unrealized casts are left.
 #include "compiler/codegen/kernels/LowerToLLVM.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The last steps of a kernel: the LLVM dialect, LLVM's optimiser, an object.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The constants are the multipliers and Weyl increments of the paper.
 #include "compiler/codegen/kernels/Philox.h"
 

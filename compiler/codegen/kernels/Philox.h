@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Emits philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2,
 // 3, 2011), a generator that is a function of a counter and a key, on scalars
 // or on vectors of counters. A call yields four words.

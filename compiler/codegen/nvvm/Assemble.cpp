@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Runs ptxas for each architecture, side by side, and fatbinary over the
 // results. The figures that ptxas -v prints serve two ends: --kernel-report,
 // and further runs that give a kernel more registers if it spills, and fewer if

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Assembles PTX to machine code and packs one fat binary, with the tools of the
 // CUDA toolkit.
 #pragma once

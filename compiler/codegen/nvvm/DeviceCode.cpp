@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Compiles groups of kernels to PTX in parallel, then joins the PTX of each
 // architecture into one module for ptxas, so that the program loads one cubin
 // and pays the cost of a module once.

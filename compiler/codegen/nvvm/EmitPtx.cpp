@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Translates NVVM to LLVM IR and runs LLVM's back end for PTX. ptxas, which
 // makes machine code of PTX, is a separate program (Assemble.cpp).
 #include "compiler/codegen/nvvm/EmitPtx.h"

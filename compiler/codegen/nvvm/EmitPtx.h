@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Turns grid kernels in the NVVM dialect into PTX.
 #pragma once
 

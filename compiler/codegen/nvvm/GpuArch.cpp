@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The table of architectures. One that is added to --gpu-arch must be added
 // here, which -Wswitch enforces.
 #include "compiler/codegen/nvvm/GpuArch.h"

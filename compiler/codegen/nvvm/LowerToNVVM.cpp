@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Lowers with MLIR's own conversions. Its pipeline gpu-lower-to-nvvm is not
 // used, because it also generates a host half that launches kernels through a
 // runtime of its own.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Lowers grid kernels (gpu.func in arith, math, scf, vector, gpu and LLVM's
 // loads and stores) to the LLVM and NVVM dialects.
 #pragma once

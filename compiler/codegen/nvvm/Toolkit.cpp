@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Looks for a toolkit that is complete: the tools that assemble kernels, and
 // the libraries that a program is linked with.
 #include "compiler/codegen/nvvm/Toolkit.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds the CUDA toolkit on the machine that compiles.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // approximate-math: tanh, exp and divisions in f32 by the instructions that a
 // GPU's special function unit has for them. The host's polynomials and exact
 // divisions take 10 to 30 instructions an element, which bounds elementwise

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // f64 functions for GPUs, by the range reductions of Cody and Waite, Software
 // Manual for the Elementary Functions (1980), and Taylor series. f64 is rare in
 // training, so the code is short rather than fast. CUDA's libdevice was

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Math functions that the host takes from its C library, as arithmetic for
 // GPUs.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // emit-grids and lower-grids-to-host: kernels with grids become gpu.funcs, and
 // for an emulated GPU functions that the host calls. Both replace the kernels
 // of a module in place, so lit tests read what code generation runs.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Exchanges between the threads of a block: shuffles within a warp, shared
 // memory between warps. All orders of combination are fixed, and no atomics are
 // used, so that equal inputs give equal bits.

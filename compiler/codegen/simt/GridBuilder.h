@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Builds what a thread of a grid does besides arithmetic: it finds its number,
 // waits, and exchanges values with others. Blocks of one thread need none of
 // it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The column template for grids. The threads of a line own adjacent vectors of
 // columns; the lines of a block share the rows, each taking every n-th, and
 // their sums are combined in shared memory in the order of the lines.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // embedding_grad for grids. A block owns every n-th row of the table. It scans
 // all ids once and lists the places of its own (GridPlaces.cpp); then its
 // threads take vectors of its rows and add a row's places in ascending order in

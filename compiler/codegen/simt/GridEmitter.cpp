@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The map template for grids, and what all templates share: how threads find
 // their vectors, and how a loop that the plan cuts into parts becomes a choice.
 // A thread holds one vector, which lies in exactly one part, so the parts

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Emits a planned kernel as the code of one thread of a grid. Threads that
 // share a row or columns exchange their partial results; no memory is updated
 // atomically, so the bits depend on the plan only.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The maximum of a long row and the sum of exp(x - maximum) in one loop over
 // it (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018).
 // A thread scales its running sum whenever its running maximum grows.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The optimizer for grids: 16-byte vectors in the middle of a segment, where
 // they are aligned, and single elements at its ends. A rank's segments begin
 // anywhere in the flat buffer, so the ends must be found at run time.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The scalar program of an optimizer on a grid of threads. Each block updates
 // one segment of a shard: a run of elements of one parameter, whose rates they
 // share.

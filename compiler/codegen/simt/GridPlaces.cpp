@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Lists the places whose ids are of the block's rows, and sorts them by row and
 // place. Threads append in any order to a counter that is updated atomically,
 // in shared memory; as all keys differ, the sorted list does not depend on it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The list of the places whose ids are of a block's rows of the table, in
 // shared memory, from which the threads of the block add up the gradient of an
 // embedding.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Rows that are added up in blocks: one block of threads takes one block of
 // rows. Its teams take the rows in turn, and each thread keeps the sums of its
 // columns in registers; at the end the teams' sums are combined in order, in

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The row template for grids. A team of threads (one or four warps for short
 // rows, else the block) shares a row: its threads take vectors in turn, reduce
 // their own lanes first and then exchange, so all of them know the row's

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Functions that grid code calls when it runs on the host with several threads
 // per block, each a thread of the operating system. Tests define them.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Clones the body of each kernel into a loop over blocks, then replaces the ops
 // that only a GPU has (thread and block numbers, shuffles, barriers, shared
 // memory) with calls. This lets tests compare grids with the reference on

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Turns grids of threads into functions that the host calls.
 #pragma once
 

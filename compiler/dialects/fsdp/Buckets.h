@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The buckets of a module, of which it has several only once linkBuckets has
 // joined them: their names, and those of their entry functions.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // How the hooks top-k and power-sgd change layouts (Compression.h), and the
 // rule that all phases check: every rank adds what all ranks send, so all must
 // send as much.

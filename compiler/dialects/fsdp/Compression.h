@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reductions that send less than the gradient and keep the rest of it on the
 // rank: the hooks top-k and power-sgd. The layout says how its reduction
 // compresses, so passes ask here and never read the hooks themselves.

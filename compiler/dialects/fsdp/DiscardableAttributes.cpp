@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The discardable attributes of the fsdp dialect. Some hold the state of the
 // compile (options, the last pass, sizes that a later pass prints), others what
 // passes found out about an op (its unit, its cost, its place in the arena).

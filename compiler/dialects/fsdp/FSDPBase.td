@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The fsdp dialect's own definitions: its discardable attributes, the memory that
 // symbols stand for (as side-effect resources), tokens, sources and members.
 #ifndef FSDPC_FSDP_BASE

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Ops on sharded parameters, in the order in which the phases introduce them:
 // flat buffers (shard), collectives (collectives), their starts and waits
 // (schedule). The ops of @update are in FSDPUpdate.td, FSDPMatrices.td and

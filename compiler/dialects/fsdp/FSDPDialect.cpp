@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Registration of the fsdp dialect; ops are defined in FSDPOpsShard*.cpp.
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 

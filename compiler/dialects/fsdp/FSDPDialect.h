@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The fsdp dialect: parameters, flat layouts, units, collectives, schedule.
 #pragma once
 

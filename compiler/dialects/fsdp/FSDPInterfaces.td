@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The interface of fsdp and rt ops that work on the memory of layouts, and the
 // trait of fsdp ops that passes treat as data.
 #ifndef FSDPC_FSDP_INTERFACES

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The ops of @update for optimizers that look at a parameter as a matrix:
 // averages of squares along rows and columns (Adafactor), and updates that are
 // orthogonalised as a whole (Muon).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The memory that ops reach through symbols rather than through operands. An op
 // states its effects on it in ODS; verify-schedule and verify-rt ask for them.
 #ifndef FSDPC_FSDP_MEMORY

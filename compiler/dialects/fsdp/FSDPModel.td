@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The ops through which the functions of a model reach its symbols and the
 // runtime: values that they read, gradients and statistics that they hand over,
 // and what a step reports.

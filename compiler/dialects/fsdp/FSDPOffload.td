@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Activations that lie in a file between forward and backward. The idea is that of
 // ZeRO-Infinity (Rajbhandari et al., SC 2021) and of torch's save_on_cpu. The schedule
 // treats an offload as a reduction (it reads what ops wrote, and its wait releases the

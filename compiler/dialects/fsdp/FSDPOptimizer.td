@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The programs of optimizers: regions that compute on one element of a shard,
 // for its update or for sums over whole parameters.
 #ifndef FSDPC_FSDP_OPTIMIZER

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Symbols: parameters, buffers, units and layouts. Parameters are symbols and
 // never SSA values, because their memory outlives a step and is shared by
 // @microbatch and @update. FSDPModel.td has the ops through which functions reach

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The ops of @update on gradients and parameters as wholes: the norm, clipping,
 // and what reduces and gathers under the strategies that do so once per step.
 // They come after the microbatches of a step and touch every shard once. The

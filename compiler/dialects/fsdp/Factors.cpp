@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Names the buffers that hold the state of an optimizer with averages of
 // squares along rows and columns (Adafactor), and gives their shapes: those of
 // torch.optim.Adafactor, so that a converted state needs no other shape.

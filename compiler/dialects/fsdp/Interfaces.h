@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The interfaces and traits of FSDPInterfaces.td, for the dialects whose ops
 // have them.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Queries of layouts: flat types, blocks on the wire, and what a layout keeps.
 // Factors.cpp has those of optimizers that factor their state.
 #include "compiler/dialects/fsdp/Layouts.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Queries of layouts that passes, the planner and code generation share.
 #pragma once
 

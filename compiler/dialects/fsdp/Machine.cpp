@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Turns the options of a compile into the machine of the cost model.
 #include "compiler/dialects/fsdp/Machine.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The machine of a rank of this compile, for the cost model.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The resources of FSDPMemory.td: what an op's effects are on, where no operand
 // says it.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Describes a module as a manifest before there is a program, so that the
 // scheduler and the memory planner compute a rank's memory with the same
 // function as the running program (planMemory).

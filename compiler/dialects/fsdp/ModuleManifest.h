@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A module as a manifest before there is a program: plain data of the runtime,
 // so that passes and code generation ask one function (planMemory) how much a
 // rank holds.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The names of a parameter, for the flags that choose parameters by expressions
 // (compiler/options/NamePatterns.h).
 #pragma once

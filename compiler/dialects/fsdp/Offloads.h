@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The values that ops of FSDPOffload.td move, and the attribute of a module
 // that says which of them do.
 #pragma once

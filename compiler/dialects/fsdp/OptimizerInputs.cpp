@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Follows the operands of optimizers back to what this rank has computed, and
 // checks that every op on the way is the one that build-update writes. A rank
 // that updated with other numbers than the rest would train other parameters

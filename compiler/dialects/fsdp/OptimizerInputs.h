@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The sums, factors and updates that optimizers take beside the gradient: where
 // they begin, and their rules.
 #pragma once

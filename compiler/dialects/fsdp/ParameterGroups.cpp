@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Matches --group and --layer-decay against parameters; see ParameterGroups.h.
 #include "compiler/dialects/fsdp/ParameterGroups.h"
 

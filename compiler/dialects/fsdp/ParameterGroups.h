@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The groups of --group (torch.optim's param_groups) and --layer-decay, matched
 // against the parameters of a module: what updates each one, and at which rate.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Follows locations to nodes, and values to parameters.
 #include "compiler/dialects/fsdp/Provenance.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Says what an op or a value of the IR comes from.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The record on a unit of what runs again for a memory limit: a dictionary, so
 // that it reads well in a dump.
 #include "compiler/dialects/fsdp/Recomputed.h"

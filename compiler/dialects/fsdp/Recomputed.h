@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The ops that the backward computes again for a memory limit, as attributes of
 // ops and units. FSDPBase.td describes both.
 #pragma once

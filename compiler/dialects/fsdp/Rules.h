@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Diagnostics of the verifiers that close the phases. Each says which rule of
 // the pass's description an op breaks.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finding the update of a statistic, which may stand behind a factor, and
 // reading its mode.
 #include "compiler/dialects/fsdp/RunningStatistics.h"

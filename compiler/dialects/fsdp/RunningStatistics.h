@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds the updates of running statistics, and tells whose statistics they
 // take.
 #pragma once

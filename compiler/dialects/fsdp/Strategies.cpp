@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The strategies of layouts and units. The attribute of a layout is what counts
 // from the phase `shard` on; the globs of --strategy-of are matched once, when
 // layouts are made, so a dump may be edited layout by layout.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // ZeRO's strategies of layouts: which one a layout has, and what follows from
 // it. Units of one program may differ (--strategy-of), so passes ask here about
 // a layout and never read the option themselves.

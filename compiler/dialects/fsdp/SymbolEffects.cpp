@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Effects of ops on memory behind symbols (SymbolEffects.h), and those of
 // gathers, which ODS cannot state: a gather reads the parameters' shards or
 // secondary ones, and may keep the latter.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The effects of an op on memory behind symbols, as the op states them in ODS.
 // verify-schedule and verify-rt build their proofs on it, so an op that states
 // nothing is an error here, never an op that does nothing.

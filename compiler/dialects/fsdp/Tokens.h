@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Tokens stand for commands that a start has put on another stream. In ODS only
 // waits have an operand of this type.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Rules of @update and of the layouts that several phases check; see
 // UpdateRules.h. They follow from what build-update and shard-parameters write,
 // except that rates, decays, the clipping norm and the optimizers' programs may

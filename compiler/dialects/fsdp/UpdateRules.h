@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rules of @update and of layouts, for all phases from `shard` on: their
 // verifiers ask here, so that an edited dump is held to it in each phase.
 #pragma once

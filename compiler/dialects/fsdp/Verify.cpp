@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The verifiers of fsdp ops that look at the op only. Those that look at
 // symbols are in VerifySymbols.cpp, since MLIR runs them after the symbols
 // themselves are verified.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Verifiers of the ops that move activations to a file and back: what is
 // fetched is what was offloaded.
 #include "compiler/dialects/fsdp/FSDPDialect.h"

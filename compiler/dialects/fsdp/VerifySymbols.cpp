@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The verifiers of fsdp ops that look at symbols: the symbols exist and are of
 // the right kind, and buffers have the size and type of their layout. Dumps are
 // edited by hand, so every reference is checked. The ops of @update are in

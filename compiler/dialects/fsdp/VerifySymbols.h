@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Resolves symbols for the verifiers of fsdp ops, in the files
 // VerifySymbols.cpp and VerifyUpdateSymbols.cpp. Each function emits its error
 // on the op.

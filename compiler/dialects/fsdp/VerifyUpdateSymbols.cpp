@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The verifiers of the ops of @update that look at symbols: besides references
 // to layouts, they check the sizes that follow from a layout's members, such as
 // sums, factors and matrices.

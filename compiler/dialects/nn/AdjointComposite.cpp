@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The adjoints of softmax, norms, attention and losses. Composites are
 // differentiated as a whole: their gradient ops use the statistics and results
 // of the forward, so that what is inside them is never saved.

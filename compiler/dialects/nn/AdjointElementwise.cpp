@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The adjoints of elementwise ops. An adjoint reads the op's result rather than
 // its input if the derivative can be written with it, since the result is often
 // saved for another op anyway. Where a function has no derivative, the choice

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The adjoints of matrix products, convolution and pooling. Each is a call of
 // the same library: a product of a product's operands, and for windows an op
 // that computes another of input, filter and output.

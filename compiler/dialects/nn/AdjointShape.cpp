@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The adjoints of ops that move or choose elements, and of reductions. The
 // adjoint of a move is the opposite move; where elements were repeated,
 // gradients are summed, and where elements were left out, they are zero.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Small builders and matchers over nn ops. Builders return their input if there
 // is nothing to do, so that callers need no special cases and the IR has no ops
 // that change nothing.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Small builders and matchers over nn ops, shared by folders, adjoints,
 // decompositions and passes.
 #pragma once

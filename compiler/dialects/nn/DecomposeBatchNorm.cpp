@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Decomposes batch norm and its adjoint into primitives. As for other norms,
 // the variance is computed from centred values and never as E[x²] - E[x]² in
 // f32, which cancels.

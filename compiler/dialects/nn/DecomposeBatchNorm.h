@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The parts of a batch norm and of its gradient, shared by the decompositions
 // of the composites and by the pass that sums between the parts over all ranks.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Shorthand for decompositions: builds primitives in f32 (f64 for f64
 // operands), and broadcasts by NumPy's rule what a reduction has kept with size
 // 1. Constants and results are converted here, so that decompositions read like

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Decomposes cross-entropy into primitives. An ignored row has weight 0 and is
 // removed by a select, not by the multiplication: 0 · NaN would let an ignored
 // row that is not finite spoil the loss.

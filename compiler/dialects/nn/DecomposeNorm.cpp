@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Decomposes norms and their adjoints into primitives. Variances are computed
 // from centred values, in two passes over a row that is in the cache, never as
 // E[x²] - E[x]², which cancels.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Decomposes rotary position embedding into primitives.
 #include "compiler/dialects/nn/DecomposeBuilder.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rows of softmax and cross-entropy in primitives, shared by the
 // decompositions of the composites and that of `nn.linear_cross_entropy`.
 #pragma once

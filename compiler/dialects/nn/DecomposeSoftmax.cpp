@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Decomposes softmax into primitives. The maximum is subtracted before the
 // exponential, so nothing overflows. A row of only -inf becomes NaN, as in
 // PyTorch.

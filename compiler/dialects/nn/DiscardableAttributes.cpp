@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Verifies discardable attributes against the table of their dialect, and lists
 // those of the nn dialect itself. They say where an op comes from, how passes
 // want it computed, and what code generation found out about a kernel.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The discardable attributes of a dialect, as a table that its verifier reads.
 //
 // Such attributes need no op definition, so MLIR accepts any name and value.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The affine maps of the ops that move elements: from an element of the result
 // to the element of the operand that it comes from. Kernels compute addresses
 // from the maps and strided views follow from them, so neither knows the ops.

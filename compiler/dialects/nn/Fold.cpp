@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Folders and canonicalisation. They change no value: x + 0, x · 1 and x / 1
 // become x, and only the sign of a zero may differ. Constants are folded by the
 // importer, with the reference interpreter.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Text form and constraints of the attributes that hold kernel plans. Plans can
 // be edited in dumps, so whatever the text alone shows to be wrong is refused
 // here; verify-kernels then checks a plan against its kernel.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The answers of library ops to LibraryCallOpInterface: their work in flops and
 // bytes, the library that computes them on a GPU, and how they use memory (what
 // they can accumulate into, and which operands may be strided).

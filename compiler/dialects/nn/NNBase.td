@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The nn dialect's own definitions: tensor ops of neural networks on static shapes,
 // and the tensor types that their operands and results have.
 #ifndef FSDPC_NN_BASE

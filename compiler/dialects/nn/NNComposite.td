@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Composites: softmax and attention here, norms (NNNorms.td) and losses
 // (NNLosses.td), with their gradients. Each is the name of a fused kernel, kept
 // as one op until `outline-kernels`, so that its adjoint needs only statistics

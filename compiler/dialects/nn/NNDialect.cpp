@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Registration of the nn dialect. Ops are defined in NNOpsShard*.cpp, which the
 // build generates so that they compile side by side.
 #include "compiler/dialects/nn/NNDialect.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The nn dialect: tensor ops of neural networks on static shapes, with
 // adjoints.
 // Includes all op classes. A file that needs only the types in which interfaces

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Elementwise primitives: each element of the result comes from the elements of
 // the operands at the same index. Operands have equal shapes, so that a kernel
 // can compute a whole chain of them per element; broadcasts are ops of their own.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The questions that passes and emitters ask of nn ops: the adjoint, the meaning
 // in primitives, scalar code, fusion, where elements come from, views of memory,
 // precision, library calls. An op answers in its .td entry (class `NN_Answers`)

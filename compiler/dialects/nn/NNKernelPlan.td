@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The plan of how a kernel computes, as an attribute: `plan-kernels` writes it,
 // people may edit it in a dump, `verify-kernels` checks it, and code generation
 // builds the loops from it. It holds decisions only. The rest (which values a

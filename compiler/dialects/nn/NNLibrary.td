@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Ops that become calls of a library (matrix products, convolution, pooling), and
 // the launch of an outlined kernel. The shapes follow ONNX: images are NCHW,
 // filters OIHW, and pads are given for each side.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Losses over classes, with their gradients.
 #ifndef FSDPC_NN_LOSSES
 #define FSDPC_NN_LOSSES

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Composites that normalise: layer norm, RMS norm and batch norm, with their
 // gradients. Their statistics are results, so that the gradients need not
 // compute them again.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Primitives that move or choose elements without computing, and reductions. A
 // kernel reads through them by index arithmetic where it can; those that name a
 // piece of their operand's memory need no kernel at all.

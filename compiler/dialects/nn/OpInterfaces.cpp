@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Iteration domains, which `outline-kernels` compares to group ops.
 #include "compiler/dialects/nn/OpInterfaces.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The types in which ops answer the questions of NNInterfaces.td: how an op
 // fuses into kernels, which iteration domain it has, and where the elements
 // come from that it moves. Passes and emitters ask these interfaces and name

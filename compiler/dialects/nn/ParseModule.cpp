@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Keeps texts from MLIR's parser that would end the process there: it calls
 // itself for each bracket, and allocates results by their number. Its errors
 // about other texts are reduced to one.

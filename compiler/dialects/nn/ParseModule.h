@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads modules of files from outside: dumps, and the optimizers and hooks of
 // users.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The gradient of a weight that many small products share, as in a recurrence
 // that is unrolled over time. Each term would read and write the whole gradient
 // for a few rows; one product over the rows of all terms writes it once.

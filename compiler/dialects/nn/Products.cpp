@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Tells what a library can compute in the epilogue of a product, by the ops
 // that surround it.
 #include "compiler/dialects/nn/Products.h"

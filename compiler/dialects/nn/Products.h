@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Finds what surrounds a product. Its sums start from an accumulator: either a
 // full result, or one row that is added to every row (a bias). Passes and the
 // runtime treat the two in different ways: memory of a full result becomes the

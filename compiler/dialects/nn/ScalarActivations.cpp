@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The scalar code of transcendental functions and activations: what one element
 // of the result is. Kernels use it for scalars and for vectors, so it must be
 // branch-free.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The scalar code of arithmetic ops, on floats and on integers. There are no
 // fast-math flags: the vector body of a loop and its scalar tail must give the
 // same bits.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Shorthand for the scalar code of elementwise ops: builds arith and math ops
 // on scalars, or on vectors of one length, with constants of the operands'
 // shape.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The scalar code of comparisons, booleans, selection and conversion.
 // Signedness is a property of the tensor's type; scalar code has signless
 // integers, so these functions look at the op's types to choose between signed

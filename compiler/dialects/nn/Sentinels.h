@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The numbers by which masks hide keys where infinities are avoided. Exporters
 // write the lowest f32, or -1e30 and below; exp() of any of them is 0.
 #pragma once

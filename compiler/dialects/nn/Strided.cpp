@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Computes strides through ops that only move elements, from the operand to the
 // result and back. A reshape is possible if each run of axes that it merges or
 // splits is dense in itself; otherwise strides cannot express the result.

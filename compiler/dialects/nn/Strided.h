@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Tensors that are strided in memory, because library calls read and write them
 // where other tensors lie. The ops between stay in the IR, marked `nn.strided`,
 // so that the IR still says what is computed.

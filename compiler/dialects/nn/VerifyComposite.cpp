@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The verifiers of softmax, norms, attention and losses, and of their
 // gradients. They check shapes and element types; what each op requires is
 // listed under Constraints in NNComposite.td. A gradient op obeys the rules of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The verifiers of matrix products, convolution, pooling and kernel launches. A
 // program that passes them can be lowered without further checks of shapes: the
 // runtime's libraries trust their plans.

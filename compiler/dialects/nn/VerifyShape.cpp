@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The verifiers of ops that move or choose elements. All index arithmetic of
 // kernels relies on them: an offset, a permutation or an axis that passes here
 // never leads outside a tensor.

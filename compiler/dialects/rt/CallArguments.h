@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The arguments that an op passes to its function of the C ABI. The classes of
 // arguments in RTBase.td say which of these functions passes an argument.
 #pragma once

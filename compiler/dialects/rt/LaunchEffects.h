@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The effects of a launch, for callers that know its kernel. LaunchOp's own
 // getEffects walks all symbols to find it.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The resources of the rt dialect. Memory of layouts and buffers is the fsdp
 // dialect's.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The interface of plan attributes: their plain data in the manifest, and
 // their names in a trace. Plans are attributes so that equal calls share one,
 // and so that a dump shows what is passed to the library.

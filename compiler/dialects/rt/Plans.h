@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Converts plan attributes to the plain data of the manifest. The runtime's
 // libraries and the memory model read that data: it knows no MLIR. Sizes,
 // strides and leading dimensions are in elements.

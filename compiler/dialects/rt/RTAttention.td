@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Attention and its gradient, with their plan. On the host the runtime computes the
 // products of a block of scores and calls the kernel of its rows in between; on a
 // GPU a fused library call or batched products take the place of both.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rt dialect itself: its types, the memory that no pointer names, and the
 // classes of its ops. An op of class RT_Call is one function of the runtime's C ABI
 // (runtime/include/fsdpc.h), and each of its arguments says how it is passed.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Communication of parameters, gradients and statistics. Each op names the layouts
 // that it moves and states, as effects, which of the rank's memory it touches beside
 // its pointers.

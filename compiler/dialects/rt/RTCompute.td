@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Work on the stream `compute`: the launch of an outlined kernel, and the calls of
 // libraries for matrix products, convolution and pooling, each with its plan.
 #ifndef FSDPC_RT_COMPUTE

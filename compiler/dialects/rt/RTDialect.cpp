@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Registration of the rt dialect, and the verifiers of its uses of symbols. A
 // kernel that an op names must be a kernel of the module; all else that can be
 // wrong with a program of rt ops is the business of verify-rt.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rt dialect: one op for each function of the runtime's C ABI. Ops, types
 // and plan attributes are generated from RT*.td. CallArguments and Manifest are
 // only declared here: few files that use rt ops read their arguments or plans.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The interfaces of rt ops and plans, besides the effects that ops state.
 #ifndef FSDPC_RT_INTERFACES
 #define FSDPC_RT_INTERFACES

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The ops that move activations between memory and the rank's file
 // (--offload=activations).
 #ifndef FSDPC_RT_OFFLOAD

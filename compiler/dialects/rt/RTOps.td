@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rt dialect: one op per function of the runtime's C ABI and nothing else. It is
 // the only place that states a call. The functions of the generated header have the
 // order of these files.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The ops that report a run's values: the loss, further outputs, gradients with zeroed
 // elements, and NaN where a value is read after its end.
 #ifndef FSDPC_RT_REPORTS

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The ops for what a program declares (inputs, constants), for addresses in its
 // memory, and for events, by which its streams wait for each other. Only the events are calls that
 // enqueue something.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The update at the end of a step: the norm of the gradients, the factor that clips
 // them, and the optimizer.
 #ifndef FSDPC_RT_UPDATE

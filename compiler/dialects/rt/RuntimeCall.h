@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The interface of ops that become calls of the runtime, and what such an op
 // may ask of the pass that converts it.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Turns an op of another dialect into a call of the runtime. Library ops of nn
 // implement this interface outside their dialect (compiler/dialects/rt/calls),
 // because nn does not know rt.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The streams of a rank, and which of them runs an op. Streams run side by
 // side; only events order the commands of two of them.
 #pragma once

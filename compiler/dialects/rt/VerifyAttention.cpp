@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The verifier of attention's plan. The runtime trusts a plan's shapes and
 // strides: a wrong one reads or writes elsewhere, and a fused library that it
 // does not suit falls back to products, with other bits.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Functions of one float value: activations, trigonometry and hyperbolic
 // functions. Functions that nn lacks are composed of its ops in a form that
 // neither overflows nor has a NaN in its gradient, since the adjoints follow

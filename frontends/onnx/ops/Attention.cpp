@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Attention and RotaryEmbedding of opset 23. Both accept heads either as a
 // dimension of their own (rank 4) or merged into the last one (rank 3); they
 // are split here, so that nn.attention only knows rank 4. Attention that it

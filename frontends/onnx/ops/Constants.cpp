@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Constants, generated tensors, and type conversions. Generated tensors become
 // a small constant or an nn.iota plus broadcasts, never a large constant, so
 // that importing a model with long sequences needs no memory for its masks.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // If, provided that its condition is constant: only the branch that is taken is
 // imported.
 #include "frontends/onnx/Node.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Convolution and transposed convolution. nn has them for two spatial
 // dimensions only; one spatial dimension becomes an image of height 1 by a
 // reshape. A transposed convolution is the cotangent of a convolution's input,

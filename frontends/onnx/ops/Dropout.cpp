@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Dropout. Its random numbers are keyed by the node's ordinal in the graph, so
 // that the masks are a function of the model, the seed and the step, and a
 // reference can reproduce them.

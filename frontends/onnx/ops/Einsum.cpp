@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Einsum: sums, diagonals, transposes and products. Operands are contracted
 // from left to right, two at a time, each pair as one batched matrix product.
 // Labels that an ellipsis stands for are counted from the end, so that they

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Arithmetic, comparisons and logic. ONNX broadcasts implicitly; here
 // broadcasts become explicit ops. Functions that nn lacks are composed of its
 // ops, and the adjoints follow from these.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // FlexAttention of the preview domain: attention whose scores and weights pass
 // through graphs of the model. Without graphs it is nn.attention; a graph may
 // do anything to the scores, so with one it is products and a softmax.

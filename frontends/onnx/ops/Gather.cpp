@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Gather, GatherND, GatherElements and OneHot. Constant indices often select a
 // slice or the whole input, in which case no gather is made. One element per
 // row, as in a loss, is take_along_axis. All other gathers become nn.embedding,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Gradient of ai.onnx.preview.training: the derivatives of one tensor of the
 // graph with respect to others, as ops of the graph. They are built from the
 // adjoints of nn, so a gradient of such a gradient exists where these have

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // LinearAttention and CausalConvWithState of opset 27, the layers of gated
 // delta networks and Mamba. The recurrence is unrolled: one step per token,
 // whose state is a matrix per head.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Loop, Scan and SequenceMap, unrolled: their numbers of iterations must be
 // constant. Each iteration imports the body anew, so a value of a loop may
 // change its shape, a sequence its length, and each is spent on the importer's

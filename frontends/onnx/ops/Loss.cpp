@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Classification losses, over logits as a matrix of rows by classes. A mean or
 // sum becomes one nn.cross_entropy, which computes the softmax itself, never
 // stores the probabilities, and reports how many targets were valid. Exporters

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Ops of onnxruntime's own domain that its optimizer makes of standard ones,
 // and which are then found in its training models.
 #include "frontends/onnx/ops/Unary.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Softmax and norms. nn normalises along the last axis only, over rows: other
 // axes are transposed or merged into it, and groups and instances become rows
 // of a layer norm. Batch norm has an op of its own in training mode, since it

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Adagrad, Adam and Momentum of ai.onnx.preview.training as plain arithmetic:
 // nodes that compute new values from values, gradients and states. They replace
 // --optimizer only in a model's own training (ModelOptimizer.h), where they

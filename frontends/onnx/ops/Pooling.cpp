@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Pooling. nn has pools over images; all other pools (dilated ones, those of
 // integers, Lp norms) are taken along one spatial dimension after the other, as
 // the extreme or the sum of one slice per element of the window.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Matrix products: MatMul and Gemm. Both become nn.matmul, whose operands are
 // batches of matrices with transposes as flags. Biases stay
 // separate additions here; fuse-epilogues adds them to the product where the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // QuantizeLinear and DequantizeLinear, per tensor, per axis or in blocks, and
 // DynamicQuantizeLinear. Rounding has a gradient of 0, so a model trains what
 // stands behind its dequantised weights, not the quantised values.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Random numbers inside a model: the noise of a VAE or of diffusion, dropped
 // paths, Gumbel noise. They are nn.uniform, a function of the model, the seed
 // of the run, the step, the microbatch and the element, so that they do not

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Ops that move whole blocks of elements: padding in all modes, exchanges of
 // depth and space, crops, compression by a constant condition, and reversal of
 // sequences.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // RNN, GRU and LSTM, unrolled over time: shapes are static, so their steps are
 // known. The product of the inputs with their weights is one for all steps;
 // each step adds the product of the state. Sequences shorter than the batch's

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reductions, running sums and running products. nn reduces by sum, max, min
 // and prod; all other reductions are elementwise ops around these. Over no
 // elements a reduction gives its neutral element, as ONNX says.

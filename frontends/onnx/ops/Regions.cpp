@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // DeformConv and RoiAlign: an image read between its elements, at places that
 // are computed. Each place reads the four elements around it, looked up by
 // computed indices and weighed by the distance, so that the gradient reaches

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Resize and Upsample. Each axis is resized on its own: every element of the
 // result is a sum of a few elements of the input, whose positions and weights
 // follow from the shapes and are constants here: the rows of a matrix by which

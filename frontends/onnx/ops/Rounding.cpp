@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Rounds and wraps with nn's arithmetic. A float is rounded to a mantissa of m
 // bits by dividing it by 2^(e - m), where 2^e is its leading bit, rounding to a
 // whole number, and multiplying it again: both products only change the

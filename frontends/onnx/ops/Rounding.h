@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Conversions to element types that are narrower than what carries them: floats
 // of 4 and 8 bits are rounded, integers wrap. A value in its carrier has the
 // narrow type's values only, so the way back needs no op.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // GridSample and AffineGrid: an image read at places that are computed. Each
 // result is a sum of the elements around its place, looked up by computed
 // indices and weighed by the distance, so that the gradient reaches the image

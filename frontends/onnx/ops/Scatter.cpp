@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // ScatterElements, ScatterND and TensorScatter. Sums of updates are
 // nn.embedding_grad, which adds rows into a table; updates that replace
 // elements are such a sum, selected where an update arrives. Products and

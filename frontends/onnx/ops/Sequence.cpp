@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Sequences of tensors, and optionals. They exist only during the import: the
 // length of a sequence is constant in a static graph, and so is whether an
 // optional has an element, so each op on them is resolved here.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Ops that move elements: reshapes, slices, joins and padding; and Shape and
 // Size, which are constants here since all shapes are static. Each becomes one
 // or two of nn's primitives (reshape, transpose, slice, concat, broadcast),

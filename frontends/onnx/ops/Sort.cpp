@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // TopK, ArgMax, ArgMin and Hardmax. There is no sort in nn: few of many
 // elements are found one extreme after the other; else each element's rank is
 // counted by comparing it with all others of its row. Both give the order of

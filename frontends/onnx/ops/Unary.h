@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Makes handlers of functions of one float value. ONNX has many of them
 // that differ in nothing but the expression, so a handler is a template over
 // the function that builds it, and the table of ops names it without a body.

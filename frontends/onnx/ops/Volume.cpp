@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // nn has windows over two dimensions. One over three is a window over depth, of
 // slices that are images: a convolution takes the slices of a window as
 // channels of one image, a pool takes the extreme or the mean of pooled images.

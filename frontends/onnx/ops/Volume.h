@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Convolutions and pools over three spatial dimensions, as sums and maxima of
 // those over two.
 #pragma once

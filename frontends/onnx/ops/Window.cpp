@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Resolves the attributes of windows. The rules are those of ONNX's Conv,
 // ConvTranspose and pooling ops. Each value has a limit, so that no sum or
 // product of them overflows.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Windows over one to three spatial dimensions, as nodes of convolution and
 // pooling describe them. nn has windows over two dimensions with explicit pads;
 // automatic pads, given output sizes and sizes that round up end here.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Reads just those fields of the FlatBuffer that are needed, each by its
 // position in the file, so that no value is read. The schema is onnxruntime's
 // ort_training_checkpoint.fbs with the table Tensor of ort.fbs, of version 1.

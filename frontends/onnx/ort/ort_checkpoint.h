@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The checkpoint that onnxruntime-training keeps beside a training model: a
 // FlatBuffer with the values of all parameters and, after a training, the
 // moments of its optimizer.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Sharded training of torch modules with fsdpc: export, compile, run, load.
 
     import fsdpc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares the first loss and gradients of a compiled program with those of the module that was exported."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The exceptions of this package, and how the tool's messages become them."""
 from __future__ import annotations
 

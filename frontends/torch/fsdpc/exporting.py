@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Writes a torch module as ONNX such that the compiled program trains as the module does.
 
 torch.onnx.export drops what only matters to gradients. The functions below keep it in the file (docs/onnx.md lists the metadata):

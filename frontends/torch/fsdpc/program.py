@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs a compiled program, and follows its log."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Calls of the tool fsdpc: finding it, its flags, compile and check."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Loads the weights that a program has saved into the module that was exported."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The package of this folder, installed or not."""
 import sys
 from pathlib import Path

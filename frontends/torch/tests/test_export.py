@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Exports, compiles, runs and loads small modules: `pytest frontends/torch/tests` with torch, and the tool in $FSDPC or on PATH."""
 import numpy
 import pytest

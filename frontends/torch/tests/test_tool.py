@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tests the parts that need no torch: finding the tool, flags, messages, the log of a run. Runs with unittest or pytest.
 
 The tool and the programs are scripts that behave as fsdpc and its programs do: exit codes, one "error: " line, a log.

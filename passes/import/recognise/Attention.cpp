@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Recognises scaled dot-product attention (Vaswani et al., 2017) as exporters
 // write it: a product of the query and the transposed key, scales on any of
 // them, masks, softmax, its NaN clean-up, a product with the value. Keys and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Recognises cross-entropy written with a gather: the sum of
 // -log_softmax(x)[target] over rows.
 #include "passes/import/recognise/Match.h"

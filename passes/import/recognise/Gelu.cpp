@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Recognises GELU in both forms, with the error function and with tanh
 // (Hendrycks and Gimpel, 2016), in whatever order its factors are multiplied.
 #include "passes/import/recognise/Match.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Recognises the cross-entropy of a linear layer: a matmul, then a bias,
 // reshapes, casts and slices of rows (labels shifted by one), then the loss.
 // The fused op never holds all logits at once, which are the largest tensor of

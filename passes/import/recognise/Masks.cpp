@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Takes masks of attention apart. An additive mask of zeros and lowest numbers
 // becomes boolean, conjunctions are split, constants that keep everything
 // vanish, and a lower triangle becomes the flag `causal`, with which the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The masks of one attention, taken apart and put together again.
 #pragma once
 

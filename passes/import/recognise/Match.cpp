@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Looks through ops that do not change a value (broadcasts, reshapes, scalar
 // factors), which exporters insert freely. Constants are compared up to f32
 // rounding, since they have passed through decimal text or f32 on their way.

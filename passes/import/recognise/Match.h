@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Helpers of the patterns of recognise-composites: looking through broadcasts
 // and scalar factors, and building ops at the place of the pattern's root.
 #pragma once

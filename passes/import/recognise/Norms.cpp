@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Recognises RMSNorm (Zhang and Sennrich, 2019) and LayerNorm (Ba et al.,
 // 2016). A value divided by its root mean square is an RMSNorm, and if the
 // value is centred it is a LayerNorm. Further patterns then absorb the weight

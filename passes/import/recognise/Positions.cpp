@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Follows iotas through casts, broadcasts, reshapes, slices and sums to a form
 // that is linear in an element's position. A mask of any length is recognised
 // by it, also where it is too large to be folded.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Conditions over row and column numbers, from which exporters compute masks.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Recognises rotary position embedding (Su et al., 2021) in the form with two
 // halves: x · cos + concat(-x[d/2:], x[:d/2]) · sin.
 #include "passes/import/recognise/Match.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Recognises SiLU: x · sigmoid(x).
 #include "passes/import/recognise/Match.h"
 

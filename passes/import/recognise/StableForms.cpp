@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Recognises logarithms and differences that lose their result in rounding, or
 // overflow, as written: log(1 + x), exp(x) - 1, log(sigmoid(x)), softplus, and
 // log(exp(x) + exp(y)). They become ops that are accurate everywhere, and so

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Adafactor (Shazeer and Stern, Adafactor: Adaptive Learning Rates with
 // Sublinear Memory Cost, 2018) as torch.optim.Adafactor computes it. The
 // average of a gradient's squares is the product of a number of its row and one

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Adam, AdamW (with AMSGrad on demand), Adamax, NAdam and RAdam, after the
 // single-tensor forms of torch/optim/adam.py, adamax.py, nadam.py and radam.py.
 // All keep an average of the gradient and one of its size.

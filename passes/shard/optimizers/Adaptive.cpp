@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Adadelta, Adagrad and RMSprop, after the single-tensor forms of
 // torch/optim/adadelta.py, adagrad.py and rmsprop.py. They divide the gradient
 // by the root of an average or a sum of its squares.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The averages of the gradient and of its square that Adam, NAdam, RAdam and
 // LAMB keep as their first two states. All of them begin with the same ops in
 // the same order, so the averages have the same bits for each.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Muon (Jordan et al., Muon: An optimizer for hidden layers in neural networks,
 // 2024) as torch.optim.Muon computes it. Its update of a matrix is the momentum
 // with all singular values made nearly equal, which fsdp.orthogonalize computes

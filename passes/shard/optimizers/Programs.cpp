@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The table of programs, and what all of them begin and end with: the gradient
 // arrives averaged and with its norm clipped; its elements are clipped here,
 // before --maximize turns them round. The average of --ema is taken of the new

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The programs of the optimizers. Each file beside this one has a family.
 #pragma once
 

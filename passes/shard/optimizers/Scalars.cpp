@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The parts that several optimizers share. Each follows one method of
 // torch.Tensor in the order of its roundings.
 #include "passes/shard/optimizers/Scalars.h"

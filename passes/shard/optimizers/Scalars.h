@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The vocabulary of the optimizers' programs: scalar arithmetic, and the
 // parts that several algorithms of torch.optim share.
 //

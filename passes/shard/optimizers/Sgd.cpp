@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // SGD and averaged SGD, after torch/optim/sgd.py and asgd.py, and the two that
 // use only the sign of a gradient: Rprop (torch/optim/rprop.py) and Lion (Chen
 // et al., Symbolic Discovery of Optimization Algorithms, 2023).

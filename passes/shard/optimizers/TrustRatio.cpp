@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // LARS (You et al., Large Batch Training of Convolutional Networks, 2017) and
 // LAMB (You et al., Large Batch Optimization for Deep Learning: Training BERT
 // in 76 minutes, 2020). Both scale the update of a parameter by a ratio of

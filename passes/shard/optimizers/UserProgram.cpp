@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checks a user's optimizer before anything depends on it. The program runs
 // once per element, in vectors and in any order, so it may hold only scalar
 // arithmetic; and only ops for which hosts and GPUs have code, since an error

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The optimizer that a user has written: --optimizer=FILE.mlir.
 #pragma once
 

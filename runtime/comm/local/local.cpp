@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Ranks as threads of one process. On one node they read each other's buffers
 // directly. Virtual nodes (--ranks-per-node) instead use the path for several
 // nodes, an all-to-all through staging memory, so that it can be tested on one

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Posting, copying and waiting are three passes over a rank's messages: all of
 // them are posted before the rank waits for any, so ranks that send to each
 // other at once do not wait in a circle.

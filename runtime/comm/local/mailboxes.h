@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Messages between ranks that are threads of one process. A sender publishes
 // where its bytes lie; the receiver copies them and says so. Nothing is staged,
 // and a rank waits only for those that it has messages with.

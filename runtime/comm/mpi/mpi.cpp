@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Ranks as processes under mpirun. The plugin's shared object is embedded in
 // the runtime archive. It is written to an anonymous file and loaded from
 // there, so that a program is a single file.

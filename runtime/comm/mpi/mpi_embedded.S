@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The MPI plugin's shared object as read-only bytes; empty without MPI. */
   .section .rodata
   .global fsdpc_mpi_object

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The MPI plugin (mpi_plugin.h). It waits by testing and sleeping, because
 // MPI's own waits spin on cores that the compute threads need. All collectives
 // are therefore nonblocking calls followed by such a wait.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The few MPI calls that the runtime needs, as a table of plain functions. Only
 // the plugin is compiled against <mpi.h>. Its shared object is embedded in the
 // runtime archive and loaded if mpirun started the program, so that a program

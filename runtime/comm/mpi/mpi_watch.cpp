@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The watch's loop: hear, speak, sleep. MPI offers no wait with a deadline that
 // does not spin, so it asks at each beat what has arrived. Only while the job
 // ends does it ask every millisecond.

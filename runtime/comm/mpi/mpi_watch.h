@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Notices a rank of an MPI job that has stopped. mpirun notices one that has
 // ended, but not one that lives and does nothing: stopped by a signal or a
 // debugger, or waiting for a disk that is gone. As over TCP (tcp_session.h),

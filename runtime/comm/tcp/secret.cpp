@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The folder is $XDG_RUNTIME_DIR, or one of the user's own in /tmp; either is
 // used only if it belongs to the user and nobody else can enter it. All files
 // are reached through the folder's descriptor, so that nobody can exchange the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The secret by which the ranks of a TCP job know each other. It is the text of
 // FSDPC_SECRET if that is set. Otherwise rank 0 makes a random one for each job
 // and leaves it, until all ranks have met, in a file that only the user can

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A TCP job from the connections that the meeting made: the watch and the
 // channels. The meeting's two sides are in tcp_meeting.cpp and tcp_caller.cpp,
 // and the connections between the other ranks in tcp_peers.cpp.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Ranks as processes that know only where rank 0 is, for programs that torchrun
 // or srun started. They meet at rank 0, which also watches over them, and then
 // connect to each other: data goes straight from rank to rank. GPU jobs send

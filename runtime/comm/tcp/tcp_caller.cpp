@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The other ranks' side of the meeting: call rank 0 until it answers, prove to
 // know the job's key, and wait until all ranks are there. The process that
 // listens may be anybody, so it proves itself first and learns nothing before.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Messages between ranks over their connections. Each begins with a header that
 // names the communicator, the operation, its number and its size, so that ranks
 // that disagree about what comes next are detected instead of waiting forever.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The collectives of one channel of a TCP job. Every two ranks have a
 // connection, and data goes from the rank that has it to the one that needs it.
 #pragma once

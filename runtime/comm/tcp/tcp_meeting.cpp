@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Rank 0's side of the meeting, and the sentences that both sides share. It
 // listens where the launcher says, leaves the job's secret for the others, and
 // receives them. A rank that does not come is named.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Lets the ranks of a TCP job find each other. Rank 0 listens; every other rank
 // opens one connection per channel to it, and one more for the watch. Rank 0
 // then tells all of them where the others listen, and they connect to each

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Connections between ranks other than rank 0. Each rank calls those below it,
 // in order, and then receives those above. Rank 1 calls nobody and so receives
 // at once, then rank 2 can, and so on: no two ranks wait for each other.

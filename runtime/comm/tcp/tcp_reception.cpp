@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Listening sockets and callers are polled together. Callers are judged by what
 // they prove, never by their address: a rank may sit behind another one than
 // the launcher knows.

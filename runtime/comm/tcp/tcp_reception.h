@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The listening side of a TCP job's meeting: rank 0 receives all other ranks,
 // and then each rank those above it. One loop over poll accepts, challenges and
 // admits. Anybody can call a port, so a caller is given five seconds from its

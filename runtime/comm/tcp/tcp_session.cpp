@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The watch over a TCP job. Each message is one byte (wire.h): a rank is here
 // (every few seconds), it leaves, or it ends the job with an exit code. Rank 0
 // passes an end on to the others, and leaves last, because the others only hear

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Keeps a TCP job together. Each rank has one more connection to rank 0, on
 // which a thread of its own listens: it notices when the other end is gone or
 // silent, ends the job then, and passes on that another rank has ended it. The

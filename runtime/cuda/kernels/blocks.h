@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Blocks of 8 and 4 bits, with the same bits as on the host
 // (runtime/numeric/blocks.h). Threads handle four adjacent elements each, so a
 // team of 64 makes a block.

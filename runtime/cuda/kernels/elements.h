@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Elements of a type that is known when a kernel runs: they are read as f32,
 // and rounded when they are written.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Shows the bodies of the runtime's own kernels the threads that run them. One
 // body is compiled twice: by nvcc with 256 threads per block, and by the host's
 // compiler. There the emulation runs one thread per block, and tests run a

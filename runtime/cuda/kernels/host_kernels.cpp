@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The runtime's own kernels compiled for the host, for the emulation and tests.
 #include "runtime/cuda/kernels/own.h"
 

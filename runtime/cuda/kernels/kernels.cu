@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The runtime's own kernels compiled for the GPU. Each is a __global__ function
 // that sets up the Grid and calls the body which the host compiles too.
 #include "runtime/cuda/kernels/own.h"

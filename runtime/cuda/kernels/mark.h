@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A mark by which the host sees how far a stream has come, while it runs
 // (runtime/cuda/watchdog.h).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The gradient's norm and the factor of clipping, with the same bits as on the
 // host: sums of squares are exact (runtime/numeric/square_sum.h), so threads
 // may add in any order. A shard is cut at members and every 4096 elements. One

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The list of the runtime's own kernels. A kernel is a struct of arguments and
 // a function `body` for it; its number is its place in the list.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Matrix products, biases and convolutions that no library takes, as plain
 // loops. They are meant to be correct, not fast, so that every legal program
 // runs. One thread sums each result, in f32 and in a fixed order.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Pooling and its gradients, one thread per cell of the result. The arithmetic
 // is shared with the host (runtime/numeric/pooling_cell.h).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The kernels of --reduce-hook=power-sgd, with the bits of the host
 // (runtime/host/power_sgd.h). They are bound by memory: a factor has few
 // vectors.

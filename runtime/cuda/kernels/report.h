@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The results of a microbatch: its loss, metrics and running statistics. These
 // kernels run inside captured graphs, so everything that differs between
 // replays is read from memory. And the numbers that a step begins with.

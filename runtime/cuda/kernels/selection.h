@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The kernels of --reduce-hook=top-k, which choose what the host chooses
 // (runtime/numeric/top_k.h). A radix select finds the k-th largest magnitude:
 // each round counts the values that agree with what is known by the next four

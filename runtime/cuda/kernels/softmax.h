@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The part of attention between its products, for plans that no library takes:
 // the softmax of a row of scores, and its gradient. One block of threads works
 // on one row. The meaning is that of the row kernel compiled for the host

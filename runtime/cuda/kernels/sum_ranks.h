@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Casts to the wire type and sums over ranks, with the same bits as on the host
 // (runtime/numeric/reduce.h). Sums run in rank order in f32. Four elements are
 // handled at a time, so that accesses are 16 bytes wide.

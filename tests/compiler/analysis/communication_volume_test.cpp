@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Bytes communicated per step, from the collectives of a program: ddp, zero2
 // and zero3 are as 2 : 2 : 3 (Rajbhandari et al., ZeRO, SC 2020).
 #include "compiler/analysis/CommunicationVolume.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that every op of the dialects is documented, and that its example is valid IR.
 
 usage: ods_examples.py FSDPC_OPT PAGE...

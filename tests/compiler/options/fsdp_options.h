@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Options that are set as on a command line, for tests.
 #pragma once
 

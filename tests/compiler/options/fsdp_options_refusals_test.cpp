@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Illegal values of options, and combinations of which one has no effect, are
 // refused with an error that says what is legal.
 #include "runtime/support/foreign_names.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The table of options: each option passes from text to a field, from there to
 // the module's attribute, and back. Flags, help and the verifier of
 // `fsdp.options` all come from this table, so it is tested without a command

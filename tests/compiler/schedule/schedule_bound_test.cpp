@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Tests how good the solvers are: against the lower bound on problems of real
 // models, and against the best of all schedules on problems that are small
 // enough to try them all.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Many ranks: equal ones are the timeline itself, bit for bit, and unequal ones
 // are as slow as arithmetic by hand says.
 #include "compiler/schedule/cluster.h"

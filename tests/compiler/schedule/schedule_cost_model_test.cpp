@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The cost model: each figure is worked out by hand from the machine's
 // constants.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Problems for the tests of scheduling: one that is small enough to follow by
 // hand, a model of sharded training, and random ones.
 #ifndef FSDPC_TESTS_UNIT_SCHEDULE_FIXTURES_H

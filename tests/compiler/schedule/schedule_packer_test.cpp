@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The packer: small cases whose offsets are explained by hand, then properties
 // over random intervals. The lower bound of a packing is the most bytes alive
 // at one position.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The scheduling problem: what check() refuses, the timeline and live ranges of
 // a schedule worked out by hand, and for every rule of verify() a schedule that
 // breaks it.

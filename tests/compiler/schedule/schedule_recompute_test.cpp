@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Tests what is computed again: small cases explained by hand, then random ones
 // beside all subsets.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The solvers: where each of them places the actions of a small problem, then
 // properties over random problems, and the speed on a large one. Times and
 // bytes of the small cases can be followed by hand (schedule_fixtures.h).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Tables of schedules: a table gives back the schedule that it was written
 // from, equal blocks fold, and no edit gets lost.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Small models that ask for much are imported or refused by the name of a
 // budget, within 1 GiB and a few seconds of the processor. Each is imported in
 // a process of its own, whose use of memory and time the kernel reports. At the

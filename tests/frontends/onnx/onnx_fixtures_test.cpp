@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Real exports are imported completely: every composite is recognised, and the
 // loss that the reference interpreter computes equals PyTorch's. It checks the
 // importer without kernels, devices or training.

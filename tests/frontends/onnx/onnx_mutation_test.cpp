@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Models that are cut or altered at random are refused or imported, and never
 // crash the reader. Deterministic: a failure names its seed.
 #include "frontends/onnx/Import.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // GroupGraph against a plain search: on random acyclic graphs every merge must
 // answer as a walk over the contracted graph does, and long graphs must take
 // no time.

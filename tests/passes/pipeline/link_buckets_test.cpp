@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // linkBuckets: what buckets share, what moves, and which buckets cannot be one
 // program.
 #include "compiler/dialects/fsdp/Buckets.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // verify-rt and verify-schedule on ops that they have never seen. A dialect of
 // the test has ops that state their effects, and the same ops with an effect
 // removed. The verifiers prove the former like any other op and refuse the

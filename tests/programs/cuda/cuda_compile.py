@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles every fixture for three GPU architectures and checks that the kernels are valid machine code without spills.
 
 usage: cuda_compile.py --build DIR [--nvdisasm FILE] [MODEL…]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs CUDA programs on an emulated GPU: compares losses with the host, checks that results are bit-identical, and injects faults.
 
 usage: cuda_emulation.py --build DIR {parity,identity,groups,faults} [MODEL] [--steps N] [--dtype f16]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tests gpu-check.sh as far as possible without a GPU: runs it with host programs, and checks its errors if something is missing.
 
 usage: gpu_check_test.py --build DIR

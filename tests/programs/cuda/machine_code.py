@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Reads the machine code of a GPT's kernels and refuses code that wastes a GPU.
 
 usage: machine_code.py --build DIR --nvdisasm FILE

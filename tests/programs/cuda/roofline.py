@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Estimates a kernel from a GPU's limits: its occupancy, its blocks against the multiprocessors, and its time by roofline.
 
 Nothing here was measured. Memory bandwidth and the rate of products are those of the data sheets in machines/*.json. A kernel's

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Estimates a step of models of full size from the machine code of their kernels, and finds kernels far from their roofline.
 
 usage: step_estimates.py --build DIR --nvdisasm FILE [--all] [MODEL…]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains a model that computes its own gradients, which --gradient names.
 
 usage: given_gradients.py --build DIR

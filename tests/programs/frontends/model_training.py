@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains models that carry their own optimizer in `training_info`, as ONNX defines it.
 
 usage: model_training.py --build DIR

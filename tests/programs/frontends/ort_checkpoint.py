@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Writes checkpoints of onnxruntime-training: FlatBuffers of its schema ort_training_checkpoint.fbs."""
 import struct
 

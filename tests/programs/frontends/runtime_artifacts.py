@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains the artifacts of onnxruntime-training and compares with what onnxruntime has trained them to.
 
 usage: runtime_artifacts.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that what torch.onnx.export drops from the graph trains as in torch.
 
 usage: torch_export.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles and runs the node tests that come with the onnx package, each turned into a training graph.
 
 usage: PYTHON-WITH-ONNX backend_suite.py --build BUILD [--only REGEX] [--sample N --seed TEXT] [--jobs J] [--table FILE]

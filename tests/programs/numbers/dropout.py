@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that dropout masks depend only on seed, step, microbatch, op and element, not on the numbers of ranks and microbatches.
 
 usage: dropout.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks whole programs on numbers at the edges: losses as exporters write them, computed indices, integer divisions.
 
 usage: edges.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains a GPT whose products compute GELU, its gradient, gradients of biases and residual sums (--math=fast) on the emulated GPU.
 
 usage: epilogues.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that sums over whole parameters, rows and columns have the same bits on any number of ranks: LAMB, LARS and Adafactor.
 
 usage: exact_sums.py --build DIR [--gpus]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Makes random training graphs that are valid by construction, in the style of NNSmith, and says what they compute.
 
 A graph grows op by op (graph_ops_*.py). Every tensor carries its values on all microbatches, so an op is added only where it is

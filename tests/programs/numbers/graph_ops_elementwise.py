@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Elementwise ops of random graphs.
 
 A function chooses inputs among the tensors of the graph g (graph_generator.Graph) and adds a node, or raises NoChoice if the graph

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Ops of random graphs that choose, scatter and interpolate elements, and recurrent networks.
 
 As in graph_ops_library, a node carries its meaning in numpy, written from ONNX's text. Elements that are ordered must differ, since

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles and trains random graphs and compares them with ONNX's definitions and with one another.
 
 usage: graphs.py --build DIR [--seed S] [--count N] [--keep DIR]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that the 16-bit floats train nearly as well as f32, and only with f32 master weights.
 
 usage: half_floats.py --build DIR [--ranks 2] [--steps 50]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains attentions whose masks hide all keys of some queries by the lowest f32, and compares them with ONNX's definitions.
 
 usage: hidden_rows.py --build DIR

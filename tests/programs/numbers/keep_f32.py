@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks modules that stay f32 in a program of bf16 or f16 (--keep-f32).
 
 usage: keep_f32.py --build DIR [--steps 50] [--target cuda-emulation]

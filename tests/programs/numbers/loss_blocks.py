@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares a loss whose logits are computed in several blocks of rows, and its gradients, with NumPy in f64.
 
 usage: loss_blocks.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks --loss-scale: it skips the steps that torch's GradScaler skips, and follows its scale.
 
 usage: loss_scale.py --build DIR [--ranks 2] [--target cuda-emulation]

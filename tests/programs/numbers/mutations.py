@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that the limits detect mistakes: each deliberate mistake, made by editing a dump, must exceed at least one limit.
 
 usage: mutations.py --build DIR [MUTATION…]

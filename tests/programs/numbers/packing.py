@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that the planned arena is close to its lower bound on every fixture, strategy and type.
 
 usage: packing.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares compiled programs with their PyTorch references, for every model and number of ranks.
 
 usage: parity.py --build DIR [MODEL…] [--ranks 1,2,3,4] [--strategy zero3] [--local]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks what travels in blocks of 8 and 4 bits (--gather-dtype, --reduce-dtype=i8|f8e4m3|i4; ZeRO++).
 
 usage: quantized.py --build DIR [--steps 30] [--target cuda-emulation]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains a model that draws random numbers inside of its graph, beside the same draws in numpy.
 
 usage: random_draws.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks training without master weights: bf16 parameters that the optimizer rounds stochastically (--master=none).
 
 usage: stochastic_rounding.py --build DIR [--target cuda-emulation]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Edits of the text of a dump, and what each is allowed to change. `random` is a random.Random everywhere.
 
 An op is a line, with the lines of its regions. Each kind of edit picks an op at random and changes one thing about it. COMPUTATION

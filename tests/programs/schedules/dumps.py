@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that each dump compiles to the same program, and that an edited schedule either runs or is refused.
 
 usage: dumps.py --build DIR [MODEL] [--every K]

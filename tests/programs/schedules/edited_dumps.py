@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The theorem on dumps: an edited dump is refused, or trains to the same bits, unless the edit changed a computation.
 
 usage: edited_dumps.py --build DIR [FIXTURE…] [--edits N] [--moves M] [--seed S] [--flags FLAGS] [--dump NAME]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Moves of ops that the rules of docs/schedule-dump.md allow: each must be accepted.
 
 An op of @microbatch may pass another one if neither uses a result of the other, if no in-place product writes what the other

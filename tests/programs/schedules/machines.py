@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks machine files and schedule tables on whole programs.
 
 usage: machines.py --build DIR

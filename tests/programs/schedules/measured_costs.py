@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Schedules a model by the durations that a run has measured (--profile).
 
 usage: measured_costs.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks `fsdpc simulate`, `tune` and `diff` against compiles of the same flags, exactly.
 
 usage: plans.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks what --recompute=auto computes again for a memory limit.
 
 Between the least and the default peak every limit is kept, by the plan, and a larger one is never slower by the prediction. The same holds of plans for eight GPUs, which communicate. Just

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Shows reports (--report) in a real browser without a window, and checks the page.
 
 usage: report.py --build DIR [--screenshots DIR]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks the example of docs/schedule-dump.md: its edits give the figures in its table, and its error.
 
 usage: schedule_doc.py --build DIR

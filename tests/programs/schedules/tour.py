@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that the IR in docs/tour.md occurs in the dumps of the model that it follows.
 
 usage: tour.py --build DIR

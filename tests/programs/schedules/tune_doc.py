@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs the commands of docs/tune.md, in their order, in a folder that looks like a checkout.
 
 usage: tune_doc.py --build DIR

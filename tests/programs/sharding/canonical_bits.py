@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that V microbatches per step have the same bits on any number of ranks: one hash of the weights, equal losses and norms.
 
 The fixture has dropout, samples are shuffled and clipping is active, so samples, random numbers, the order of each sum and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that the tests of compressed reductions share (top_k.py, power_sgd.py): bits under all strategies, volumes and convergence,
 steps that are left out, and checkpoints."""
 import re

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that losses, norms, first gradients and saved files are bit-identical for all options that must not change results.
 
 usage: identity.py --build DIR [MODEL] [--ranks 2] [--steps 3] [--dtype f32] [--quick | --schedules | --hybrid]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares --layout=parameter, which cuts each parameter over the ranks by itself, with flat layouts, to the bit.
 
 usage: layouts.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks programs for one microbatch per step (--max-accumulate=1), and the bytes that each strategy takes.
 
 usage: max_accumulate.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks --offload: the bits of a run that keeps states, parameters and gradients in memory, and less memory, as planned.
 
 usage: offload.py --build DIR [--target cuda-emulation]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks --offload=activations: the bits of a run that keeps activations in memory, and less memory, as planned.
 
 usage: offload_activations.py --build DIR [--target cuda-emulation]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains under oss, where each parameter's gradient and state lie whole on the rank that owns it.
 
 usage: owners.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks reductions of factors of low rank with error feedback (--reduce-hook=power-sgd=RANK).
 
 usage: power_sgd.py --build DIR [--steps 40] [--target cuda-emulation]

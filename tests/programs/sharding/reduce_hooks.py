@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares training with hooks on the reduction (--reduce-hook) with numpy, to the bit.
 
 usage: reduce_hooks.py --build DIR [--all] [--target cuda-emulation]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks batch norms over all ranks (--sync-batchnorm), and whose statistics the running ones take (--buffers).
 
 usage: sync_batchnorm.py --build DIR [--target cuda-emulation]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks reductions of the largest elements with error feedback (--reduce-hook=top-k=X%).
 
 usage: top_k.py --build DIR [--steps 40] [--target cuda-emulation]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that communicators send exactly the bytes that the summary of a compile says, whatever the strategy and the optimizer.
 
 usage: volumes.py --build DIR

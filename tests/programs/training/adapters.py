@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that a frozen bf16 base takes two bytes per element, and trains adapters to the same bits as one with f32 masters.
 
 usage: adapters.py --build DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that bad input ends a compile or a run with the right exit code and one line "error: …", and that nothing is written.
 
 usage: bad_input.py --build DIR [CASE…]

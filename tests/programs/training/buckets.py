@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks programs that are compiled for several lengths of their samples (--dim NAME=6,12).
 
 usage: buckets.py --build DIR [--target cuda-emulation]

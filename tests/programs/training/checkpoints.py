@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks `fsdpc ckpt` on checkpoints of a model with running statistics: what each subcommand prints, writes and refuses.
 
 With --python, a Python that has torch, it also converts to and from torch's formats. With --all a bit is flipped in every block of

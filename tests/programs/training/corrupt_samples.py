@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks --skip-corrupt: a sample that is bad is replaced by the next one, at every number of ranks, and counted.
 
 usage: corrupt_samples.py --build DIR

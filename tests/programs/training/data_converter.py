@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks tools/data/fsdpc-data. Without --python only what it says of packages that are not installed.
 
 With --python and a Python that has pyarrow and tokenizers, it converts columns and texts and reads them back.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks evaluations: PyTorch's loss in evaluation mode, the same bits at any number of ranks, and what --eval leads to.
 
 usage: evaluation.py --build DIR

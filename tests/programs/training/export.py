@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks `fsdpc export`: the exported model trains on from the trained values, its other bytes are those of the model, and
 weights that do not fit are refused by name.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs the blocks of docs/fine-tune.md as they are printed there, and checks what they promise.
 
 usage: fine_tune.py --build DIR --python PYTHON [--torch] [--update]

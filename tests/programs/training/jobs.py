@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs the job scripts of docs/jobs.md with stand-ins for Slurm, torchrun and mpirun.
 
 A stand-in for ./train notes its flags, which must be flags of every program, and ends with the codes of a list: 4,

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks --on-nonfinite: a run that leaves a step out learns what one without its samples learns, to the bit.
 
 usage: nonfinite.py --build DIR [--target cuda-emulation]

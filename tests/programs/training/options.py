@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks the effect of options by what a program logs and saves.
 
 usage: options.py --build DIR [CASE…]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks further outputs of a model: metrics in the log and predictions in files, against PyTorch and at any number of ranks.
 
 usage: outputs.py --build DIR

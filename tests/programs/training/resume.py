@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that a run resumed from a checkpoint has the bits of one that was never stopped, and the losses on other ranks.
 
 The fixtures have what the next step could forget: dropout, running statistics, shuffled samples, the moments of Adam and LAMB,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kills runs at random moments, lets their system calls fail, resumes them on other ranks and strategies, and checks that nothing of
 it shows in the weights.
 

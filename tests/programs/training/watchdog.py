@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks --watchdog: a rank that is stopped under mpirun, and a step that does not get on, end the job with a line and a record.
 
 usage: watchdog.py --build DIR

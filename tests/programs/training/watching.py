@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks what watches a run: the event files of --tensorboard, the progress line, `fsdpc top` and its plot.
 
 A small reader checks every byte of the framing, both checksums and the fields of the messages. With --python and a Python that

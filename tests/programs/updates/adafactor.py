@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains with Adafactor, whose state is sums along rows and columns of parameters that are cut among ranks.
 
 usage: adafactor.py --build DIR

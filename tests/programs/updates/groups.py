@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares programs of several optimizers (--group) and averages of parameters (--ema) with torch's.
 
 usage: groups.py --build DIR [--all]

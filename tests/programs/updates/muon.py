@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains with Muon, which works on whole matrices that are cut among ranks.
 
 usage: muon.py --build DIR [--gpus]

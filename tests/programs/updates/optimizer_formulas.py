@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Optimizers that torch.optim does not have, from the formulas of their papers, and torch's Adafactor, in f64 and on whole tensors.
 
 tests/programs/updates/optimizers.py compares programs with them. Each class has the hyperparameters' defaults and `step`, which returns the

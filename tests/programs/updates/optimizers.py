@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares every optimizer and its variants with torch.optim or its paper's formula, from the same gradients.
 
 usage: optimizers.py --build DIR [OPTIMIZER…] [--all] [--gpus]

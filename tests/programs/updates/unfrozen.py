@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains in phases with other --frozen: a parameter that is trained again begins with a state of zero and at step 1, as in torch.
 
 usage: unfrozen.py --build DIR

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The manifest survives JSON unchanged, and malformed text is refused with the
 // path of the error.
 #include "runtime/abi/blocks.h"

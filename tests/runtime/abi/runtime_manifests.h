@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A manifest for tests, and the errors of texts that have been changed.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The memory table equals the sum of what each layout keeps. The expected bytes
 // are worked out by hand.
 #include "runtime/abi/blocks.h"

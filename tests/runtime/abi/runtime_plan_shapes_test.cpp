@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Plans of library calls whose shapes are impossible, or whose sizes overflow,
 // are refused where the manifest is read.
 #include "runtime/abi/host_products.h"

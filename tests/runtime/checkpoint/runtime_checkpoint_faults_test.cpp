@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Runs that write checkpoints, and whose system calls fail, are slow, or kill
 // them. A run that follows always finds a whole checkpoint.
 #include "tests/runtime/train/runtime_faults.h"

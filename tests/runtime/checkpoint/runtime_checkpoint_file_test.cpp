@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Files of checkpoints have the bytes and checksums of their tensors, whatever
 // the sizes and on file systems with and without direct writing.
 #include "runtime/checkpoint/checkpoint_file.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // checkpoint.json: what it says reads back, and whatever is wrong with it is
 // named.
 #include "runtime/checkpoint/checkpoint_reader.h"

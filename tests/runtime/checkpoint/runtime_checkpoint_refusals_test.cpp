@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Folders of checkpoints that a run does not take as they are: damaged,
 // foreign, of a later version, of another run, or left by one that was killed.
 #include "runtime/checkpoint/checkpoint_reader.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Checkpoints, on the toy program: a run that is resumed has the bits of one
 // that was never stopped, on other ranks its losses. When they are written, and
 // which of them stay.

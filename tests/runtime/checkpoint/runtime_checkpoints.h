@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The toy program with checkpoints in a folder `c`.
 #pragma once
 

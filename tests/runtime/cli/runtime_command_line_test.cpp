@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The flags of a program: what they mean, and that the message of a mistake
 // names what would have been right. A program with two inputs stands for all.
 #include "runtime/cli/command_line.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Schedules of the learning rate. What torch.optim.lr_scheduler has is compared
 // with the rates that PyTorch 2.14 gives at a rate of 0.5 over ten steps; the
 // others with numbers worked out by hand.

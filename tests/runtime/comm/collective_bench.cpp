@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Times what a training step asks of the host's communicators: a reduce-scatter
 // of an f32 gradient and an all-gather of the shards.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The collectives whose bits every backend must agree on. Each rank runs the
 // cases on its job and gets all results as one string of bytes, so that two
 // backends are compared by comparing strings.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Collectives with ranks as threads. They are compared with plain sums, and the
 // paths (shared buffers, windows, virtual nodes) with each other, to the bit.
 // Also what the launchers' environment variables are understood to mean.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // One rank of an mpirun: its results equal those of ranks as threads, to the
 // bit.
 //

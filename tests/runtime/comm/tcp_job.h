@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The processes of a TCP job, for tests: starts tcp_peer once per rank, in the
 // environment that torchrun would set, and collects exit codes and what all of
 // them print. Whatever still runs at the end of a test is killed.

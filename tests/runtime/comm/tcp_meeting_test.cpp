@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Strangers at the meeting of a TCP job: connections that are silent, that
 // guess, that replay or that know the job's secret and misbehave. None of them
 // changes an exit code, delays the job, or ends it without a line.

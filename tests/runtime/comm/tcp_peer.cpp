@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // One rank of a TCP job, for tcp_test. Its first argument says what to do:
 //
 //   cases        runs the collectives and compares with ranks as threads

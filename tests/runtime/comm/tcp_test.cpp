@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // TCP jobs as processes: the bits of collectives, and how a job ends when a
 // rank is missing, is killed, stopped or fails, or when a stranger connects. In
 // each case all ranks end, and one line says why.

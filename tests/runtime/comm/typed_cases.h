@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The conformance suite of the collectives on typed values. Each rank runs it
 // on its communicator and compares with plain loops over the values of all
 // ranks, which every rank can compute. Returns the first differences as text.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The wire's messages as bytes: what a seal binds, and that nothing else than
 // the message of this connection parses.
 #include "runtime/comm/wire.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The real side of the table on a machine without a GPU: it links the four
 // libraries but not the driver, and says in one line what is missing. On a
 // machine with a GPU the conformance suites test the rest.

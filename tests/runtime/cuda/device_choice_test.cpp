@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Tests which GPU a rank takes, and on which processors its threads run.
 #include "runtime/cuda/affinity.h"
 #include "runtime/cuda/device_choice.h"

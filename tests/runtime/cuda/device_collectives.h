@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // One rank of the tests of a GPU's collectives. The tests are linked once with
 // the emulation and once with CUDA's libraries, for a machine with a GPU.
 #pragma once

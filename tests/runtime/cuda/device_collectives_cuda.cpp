@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The tests of collectives on a GPU. NCCL refuses two ranks on one card, so its
 // kinds run alone; ranks that are threads load from each other's memory.
 #include "tests/runtime/cuda/device_collectives.h"

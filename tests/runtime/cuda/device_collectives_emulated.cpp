@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The tests of collectives on the emulation. And the watchdog ends a job whose
 // collectives do not end, with one line that names the place.
 #include "runtime/cuda/nccl_memory.h"

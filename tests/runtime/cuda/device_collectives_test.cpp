@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Collectives of GPUs. Every kind is compared with plain sums, with and without
 // capture.
 #include "tests/runtime/cuda/device_collectives.h"

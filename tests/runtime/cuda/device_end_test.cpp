@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The end of an emulated device while its GPU hangs.
 #include "runtime/abi/memory_plan.h"
 #include "runtime/core/rank.h"

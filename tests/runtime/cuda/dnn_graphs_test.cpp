@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // cuDNN accepts the graphs that plans become, for an H200 that this machine
 // does not have. cuDNN plans for a device that is only described to it. Its
 // header library asks cudart about the device, and this program answers. The

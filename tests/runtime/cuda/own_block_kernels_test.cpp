@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The runtime's own CUDA kernels for blocks of 8 and 4 bits against the host's
 // loops over the same values, to the bit.
 #include "runtime/numeric/blocks.h"

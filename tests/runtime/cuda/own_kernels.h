@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Runs the bodies of the runtime's own CUDA kernels on the host: with one
 // thread per block, as the emulation runs them, and with one thread of the
 // system per CUDA thread of a block, which tests barriers and block-wide sums.

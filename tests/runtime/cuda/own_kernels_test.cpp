@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The runtime's own CUDA kernels of casts, sums over ranks, the norm and
 // reports against plain loops. Other topics have files of their own,
 // own_*_test.cpp.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The runtime's own CUDA kernels of optimizers that see matrices (Adafactor,
 // Muon) against loops that are written out element by element.
 #include "tests/runtime/cuda/own_kernels.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The runtime's own CUDA kernels of power-sgd against the host's arithmetic, to
 // the bit.
 #include "runtime/host/power_sgd.h"

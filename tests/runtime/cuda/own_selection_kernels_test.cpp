@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The runtime's own CUDA kernels that choose the largest elements, one after
 // the other as a device launches them, against the host's takeLargest.
 #include "runtime/numeric/top_k.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The runtime's own CUDA kernels between the products of attention: softmax of
 // rows and its gradient against f64, and the rows of results.
 #include "tests/runtime/cuda/own_kernels.h"

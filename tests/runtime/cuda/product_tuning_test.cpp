@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Choosing the algorithms of products by their times, on an emulation whose
 // second algorithm is made the faster one.
 #include "runtime/cuda/product_tuning.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Files for tests: a folder that is removed with its owner, and .npy bytes.
 #pragma once
 

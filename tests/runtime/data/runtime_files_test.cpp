@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Files from outside: .npy files and token streams are read exactly, or refused
 // with a reason. They are never trusted: each test of refusal changes one thing
 // of a valid file.

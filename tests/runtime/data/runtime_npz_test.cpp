@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // .npz files: arrays are read in place or inflated, and a damaged archive is
 // refused with a reason. The archives are built here byte by byte, so that each
 // test can damage one; tests/numeric reads those of NumPy.

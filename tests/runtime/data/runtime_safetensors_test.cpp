@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // safetensors files are read as strictly as by their own library.
 #include "runtime/data/safetensors.h"
 #include "tests/runtime/data/runtime_files.h"

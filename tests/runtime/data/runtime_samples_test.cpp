@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The samples of a run: the order in which they are read from one or several
 // files, and the errors of files that do not fit.
 #include "runtime/data/safetensors.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The CUDA device for the conformance suites: emulated or on a GPU, depending
 // on what the program is linked with.
 #include "runtime/abi/memory_plan.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The device backends that the conformance suites run on. Each suite is linked
 // once per backend, with the file that defines `backends`.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The conformance suite for memory, streams, events and sections: what the
 // runtime and a program require of any device. It goes through a rank with one
 // layout and the C ABI, as a program does.

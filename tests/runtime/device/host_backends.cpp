@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The host device for the conformance suites, with one and several threads.
 #include "runtime/host/host_device.h"
 #include "tests/runtime/device/device_backends.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Attention in the conformance suite for library calls (library_test.cpp), with
 // a row kernel in place of the one that the compiler generates.
 #include "runtime/numeric/float16.h"

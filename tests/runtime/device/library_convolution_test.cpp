@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Convolutions and pooling in the conformance suite for library calls
 // (library_test.cpp): forward and gradients, with strides, pads, dilations and
 // groups.

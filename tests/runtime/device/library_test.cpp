@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The conformance suite for library calls. Matrix products, convolutions,
 // pooling and attention of every device backend are compared with plain loops
 // in f64, with limits that follow from the rounding of the type, and their bits

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The fixture of the conformance suite for library calls: tensors of any type,
 // calls on the backend under test, and the comparison with sums in f64.
 #pragma once

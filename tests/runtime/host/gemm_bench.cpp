@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Times matrix products of training steps on one thread, in GF/s: with the grid
 // that the host device chooses, with other grids, and as oneDNN's sgemm of the
 // whole product. A change of the grid (runtime/host/matmul.cpp) is judged by

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Products of matrices with a single row or column, in one process. oneDNN
 // takes two descriptions of such a matrix for the same, whatever the stride
 // along the single row, and may run the primitive of one with the scratch

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Newton's and Schulz's steps of Muon against plain loops in f64, and the ranks
 // that own matrices.
 #include "runtime/host/host_muon.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reduction of factors: the sum and the residuals against products in f64,
 // and that a matrix of the factors' rank arrives whole.
 #include "runtime/host/power_sgd.h"

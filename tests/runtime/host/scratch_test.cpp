@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The bounds of scratch memory that plans count (runtime/abi/host_scratch.h)
 // against what oneDNN asks for: no product may need more than its bound, and
 // none may have been given a slower implementation to keep it. CTest runs this

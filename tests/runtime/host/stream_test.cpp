@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Streams, events and launches of the host device, with arbitrary host code as
 // work: it can wait for other work and record orders, which work that goes
 // through the C ABI cannot.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Values in blocks of 8 and 4 bits: f8e4m3 against a table of all its codes,
 // blocks against their definition in f64, and the reduce-scatter of blocks
 // against sums of what single ranks send.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Casting to the wire type and summing over ranks, for every pair of types: the
 // loops against the conversions of single numbers. What the collectives make of
 // them is in collective_test.cpp.

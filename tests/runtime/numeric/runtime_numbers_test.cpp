@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Generators, permutations, conversions and schedules: the parts of the runtime
 // whose exact values are documented. Users may rely on them, and another
 // version of the program must reproduce a run.

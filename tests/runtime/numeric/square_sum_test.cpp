@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The exact sum of squares behind the gradient's norm: its value against long
 // double, and its bits in any order. How it is summed on each device is in
 // device_test.cpp and own_kernels_test.cpp. Sums of columns add to its digits.

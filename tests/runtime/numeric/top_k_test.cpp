@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reduction of the largest elements: the choice against a stable sort, and
 // the sums and residuals against what single ranks choose.
 #include "runtime/comm/top_k_reduction.h"

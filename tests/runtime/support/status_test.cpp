@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Status and Result: what converts to what, and that FSDPC_TRY returns the
 // error of the first failure and nothing else.
 #include "runtime/support/status.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Counts the calls of operator new in the program that this is linked into, on
 // all threads, and prints the count when the program ends if TOY_ALLOCATIONS is
 // set. Two runs that differ in their number of steps alone must print the same

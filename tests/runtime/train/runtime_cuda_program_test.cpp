@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A whole program for the emulated GPU (runtime_toy_program.cpp) compared with
 // the same program for the host. The bits of losses, norms and saved files are
 // equal, because sums in rank order have only one order. And on a machine where

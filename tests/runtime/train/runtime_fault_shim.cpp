@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Makes one system call of a program fail: a library for LD_PRELOAD.
 //
 //   FAULT_CALL=write   the call, by the name in `names` below

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Runs the toy program with one of its system calls failing
 // (runtime_fault_shim.cpp), and draws a sample of the cases: the commit decides
 // which, and FSDPC_FAULTS=all takes all.

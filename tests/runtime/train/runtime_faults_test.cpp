@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Every system call of a run fails in turn (runtime_fault_shim.cpp). Whatever
 // fails: the run ends by itself, with one line of error or none. Each file that
 // it writes is the old one or the whole new one, and a run that reports success

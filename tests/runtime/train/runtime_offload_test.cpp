@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Offloading: the files (runtime/core/shard_file.h, activation_file.h) against
 // plain memory, and whole runs against those that keep all in memory, with
 // reads and writes of the file that fail.

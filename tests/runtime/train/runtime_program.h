@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Runs the toy program (runtime_toy_program.cpp) as a user does: through its
 // command line, judged by exit codes, stderr, the log and the saved files.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A whole program's refusals, as a user sees them: wrong data and numbers that
 // are not finite, full disks, limits, command lines, and ranks that do not
 // agree. Each ends the job with one line and an exit code, on every rank.

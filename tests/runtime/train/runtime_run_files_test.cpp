@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The files of a run: what it refuses to write or read, how two runs and one
 // run's files keep apart, and what is saved when a signal ends it.
 #include "runtime/cli/output_paths.h"

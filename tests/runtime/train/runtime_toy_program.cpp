@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A compiled program written by hand: what the compiler emits for a model of 15
 // parameters. It is small enough to check by eye, and lets tests drive the
 // runtime through its whole command line without a compiler.

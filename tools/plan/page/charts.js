@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 'use strict';
 // Drawing that knows nothing of plans: texts, tables, patterns, and a canvas
 // whose time axis can be zoomed and moved.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The page of a plan. All of it comes from the JSON that the compiler wrote.
 const plan = JSON.parse(document.getElementById('plan').textContent);
 const step = plan.step, ops = records(plan.ops), collectives = records(plan.collectives);

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reference of attention and its gradient, in the form that needs only the
 // log-sum-exp of the forward (Dao et al., FlashAttention, 2022). Scores are
 // computed one query at a time, in doubles.

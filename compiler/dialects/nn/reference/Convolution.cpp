@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reference of convolution and its gradients: one walk over all products of
 // an input and a filter element, which each of the three ops sums differently.
 #include "compiler/dialects/nn/reference/Families.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reference of elementwise ops: one function of doubles and one of 64-bit
 // integers. Results are rounded to the op's type by the caller, so bf16 is the
 // exact function of rounded operands, rounded once.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The entry points of the reference interpreter: one op, and a flat function.
 // Results are rounded to their types after each op, as if stored in memory, so
 // that compiled code can be compared op by op.

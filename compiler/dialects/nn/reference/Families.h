@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Shared by the files of the reference interpreter: the table in which each
 // registers its ops, and walks over indices.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reference of cross-entropy and its gradient. Ignored rows are skipped
 // rather than multiplied by 0, as in the kernels: a row that is not finite must
 // not spoil the loss if it does not count.

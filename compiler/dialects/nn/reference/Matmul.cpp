@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reference of matrix products: one dot product per element of the result,
 // summed in doubles.
 #include "compiler/dialects/nn/reference/Families.h"

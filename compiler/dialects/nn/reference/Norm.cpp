@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reference of norms, their gradients, and rotary embedding. Norms over
 // rows and over channels share their code: they differ only in which elements
 // belong to one statistic.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reference of pooling and its gradients: walks over the windows, in the
 // order of the result's elements. A tap is a position within the window, row by
 // row.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reference of random numbers: Philox4x32-10 (Salmon et al., Parallel
 // Random Numbers: As Easy as 1, 2, 3, 2011), with the keys that
 // NNElementwise.td defines.

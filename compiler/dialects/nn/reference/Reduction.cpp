@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reference of reductions and softmax: plain loops that define what the ops
 // mean. Kernels may add in another order, so tests compare with them to within
 // rounding and not bit for bit.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A plain interpreter of nn ops, in doubles and 64-bit integers: the executable
 // meaning of each op, after StableHLO's reference. Compiled kernels and
 // adjoints are tested against it, and the importer folds constants with it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reference of ops that move or choose elements. Each is a function from
 // the index of a result's element to the position of its source; where that is
 // -1 the element stays what it was.

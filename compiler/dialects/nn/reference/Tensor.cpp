@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The storage of the reference interpreter: conversion between attributes and
 // tensors, and rounding to element types. The importer folds masks of millions
 // of elements, so common types are copied from and to the attribute's bytes.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Calls of fsdpc_attention and fsdpc_attention_grad: both have one plan.
 // Operands and results may lie with strides, which the plan takes from the ops
 // around.

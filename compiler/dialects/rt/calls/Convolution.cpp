@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Calls of fsdpc_convolution: the forward and both gradients have one plan,
 // which names the shapes of input, filter and output, whichever is computed.
 #include "compiler/dialects/rt/calls/Plan.h"

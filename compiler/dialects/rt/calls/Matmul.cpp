@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Calls of fsdpc_matmul: one matrix product, batched, with what is added to its
 // sums and what becomes of them. The plan has the shapes after the transposes;
 // operands are the memory of the op's own.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Calls of fsdpc_report_output: the plan has the output's name and type.
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/rt/RuntimeCall.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Helpers from which the plans of all library calls are built. A plan is an
 // attribute with everything that the runtime must know of a call beside its
 // operands; ManifestBuilder.cpp copies it to the manifest field by field.

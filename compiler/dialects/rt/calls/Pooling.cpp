@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Calls of fsdpc_pooling: forward and gradient have one plan, which names the
 // shapes of the forward's input and output.
 #include "compiler/dialects/rt/calls/Plan.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // BitShift, BitwiseAnd, Or, Xor and Not, and BitCast, in nn's arithmetic. All
 // but BitCast of floats compute in i64, which wraps: a shift is a product with
 // or a division by a power of two, a conjunction adds up the bits that both

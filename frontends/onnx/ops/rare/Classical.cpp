@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The ops of ai.onnx.ml that are arithmetic on tensors.
 #include "frontends/onnx/ops/Gather.h"
 

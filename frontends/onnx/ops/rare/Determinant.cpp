@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Det, by Gaussian elimination with pivots: unrolled, one step per column. The
 // pivot's row is chosen by its position, so the gradient flows through the
 // elements of the row that was chosen.

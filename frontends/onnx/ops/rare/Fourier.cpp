@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // DFT, STFT and the windows of signals. A transform is a product with a
 // constant matrix of cosines and sines: exact to rounding for every length,
 // with the adjoint of a product. Complex numbers are pairs in the last

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Products of integers: MatMulInteger, ConvInteger, QLinearMatMul and
 // QLinearConv. nn multiplies floats, which are exact up to 2^24: products of
 // 8-bit integers are added up in parts that stay below, and the parts as i32.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // TfIdfVectorizer over integers: how often each n-gram of a pool occurs in a
 // row. Each n-gram is compared with the elements at the distances that a skip
 // gives, for all n-grams of a size at once.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Index arithmetic of kernels: reshapes cancel, and ranges decide conditions.
 #include "compiler/analysis/kernels/IndexMap.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Attention and its gradient as a program runs them: the compiled row kernel
 // and the host device together, against the reference interpreter. The bits
 // must not depend on the number of threads.

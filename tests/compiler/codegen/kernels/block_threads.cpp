@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The functions of HostThreads.h on POSIX threads: a barrier is a POSIX
 // barrier, and a shuffle is an array between two of them.
 #include "tests/compiler/codegen/kernels/block_threads.h"

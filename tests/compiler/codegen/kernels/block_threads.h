@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Runs a grid of threads on the host, with one thread of the operating system
 // per thread of a block.
 #pragma once

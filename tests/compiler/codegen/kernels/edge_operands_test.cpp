@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Edges of ops whose operands are more than numbers of one type: integers that
 // overflow, casts, lookups outside of a table, and losses of large logits. Each
 // runs as host loops and as a grid, and is compared with what

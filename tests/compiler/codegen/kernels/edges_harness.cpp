@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Compiles functions with their derivatives, runs them, and measures errors
 // (edges_test.h). The derivative of a function is built from the adjoints of
 // its ops, as the pass `grad` does.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Numbers at the edges, of functions of rows: softmaxes, norms and losses, with
 // their gradients, on rows from 0 to 1e15 and with masked elements, against the
 // same in long double. edges_test.cpp says what is compared and counted.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Numbers at the edges: each function of one number, and each composite that
 // the importer builds of them, on some 3000 points from -1e4 to 1e4, dense
 // around 0 and where exp over- and underflows, with denormals, zeros, the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Helpers of the tests of numbers at the edges: errors in ulp, and kernels with
 // their derivatives, compiled as host loops and as grids. A result below 2e-38,
 // next to the smallest normal number, may be 0.

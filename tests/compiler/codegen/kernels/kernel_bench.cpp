@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // kernel_bench FILE.mlir [CPU]
 //
 // Times each kernel of a file alone on one thread, compares it with a plain

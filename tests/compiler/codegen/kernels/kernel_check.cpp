@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // kernel_check DUMP.mlir [THREADS]
 //
 // Checks every kernel of a dump (after merge-kernels) against the reference

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // embedding_grad as a grid has the bits of the host's loops, which add the
 // places of a row in the order of the ids: with ids that fill the list of a
 // block several times, ids outside the table, and blocks of several rows.

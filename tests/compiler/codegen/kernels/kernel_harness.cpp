@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Compiles kernels with the compiler's own code and loads the objects that a
 // program would link with LLVM's JIT linker. Grids run with one thread of the
 // system per thread of a block (block_threads.h).

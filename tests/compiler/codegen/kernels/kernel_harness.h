@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Compiles kernels, loads them into this process, and compares them with the
 // reference interpreter: as host loops, or as grids of threads.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Kernels with reductions, against the reference interpreter: sums, softmax,
 // norms and cross-entropy with their gradients, on rows and columns shorter and
 // longer than a vector. kernel_test.cpp says what is compared.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Every nn op that kernels are made of, compiled as host loops and as grids of
 // threads, against the reference interpreter: several shapes with tails, f32
 // and bf16, and the outer range cut into pieces, which must not change a bit.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The fixture of the tests of kernels: kernels as text, compiled as host loops
 // or as grids of threads and compared with the reference interpreter.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The rule of ReductionOrder.h: an op has the same bits in every kernel. Each
 // test reduces one value in several kernels, beside little and much other work,
 // beside conditions and addresses that would cut the loop elsewhere, and beside

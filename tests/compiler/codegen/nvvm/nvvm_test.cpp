@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The PTX of a grid kernel for each architecture, what ptxas is asked for, and
 // where the CUDA toolkit is looked for. Needs no GPU and, except for the
 // search, no toolkit: it reads the generated text, and scripts stand in for

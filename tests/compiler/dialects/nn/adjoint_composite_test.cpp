@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Adjoints of softmax, norms, attention and losses against central differences
 // (adjoint_test.h). Composites keep an adjoint of their own, so each form is
 // tested, with and without its optional operands.

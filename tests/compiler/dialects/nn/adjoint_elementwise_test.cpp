@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Adjoints of elementwise ops against central differences (adjoint_test.h):
 // with each operand alone, and with the same value as both. Ops with a
 // restricted domain get positive arguments.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Adjoints of matrix products, convolution and pooling against central
 // differences (adjoint_test.h), with all transpositions, broadcasts over batch
 // axes, strides, dilations and groups.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Adjoints of ops that move or select elements, and of reductions, against
 // central differences (adjoint_test.h). The adjoint of a move is the reverse
 // move; where elements are repeated, it sums.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The comparison with central differences that all tests of adjoints share. It
 // builds f(x) = Σ cotangent · op(x), differentiates it with buildAdjoint, and
 // compares each element of the gradient with (f(x + h) - f(x - h)) / 2h. All

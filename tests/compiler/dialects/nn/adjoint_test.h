@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Adjoints against central differences. An op on f64 tensors, written as IR, is
 // differentiated with buildAdjoint and evaluated by the reference interpreter.
 // FSDPC_SEEDS=N draws N shapes of each op in place of 6, and FSDPC_SEED=K other

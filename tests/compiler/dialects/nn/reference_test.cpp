@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The reference interpreter against values worked out by hand, or by PyTorch if
 // a comment says so. Adjoint tests cannot replace this: they use the
 // interpreter on both sides, so a consistent error would pass them.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The emulated libraries compute what their plans say, compared with the
 // definitions in f64, and refuse what the real ones refuse. Tests of
 // runtime/cuda rely on both.

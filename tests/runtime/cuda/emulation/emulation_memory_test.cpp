@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Memory of the emulated devices: what fresh memory holds, how much there is,
 // and how accesses outside of an allocation end. Accesses that a real GPU might
 // let pass must crash here at once.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Emulated communicators: collectives among threads and among processes,
 // aborts, faults, and that nothing is left in shared memory afterwards. Ranks
 // as processes run nccl_rank.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Streams, events and graphs of the emulation behave as CUDA's, including the
 // rules of stream capture. Random programs check that everything an event
 // orders happens in order; another test checks that what no event orders does

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A fixture with an emulation of its own for each test, and helpers for calls
 // that must succeed.
 #pragma once

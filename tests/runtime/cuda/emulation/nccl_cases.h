@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The cases that every rank of an emulated communicator runs, as a thread of
 // the test or as a process of its own (nccl_rank). A case checks each element
 // it receives and keeps the first error as text, since a process has no test

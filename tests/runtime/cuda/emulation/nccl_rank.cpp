@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // One rank of an emulated communicator as a process, for the tests:
 //
 //   nccl_rank ID RANK SIZE cases|hang

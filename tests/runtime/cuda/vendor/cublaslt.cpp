@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A stand-in of cuBLASLt. Descriptors are kept as they were set, and a product
 // is checked against them: shapes, types, addresses and the workspace. Nothing
 // is computed. The chosen algorithm holds the alignments that it was asked for,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A stand-in of cudart: devices, memory and versions. Memory of a device is
 // reserved but not accessible, so a host that reads or writes it crashes.
 // Nothing is copied.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Shows what the stand-in of cudart knows to those of the other libraries and
 // to tests. Every function locks; several threads may call at the same time.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A stand-in of cudart: streams, events, kernels and graphs. Work is counted
 // and never runs. A capture knows which work of which stream is ordered before
 // which, by vector clocks, so that it can tell a stream that did not join.

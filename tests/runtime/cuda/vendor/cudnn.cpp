@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A stand-in of cuDNN's graph API. Descriptors keep the attributes that they
 // were given. The heuristic knows two engines: the second is nondeterministic
 // and needs more workspace than there is. A run is checked against the tensors

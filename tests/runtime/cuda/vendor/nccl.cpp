@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // A stand-in of NCCL for one rank. Communicators are nonblocking: a call may
 // return ncclInProgress, and is over after the state was asked twice. Nothing
 // is sent.

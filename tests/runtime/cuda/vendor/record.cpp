@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The record of all stand-ins, in the library that each of them links.
 #include "tests/runtime/cuda/vendor/record.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The record that all stand-ins share: how many calls there were, which of them
 // fails, and which rules of the vendor's documents were broken. A test sets the
 // call that fails, runs, and reads the record.

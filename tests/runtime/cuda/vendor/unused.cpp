@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // Functions that cudnn_frontend's headers name and fsdpc never reaches. A call
 // of one breaks a rule.
 #include "tests/runtime/cuda/vendor/record.h"

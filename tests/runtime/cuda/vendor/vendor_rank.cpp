@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // One rank's use of the real table, from the choice of a device to the end of
 // its communicators, on the stand-ins of the vendor's libraries.
 //

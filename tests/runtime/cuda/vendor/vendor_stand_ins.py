@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs the real side of the CUDA table on stand-ins of the vendor's libraries, once per call that can fail.
 
 usage: vendor_stand_ins.py --build DIR --gcov FILE
