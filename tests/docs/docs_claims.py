@@ -128,7 +128,10 @@ class Repository:
                                if file.startswith(("tests/", "tools/")) and Path(file).name in names]
         words = [Path(word).name for word in self.commands.get(test, [self.scripts_of.get(test, test)])]
         scripts = named({word for word in words if word.endswith(".py")})
-        imported = {f"{name}.py" for text in scripts for name in re.findall(r"^(?:import|from) (\w+)", text, re.MULTILINE)}
+        # `import a`, `from a import b` and `from a.b import c` may each mean b.py.
+        imported = {f"{name}.py" for text in scripts
+                    for names in re.findall(r"^(?:from ([\w.]+) )?import (\w+)", text, re.MULTILINE)
+                    for name in ".".join(names).split(".") if name}
         compiled = {name for word in words for name in self.sources.get(word, f"{word}.cpp").split()}
         return scripts + named(imported | compiled)
 

@@ -15,7 +15,7 @@ def AdjointOpInterface : OpInterface<"AdjointOpInterface"> {
   let cppNamespace = "::fsdpc::nn";
   let description = [{
     An op that can be differentiated in reverse mode. Every adjoint is checked
-    against central differences in f64 (tests/numeric).
+    against central differences in f64 (tests/compiler/dialects/nn).
   }];
   let methods = [
     InterfaceMethod<[{

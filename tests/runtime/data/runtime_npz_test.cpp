@@ -2,7 +2,7 @@
 //
 // .npz files: arrays are read in place or inflated, and a damaged archive is
 // refused with a reason. The archives are built here byte by byte, so that each
-// test can damage one; tests/numeric reads those of NumPy.
+// test can damage one; tests/programs reads those of NumPy.
 #include "runtime/data/sample_file.h"
 #include "tests/runtime/data/runtime_files.h"
 
