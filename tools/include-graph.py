@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Prints the graph of includes between folders, and refuses an include against the order.
+"""Prints the graph of includes between folders, and refuses an include against the order or a new top-level folder.
 
 usage: include-graph.py [--dot] [--check]
 
 Prints one line per folder: the folders that it includes, with the number of
 includes. --dot prints the same as a Graphviz graph. --check prints only
-includes that violate the order, and exits with code 1 if there are any; CI runs it.
+includes that violate the order and folders that belong elsewhere; the exit code is then 1. CI runs it.
 
 The order is LAYERS: a folder may include folders of earlier layers and itself.
 Folders of one layer are independent of each other.
@@ -14,6 +14,7 @@ Folders of one layer are independent of each other.
 import argparse
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -47,6 +48,8 @@ LAYERS = [
 # must not depend on the machine that it runs on.
 AGREED = ("runtime/include", "runtime/abi", "runtime/support")
 COMPILING = ("compiler", "passes", "frontends")
+# The only folders at the top level; anything else has its place in one of them.
+TOP = {"compiler", "runtime", "passes", "frontends", "tests", "tools", "docs"}
 PARTS = sorted((part for layer in LAYERS for part in layer), key=len, reverse=True)
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
 
@@ -78,17 +81,27 @@ def against_order(source: str, target: str) -> bool:
     return separate or LEVEL[target] >= LEVEL[source]
 
 
+def folders_elsewhere() -> list[str]:
+    """Returns the tracked top-level folders that are not in TOP."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True)
+    names = {name.split("/")[0] for name in listed.stdout.splitlines() if "/" in name}
+    return sorted(name for name in names - TOP if not name.startswith("."))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dot", action="store_true", help="print a Graphviz graph")
-    parser.add_argument("--check", action="store_true", help="print only violations of the order; exit code 1 if there are any")
+    parser.add_argument("--check", action="store_true", help="print only violations; exit code 1 if there are any")
     options = parser.parse_args()
     graph = includes()
     if options.check:
         wrong = [arrow for arrow in graph if against_order(*arrow)]
         for arrow in wrong:
             print(f"'{arrow[0]}' must not include '{arrow[1]}':", *graph[arrow], sep="\n  ")
-        return 1 if wrong else 0
+        strange = folders_elsewhere()
+        for name in strange:
+            print(f"'{name}/' is not a top-level folder; move it into one of: {', '.join(sorted(TOP))}")
+        return 1 if wrong or strange else 0
     if options.dot:
         print("digraph includes {\n  rankdir=BT; node [shape=box];")
         for (source, target), lines in sorted(graph.items()):
