@@ -4,7 +4,7 @@
 // against the parameters of a module: what updates each one, and at which rate.
 #pragma once
 
-#include "compiler/options/NamePatterns.h"
+#include "compiler/dialects/fsdp/Names.h"
 #include "compiler/options/Options.h"
 
 #include "llvm/ADT/DenseMap.h"
