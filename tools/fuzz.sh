@@ -6,6 +6,7 @@
 # of each.
 #
 # usage: tools/fuzz.sh [TARGET|all] [SECONDS]     default: all, 60; 0 runs the seeds alone
+#        tools/fuzz.sh '!(dump)' 0                a pattern of bash selects several
 #        tools/fuzz.sh --keep TARGET
 #
 # New inputs that cover more are collected in build-fuzz/corpus/TARGET; inputs
@@ -16,24 +17,11 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
 cd "$root"
 
-# Targets that a preset other than `fuzz` builds, and their limits of memory in
-# MiB and seconds per input. `dump` keeps a context over its inputs, which looks
-# like a leak of each: its leaks are looked for once, at the end.
-declare -A preset=([importer]=fuzz-importer [dump]=fuzz-dump) memory=([importer]=3072 [dump]=3072) slowest=([importer]=20 [dump]=20)
-declare -A leaks=([dump]=0)
-
-preset_of() { echo "${preset[$1]:-fuzz}"; }
-folder_of() { [[ $(preset_of "$1") == fuzz ]] && echo build-fuzz || echo "build-$(preset_of "$1")"; }
+# Limits of those that hold MLIR: memory in MiB, and seconds per input. `dump`
+# keeps a context over its inputs, which looks like a leak of each: its leaks are
+# looked for once, at the end.
+declare -A memory=([importer]=3072 [dump]=3072) slowest=([importer]=20 [dump]=20) leaks=([dump]=0)
 limits_of() { echo "-rss_limit_mb=${memory[$1]:-1024} -timeout=${slowest[$1]:-5} -detect_leaks=${leaks[$1]:-1}"; }
-program_of() { echo "$(folder_of "$1")/bin/fuzz_$1"; }
-
-build_target() {
-  local folder
-  folder=$(folder_of "$1")
-  [[ -f $folder/build.ninja ]] || cmake --preset "$(preset_of "$1")" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
-    -DCMAKE_C_COMPILER_LAUNCHER=ccache >/dev/null
-  ninja -C "$folder" -j "$(jobs_that_fit)" "fuzz_$1" </dev/null | tail -1
-}
 
 # run_target TARGET SECONDS: fuzzes, and prints a line for the table.
 run_target() {
@@ -43,7 +31,7 @@ run_target() {
   [[ -f tests/fuzz/$name.dict ]] && dictionary=("-dict=tests/fuzz/$name.dict")
   # shellcheck disable=SC2046
   ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-    "$(program_of "$name")" "$corpus" "tests/fuzz/corpus/$name" "${dictionary[@]}" $(limits_of "$name") \
+    "build-fuzz/bin/fuzz_$name" "$corpus" "tests/fuzz/corpus/$name" "${dictionary[@]}" $(limits_of "$name") \
     "$until" -max_len=65536 -print_final_stats=1 \
     -artifact_prefix="build-fuzz/findings/$name-" </dev/null >"$log" 2>&1 || code=$?
   local runs covered edges
@@ -59,17 +47,18 @@ run_target() {
 
 install_missing
 if [[ ${1:-} == --keep ]]; then
-  build_target "$2"
-  "$(program_of "$2")" -merge=1 "tests/fuzz/corpus/$2" "build-fuzz/corpus/$2" 2>&1 | tail -1
+  build_preset fuzz "fuzz_$2"
+  "build-fuzz/bin/fuzz_$2" -merge=1 "tests/fuzz/corpus/$2" "build-fuzz/corpus/$2" 2>&1 | tail -1
   exit
 fi
 targets=()
 for seeds in tests/fuzz/corpus/*/; do
-  [[ ${1:-all} == all && $(preset_of "$(basename "$seeds")") == fuzz || ${1:-all} == $(basename "$seeds") ]] &&
-    targets+=("$(basename "$seeds")")
+  name=$(basename "$seeds")
+  # shellcheck disable=SC2053
+  [[ ${1:-all} == all || $name == ${1:-all} ]] && targets+=("$name")
 done
 [[ ${#targets[@]} -gt 0 ]] || die "there is no target '${1:-}' in tests/fuzz/corpus"
-for name in "${targets[@]}"; do build_target "$name"; done
+build_preset fuzz "${targets[@]/#/fuzz_}"
 printf '%-14s %12s %16s %8s %10s\n' target executions 'covered edges' inputs 'kept bytes'
 # One core per target.
 failed=0

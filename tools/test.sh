@@ -10,7 +10,9 @@
 # usage: tools/test.sh [--all]
 #        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
 #
-# With --all, clang-tidy checks the compiler too, and every constant of the
+# Without flags, what is long runs as a sample that the commit decides. With --all
+# clang-tidy checks the compiler too, every target is fuzzed for a minute (the
+# sample: the seeds of all but `dump`), and every constant of the
 # optimizers, all node tests of the onnx package, eight microbatches on every
 # number of ranks, resuming under every strategy, a flipped bit in every block of
 # a checkpoint, 500 runs that are killed and resumed, 2000 random graphs,
@@ -90,24 +92,20 @@ fi
 say "clang-tidy"
 "$root"/tools/tidy.sh $all
 
-# build_preset PRESET: configures and builds one of CMakePresets.json.
-build_preset() {
-  say "building for the preset $1"
-  cmake --preset "$1" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache >/dev/null
-  cmake --build --preset "$1" -j "$(jobs_that_fit)" </dev/null
-}
 cd "$root"
 # The importer reads files that others made.
-build_preset asan-importer
-ctest --preset asan-importer </dev/null
-
-say "running the seeds of the fuzz targets"
-"$root"/tools/fuzz.sh all "$([[ $all ]] && echo 60 || echo 0)"
+say "building for the address sanitizer"
+build_preset fuzz onnx_fixtures_test onnx_mutation_test
+say "the importer under the address sanitizer"
+ctest --preset fuzz -j 2 </dev/null
+say "the fuzz targets"
+# `dump` needs all passes under the sanitizers.
+if [[ $all ]]; then tools/fuzz.sh all 60; else tools/fuzz.sh '!(dump)' 0; fi
 
 # The tests of the emulation and of what uses it, and the real side of its table.
 threaded=(runtime_cuda_program_test library_test_emulated device_collectives_test
   own_kernels_test emulation_streams_test emulation_memory_test
   emulation_libraries_test emulation_nccl_test product_tuning_test vendor_stand_ins)
-build_preset tsan
+build_preset tsan all
 say "testing under the thread sanitizer"
 FSDPC_EMULATION_BLOCKS=2 ctest --preset tsan -R "^($(IFS='|'; echo "${threaded[*]}"))\$" </dev/null

@@ -69,6 +69,16 @@ build_targets() {
   NINJA_STATUS='[%f/%t %es] ' ninja -C "$build" -j "$(jobs_that_fit)" "$@" </dev/null
 }
 
+# build_preset PRESET TARGET… configures a preset of CMakePresets.json and builds
+# the targets in build-PRESET.
+build_preset() {
+  local preset=$1
+  shift
+  [[ -f $root/build-$preset/build.ninja ]] || (cd "$root" && cmake --preset "$preset" \
+    -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache >/dev/null)
+  ninja --quiet -C "$root/build-$preset" -j "$(jobs_that_fit)" "$@" </dev/null
+}
+
 # Open MPI needs flags to run as root, and with more ranks than cores.
 run_mpi() {
   local ranks=$1
