@@ -102,10 +102,8 @@ say "the fuzz targets"
 # `dump` needs all passes under the sanitizers.
 if [[ $all ]]; then tools/fuzz.sh all 60; else tools/fuzz.sh '!(dump)' 0; fi
 
-# The tests of the emulation and of what uses it, and the real side of its table.
-threaded=(runtime_cuda_program_test library_test_emulated device_collectives_test
-  own_kernels_test emulation_streams_test emulation_memory_test
-  emulation_libraries_test emulation_nccl_test product_tuning_test vendor_stand_ins)
-build_preset tsan all
+# The emulation, what uses it, and the real side of its table.
+say "building for the thread sanitizer"
+build_preset tsan thread_tests
 say "testing under the thread sanitizer"
-FSDPC_EMULATION_BLOCKS=2 ctest --preset tsan -R "^($(IFS='|'; echo "${threaded[*]}"))\$" </dev/null
+FSDPC_EMULATION_BLOCKS=2 ctest --preset tsan -j 2 -L '^threads$' </dev/null

@@ -26,6 +26,14 @@ function(fsdpc_test name)
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
 
+# fsdpc_thread_tests(NAME…): tests that the thread sanitizer runs too (tools/test.sh).
+# The target thread_tests builds them, and they have the label threads.
+add_custom_target(thread_tests)
+function(fsdpc_thread_tests)
+  set_tests_properties(${ARGN} PROPERTIES LABELS threads)
+  add_dependencies(thread_tests ${ARGN})
+endfunction()
+
 function(fsdpc_compile_options name)
   target_compile_options(${name} PRIVATE -Wall -Wextra
     "$<IF:$<COMPILE_LANGUAGE:CUDA>,-Werror=all-warnings;-Xcompiler=-Werror,-Werror>")
