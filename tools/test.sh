@@ -7,8 +7,11 @@
 # undefined-behaviour sanitizers, and the CUDA runtime on the emulated GPU under the
 # thread sanitizer.
 #
-# usage: tools/test.sh [--all]
+# usage: tools/test.sh [--quick | --all]
 #        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
+#
+# With --quick, builds and runs the tests of lit, the unit tests and those of the
+# pages: what does not compile and run whole programs.
 #
 # Without flags, what is long runs as a sample that the commit decides. With --all
 # clang-tidy checks every file, the compiler's too (the sample: a quarter of the
@@ -21,13 +24,16 @@
 # TensorBoard, from PyPI, reads the event files, and tools/data/fsdpc-data
 # converts what pyarrow and tokenizers wrote. With arguments of ctest, only the
 # selected tests run, without clang-tidy and sanitizers.
+#
+# At the end a table shows the seconds of each part, on the clock and of processors.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/parts.sh"
 all=
-if [[ ${1:-} == --all ]]; then
-  all=--all
-  shift
-fi
+case ${1:-} in
+  --all) all=--all; shift ;;
+  --quick) set -- -LE numeric ;;
+esac
 if [[ $# == 0 ]]; then
   packages+=(clang-tidy-22)
   packages+=(python3-venv)
@@ -36,75 +42,80 @@ fi
 packages+=(chromium-headless-shell)
 install_missing
 if [[ $# == 0 ]]; then
-  say "checking sources"
+  part "checking sources"
   "$root"/tools/check.sh
 fi
+part "the build"
 build_targets
-say "testing"
+part "CTest"
 ctest --test-dir "$build" --output-on-failure -j 2 "$@" </dev/null
-[[ $# == 0 ]] || exit 0
+if [[ $# != 0 ]]; then
+  list_parts
+  exit
+fi
 if [[ $all ]]; then
-  say "estimated steps on every GPU"
+  part "estimated steps on every GPU"
   # Not without a toolkit, as in CTest.
   if disassembler=$(sed -n 's/^FSDPC_NVDISASM:FILEPATH=//p' "$build"/CMakeCache.txt) && [[ -x $disassembler ]]; then
     /usr/bin/python3 "$root"/tests/programs/cuda/step_estimates.py --build "$build" --nvdisasm "$disassembler" --all
   fi
-  say "every optimizer"
+  part "every optimizer"
   /usr/bin/python3 "$root"/tests/programs/updates/optimizers.py --build "$build" --all
   /usr/bin/python3 "$root"/tests/programs/updates/groups.py --build "$build" --all
   /usr/bin/python3 "$root"/tests/programs/sharding/reduce_hooks.py --build "$build" --all
-  say "the same bits at every number of ranks"
+  part "the same bits at every number of ranks"
   /usr/bin/python3 "$root"/tests/programs/sharding/canonical_bits.py --build "$build" --all
-  say "resuming under every strategy, optimizer and schedule"
+  part "resuming under every strategy, optimizer and schedule"
   /usr/bin/python3 "$root"/tests/programs/training/resume.py --build "$build" --all
-  say "flipping a bit in every block of a checkpoint"
+  part "flipping a bit in every block of a checkpoint"
   /usr/bin/python3 "$root"/tests/programs/training/checkpoints.py --build "$build" --all
-  say "every evaluation"
+  part "every evaluation"
   /usr/bin/python3 "$root"/tests/programs/training/evaluation.py --build "$build" --all
-  say "killing and resuming runs"
+  part "killing and resuming runs"
   /usr/bin/python3 "$root"/tests/programs/training/soak.py --build "$build" --histories 125
-  say "random graphs"
+  part "random graphs"
   /usr/bin/python3 "$root"/tests/programs/numbers/graphs.py --build "$build" --count 2000 --all
-  say "editing dumps"
+  part "editing dumps"
   /usr/bin/python3 "$root"/tests/programs/schedules/edited_dumps.py --build "$build" --edits 60 --moves 15 \
     linears gpt_opset18 gpt_dropout conv_net gpt vit
-  say "failing every system call of a run"
+  part "failing every system call of a run"
   FSDPC_FAULTS=all ctest --test-dir "$build" --output-on-failure -R '^runtime_faults_test$' </dev/null
 fi
 # Other shapes for each commit; a failure prints its seed.
-say "adjoints against central differences"
+part "adjoints against central differences"
 FSDPC_SEEDS=$([[ $all ]] && echo 300 || echo 20) FSDPC_SEED=$((16#$(git -C "$root" rev-parse --short=6 HEAD))) "$build"/bin/adjoint_test --gtest_brief=1
-say "ONNX's own node tests"
+part "ONNX's own node tests"
 others=$build/python
 [[ -x $others/bin/python ]] || /usr/bin/python3 -m venv "$others"
 "$others"/bin/pip install -q onnx==1.22.0 tokenizers==0.23.3
 sample=(--sample 200 --seed "$(git -C "$root" rev-parse HEAD)")
 [[ -z $all ]] || sample=()
 "$others"/bin/python "$root"/tests/programs/numbers/backend_suite.py --build "$build" "${sample[@]}"
-say "the blocks of docs/fine-tune.md"
+part "the blocks of docs/fine-tune.md"
 /usr/bin/python3 "$root"/tests/programs/training/fine_tune.py --build "$build" --python "$others"/bin/python
 if [[ $all ]]; then
-  say "reading event files with TensorBoard, and converting data"
+  part "reading event files with TensorBoard, and converting data"
   "$others"/bin/pip install -q tensorboard pyarrow
   for test in watching data_converter; do
     /usr/bin/python3 "$root"/tests/programs/training/$test.py --build "$build" --python "$others"/bin/python
   done
 fi
-say "clang-tidy"
+part "clang-tidy"
 "$root"/tools/tidy.sh "${all:---sample}"
 
 cd "$root"
 # The importer reads files that others made.
-say "building for the address sanitizer"
+part "building for the address sanitizer"
 build_preset fuzz onnx_fixtures_test onnx_mutation_test
-say "the importer under the address sanitizer"
+part "the importer under the address sanitizer"
 ctest --preset fuzz -j 2 </dev/null
-say "the fuzz targets"
+part "the fuzz targets"
 # `dump` needs all passes under the sanitizers.
 if [[ $all ]]; then tools/fuzz.sh all 60; else tools/fuzz.sh '!(dump)' 0; fi
 
 # The emulation, what uses it, and the real side of its table.
-say "building for the thread sanitizer"
+part "building for the thread sanitizer"
 build_preset tsan thread_tests
-say "testing under the thread sanitizer"
+part "testing under the thread sanitizer"
 FSDPC_EMULATION_BLOCKS=2 ctest --preset tsan -j 2 -L '^threads$' </dev/null
+list_parts
