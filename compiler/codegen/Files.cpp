@@ -6,6 +6,7 @@
 #include "compiler/codegen/Files.h"
 
 #include "runtime/support/output_file.h"
+#include "runtime/support/programs.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"
@@ -65,9 +66,12 @@ std::string fsdpc::codegen::runProgram(ArrayRef<std::string> words,
   SmallVector<std::optional<StringRef>> redirects;
   if (!outputFile.empty())
     redirects = {StringRef(), outputFile, outputFile};
+  std::vector<std::string> variables = environmentForPrograms();
+  SmallVector<StringRef> environment(variables.begin(), variables.end());
   std::string message;
-  int code = llvm::sys::ExecuteAndWait(arguments[0], arguments, std::nullopt,
-                                       redirects, 0, 0, &message);
+  int code =
+      llvm::sys::ExecuteAndWait(arguments[0], arguments, ArrayRef(environment),
+                                redirects, 0, 0, &message);
   if (code == 0)
     return "";
   // A tool that ran and failed has explained itself in its output; a tool that

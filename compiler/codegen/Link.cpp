@@ -6,11 +6,11 @@
 #include "compiler/codegen/Link.h"
 
 #include "compiler/codegen/Files.h"
+#include "runtime/support/programs.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/Program.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -49,9 +49,10 @@ static StringRef howToBuild(fsdp::Target target) {
 FailureOr<LinkInputs> fsdpc::codegen::findLinkInputs(Location loc,
                                                      fsdp::Target target) {
   LinkInputs inputs;
-  auto driver = llvm::sys::findProgramByName("c++");
+  Result<std::string> driver = findProgram("c++");
   if (!driver)
-    return emitError(loc) << "cannot find the linker driver 'c++'; install g++";
+    return emitError(loc) << driver.error().message
+                          << "; programs are linked with it: install g++";
   inputs.driver = *driver;
   inputs.archive = runtimeArchive(target);
   if (!llvm::sys::fs::exists(inputs.archive))
@@ -77,8 +78,8 @@ LogicalResult fsdpc::codegen::linkProgram(Location loc, fsdp::Target target,
     // A runpath, not an rpath: LD_LIBRARY_PATH takes precedence over a runpath,
     // and the machine with the GPU may keep these libraries elsewhere.
     words.insert(words.end(),
-                 {"-L" + toolkit.libraries,
-                  "-Wl,--enable-new-dtags,-rpath," + toolkit.libraries,
+                 {"-L" + toolkit.libraries, "-Wl,--enable-new-dtags",
+                  "-Xlinker", "-rpath", "-Xlinker", toolkit.libraries,
                   "-lcudart", "-lcublasLt", "-lcudnn", "-lnccl"});
   } else {
     words.insert(words.end(), {"-ldnnl", "-lgomp"});

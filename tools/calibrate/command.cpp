@@ -4,13 +4,13 @@
 // lies beside the runtime's library, in ../lib from the compiler's own folder.
 #include "tools/calibrate/command.h"
 
-#include <cerrno>
+#include "runtime/support/programs.h"
+
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <string>
 #include <system_error>
-#include <unistd.h>
+#include <utility>
 #include <vector>
 
 int fsdpc::calibrate::runCalibrate(int argc, char **argv) {
@@ -22,12 +22,8 @@ int fsdpc::calibrate::runCalibrate(int argc, char **argv) {
       (self.parent_path() / "../lib/calibrate/calibrate.py").string(),
       "--fsdpc", self.string()};
   words.insert(words.end(), argv + 1, argv + argc);
-  std::vector<char *> pointers;
-  for (std::string &word : words)
-    pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  execvp(pointers[0], pointers.data());
-  std::fprintf(stderr, "error: cannot run 'python3': %s; calibrate needs it\n",
-               std::strerror(errno));
+  Error failure = replaceProcess(std::move(words));
+  std::fprintf(stderr, "error: %s; calibrate needs it\n",
+               failure.message.c_str());
   return 1;
 }

@@ -10,22 +10,17 @@
 #include "runtime/data/safetensors.h"
 #include "runtime/support/file.h"
 #include "runtime/support/new_file.h"
+#include "runtime/support/programs.h"
 #include "tools/ckpt/checkpoints.h"
 #include "tools/ckpt/commands.h"
 #include "tools/ckpt/imported.h"
 #include "tools/ckpt/new_folder.h"
 #include "tools/ckpt/ort_source.h"
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <map>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
-
-extern char **environ;
 
 namespace fsdpc::ckpt {
 
@@ -35,24 +30,12 @@ namespace {
 
 // Runs torch_convert.py, which prints its own errors.
 Status runTorch(const Arguments &arguments, std::vector<std::string> words) {
-  // Runs without a shell, so names with spaces or quotes are safe.
   words.insert(words.begin(), {arguments.python, arguments.script});
-  std::vector<char *> pointers;
-  for (std::string &word : words)
-    pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  pid_t child = 0;
-  int code = posix_spawnp(&child, pointers[0], nullptr, nullptr,
-                          pointers.data(), environ);
-  if (code != 0)
-    return Error{"cannot run '" + arguments.python +
-                 "': " + std::strerror(code) +
+  Result<int> code = runAndWait(std::move(words));
+  if (!code)
+    return Error{code.error().message +
                  "; name a Python that has torch with --python"};
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR)
-      return fileError(arguments.python, "wait for");
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+  if (*code == 0)
     return {};
   return Error{"'" + arguments.python + "' could not convert '" +
                arguments.input + "'; its error is above"};

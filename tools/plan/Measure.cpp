@@ -9,11 +9,11 @@
 #include "compiler/codegen/Files.h"
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/abi/memory_plan.h"
+#include "runtime/support/programs.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -112,9 +112,9 @@ FailureOr<double> run(Planner &planner, const SearchRequest &request,
     return failure();
   std::string log = (folder + "/log.jsonl").str(),
               output = (folder + "/output").str();
-  llvm::ErrorOr<std::string> mpirun = llvm::sys::findProgramByName("mpirun");
+  Result<std::string> mpirun = findProgram("mpirun");
   if (!mpirun)
-    return fail("cannot find 'mpirun'; install Open MPI");
+    return fail(mpirun.error().message + "; install Open MPI");
   std::vector<std::string> words = {*mpirun,
                                     "--allow-run-as-root",
                                     "--oversubscribe",

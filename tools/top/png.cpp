@@ -6,43 +6,26 @@
 // fails.
 #include "runtime/support/new_file.h"
 #include "runtime/support/output_file.h"
+#include "runtime/support/programs.h"
 #include "tools/top/top.h"
 
 #include <cerrno>
 #include <cstring>
-#include <spawn.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 namespace fsdpc::top {
 namespace {
 
 // Runs rsvg-convert with `descriptor` as its stdin. It prints its own errors.
 Status runConverter(int descriptor, const std::string &to) {
-  std::string words[] = {"rsvg-convert", "--format=png", "--output", to};
-  char *pointers[] = {words[0].data(), words[1].data(), words[2].data(),
-                      words[3].data(), nullptr};
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, descriptor, STDIN_FILENO);
-  pid_t child = 0;
-  int code =
-      posix_spawnp(&child, pointers[0], &actions, nullptr, pointers, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (code != 0)
-    return Error{std::string("cannot run 'rsvg-convert', which draws a PNG: ") +
-                 std::strerror(code) +
+  Result<int> code =
+      runAndWait({"rsvg-convert", "--format=png", "--output", to}, descriptor);
+  if (!code)
+    return Error{code.error().message +
                  "; install it (Debian: librsvg2-bin), or name a file that "
                  "ends in .svg"};
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR)
-      return Error{std::string("cannot wait for 'rsvg-convert': ") +
-                   std::strerror(errno)};
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+  if (*code == 0)
     return {};
   return Error{"'rsvg-convert' could not draw the plot"};
 }

@@ -174,6 +174,52 @@ TEST_F(NVVMTest, ARelativeToolkitBecomesAbsolute) {
   EXPECT_EQ(toolkit->libraries, (folder + "/cuda/lib64").str());
 }
 
+// A variable of the environment may come from anywhere, so a folder that it
+// names relative to the working folder is no toolkit. Nor is one that a runpath
+// would cut in two, as the second part would be relative.
+TEST_F(NVVMTest, ToolkitsOfTheWorkingFolderAreSkipped) {
+  namespace fs = llvm::sys::fs;
+  llvm::SmallString<128> before, folder;
+  ASSERT_FALSE(fs::current_path(before));
+  ASSERT_FALSE(fs::createUniqueDirectory("toolkit", folder));
+  ASSERT_FALSE(fs::set_current_path(folder));
+  for (const char *root : {"cuda", "cu:da"}) {
+    for (const char *name : {"/bin", "/lib64"})
+      ASSERT_FALSE(fs::create_directories(root + std::string(name)));
+    for (const char *name :
+         {"/bin/ptxas", "/bin/fatbinary", "/bin/nvcc", "/lib64/libcudart.so",
+          "/lib64/libcublasLt.so", "/lib64/libcudnn.so", "/lib64/libnccl.so"})
+      ASSERT_FALSE(fs::create_link("/bin/true", root + std::string(name)));
+  }
+  auto found = [&](StringRef given) {
+    std::string result;
+    std::string error = errorOf([&] {
+      if (FailureOr<CudaToolkit> toolkit = findCudaToolkit(loc, given);
+          succeeded(toolkit))
+        result = toolkit->root;
+    });
+    return result + error;
+  };
+  std::string path = getenv("PATH");
+  setenv("CUDA_HOME", "cuda", 1);
+  setenv("CUDA_PATH", "./cuda", 1);
+  setenv("PATH", "cuda/bin", 1);
+  EXPECT_THAT(found(""),
+              AnyOf("/usr/local/cuda",
+                    AllOf(HasSubstr("'cuda' (CUDA_HOME) is not an absolute "
+                                    "path; './cuda' (CUDA_PATH) is not an "
+                                    "absolute path; '/usr/local/cuda'"),
+                          Not(HasSubstr("nvcc in PATH")))));
+  unsetenv("CUDA_HOME");
+  unsetenv("CUDA_PATH");
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_THAT(found("cu:da"),
+              HasSubstr("(--cuda-path) contains ':', which separates the "
+                        "folders of a runpath"));
+  ASSERT_FALSE(fs::set_current_path(before));
+  fs::remove_directories(folder);
+}
+
 // The script reports these figures for each kernel, and packs nothing.
 constexpr const char *kPtxas = R"sh(#!/bin/sh
 cp "$5" "$7"

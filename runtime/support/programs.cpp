@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Looks programs up and starts them, as programs.h says. posix_spawn and execve
+// search no folders themselves, and what they start gets an environment in
+// which a search finds nothing in the working folder either.
+#include "runtime/support/programs.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <spawn.h>
+#include <string_view>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+namespace fsdpc {
+namespace {
+
+// The lists of folders in which programs that are started here look for code:
+// programs, Python modules, GCC's parts, libraries to link, and the folders
+// that the linker writes into a program that has none. LD_LIBRARY_PATH is not
+// among them, since it holds for this process as well.
+constexpr std::string_view kLists[] = {"PATH", "PYTHONPATH", "COMPILER_PATH",
+                                       "LIBRARY_PATH", "LD_RUN_PATH"};
+// An empty PATH would mean the working folder.
+constexpr std::string_view kDefaultPath = "/usr/bin:/bin";
+
+std::string absoluteFolders(std::string_view list) {
+  std::string kept;
+  for (size_t begin = 0; begin <= list.size();) {
+    size_t end = std::min(list.find(':', begin), list.size());
+    std::string_view folder = list.substr(begin, end - begin);
+    if (folder.starts_with('/'))
+      kept.append(kept.empty() ? "" : ":").append(folder);
+    begin = end + 1;
+  }
+  return kept;
+}
+
+std::string searchPath() {
+  const char *path = std::getenv("PATH");
+  std::string folders = absoluteFolders(path ? path : "");
+  return folders.empty() ? std::string(kDefaultPath) : folders;
+}
+
+bool isExecutable(const std::string &path) {
+  struct stat state;
+  return stat(path.c_str(), &state) == 0 && S_ISREG(state.st_mode) &&
+         access(path.c_str(), X_OK) == 0;
+}
+
+// Pointers to the texts, as exec takes them; valid as long as the texts are.
+std::vector<char *> pointersTo(std::vector<std::string> &texts) {
+  std::vector<char *> pointers;
+  for (std::string &text : texts)
+    pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+Error cannotRun(const std::string &program, int code) {
+  return {"cannot run '" + program + "': " + std::strerror(code)};
+}
+
+} // namespace
+
+Result<std::string> findProgram(const std::string &name) {
+  if (name.find('/') != std::string::npos) {
+    if (isExecutable(name))
+      return name;
+    return Error{"cannot run '" + name + "': it is not an executable file"};
+  }
+  std::string folders = searchPath();
+  for (size_t begin = 0; begin < folders.size();) {
+    size_t end = std::min(folders.find(':', begin), folders.size());
+    std::string path = folders.substr(begin, end - begin) + "/" + name;
+    if (isExecutable(path))
+      return path;
+    begin = end + 1;
+  }
+  return Error{"cannot run '" + name +
+               "': no such program in the absolute folders of PATH"};
+}
+
+std::vector<std::string> environmentForPrograms() {
+  std::vector<std::string> variables;
+  for (char **at = environ; *at; ++at) {
+    std::string_view variable = *at;
+    size_t end = std::min(variable.find('='), variable.size());
+    std::string_view name = variable.substr(0, end);
+    if (name == "PATH" || name == "PYTHONSAFEPATH")
+      continue;
+    if (std::ranges::find(kLists, name) == std::end(kLists)) {
+      variables.emplace_back(variable);
+      continue;
+    }
+    std::string folders = absoluteFolders(variable.substr(end + 1));
+    if (!folders.empty())
+      variables.push_back(std::string(name) + "=" + folders);
+  }
+  variables.push_back("PATH=" + searchPath());
+  // Python's flag -P, which versions before 3.11 would refuse.
+  variables.push_back("PYTHONSAFEPATH=1");
+  return variables;
+}
+
+Result<int> runAndWait(std::vector<std::string> words, int input) {
+  Result<std::string> program = findProgram(words[0]);
+  FSDPC_TRY(program);
+  std::vector<std::string> environment = environmentForPrograms();
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
+  pid_t child = 0;
+  int code =
+      posix_spawn(&child, program->c_str(), &files, nullptr,
+                  pointersTo(words).data(), pointersTo(environment).data());
+  posix_spawn_file_actions_destroy(&files);
+  if (code != 0)
+    return cannotRun(*program, code);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR)
+      return Error{"cannot wait for '" + *program +
+                   "': " + std::strerror(errno)};
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+Error replaceProcess(std::vector<std::string> words) {
+  Result<std::string> program = findProgram(words[0]);
+  FSDPC_TRY(program);
+  std::vector<std::string> environment = environmentForPrograms();
+  execve(program->c_str(), pointersTo(words).data(),
+         pointersTo(environment).data());
+  return cannotRun(*program, errno);
+}
+
+} // namespace fsdpc
