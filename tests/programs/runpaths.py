@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checks that the loader looks for no library in the working folder, for any binary that is built, and for programs that fsdpc links.
+
+usage: runpaths.py --build DIR
+
+The loader takes an empty or relative entry of a runpath as a folder in the working folder, and a needed library with a slash in its
+name as a path. install_test.py checks what is installed, and gpu_check_test.py what is packed.
+"""
+import os
+import re
+import sys
+from pathlib import Path
+
+import harness
+from harness import Failure
+
+ARCHIVES = {"host": "libfsdpc_runtime.a", "cuda": "libfsdpc_runtime_cuda.a", "cuda-emulation": "libfsdpc_runtime_cuda_emulation.a"}
+# The linker takes over such lists, for programs without a runpath.
+LISTS = {"LD_RUN_PATH": ":lib:", "LIBRARY_PATH": ":lib:", "COMPILER_PATH": ":lib:"}
+
+
+def is_anchored(folder: str) -> bool:
+    return re.match(r"/|\$ORIGIN(/|$)|\$\{ORIGIN\}(/|$)", folder) is not None
+
+
+def faults(binary: Path) -> list[str]:
+    """Returns what the loader would look for in the working folder."""
+    text = harness.run(["/usr/bin/readelf", "-d", "-W", binary]).stdout
+    found = []
+    for kind, value in re.findall(r"\((RPATH|RUNPATH|NEEDED)\)[^\[]*\[(.*)\]", text):
+        if kind == "NEEDED":
+            found += [f"needs '{value}'"] if "/" in value and not is_anchored(value) else []
+        else:
+            found += [f"'{folder}' in {kind} '{value}'" for folder in value.split(":") if not is_anchored(folder)]
+    return found
+
+
+def is_binary(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def check(*places: Path) -> int:
+    """Checks binaries, and those in folders and below. Returns their number; a Failure names those with faults."""
+    files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
+    binaries = [file for file in files if is_binary(file)]
+    found = [f"{file}: {', '.join(what)}" for file in binaries if (what := faults(file))]
+    if found:
+        raise Failure(f"{len(found)} of {len(binaries)} binaries look for libraries in the working folder:\n" + "\n".join(found))
+    return len(binaries)
+
+
+def test(bench, options):
+    count = check(bench.build / "bin", bench.build / "lib")
+    if count < 2:
+        raise Failure(f"'{bench.build}' has {count} binaries")
+    print(f"built: {count} binaries")
+    chosen = harness.fixture("linears")
+    for target, archive in ARCHIVES.items():
+        if not (bench.build / "lib" / archive).exists():
+            print(f"no program for {target}: the build has no {archive}")
+            continue
+        program = bench.path(target)
+        harness.run([bench.build / "bin/fsdpc", chosen.model, "-o", program, "-q", f"--target={target}"], cwd=bench.folder,
+                    env={**os.environ, **LISTS})
+        check(program)
+        print(f"program for {target}")
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main(__doc__, test))
