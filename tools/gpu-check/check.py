@@ -21,6 +21,7 @@ import correctness
 import nccl
 import speed
 from environment import Missing, find_gpu, find_libraries, gpu_state, versions
+from programs import environment_for_programs
 from results import Results
 
 # In the order in which they run without --only: what was learnt first is kept if the time is up.
@@ -28,9 +29,9 @@ PARTS = ("correctness", "nccl", "ours", "kernels", "peer")
 
 
 def alone() -> dict[str, str]:
-    """Returns the environment without the variables of launchers such as mpirun or torchrun."""
+    """Returns the environment for programs, without the variables of launchers such as mpirun or torchrun."""
     launcher = re.compile(r"(SLURM|OMPI|PMI|PMIX)_|(RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)$")
-    return {name: value for name, value in os.environ.items() if not launcher.match(name)}
+    return {name: value for name, value in environment_for_programs().items() if not launcher.match(name)}
 
 
 def arguments():

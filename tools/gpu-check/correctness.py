@@ -3,12 +3,12 @@
 import importlib.util
 import json
 import re
-import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from programs import find_program
 from results import Expired, Failed, Results, Skipped, last_line, run
 
 BF16_MARGIN = 3                               # times the host's distance from the reference
@@ -108,7 +108,7 @@ PARITIES = {"f32": parity_f32, "bf16": parity_bf16}
 
 
 def sanitizer_command(tool: str) -> list[str]:
-    found = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+    found = find_program("compute-sanitizer") or find_program("/usr/local/cuda/bin/compute-sanitizer")
     if not found:
         raise Skipped("compute-sanitizer is not installed")
     # Libraries probe by calls that fail, which is no error here.

@@ -3,9 +3,10 @@
 import ctypes
 import importlib.util
 import os
-import shutil
 import subprocess
 from pathlib import Path
+
+from programs import find_program
 
 # Not needed to start: cuDNN compiles some kernels, and CUPTI times kernels.
 NEEDED = ["libcudart.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2"]
@@ -25,8 +26,10 @@ def wheel_folders() -> list[Path]:
 
 def find_libraries(given: list[str]) -> list[Path]:
     """Returns the folders for LD_LIBRARY_PATH: for each library the first folder that has it."""
-    listed = [*given, *os.environ.get("FSDPC_CUDA_LIB", "").split(":"), *os.environ.get("LD_LIBRARY_PATH", "").split(":")]
-    folders = [Path(folder) for folder in listed if folder] + wheel_folders() + [Path("/usr/local/cuda/lib64"), Path("/usr/lib/x86_64-linux-gnu")]
+    listed = ":".join(os.environ.get(name, "") for name in ("FSDPC_CUDA_LIB", "LD_LIBRARY_PATH")).split(":")
+    # Relative folders in variables are skipped: programs take them as folders of whatever folder they run in.
+    folders = [*(Path(folder).absolute() for folder in given), *(Path(folder) for folder in listed if folder.startswith("/")),
+               *wheel_folders(), Path("/usr/local/cuda/lib64"), Path("/usr/lib/x86_64-linux-gnu")]
     found, missing = [], []
     for library in NEEDED + WANTED:
         holder = next((folder for folder in folders if (folder / library).exists()), None)
@@ -63,7 +66,7 @@ STATE = ("name,driver_version,pstate,clocks.sm,clocks.max.sm,clocks.mem,clocks.m
 
 def gpu_state() -> dict[str, str]:
     """Returns clocks, power and what else may explain a figure, as nvidia-smi reports them; empty without it."""
-    tool = shutil.which("nvidia-smi")
+    tool = find_program("nvidia-smi")
     if not tool:
         return {}
     asked = subprocess.run([tool, f"--query-gpu={STATE}", "--format=csv,noheader", "--id=0"], capture_output=True, text=True, timeout=60)

@@ -174,7 +174,8 @@ class Packer:
             strip(times, self.folder / "lib" / times.name)
         for name in ("check.py", "correctness.py", "environment.py", "nccl.py", "results.py", "speed.py", "timeline.py"):
             shutil.copy(ROOT / "tools/gpu-check" / name, check)
-        for path in ("tests/programs/compare.py", "tools/bench/gpt.py", "tools/bench/torch_fsdp.py", "tools/bench/traces.py"):
+        for path in ("frontends/torch/fsdpc/programs.py", "tests/programs/compare.py", "tools/bench/gpt.py", "tools/bench/torch_fsdp.py",
+                     "tools/bench/traces.py"):
             shutil.copy(ROOT / path, check)
         shutil.copy(ROOT / "tools/gpu-check.sh", self.folder)
         shutil.copytree(harness.MODELS / "data", self.folder / "models/data", dirs_exist_ok=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .errors import CommandLineError, ToolNotFound, ToolWarning, error_of, messages
+from .programs import environment_for_programs, find_program
 from .tool import FlagValue, PathLike, flags_of
 
 _POLL_SECONDS = 0.1
@@ -121,7 +121,7 @@ def launch_words(program: str, ranks: int, launcher: str) -> list[str]:
         return [program, "--ranks", str(ranks)]
     if launcher != "mpirun":
         raise CommandLineError(f"unknown launcher '{launcher}'; use 'threads' or 'mpirun'")
-    if shutil.which("mpirun") is None:
+    if find_program("mpirun") is None:
         raise ToolNotFound("no 'mpirun' on PATH; install Open MPI, or use launcher='threads'")
     words = ["mpirun", "-np", str(ranks), "--oversubscribe"]
     return [*words, *(["--allow-run-as-root"] if os.geteuid() == 0 else []), program]
@@ -179,7 +179,8 @@ def run(program: PathLike, ranks: int = 1, *, steps: int, data: Mapping[str, Any
                   "--steps", str(steps), "--log", str(log), *flags_of(flags)]
         reader = LogReader(log, note)
         with (folder / "stderr").open("w+b") as errors:
-            with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors) as process:
+            with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
+                                  env=environment_for_programs()) as process:
                 _follow(process, reader)
             errors.seek(0)
             output = errors.read().decode(errors="replace")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Union
 
 from .errors import ToolNotFound, ToolWarning, error_of, messages
+from .programs import environment_for_programs, find_program
 
 PathLike = Union[str, "os.PathLike[str]"]
 # None and False leave a flag out, True gives it without a value, and a list repeats it.
@@ -20,11 +20,11 @@ def find_tool(tool: PathLike | None = None) -> str:
     """Returns the fsdpc to call: `tool`, else $FSDPC, else the one on PATH. Raises ToolNotFound, which says where it has looked."""
     for place, given in (("the argument 'tool'", tool), ("the environment variable FSDPC", os.environ.get("FSDPC"))):
         if given:
-            found = shutil.which(os.fspath(given))
+            found = find_program(os.fspath(given))
             if found is None:
                 raise ToolNotFound(f"'{os.fspath(given)}', from {place}, is no program")
             return found
-    found = shutil.which("fsdpc")
+    found = find_program("fsdpc")
     if found is None:
         raise ToolNotFound("no 'fsdpc' on PATH; give its path as the argument 'tool' or in the environment variable FSDPC")
     return found
@@ -48,7 +48,7 @@ def flags_of(flags: Mapping[str, FlagValue]) -> list[str]:
 
 def call(words: list[str]) -> str:
     """Runs the tool and returns what it prints on stdout. Its warnings become Python's, its errors exceptions."""
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment_for_programs())
     for text in messages(done.stderr, "warning"):
         warnings.warn(text, ToolWarning, stacklevel=3)
     if done.returncode != 0:

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import fsdpc
 from fsdpc.errors import messages
 from fsdpc.program import LogReader, ProgressLine, Step, launch_words
+from fsdpc.programs import LISTS, environment_for_programs
 from fsdpc.tool import flags_of
 
 
@@ -52,6 +53,42 @@ class Finding(Scratch):
             del os.environ["FSDPC"]
             with self.assertRaisesRegex(fsdpc.ToolNotFound, "no 'fsdpc' on PATH"):
                 fsdpc.find_tool()
+
+
+class WorkingFolder(Scratch):
+    """Programs of the working folder run only if their path is given."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+
+    def test_empty_and_relative_folders_of_path_are_skipped(self):
+        self.script("fsdpc", "")
+        with mock.patch.dict(os.environ, {"PATH": f":.:{self.folder.name}:"}):
+            os.environ.pop("FSDPC", None)
+            with self.assertRaises(fsdpc.ToolNotFound):
+                fsdpc.find_tool()
+            with self.assertRaises(fsdpc.ToolNotFound):
+                fsdpc.find_tool("fsdpc")
+            self.assertEqual(fsdpc.find_tool("./fsdpc"), "./fsdpc")
+
+    def test_programs_get_absolute_folders_only(self):
+        lists = {name: ":.:/a:b:/c:" for name in LISTS}
+        with mock.patch.dict(os.environ, lists):
+            tool = self.script("tool", f"print(json.dumps([os.environ.get(name) for name in {LISTS}]))")
+            self.assertEqual(json.loads(fsdpc.check("model.onnx", tool=tool)), ["/a:/c"] * len(LISTS))
+        self.assertEqual(environment_for_programs({"PATH": "", "PYTHONPATH": ".", "HOME": ""}), {"PATH": "/usr/bin:/bin", "HOME": ""})
+
+    def test_mpirun_of_the_working_folder_does_not_run(self):
+        (self.folder / "bin").mkdir()
+        self.script("mpirun", "open('ran', 'w')")
+        train = self.script("train", Running.PROGRAM)
+        self.script("bin/mpirun", f"words = sys.argv[sys.argv.index({str(train)!r}):]; os.execv(words[0], words)")
+        with mock.patch.dict(os.environ, {"PATH": f":.:{self.folder / 'bin'}"}):
+            done = fsdpc.run(train, 2, steps=1, launcher="mpirun", progress=False)
+        self.assertEqual(done.losses, [1])
+        self.assertFalse((self.folder / "ran").exists())
 
 
 class Flags(unittest.TestCase):

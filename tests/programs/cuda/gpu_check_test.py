@@ -9,15 +9,17 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import harness
+import runpaths
 from harness import Failure
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path += [str(ROOT / "tools" / folder) for folder in ("gpu-check", "bench")]
+sys.path += [str(ROOT / folder) for folder in ("tools/gpu-check", "tools/bench", "frontends/torch/fsdpc")]
 
 import nccl  # noqa: E402
 import timeline  # noqa: E402
@@ -38,6 +40,10 @@ def check(folder: Path, expected: int, *flags: str) -> subprocess.CompletedProce
 def pack(bench, folder: Path, target: str, *flags: str) -> None:
     harness.run([sys.executable, ROOT / "tools/gpu-check/pack.py", folder, "--build", bench.build, f"--target={target}",
                  "--models=linears", *flags])
+    unpacked = bench.path(f"{folder.name}-programs")
+    with tarfile.open(folder / "programs.tar.xz") as archive:
+        archive.extractall(unpacked)
+    expect(runpaths.check(unpacked, folder / "lib") > 1, "no binaries are packed")
 
 
 def has_driver() -> bool:
@@ -55,6 +61,15 @@ def libraries(bench) -> None:
         for name in names:
             (folder / name).touch()
     expect(find_libraries([str(first), str(second)])[:2] == [first, second], "the libraries' folders are not searched in order")
+    before = os.getcwd()
+    os.chdir(bench.folder)
+    expect(find_libraries(["second"])[0] == second, "a folder of --cuda-lib does not become absolute")
+    os.environ["FSDPC_CUDA_LIB"] = ":.:second"
+    try:
+        expect(all(map(Path.is_absolute, find_libraries([str(first)]))), "FSDPC_CUDA_LIB names a folder of the working folder")
+    except Missing:                               # there is no CUDA elsewhere
+        pass
+    os.chdir(before)
     os.environ["FSDPC_CUDA_LIB"] = str(second)
     expect(second in find_libraries([]), "FSDPC_CUDA_LIB is ignored")
     NEEDED.append("libnowhere.so.1")
