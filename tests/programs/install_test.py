@@ -5,13 +5,16 @@
 usage: install_test.py --cmake CMAKE --build DIR
 
 fsdpc finds its runtime in ../lib relative to itself, not in the build folder. Without the installed archive the error names
-where it should be.
+where it should be. Neither the loader nor Python looks for code in the working folder, and Python not beside its scripts.
 """
-import argparse
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+import harness
+import runpaths
+from harness import Failure
+from hostile_folder import Hostile
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 INSTALLED = ["bin/fsdpc", "bin/fsdpc-opt", "lib/libfsdpc_runtime.a", "include/fsdpc/fsdpc.h",
@@ -26,33 +29,46 @@ def run(*command) -> subprocess.CompletedProcess:
 def demand(holds: bool, what: str, done: subprocess.CompletedProcess | None = None) -> None:
     if not holds:
         output = (done.stdout + done.stderr)[-4000:] if done else ""
-        sys.exit(f"error: {what}\n{output}")
+        raise Failure(f"{what}\n{output}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def check_hostile(bench, fsdpc: Path) -> None:
+    """Runs what needs the system's programs and libraries in a folder, and beside scripts, that have others of their names."""
+    hostile = Hostile(bench.folder, [fsdpc])
+    hostile.write_modules(fsdpc.parents[1] / "lib")
+    hostile.run("the installed fsdpc compiles", fsdpc, MODELS / "linears.onnx", "-o", bench.path("there"), "-q")
+    runpaths.check(bench.path("there"))
+    text = hostile.run("the installed ckpt convert", fsdpc, "ckpt", "convert", MODELS / "linears.onnx", "--from=state-dict",
+                       "-o", bench.path("converted"), expected=1)
+    demand("has no torch" in text, f"the installed ckpt convert says: {text}")
+    hostile.run("the installed calibrate", fsdpc, "calibrate", "--help")
+
+
+def test(bench, options) -> None:
+    first, prefix, program = bench.path("first"), bench.path("moved"), bench.path("train")
+    done = run(options.cmake, "--install", bench.build, "--prefix", first)
+    demand(done.returncode == 0, "cmake --install failed", done)
+    first.rename(prefix)
+    for name in INSTALLED:
+        demand((prefix / name).is_file(), f"'{name}' is not installed")
+    demand(runpaths.check(prefix) >= 2, "fewer than two binaries are installed")
+
+    done = run(prefix / "bin/fsdpc", MODELS / "linears.onnx", "-o", program)
+    demand(done.returncode == 0, "the installed fsdpc cannot compile", done)
+    data = [f"--data={name}={MODELS}/data/linears.{name}.npy" for name in ("x", "y")]
+    done = run(program, *data, "--ranks", 2, "--steps", 2)
+    demand(done.returncode == 0 and "done: 2 steps" in done.stderr, "the compiled program cannot train", done)
+    check_hostile(bench, prefix / "bin/fsdpc")
+
+    archive = prefix / "lib/libfsdpc_runtime.a"
+    archive.unlink()
+    done = run(prefix / "bin/fsdpc", MODELS / "linears.onnx", "-o", program)
+    demand(done.returncode != 0 and str(prefix) in done.stderr, "fsdpc used a runtime other than the installed one", done)
+
+
+def add_arguments(parser) -> None:
     parser.add_argument("--cmake", required=True)
-    parser.add_argument("--build", type=Path, required=True)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        first, prefix, program = Path(folder, "first"), Path(folder, "moved"), Path(folder, "train")
-        done = run(options.cmake, "--install", options.build, "--prefix", first)
-        demand(done.returncode == 0, "cmake --install failed", done)
-        first.rename(prefix)
-        for name in INSTALLED:
-            demand((prefix / name).is_file(), f"'{name}' is not installed")
-
-        done = run(prefix / "bin/fsdpc", MODELS / "linears.onnx", "-o", program)
-        demand(done.returncode == 0, "the installed fsdpc cannot compile", done)
-        data = [f"--data={name}={MODELS}/data/linears.{name}.npy" for name in ("x", "y")]
-        done = run(program, *data, "--ranks", 2, "--steps", 2)
-        demand(done.returncode == 0 and "done: 2 steps" in done.stderr, "the compiled program cannot train", done)
-
-        archive = prefix / "lib/libfsdpc_runtime.a"
-        archive.unlink()
-        done = run(prefix / "bin/fsdpc", MODELS / "linears.onnx", "-o", program)
-        demand(done.returncode != 0 and str(prefix) in done.stderr, "fsdpc used a runtime other than the installed one", done)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(harness.main(__doc__, test, add_arguments))
