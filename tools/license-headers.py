@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LINE = "SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
-SLASHES = {".h", ".cpp", ".cu", ".cuh", ".c", ".td", ".inc", ".js"}
+SLASHES = {".h", ".cpp", ".cu", ".cuh", ".c", ".td", ".inc", ".def", ".js"}
 BLOCKS = {".S", ".css"}
 HASHES = {".py", ".sh", ".cmake"}
 FOREIGN = "frontends/onnx/proto/"

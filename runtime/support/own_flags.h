@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The names of all flags of fsdpc and of its programs, so that each of the two
-// commands knows a flag that belongs to the other. Tests hold both lists
-// against the tables from which the command lines are made.
+// commands knows a flag that belongs to the other.
 #pragma once
 
 #include <span>
@@ -10,9 +9,10 @@
 
 namespace fsdpc {
 
-// Names without dashes in front: those of the table of fsdpc's options
-// (compiler/options/OptionTable.h), and those of a program
-// (runtime/cli/flag_table.h).
+// Return the flags of fsdpc (compile_options.def) and of a program
+// (program_flags.def), without dashes in front. A flag that both commands have
+// is in both lists: a command asks only about flags that it does not have, so
+// the list in which one is found says whose it is.
 std::span<const std::string_view> compilerFlags();
 std::span<const std::string_view> programFlags();
 

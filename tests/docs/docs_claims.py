@@ -32,7 +32,7 @@ import foreign_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = {"docs/passes.md", "docs/dialects/nn.md", "docs/dialects/fsdp.md", "docs/dialects/rt.md"}
-EXTENSIONS = "cpp|h|td|md|py|sh|cu|mlir|textproto|cmake|json|txt|onnx|npz|test|inc"
+EXTENSIONS = "cpp|h|def|td|md|py|sh|cu|mlir|textproto|cmake|json|txt|onnx|npz|test|inc"
 # Files that programs or scripts write in the current folder, and files of other projects.
 WRITTEN = {
     "README.md": {"model.onnx", "run.json", "run.jsonl", "x.npy", "y.npy", "trained.safetensors", "gpt.onnx"},

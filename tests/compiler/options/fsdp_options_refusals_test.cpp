@@ -3,7 +3,6 @@
 // Illegal values of options, and combinations of which one has no effect, are
 // refused with an error that says what is legal.
 #include "runtime/support/foreign_names.h"
-#include "runtime/support/own_flags.h"
 #include "tests/compiler/options/fsdp_options.h"
 
 using namespace mlir;
@@ -111,16 +110,6 @@ TEST_F(OptionsTest, AdviceNamesOptions) {
       return StringRef("= '").contains(c);
     }))) << foreign.name;
   }
-}
-
-// A program knows the flags of fsdpc by a list of their names.
-TEST_F(OptionsTest, TheListOfOwnFlagsIsTheTable) {
-  std::vector<StringRef> names;
-  for (const OptionInfo &option : allOptions())
-    names.push_back(option.name);
-  std::vector<StringRef> listed(fsdpc::compilerFlags().begin(),
-                                fsdpc::compilerFlags().end());
-  EXPECT_THAT(listed, testing::UnorderedElementsAreArray(names));
 }
 
 // A condition names an option and values that exist.
