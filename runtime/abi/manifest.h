@@ -68,6 +68,9 @@ struct Member {
   int64_t elements = 0;
   double rate = 1;  // multiplies the learning rate
   double decay = 0; // weight decay
+  // Its place among the model's parameters, from 0. Files list tensors in this
+  // order, whatever the layouts are.
+  int64_t position = 0;
   Source source;
 };
 

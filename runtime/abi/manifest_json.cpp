@@ -46,7 +46,8 @@ template <class V> void fields(V &v, Source &x) {
 template <class V> void fields(V &v, Member &x) {
   v("name", x.name), v("aliases", x.aliases), v("shape", x.shape);
   v("offset", x.offset), v("elements", x.elements), v("rate", x.rate);
-  v("decay", x.decay), v("source", x.source);
+  v("decay", x.decay), v("position", x.position);
+  v("source", x.source);
 }
 
 template <class V> void fields(V &v, Layout &x) {

@@ -10,6 +10,7 @@
 // killed leaves the previous checkpoint intact, and no other file where the
 // file system has files without names: the end of any rank ends rank 0 too.
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/member_order.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/reduce_scatter.h"
 #include "runtime/core/failure.h"
@@ -35,14 +36,16 @@ struct Offsets {
 // Builds the header and fills in `offsets`.
 std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
   SafeTensorsHeader header;
-  for (const Layout &layout : manifest.layouts) {
-    offsets.members.emplace_back();
+  for (const Layout &layout : manifest.layouts)
+    offsets.members.emplace_back(layout.members.size());
+  for (auto [index, place] : membersInOrder(manifest.layouts)) {
+    const Layout &layout = manifest.layouts[index];
+    const Member &member = layout.members[place];
     // An aliased name is a second entry in the header with the same offsets, so
     // the data is written once.
-    for (const Member &member : layout.members)
-      if (what != Saved::gradients || layout.trainable)
-        offsets.members.back().push_back(
-            header.add(member.name, "f32", member.shape, member.aliases));
+    if (what != Saved::gradients || layout.trainable)
+      offsets.members[index][place] =
+          header.add(member.name, "f32", member.shape, member.aliases);
   }
   if (what != Saved::gradients)
     for (size_t i = 0; i < manifest.buffers.size(); ++i)

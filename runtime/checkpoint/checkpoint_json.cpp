@@ -124,6 +124,9 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
     if (entry.contains("aliases"))
       for (const Json &alias : listIn(entry, "aliases"))
         member.aliases.push_back(asText(alias, "aliases"));
+    // Nor positions; their members then stand in the order of layouts.
+    if (entry.contains("position"))
+      member.position = numberIn(entry, "position", mostElements);
     if (member.offset + member.elements > layout.shard * shards)
       throw std::runtime_error("parameter '" + member.name +
                                "' is outside its layout");
@@ -212,6 +215,8 @@ Json layoutJson(const StoredLayout &layout) {
                        {"offset", member.offset}});
     if (!member.aliases.empty())
       members.back()["aliases"] = member.aliases;
+    if (member.position)
+      members.back()["position"] = member.position;
     if (int64_t since = layout.sinceOf(i))
       members.back()["since"] = since;
   }

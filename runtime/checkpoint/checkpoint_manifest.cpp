@@ -50,6 +50,7 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
       place.shape = member.shape;
       place.offset = member.offset;
       place.elements = member.elements;
+      place.position = member.position;
       for (const std::string &alias : member.aliases)
         place.aliases.push_back(storedName(alias));
       copy.members.push_back(std::move(place));

@@ -34,7 +34,7 @@ struct StoredFile {
 };
 
 // The part of a Layout that says where the elements of its parameters are. Only
-// the name, aliases, shape, offset and elements of a member are kept.
+// the name, aliases, shape, offset, elements and position of a member are kept.
 struct StoredLayout {
   std::string name;
   int64_t shard = 0; // elements per rank

@@ -8,6 +8,7 @@
 #include "runtime/abi/power_sgd.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/checkpoint/member_order.h"
 
 #include <algorithm>
 #include <functional>
@@ -184,11 +185,12 @@ private:
       std::function<Status(uint64_t offset, void *to, uint64_t bytes)>;
 
   void addValues(const CheckpointManifest &stored) {
-    for (const StoredLayout &layout : stored.layouts)
-      for (const Member &member : layout.members)
-        add(member, "", [this, &member](auto... place) {
-          return checkpoint.readMaster(member, place...);
-        });
+    for (auto [layout, index] : membersInOrder(stored.layouts)) {
+      const Member &member = stored.layouts[layout].members[index];
+      add(member, "", [this, &member](auto... place) {
+        return checkpoint.readMaster(member, place...);
+      });
+    }
     for (const Buffer &buffer : stored.buffers)
       if (!buffer.optimizerState)
         add(buffer, buffer.name, "");

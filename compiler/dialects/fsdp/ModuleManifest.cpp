@@ -11,6 +11,7 @@
 #include "compiler/options/Processor.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -137,6 +138,17 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   return layout;
 }
 
+// Numbers the members by the order of the parameters' symbols. It is the
+// model's: no pass reorders them.
+static void addPositions(ModuleOp module, Manifest &manifest) {
+  llvm::StringMap<int64_t> positions;
+  for (auto parameter : module.getOps<ParameterOp>())
+    positions.try_emplace(parameter.getSymName(), positions.size());
+  for (Layout &layout : manifest.layouts)
+    for (Member &member : layout.members)
+      member.position = positions.lookup(member.name);
+}
+
 // Returns "adamw, sgd" if layouts have several. Before the phase `shard` there
 // are no layouts.
 static std::string joinOptimizers(const Manifest &manifest,
@@ -182,6 +194,7 @@ Manifest describeModule(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
   for (auto layout : module.getOps<LayoutOp>())
     manifest.layouts.push_back(layoutOf(layout, symbols, options));
+  addPositions(module, manifest);
   manifest.optimizer = joinOptimizers(manifest, options);
   for (auto buffer : module.getOps<BufferOp>())
     manifest.buffers.push_back(bufferOf(buffer, options));

@@ -14,7 +14,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import harness
-from sharding import identity
 import numpy as np
 from compare import read_safetensors
 from harness import Failure
@@ -24,12 +23,6 @@ KEPT = ("--param-dtype=bf16", "--keep-f32=*Norm", "--keep-f32=lm_head")
 # strategy and other flags of the compile -> ranks
 PROGRAMS = {("zero3",): (1, 4), ("zero3", "--reshard-to=2"): (4,), ("zero2",): (2,), ("zero1",): (4,), ("ddp",): (2,), ("hybrid",): (4,)}
 HOST_ONLY = ("hybrid",)
-
-
-def content(training) -> tuple:
-    """Returns losses and norms, first gradients and weights. Tensors stand in the file in the order of layouts."""
-    numbers, *files = training.bits()
-    return numbers, *map(identity.tensors, files)
 
 
 def long_part(values: np.ndarray) -> float:
@@ -60,8 +53,8 @@ def test(bench, options):
         program = bench.compile_fixture(chosen, "kept" + "-".join(flags), *KEPT, f"--strategy={flags[0]}", *flags[1:])
         for ranks in several:
             training = train(program, ranks, *(("--shard-group", 2) if flags[0] == "hybrid" else ()))
-            first = first or content(training)
-            if content(training) != first:
+            first = first or training.bits()
+            if training.bits() != first:
                 raise Failure(f"{' '.join(flags)} on {ranks} ranks: other bits")
     print("the same bits under all strategies", flush=True)
     plain = train(bench.compile_fixture(chosen, "plain", KEPT[0]), 2)
@@ -71,10 +64,10 @@ def test(bench, options):
         if not parts[1] < 0.2 < 0.8 < parts[0]:
             raise Failure(f"the gradient of '{name}' is not f32 where it is kept, or f32 where it is not")
 
-    expected = content(train(wide, 2))
+    expected = train(wide, 2).bits()
     for dtype in ("bf16", "f16"):
         program = bench.compile_fixture(chosen, f"all-{dtype}", f"--param-dtype={dtype}", "--keep-f32=*", "--loss-scale=none")
-        if content(train(program, 2)) != expected:
+        if train(program, 2).bits() != expected:
             raise Failure(f"--keep-f32='*' in {dtype}: other bits than f32")
     print("'*' gives the bits of f32", flush=True)
 

@@ -68,7 +68,7 @@ class Trial:
         self.lock = threading.Lock()
 
     def train(self, program) -> tuple:
-        """Losses and norms, the first gradients, and what is saved, by name: layouts may stand in any order in the files."""
+        """Losses and norms, the first gradients, and what is saved, by name: an edit may reorder parameters, and files follow their order."""
         training = self.bench.train(program, self.fixture, RANKS, local=True, steps=STEPS, accumulate=ACCUMULATE)
         result = training.bits()[0], tensors(training.gradients), tensors(training.saved)
         for path in (training.log, training.gradients, training.saved):

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from sharding import identity
 from harness import Failure, fixture, main
 
 MODEL, CLIP = "gpt_dropout", 0.25
@@ -18,12 +17,6 @@ PROGRAMS = {("zero3",): (1, 2, 4), ("zero2",): (2, 4), ("ddp",): (4,), ("zero1",
             ("zero3", "--persist=1000"): (4,), ("zero2", "--ignored=bias|norm"): (2,)}
 # ranks before and after the checkpoint, as threads or under mpirun
 RESUMED = [(4, 1, True), (1, 2, False)]
-
-
-def content(training) -> tuple:
-    """Returns losses and norms, first gradients and weights. Tensors stand in the file in the order of layouts."""
-    numbers, *files = training.bits()
-    return numbers, *map(identity.tensors, files)
 
 
 def test(bench, options) -> None:
@@ -49,7 +42,7 @@ def test(bench, options) -> None:
         programs[flags] = compiled(f"--strategy={flags[0]}", *flags[1:])
         for ranks in (1, 2, 4, 8) if options.all else some:
             for local in (True, False) if options.all else (ranks != 2,):
-                bits = content(train(programs[flags], ranks, local=local))
+                bits = train(programs[flags], ranks, local=local).bits()
                 expected = expected or bits
                 expect_same(f"{' '.join(flags)}, {ranks} {'threads' if local else 'processes'}", bits)
     if min(norm for _, norm in expected[0]) <= CLIP:
@@ -60,11 +53,11 @@ def test(bench, options) -> None:
         begin, end = list(programs.values())[:2]
         train(begin, before, "--checkpoint", folder, steps=at)
         training = train(end, after, "--checkpoint", folder, "--resume", local=local)
-        numbers, _, weights = content(training)
+        numbers, _, weights = training.bits()
         # The first gradients are those of the step that it resumed with.
         expect_same(f"{at} steps on {before} ranks, the others on {after}", (numbers, expected[1], weights))
 
-    other = content(train(compiled("--reduce=step"), 2))
+    other = train(compiled("--reduce=step"), 2).bits()
     if other[2] == expected[2]:
         raise Failure("the weights do not show the order of the sums: --reduce=step has the same")
     if different:

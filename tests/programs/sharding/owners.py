@@ -19,7 +19,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import harness
-from sharding import identity
 from harness import Failure
 
 STEPS, MICROBATCHES = 3, 12
@@ -54,18 +53,12 @@ class Trials:
         self.wrong += [] if holds else [name]
 
 
-def content(training) -> tuple:
-    """Returns losses and norms, first gradients and weights. Tensors stand in files in the order of layouts."""
-    numbers, *files = training.bits()
-    return numbers, *map(identity.tensors, files)
-
-
 def check_bits(trials) -> tuple:
-    expected = content(trials.train(trials.compile("--strategy=zero3"), 1))
+    expected = trials.train(trials.compile("--strategy=zero3"), 1).bits()
     programs = {size: trials.compile(OSS, f"--bucket-size={size}") for size in (0, 5000, 1 << 23)}
     for size, ranks, local, *flags in ((1 << 23, 1, True), (1 << 23, 2, False), (5000, 3, True), (0, 4, True), (5000, 4, False),
                                        (5000, 4, True, "--ranks-per-node=1"), (1 << 23, 3, True, "--ranks-per-node=2")):
-        found = content(trials.train(programs[size], ranks, *flags, local=local))
+        found = trials.train(programs[size], ranks, *flags, local=local).bits()
         trials.demand(found == expected, f"bits: {ranks} {'threads' if local else 'processes'} {' '.join(flags)}, buckets of {size}")
     return expected
 
@@ -73,9 +66,9 @@ def check_bits(trials) -> tuple:
 def check_cases(trials) -> None:
     for what, cases in CASES.items():
         for flags, programs in cases:
-            expected = content(trials.train(trials.compile("--strategy=zero2", *flags), 2))
+            expected = trials.train(trials.compile("--strategy=zero2", *flags), 2).bits()
             for program in programs:
-                found = content(trials.train(trials.compile(*flags, *program.split()), 2))
+                found = trials.train(trials.compile(*flags, *program.split()), 2).bits()
                 trials.demand(found == expected, f"{what}: {' '.join(flags)} {program}")
 
 
@@ -85,7 +78,7 @@ def check_resumption(trials, expected: tuple) -> None:
         folder = trials.bench.path(f"resumed-{before}-{after}")
         trials.train(begin, before, "--checkpoint", folder, "--checkpoint-every", 1, steps=2)
         training = trials.train(end, after, "--checkpoint", folder, "--resume", local=False)
-        numbers, _, weights = content(training)
+        numbers, _, weights = training.bits()
         same = numbers == expected[0][2:] and weights == expected[2]
         trials.demand(same, f"resumed: {begin.name} on {before} ranks, then {end.name} on {after}")
     tool = [trials.bench.build / "bin" / "fsdpc", "ckpt"]
@@ -96,10 +89,10 @@ def check_resumption(trials, expected: tuple) -> None:
 
 def check_few(trials) -> None:
     program = trials.compile(OSS, r"--trainable=ln_f\.")
-    expected = content(trials.train(program, 1))
-    trials.demand(content(trials.train(program, 4)) == expected, "few: 4 ranks, 2 parameters")
+    expected = trials.train(program, 1).bits()
+    trials.demand(trials.train(program, 4).bits() == expected, "few: 4 ranks, 2 parameters")
     offloaded = trials.compile(OSS, r"--trainable=ln_f\.", "--offload=optimizer")
-    trials.demand(content(trials.train(offloaded, 4)) == expected, "few: 4 ranks, of which 2 have no states on the disk")
+    trials.demand(trials.train(offloaded, 4).bits() == expected, "few: 4 ranks, of which 2 have no states on the disk")
     text = harness.run([program, "--ranks", 4, *trials.fixture.data, "--steps", 1]).stderr
     trials.demand(len(re.findall(r"^rank [01] owns 1 parameter, \d+ elements$", text, re.MULTILINE)) == 2 and
                   "the other 2 ranks own nothing: there are fewer parameters than ranks" in text, "few: the run says so")
