@@ -133,7 +133,7 @@ public:
                       uint64_t(fsdp::gatheredBytesOf(layout))};
   }
   Sent wide(fsdp::LayoutOp layout) const {
-    return inType(layout, schedule::ElementType::F32);
+    return inType(layout, ElementType::f32);
   }
   Sent reduced(fsdp::LayoutOp layout) const {
     return {fsdp::nameOf(options.reduceType),
@@ -153,17 +153,17 @@ public:
   // summed (handedOver, runtime/numeric/reduce.h), unless it travels in blocks.
   Sent handedOver(fsdp::LayoutOp layout) const {
     bool asItIs = !options.isCuda() && !options.reducesBlocks() &&
-                  computeType(layout) != schedule::ElementType::F32;
+                  computeType(layout) != ElementType::f32;
     return asItIs ? computed(layout) : reduced(layout);
   }
 
 private:
-  static Sent inType(fsdp::LayoutOp layout, schedule::ElementType type) {
+  static Sent inType(fsdp::LayoutOp layout, ElementType type) {
     return {fsdp::nameOf(type),
-            uint64_t(layout.getElements() * schedule::bytesOf(type))};
+            uint64_t(layout.getElements() * elementBytes(type))};
   }
-  schedule::ElementType computeType(fsdp::LayoutOp layout) const {
-    return fsdp::keepsF32(layout, symbols) ? schedule::ElementType::F32
+  ElementType computeType(fsdp::LayoutOp layout) const {
+    return fsdp::keepsF32(layout, symbols) ? ElementType::f32
                                            : options.paramType;
   }
 

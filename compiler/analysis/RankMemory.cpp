@@ -7,6 +7,7 @@
 
 #include "compiler/analysis/kernels/KernelPlan.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/rt/Plans.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
 #include "compiler/options/Options.h"
@@ -29,10 +30,8 @@ static int64_t constantBytes(ModuleOp module) {
   int64_t bytes = 0;
   for (Attribute value : values) {
     auto type = cast<ShapedType>(cast<ElementsAttr>(value).getType());
-    // The sizes and the alignment are those of ProgramTables, which embeds the
-    // constants: an i1 takes a byte, and each tensor begins at 64 bytes.
-    int64_t size = (type.getElementTypeBitWidth() + 7) / 8;
-    bytes += llvm::alignTo(type.getNumElements() * size, 64);
+    // As ProgramTables embeds the constants: each begins at 64 bytes.
+    bytes += llvm::alignTo(nn::tensorBytes(type), 64);
   }
   return bytes;
 }

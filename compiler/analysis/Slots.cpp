@@ -10,20 +10,12 @@
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/fsdp/Tokens.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/Strided.h"
 
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::analysis;
-
-// Elements narrower than a byte take one.
-static int64_t byteWidth(Type type) {
-  return (cast<RankedTensorType>(type).getElementTypeBitWidth() + 7) / 8;
-}
-
-static int64_t bytesOf(Type type) {
-  return cast<RankedTensorType>(type).getNumElements() * byteWidth(type);
-}
 
 // A start yields a token, and its tensors are the results of the wait. It is
 // the start that fixes their memory, so it carries their offsets.
@@ -84,7 +76,7 @@ private:
     Place place = placeOf(value);
     return place.node >= 0 && place.offset == 0 &&
            slots[place.node].kind == SlotKind::Activation &&
-           bytesOf(value.getType()) == slots[place.node].bytes;
+           nn::tensorBytes(value.getType()) == slots[place.node].bytes;
   }
   // Gives a launch's results the memory of operands that end at the launch.
   void tie(nn::LaunchOp launch);
@@ -130,8 +122,8 @@ void SlotFinder::moveInto(int node, int target, int64_t offset) {
 
 void SlotFinder::gather(Operation *op, ValueRange results) {
   for (auto [index, result] : llvm::enumerate(results)) {
-    int node =
-        newNode(op, index, bytesOf(result.getType()), SlotKind::Gathered);
+    int node = newNode(op, index, nn::tensorBytes(result.getType()),
+                       SlotKind::Gathered);
     // Shards have padding, so a gather may write more than its result.
     slots[node].slack = options.gatherPadding;
     slots[node].bytes += slots[node].slack;
@@ -142,8 +134,9 @@ void SlotFinder::gather(Operation *op, ValueRange results) {
 // Nothing but the values is written: a file has no shards.
 void SlotFinder::fetch(Operation *op, ValueRange results) {
   for (auto [index, result] : llvm::enumerate(results))
-    places[result] = {
-        newNode(op, index, bytesOf(result.getType()), SlotKind::Fetched), 0};
+    places[result] = {newNode(op, index, nn::tensorBytes(result.getType()),
+                              SlotKind::Fetched),
+                      0};
 }
 
 // The file takes nothing that other memory holds anyway.
@@ -162,7 +155,7 @@ void SlotFinder::define(Operation *op) {
   if (auto view = dyn_cast<nn::ViewOpInterface>(op)) {
     Place place = placeOf(view.getViewSource());
     place.offset +=
-        view.getViewOffset() * byteWidth(op->getResult(0).getType());
+        view.getViewOffset() * nn::elementBytes(op->getResult(0).getType());
     places[op->getResult(0)] = place;
     return;
   }
@@ -184,7 +177,7 @@ void SlotFinder::define(Operation *op) {
   for (OpResult result : op->getResults())
     if (isa<RankedTensorType>(result.getType()))
       places[result] = {newNode(op, result.getResultNumber(),
-                                bytesOf(result.getType()), kind),
+                                nn::tensorBytes(result.getType()), kind),
                         0};
   if (pack && fsdp::isUnsummed(layoutOf(pack)))
     slots.back().layout = pack.getLayoutAttr();
@@ -229,8 +222,7 @@ LogicalResult SlotFinder::accumulate(nn::LibraryCallOpInterface call) {
 // the pack's slot, at the member's offset, and no copy is needed.
 LogicalResult SlotFinder::place(fsdp::PackOp pack) {
   Place target = placeOf(pack.getResult());
-  // Per element of the pack.
-  int64_t size = bytesOf(pack.getType()) / pack.getType().getNumElements();
+  int64_t size = nn::elementBytes(pack.getType());
   auto members = layoutOf(pack).getMembers().getAsRange<fsdp::MemberAttr>();
   for (auto [value, member] : llvm::zip_equal(pack.getValues(), members)) {
     if (!isFree(value))
@@ -255,10 +247,10 @@ LogicalResult SlotFinder::place(nn::ConcatOp concat) {
           "cannot hold an operand that already has a place in another buffer; "
           "copy it with nn.copy");
     if (nn::isStrided(concat))
-      offset =
-          (nn::stridesOf(value)->offset - begin) * byteWidth(value.getType());
+      offset = (nn::stridesOf(value)->offset - begin) *
+               nn::elementBytes(value.getType());
     moveInto(placeOf(value).node, target.node, offset);
-    offset += bytesOf(value.getType());
+    offset += nn::tensorBytes(value.getType());
   }
   return success();
 }
@@ -273,7 +265,7 @@ void SlotFinder::tie(nn::LaunchOp launch) {
     Value operand = launch->getOperand(index);
     Place from = placeOf(result), into = placeOf(operand);
     // The operand must be a complete slot that ends here.
-    int64_t bytes = bytesOf(result.getType());
+    int64_t bytes = nn::tensorBytes(result.getType());
     if (into.node < 0 || into.offset != 0 || into.node == from.node ||
         slots[into.node].kind != SlotKind::Activation ||
         slots[into.node].bytes != bytes || slots[into.node].end != position ||

@@ -12,6 +12,7 @@
 #include "compiler/codegen/CallTables.h"
 #include "compiler/dialects/fsdp/Buckets.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/rt/Plans.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -82,8 +83,7 @@ static Source sourceOf(SymbolOp op, const ProgramTables &tables) {
   } else if (op.getValue()) {
     source.kind = "embedded";
     source.offset = tables.weightOffsets.lookup(op.getSymNameAttr());
-    source.length =
-        tensor.getNumElements() * ((tensor.getElementTypeBitWidth() + 7) / 8);
+    source.length = nn::tensorBytes(tensor);
   } else if (std::optional<StringRef> rule = op.getRule()) {
     source.kind = "rule";
     source.rule = rule->str();

@@ -11,7 +11,7 @@
 #include "llvm/ADT/SmallVector.h"
 
 using namespace mlir;
-using fsdpc::schedule::ElementType;
+using fsdpc::ElementType;
 using fsdpc::schedule::Prefetch;
 
 namespace fsdpc::fsdp {
@@ -85,9 +85,9 @@ template <> ArrayRef<EnumName<Master>> enumNames() {
 }
 
 template <> ArrayRef<EnumName<ElementType>> enumNames() {
-  static constexpr EnumName<ElementType> names[] = {{"f32", ElementType::F32},
-                                                    {"bf16", ElementType::BF16},
-                                                    {"f16", ElementType::F16}};
+  static constexpr EnumName<ElementType> names[] = {{"f32", ElementType::f32},
+                                                    {"bf16", ElementType::bf16},
+                                                    {"f16", ElementType::f16}};
   return names;
 }
 
@@ -181,11 +181,11 @@ template <> ArrayRef<EnumName<Cpu>> enumNames() {
 
 FloatType floatType(ElementType type, MLIRContext *context) {
   switch (type) {
-  case ElementType::F32:
+  case ElementType::f32:
     return Float32Type::get(context);
-  case ElementType::BF16:
+  case ElementType::bf16:
     return BFloat16Type::get(context);
-  case ElementType::F16:
+  case ElementType::f16:
     return Float16Type::get(context);
   }
   llvm_unreachable("covered above");

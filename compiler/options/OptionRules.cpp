@@ -63,7 +63,7 @@ std::string checkHyperparameters(const CompileOptions &options) {
     return "--beta2-decay '" + printNumber(options.beta2Decay) + "' is above 0";
   if (options.clipThreshold < 1)
     return "--d '" + printNumber(options.clipThreshold) + "' is below 1";
-  if (options.muonType == schedule::ElementType::F16)
+  if (options.muonType == ElementType::f16)
     return "--muon-dtype 'f16' is not f32 or bf16";
   return "";
 }
@@ -212,11 +212,10 @@ std::string checkOptions(const CompileOptions &options) {
   if (!options.gradients.empty() && options.syncBatchnorm)
     return "'--gradient' names gradients that the graph computes from a rank's "
            "own statistics; omit '--sync-batchnorm'";
-  if (options.master == Master::None &&
-      options.paramType != schedule::ElementType::BF16)
+  if (options.master == Master::None && options.paramType != ElementType::bf16)
     return "'--master=none' needs '--param-dtype=bf16', not " +
            nameOf(options.paramType).str() +
-           (options.paramType == schedule::ElementType::F16
+           (options.paramType == ElementType::f16
                 ? ", whose least number is far above that of f32"
                 : "");
   if (fault = checkBlocks(options); !fault.empty())

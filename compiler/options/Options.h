@@ -12,6 +12,7 @@
 #include "compiler/schedule/machine.h"
 #include "compiler/schedule/problem.h"
 #include "runtime/abi/blocks.h"
+#include "runtime/abi/element_type.h"
 #include "runtime/abi/loss_scale.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -120,12 +121,12 @@ enum class Math { Auto, Exact, Fast };
 enum class Cpu { Native, X86_64_V3, X86_64_V4 };
 
 /// Returns the name of a value of one of the enums above, or of
-/// schedule::Prefetch or schedule::ElementType, as it stands in flags and
+/// schedule::Prefetch or ElementType, as it stands in flags and
 /// dumps.
 template <typename Enum> llvm::StringRef nameOf(Enum value);
 
 /// Returns the type of tensors' elements that an option names.
-mlir::FloatType floatType(schedule::ElementType, mlir::MLIRContext *);
+mlir::FloatType floatType(ElementType, mlir::MLIRContext *);
 
 /// An optimizer. For the user's own, the file that it was read from and the
 /// file's text, so that a dump does not depend on the file.
@@ -215,11 +216,11 @@ struct ReduceHook {
     Program        // a function of the user's
   };
   Kind kind = Kind::Cast;
-  schedule::ElementType type = schedule::ElementType::BF16; // Cast
-  double number = 0;                // the limit, the divisor, or percent
-  int32_t block = 256;              // Quantize, in elements
-  int32_t rank = 1;                 // PowerSgd
-  std::string file, function, text; // Program: the text is the file's
+  ElementType type = ElementType::bf16; // Cast
+  double number = 0;                    // the limit, the divisor, or percent
+  int32_t block = 256;                  // Quantize, in elements
+  int32_t rank = 1;                     // PowerSgd
+  std::string file, function, text;     // Program: the text is the file's
 
   /// Returns true if the hook decides what travels, and keeps the rest.
   bool keepsResidual() const {
@@ -264,7 +265,7 @@ struct CompileOptions {
   ReductionTime reduce = ReductionTime::Microbatch;
   OffloadSet offload;
   Master master = Master::F32;
-  schedule::ElementType paramType = schedule::ElementType::F32;
+  ElementType paramType = ElementType::f32;
   std::vector<std::string> keptF32;       // globs of modules
   BlockType gatherType = BlockType::None; // None: the type of the weights
   ReduceType reduceType = ReduceType::F32;
@@ -292,7 +293,7 @@ struct CompileOptions {
   NumberTriple nsCoefficients = {3.4445, -4.775, 2.0315}; // muon
   int64_t nsSteps = 5;                                    // muon
   LrAdjustment adjustLr = LrAdjustment::Original;         // muon
-  schedule::ElementType muonType = schedule::ElementType::F32;
+  ElementType muonType = ElementType::f32;
   bool nesterov = false;
   bool amsgrad = false;
   bool centered = false; // rmsprop
@@ -348,7 +349,7 @@ struct CompileOptions {
   /// Returns true if values need not have the host's bits (--math), so that
   /// libraries may compute what kernels would.
   bool isFast() const {
-    bool isBf16 = paramType == schedule::ElementType::BF16;
+    bool isBf16 = paramType == ElementType::bf16;
     return isCuda() && (math == Math::Fast || (math == Math::Auto && isBf16));
   }
   /// Returns true if kernels use the GPU's approximate instructions. The
@@ -368,8 +369,7 @@ struct CompileOptions {
   NumberPair betas() const;
   /// Returns true if gradients, or what they are computed from, are f16.
   bool usesF16() const {
-    return paramType == schedule::ElementType::F16 ||
-           reduceType == ReduceType::F16;
+    return paramType == ElementType::f16 || reduceType == ReduceType::F16;
   }
   /// Returns the blocks in which gradients travel, or None.
   BlockType reducedAs() const {
@@ -391,7 +391,7 @@ struct CompileOptions {
   /// Returns the bytes of so many elements of a gradient on the wire.
   int64_t reducedBytes(int64_t elements) const {
     return reducesBlocks() ? blockedBytes(elements, reducedAs())
-                           : elements * (reduceType == ReduceType::F32 ? 4 : 2);
+                           : elements * dtypeBytes(nameOf(reduceType));
   }
   /// Returns true if reductions send less than the gradients, and every rank
   /// can compute the whole sum.
@@ -404,7 +404,7 @@ struct CompileOptions {
   /// of --param-dtype, or blocks if any travel between ranks. Then members
   /// begin with a block, too.
   int64_t shardAlignment() const {
-    return sendsBlocks() ? blockElements : 128 / schedule::bytesOf(paramType);
+    return sendsBlocks() ? blockElements : 128 / elementBytes(paramType);
   }
   bool sendsBlocks() const {
     return gatherType != BlockType::None || reducesBlocks();
@@ -415,7 +415,7 @@ struct CompileOptions {
   int64_t gatherPadding() const {
     bool isF32 = sendsBlocks() || !keptF32.empty();
     return maxRanks * shardAlignment() *
-           (isF32 ? 4 : schedule::bytesOf(paramType));
+           elementBytes(isF32 ? ElementType::f32 : paramType);
   }
   /// Returns true if each rank's microbatch counts as a batch of its own in the
   /// running statistics, and in how many there were.

@@ -42,7 +42,7 @@ std::string parseCast(StringRef text, ReduceHook &hook) {
   std::string fault = parseName(text, hook.type);
   if (!fault.empty())
     return has(text, fault);
-  if (hook.type == schedule::ElementType::F32)
+  if (hook.type == ElementType::f32)
     return "changes nothing: no gradient is wider than f32; use cast=bf16 or "
            "cast=f16";
   return "";

@@ -24,7 +24,7 @@ double opUs(const Machine &machine, std::string_view opClass, double flops,
 }
 
 double copyUs(const Machine &machine, double bytes) {
-  return opUs(machine, "copy", 0, bytes, ElementType::F32);
+  return opUs(machine, "copy", 0, bytes, ElementType::f32);
 }
 
 // Returns the ranks of a node, of those that there are.

@@ -7,6 +7,7 @@
 #define FSDPC_COMPILER_SCHEDULE_MACHINE_H
 
 #include "compiler/schedule/clock.h"
+#include "runtime/abi/element_type.h"
 #include "runtime/support/status.h"
 
 #include <array>
@@ -18,11 +19,6 @@
 
 namespace fsdpc::schedule {
 
-enum class ElementType { F32, BF16, F16 };
-inline int64_t bytesOf(ElementType type) {
-  return type == ElementType::F32 ? 4 : 2;
-}
-
 /// The speed that ops of one class reach in one type, per core of the host or
 /// per GPU.
 struct Rate {
@@ -32,7 +28,7 @@ struct Rate {
   /// The share of `gflops`, a data sheet's, that large ops are known to reach.
   double achieved = 1;
 };
-using Rates = std::array<Rate, 3>; ///< by ElementType
+using Rates = std::array<Rate, elementTypes>; ///< by ElementType
 
 /// One level of the network. A rank receives at these rates.
 struct Link {

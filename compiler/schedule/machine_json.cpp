@@ -19,8 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view typeNames[] = {"f32", "bf16", "f16"};
-
 // The legal numbers of a figure: low (or above it, if `open`) to high.
 struct Range {
   double low, high;
@@ -117,7 +115,7 @@ Rate rateFrom(Fields fields) {
 Rates ratesFrom(Fields fields) {
   Rates rates;
   for (size_t type = 0; type < rates.size(); ++type)
-    rates[type] = rateFrom(fields.object(typeNames[type].data()));
+    rates[type] = rateFrom(fields.object(dtypeOf(ElementType(type)).data()));
   fields.end(/*sourced=*/false);
   return rates;
 }
@@ -215,7 +213,7 @@ std::string toJson(const Machine &machine,
   Json rates = Json::object();
   for (const auto &[name, types] : machine.rates)
     for (size_t type = 0; type < types.size(); ++type) {
-      std::string typeName(typeNames[type]);
+      std::string typeName(dtypeOf(ElementType(type)));
       Json rate = {{"gflops", types[type].gflops},
                    {"memory_gbs", types[type].memoryGBs},
                    {"call_us", types[type].callUs}};

@@ -5,6 +5,7 @@
 // ops fold in the smaller shape: the causal masks that exporters write out,
 // B×1×T×T, never exist in memory. Budgets bound every constant that is made and
 // all of them together (Budgets.h).
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "frontends/onnx/Emitter.h"
 
 #include "frontends/onnx/Fold.h"
@@ -21,7 +22,7 @@ using namespace fsdpc::frontend;
 // Returns true if a constant of this type may be made.
 static bool isFoldable(RankedTensorType type) {
   std::optional<int64_t> count = countElements(type.getShape());
-  return count && *count * elementBytes(type) <= kFoldedBytes;
+  return count && *count * nn::elementBytes(type) <= kFoldedBytes;
 }
 
 // Returns the constant under an nn.broadcast, or the constant itself; null if
@@ -48,7 +49,7 @@ static DenseElementsAttr expand(DenseElementsAttr value,
   auto from = cast<RankedTensorType>(value.getType());
   int64_t rank = type.getRank(), missing = rank - from.getRank();
   Shape strides(rank, 0), index(rank, 0);
-  int64_t width = elementBytes(type), stride = width;
+  int64_t width = nn::elementBytes(type), stride = width;
   for (int64_t d = from.getRank() - 1; d >= 0; --d) {
     if (from.getDimSize(d) != 1)
       strides[d + missing] = stride;
@@ -109,7 +110,7 @@ static DenseElementsAttr reduceRepeats(DenseElementsAttr value) {
   // Reads the bytes as [outer, shape[d], inner]. If all slices along d are
   // equal, it keeps the first, so later dimensions look at fewer bytes.
   for (int64_t d = 0; d < type.getRank(); ++d) {
-    int64_t outer = 1, inner = elementBytes(type);
+    int64_t outer = 1, inner = nn::elementBytes(type);
     for (int64_t i = 0; i < d; ++i)
       outer *= shape[i];
     for (int64_t i = d + 1; i < type.getRank(); ++i)
@@ -148,7 +149,8 @@ bool Emitter::allows(int64_t steps, RankedTensorType made) {
   bool allowed = budgets.spend(cost, steps);
   if (allowed) {
     cost = Cost::foldedBytes;
-    allowed = budgets.spend(cost, made.getNumElements() * elementBytes(made));
+    allowed =
+        budgets.spend(cost, made.getNumElements() * nn::elementBytes(made));
   }
   if (!allowed && !unfolded)
     unfolded = cost;

@@ -4,6 +4,7 @@
 // written once.
 #include "frontends/onnx/Fold.h"
 
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/reference/Reference.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -17,7 +18,7 @@ using namespace fsdpc::frontend;
 std::vector<char> frontend::bytesOf(DenseElementsAttr value) {
   auto type = cast<RankedTensorType>(value.getType());
   std::vector<char> bytes;
-  bytes.reserve(type.getNumElements() * elementBytes(type));
+  bytes.reserve(nn::tensorBytes(type));
   if (type.getElementType().isInteger(1)) {
     for (bool element : value.getValues<bool>())
       bytes.push_back(element);

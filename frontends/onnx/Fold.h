@@ -9,10 +9,6 @@
 
 namespace fsdpc::frontend {
 
-// The bytes of one element outside attributes, where an i1 takes one byte.
-inline int64_t elementBytes(mlir::RankedTensorType type) {
-  return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
-}
 // Returns the elements in row-major order, in the byte order of this machine,
 // with splats expanded.
 std::vector<char> bytesOf(mlir::DenseElementsAttr value);

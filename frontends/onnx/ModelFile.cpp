@@ -18,7 +18,7 @@ using namespace fsdpc::frontend;
 // Returns the bytes of raw_data, or of a packed list of floats or doubles,
 // whose bytes are the elements on a little-endian machine. Returns an empty
 // range if they are in several pieces.
-static ByteRange elementBytes(const char *base, ByteRange tensor) {
+static ByteRange elementsOf(const char *base, ByteRange tensor) {
   enum { floatData = 4, rawData = 9, doubleData = 10 };
   Wire wire{base, tensor.offset, tensor.offset + tensor.length};
   ByteRange found, payload;
@@ -49,7 +49,7 @@ static void findInitializers(ModelFile &model) {
     Wire graph{base, payload.offset, payload.offset + payload.length};
     while (graph.next(field, tensor, isBytes))
       if (field == graphInitializer && isBytes)
-        model.initializers.push_back(elementBytes(base, tensor));
+        model.initializers.push_back(elementsOf(base, tensor));
   }
   // If the two readings differ, the values are embedded in the program instead.
   model.initializers.resize(model.proto.graph().initializer_size());

@@ -5,6 +5,7 @@
 // nothing between them but views and marks. Collectives of one unit fuse
 // whatever their size, since its layouts are gathered and reduced together
 // anyway.
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "passes/collectives/Passes.h"
 #include "passes/collectives/Segments.h"
 
@@ -29,10 +30,8 @@ constexpr int64_t kSmallBytes = 1 << 20;
 
 int64_t bytesOf(TypeRange types) {
   int64_t bytes = 0;
-  for (Type type : types) {
-    auto tensor = cast<ShapedType>(type);
-    bytes += tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
-  }
+  for (Type type : types)
+    bytes += nn::tensorBytes(type);
   return bytes;
 }
 

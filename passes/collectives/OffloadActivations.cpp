@@ -7,6 +7,7 @@
 // pass stands before the schedule, which decides when each piece moves; nothing
 // that is computed changes. torch's save_on_cpu and DeepSpeed's
 // cpu_checkpointing choose the same values at run time.
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "passes/collectives/Passes.h"
 #include "passes/collectives/Segments.h"
 
@@ -142,7 +143,7 @@ struct OffloadActivations : impl::OffloadActivationsBase<OffloadActivations> {
         continue;
       for (OpResult value : op.getResults())
         if (isa<RankedTensorType>(value.getType()) &&
-            fsdp::offloadedBytesOf(value) >= leastBytes)
+            nn::tensorBytes(value.getType()) >= leastBytes)
           if (std::optional<Leaving> leaving = leavingOf(value, halves))
             pieces[{halves.segmentOf(leaving->last),
                     halves.segmentOf(leaving->first)}]
@@ -182,7 +183,7 @@ struct OffloadActivations : impl::OffloadActivationsBase<OffloadActivations> {
     ++offloads;
     for (auto [value, fetched] :
          llvm::zip_equal(piece.values, fetch.getResults())) {
-      bytes += fsdp::offloadedBytesOf(value);
+      bytes += nn::tensorBytes(value.getType());
       turnReaders(builder, value, fetched, fetch, halves);
     }
   }

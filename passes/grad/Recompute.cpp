@@ -76,7 +76,7 @@ void record(ModuleOp module, Block &body, const RecomputeChooser &chooser,
   };
   DenseMap<Attribute, Sum> sums;
   schedule::Machine machine = fsdp::machineOf(module);
-  schedule::ElementType type = fsdp::CompileOptions::of(module).paramType;
+  ElementType type = fsdp::CompileOptions::of(module).paramType;
   for (Operation *op : marked) {
     Sum &sum = sums[unitOf(op)];
     ++sum.counts.ops;

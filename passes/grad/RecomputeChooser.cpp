@@ -6,6 +6,7 @@
 #include "passes/grad/RecomputeChooser.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/Products.h"
 #include "compiler/options/NamePatterns.h"
 #include "compiler/options/Options.h"
@@ -42,8 +43,7 @@ Operation *RecomputeChooser::productOf(Operation *op) const {
 }
 
 int64_t fsdpc::passes::denseBytes(Value value) {
-  RankedTensorType type = nn::tensorType(value);
-  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
+  return nn::tensorBytes(value.getType());
 }
 
 Value fsdpc::passes::storageOf(Value value) {
@@ -60,8 +60,7 @@ Value fsdpc::passes::storageOf(Value value) {
 RecomputeChooser::RecomputeChooser(Block &body) : body(body), origins(body) {
   auto options =
       fsdp::CompileOptions::of(body.getParentOp()->getParentOfType<ModuleOp>());
-  fusesProducts =
-      options.isFast() && options.paramType != schedule::ElementType::F32;
+  fusesProducts = options.isFast() && options.paramType != ElementType::f32;
   for (Operation &op : body) {
     if (!isBackward(&op) && isProduct(&op))
       lastProduct = &op;

@@ -25,7 +25,7 @@ namespace {
 class UnitGraph {
 public:
   UnitGraph(const RecomputeChooser &cheap, const schedule::Machine &machine,
-            schedule::ElementType type)
+            ElementType type)
       : cheap(cheap), machine(machine), type(type) {}
 
   void addOp(Operation *op, int index);
@@ -37,7 +37,7 @@ private:
 
   const RecomputeChooser &cheap;
   const schedule::Machine &machine;
-  schedule::ElementType type;
+  ElementType type;
   schedule::RepeatableUnit unit;
   SmallVector<int> indices; // in the body, by op
   DenseMap<Operation *, int> numbers;
@@ -106,7 +106,7 @@ bool fsdpc::passes::isRepeatable(const RecomputeChooser &chooser,
 }
 
 double fsdpc::passes::repeatUs(Operation *op, const schedule::Machine &machine,
-                               schedule::ElementType type) {
+                               ElementType type) {
   int64_t bytes = 0;
   for (Value value : op->getOperands())
     if (isa<RankedTensorType>(value.getType()))
@@ -129,7 +129,7 @@ fsdpc::passes::recomputeOptions(ModuleOp module) {
   RecomputeChooser cheap(body);
   cheap.chooseCheap();
   schedule::Machine machine = fsdp::machineOf(module);
-  schedule::ElementType type = fsdp::CompileOptions::of(module).paramType;
+  ElementType type = fsdp::CompileOptions::of(module).paramType;
   llvm::MapVector<Attribute, UnitGraph> regions;
   for (auto unit : module.getOps<fsdp::UnitOp>())
     if (Attribute name = FlatSymbolRefAttr::get(unit); units->contains(name))

@@ -42,6 +42,6 @@ bool isRepeatable(const RecomputeChooser &chooser, mlir::Operation *op);
 /// Returns the µs of an op before it is fused with others. Fusion makes it
 /// less, so the estimate is on the safe side.
 double repeatUs(mlir::Operation *op, const schedule::Machine &machine,
-                schedule::ElementType type);
+                ElementType type);
 
 } // namespace fsdpc::passes

@@ -6,6 +6,7 @@
 // steers the schedule.
 #include "compiler/analysis/kernels/BodyWalk.h"
 #include "compiler/dialects/fsdp/Machine.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/options/Options.h"
 #include "passes/kernels/Passes.h"
 
@@ -24,10 +25,7 @@ int64_t elements(Value value) {
   return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
-int64_t bytesOf(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
-}
+int64_t bytesOf(Value value) { return nn::tensorBytes(value.getType()); }
 
 // Returns the bytes of an argument that a kernel reads. It reads only those
 // rows of a table that are looked up, and only the slices of a sliced tensor.
@@ -87,7 +85,7 @@ struct AnnotateCosts : fsdpc::passes::impl::AnnotateCostsBase<AnnotateCosts> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     schedule::Machine machine = fsdp::machineOf(module);
-    schedule::ElementType type = fsdp::CompileOptions::of(module).paramType;
+    ElementType type = fsdp::CompileOptions::of(module).paramType;
     Builder builder(&getContext());
     SymbolTable kernels(module);
     module.walk([&](Operation *op) {

@@ -6,6 +6,7 @@
 // 2024).
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/DecomposeRows.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/options/Options.h"
 #include "passes/kernels/Inherit.h"
 #include "passes/kernels/Passes.h"
@@ -212,8 +213,8 @@ void LossBuilder::run() {
   if (op.getScale())
     factor = b.mul(factor, b.reshape(op.getScale(), {1, 1}));
   factors = b.reshape(factor, {rows});
-  int64_t count = rowsOfBlock(
-      rows, columns * input.getElementTypeBitWidth() / 8, blockBytes);
+  int64_t count =
+      rowsOfBlock(rows, columns * nn::elementBytes(input), blockBytes);
   // One block needs no sum.
   if (sumsWide && count < rows)
     gradient = statistics.clone(gradient.getShape());

@@ -6,6 +6,7 @@
 // is marked only if all of its leaves are attentions: any other reader needs a
 // dense tensor.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "compiler/options/Options.h"
 #include "passes/kernels/Passes.h"
@@ -44,8 +45,7 @@ struct Requirements {
   // row to be adjacent.
   bool hold(Value value, const nn::Strides &strides) const {
     auto type = nn::tensorType(value);
-    int64_t width = type.getShape().back(),
-            bytes = type.getElementTypeBitWidth() / 8;
+    int64_t width = type.getShape().back(), bytes = nn::elementBytes(type);
     auto isAligned = [&](int64_t elements) {
       return elements * bytes % alignment == 0;
     };

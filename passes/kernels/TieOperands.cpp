@@ -5,6 +5,7 @@
 // only if each element is read before it is written, by the step that writes
 // it; the planner decides later which ties it uses.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "passes/kernels/OpKinds.h"
 #include "passes/kernels/Passes.h"
 
@@ -18,11 +19,6 @@ using namespace fsdpc;
 using namespace fsdpc::passes;
 
 namespace {
-
-int64_t bitsOf(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
-  return tensor.getNumElements() * tensor.getElementTypeBitWidth();
-}
 
 // Returns true if each op reads and writes at one index only. Sums over rows
 // read each element when it is written.
@@ -145,7 +141,7 @@ struct TieOperands : fsdpc::passes::impl::TieOperandsBase<TieOperands> {
     // Sums over rows are shorter than what they sum.
     OpResult longest =
         *llvm::max_element(launch->getResults(), [](OpResult a, OpResult b) {
-          return bitsOf(a.getType()) < bitsOf(b.getType());
+          return nn::tensorBytes(a.getType()) < nn::tensorBytes(b.getType());
         });
     ArrayRef<int64_t> shape =
         cast<RankedTensorType>(longest.getType()).getShape();
@@ -159,10 +155,11 @@ struct TieOperands : fsdpc::passes::impl::TieOperandsBase<TieOperands> {
       for (OpOperand &operand : launch->getOpOperands()) {
         Value value = operand.get();
         unsigned index = operand.getOperandNumber();
-        // Equal bits suffice: a result may have another element type of the
+        // Equal sizes suffice: a result may have another element type of the
         // same width.
         if (taken.contains(value) ||
-            bitsOf(value.getType()) != bitsOf(result.getType()) ||
+            nn::tensorBytes(value.getType()) !=
+                nn::tensorBytes(result.getType()) ||
             !value.getDefiningOp() || !isLastUse(value, launch) ||
             !readInPlace(kernel.getArgument(index), shape))
           continue;

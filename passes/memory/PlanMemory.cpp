@@ -6,6 +6,7 @@
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/analysis/Slots.h"
 #include "compiler/dialects/fsdp/Offloads.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/options/Options.h"
 #include "passes/memory/Passes.h"
 #include "passes/memory/Reuse.h"
@@ -53,7 +54,7 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
       SmallVector<int64_t> places;
       for (Value value : start.getValues()) {
         places.push_back(bytes);
-        bytes += llvm::alignTo(fsdp::offloadedBytesOf(value), slotAlignment);
+        bytes += llvm::alignTo(nn::tensorBytes(value.getType()), slotAlignment);
       }
       start.setPlaces(places);
     });

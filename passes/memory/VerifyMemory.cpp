@@ -7,6 +7,7 @@
 #include "compiler/analysis/Slots.h"
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Offloads.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/options/Options.h"
 #include "passes/memory/Passes.h"
 
@@ -101,7 +102,7 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
             "violates rule 'planned': it has no 'places' in the file");
       for (auto [value, place] :
            llvm::zip_equal(start.getValues(), *start.getPlaces())) {
-        int64_t bytes = fsdp::offloadedBytesOf(value);
+        int64_t bytes = nn::tensorBytes(value.getType());
         if (place < 0 || !size || place > size.getInt() - bytes)
           return start.emitOpError("violates rule 'file': its ")
                  << bytes << " bytes from " << place

@@ -8,6 +8,7 @@
 #include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/RunningStatistics.h"
 #include "compiler/dialects/fsdp/Tokens.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -38,7 +39,7 @@ void FunctionConverter::gather(fsdp::AllGatherStartOp start) {
 void FunctionConverter::offload(fsdp::OffloadStartOp start) {
   for (auto [value, place] :
        llvm::zip_equal(start.getValues(), *start.getPlaces())) {
-    int64_t bytes = fsdp::offloadedBytesOf(value);
+    int64_t bytes = nn::tensorBytes(value.getType());
     auto call = rt::OffloadOp::create(rtBuilder, here,
                                       pointers.get(here, value), bytes, place);
     call->setAttr(fsdp::FSDPDialect::kBytesAttr,
@@ -54,7 +55,7 @@ void FunctionConverter::fetch(fsdp::FetchStartOp start) {
   Operation *wait = *start.getToken().user_begin();
   for (auto [value, place] :
        llvm::zip_equal(wait->getResults(), *from.getPlaces())) {
-    int64_t bytes = fsdp::offloadedBytesOf(value);
+    int64_t bytes = nn::tensorBytes(value.getType());
     auto call = rt::FetchOp::create(rtBuilder, here, pointers.get(here, value),
                                     bytes, place);
     call->setAttr(fsdp::FSDPDialect::kBytesAttr,

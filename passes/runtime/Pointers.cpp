@@ -10,6 +10,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/fsdp/Tokens.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "runtime/abi/norm_digits.h"
 
@@ -19,15 +20,6 @@
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
-
-static int64_t elementBytes(RankedTensorType type) {
-  return (type.getElementTypeBitWidth() + 7) / 8;
-}
-
-int64_t fsdpc::passes::tensorBytes(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
-  return tensor.getNumElements() * elementBytes(tensor);
-}
 
 // `bytes` is how far the op may reach from the address. It is what verify-rt
 // orders and bounds, so it must cover the whole extent of a strided value.
@@ -63,8 +55,7 @@ FlatSymbolRefAttr PointerBuilder::constant(nn::ConstantOp op) {
 
 Value PointerBuilder::whole(Location loc, FlatSymbolRefAttr name) {
   auto layout = symbols.lookup<fsdp::LayoutOp>(name.getAttr());
-  int64_t bytes =
-      layout.getElements() * layout.getCompute().getIntOrFloatBitWidth() / 8;
+  int64_t bytes = layout.getElements() * nn::elementBytes(layout.getCompute());
   return pointer(loc, rt::Space::whole, name, 0, bytes);
 }
 
@@ -73,8 +64,7 @@ Value PointerBuilder::whole(Location loc, FlatSymbolRefAttr name) {
 static std::pair<Value, int64_t> throughViews(Value value) {
   int64_t offset = 0;
   while (auto view = value.getDefiningOp<nn::ViewOpInterface>()) {
-    offset += view.getViewOffset() *
-              elementBytes(cast<RankedTensorType>(value.getType()));
+    offset += view.getViewOffset() * nn::elementBytes(value.getType());
     value = view.getViewSource();
   }
   return {value, offset};
@@ -83,8 +73,7 @@ static std::pair<Value, int64_t> throughViews(Value value) {
 Value PointerBuilder::get(Location loc, Value value) {
   // A strided value spans more than its own elements, hence the extent and not
   // the number of elements.
-  int64_t bytes = nn::extentOf(value) *
-                  elementBytes(cast<RankedTensorType>(value.getType()));
+  int64_t bytes = nn::extentOf(value) * nn::elementBytes(value.getType());
   auto [root, offset] = throughViews(value);
   if (auto argument = dyn_cast<BlockArgument>(root)) {
     auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());

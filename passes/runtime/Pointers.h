@@ -74,7 +74,4 @@ private:
   llvm::DenseMap<mlir::Attribute, mlir::FlatSymbolRefAttr> constants;
 };
 
-// Returns the bytes of a dense tensor.
-int64_t tensorBytes(mlir::Type type);
-
 } // namespace fsdpc::passes

@@ -7,6 +7,7 @@
 #include "passes/runtime/Reach.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/rt/RTDialect.h"
 #include "compiler/options/Options.h"
 #include "passes/runtime/Pointers.h"
@@ -19,13 +20,10 @@
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
+using nn::elementBytes;
+using nn::tensorBytes;
 
 namespace {
-
-// Elements narrower than a byte take one byte each.
-int64_t elementBytes(Type type) {
-  return (type.getIntOrFloatBitWidth() + 7) / 8;
-}
 
 // The elements from the first to the last one of a strided tensor whose rows
 // are `dense` elements. `sizes` may have more entries than there are strides.

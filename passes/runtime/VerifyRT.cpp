@@ -7,6 +7,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/options/Options.h"
 #include "passes/runtime/MemoryAccesses.h"
 #include "passes/runtime/Passes.h"
@@ -63,7 +64,7 @@ LogicalResult verifyGradient(Operation *op, rt::PointerOp pointer,
     return pointer.emitOpError("points to the gradient of '")
            << pointer.getSymbolAttr().getValue()
            << "', which is no layout that is unsummed";
-  int64_t bytes = tensorBytes(fsdp::getFlatType(layout));
+  int64_t bytes = nn::tensorBytes(fsdp::getFlatType(layout));
   int64_t end = pointer.getOffset() + pointer.getBytes();
   if (end > bytes)
     return op->emitOpError("accesses the gradient of layout '")

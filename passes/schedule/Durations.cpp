@@ -5,6 +5,7 @@
 // between ranks follows from the bytes of a CollectiveOps.
 #include "compiler/analysis/CommunicationVolume.h"
 #include "compiler/dialects/fsdp/RunningStatistics.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/schedule/cost_model.h"
 #include "compiler/schedule/rounding.h"
 #include "passes/schedule/ScheduleIR.h"
@@ -118,8 +119,8 @@ double compressedUs(const schedule::Machine &machine,
                   (ops.elementBytes + (2 + 3 + 2) * int64_t(sizeof(float)));
   double us = schedule::copyUs(machine, double(bytes));
   if (ops.factorFlops > 0)
-    us += schedule::opUs(machine, "matmul", ops.factorFlops, 0,
-                         schedule::ElementType::F32);
+    us +=
+        schedule::opUs(machine, "matmul", ops.factorFlops, 0, ElementType::f32);
   if (ops.chosenBytes)
     us += schedule::allGatherUs(machine, machine.ranks * ops.chosenBytes);
   if (ops.factorBytes)
@@ -179,7 +180,7 @@ void fsdpc::passes::annotate(const ScheduleIR &ir,
     if (moved.empty())
       moved = ops.first->getOperands();
     for (Value value : moved)
-      bytes += elementsOf(value) * byteWidth(value.getType());
+      bytes += nn::tensorBytes(value.getType());
     if (ops.blockElements > 0)
       bytes = ops.wholeBytes + ops.groupBytes;
     if (ops.compressedElements > 0)

@@ -10,6 +10,7 @@
 // more than it frees.
 #include "passes/schedule/OffloadChoice.h"
 
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "passes/schedule/SolveSchedule.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
@@ -39,7 +40,7 @@ SmallVector<fsdp::OffloadOp> offloadsOf(ModuleOp module) {
 int64_t bytesOf(fsdp::OffloadOp offload) {
   int64_t bytes = 0;
   for (Value value : offload.getValues())
-    bytes += fsdp::offloadedBytesOf(value);
+    bytes += nn::tensorBytes(value.getType());
   return bytes;
 }
 

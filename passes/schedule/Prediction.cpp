@@ -16,6 +16,7 @@
 #include "compiler/schedule/cost_model.h"
 #include "compiler/schedule/rounding.h"
 #include "passes/schedule/ScheduledOps.h"
+#include "runtime/abi/element_type.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -164,10 +165,10 @@ double passesUs(ModuleOp module, const Manifest &manifest,
     for (Value result : op->getResults())
       if (getElementTypeOrSelf(result).isF32())
         bytes += std::ceil(double(elementsOf(result)) / machine.ranks) * 4;
-    us += schedule::offloadedOpUs(machine,
-                                  schedule::opUs(machine, "optimizer", 0, bytes,
-                                                 schedule::ElementType::F32),
-                                  stored, 0);
+    us += schedule::offloadedOpUs(
+        machine,
+        schedule::opUs(machine, "optimizer", 0, bytes, ElementType::f32),
+        stored, 0);
   });
   return us;
 }
@@ -185,13 +186,13 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
       part = std::ceil(part / (layout.hybrid ? schedule::groupRanks(machine)
                                              : machine.ranks));
     double words = 3 + 2 * layout.states;
-    double copy = manifest.computeDtypeOf(layout) == "f32" ? 0 : 2;
+    std::string dtype = manifest.computeDtypeOf(layout);
+    double copy = dtype == "f32" ? 0 : double(dtypeBytes(dtype));
     // Without a master two bytes are read and written instead of four each.
     if (layout.noMaster)
       copy = -4;
-    double opUs =
-        schedule::opUs(machine, "optimizer", 0, part * (4 * words + copy),
-                       schedule::ElementType::F32);
+    double opUs = schedule::opUs(machine, "optimizer", 0,
+                                 part * (4 * words + copy), ElementType::f32);
     double changed = part * (storedStates(layout) + storedParameter(layout));
     us += schedule::offloadedOpUs(
         machine, opUs, changed + part * storedGradient(layout), changed);

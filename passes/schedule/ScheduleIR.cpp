@@ -5,6 +5,7 @@
 // knows of costs. The same code reads an unscheduled function, for the solver,
 // and a scheduled one, for the verifier, so that both judge one problem.
 #include "passes/schedule/ScheduleIR.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "passes/schedule/ScheduledOps.h"
 
 #include "compiler/analysis/Slots.h"
@@ -175,7 +176,7 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
                         ValueRange results) {
   CollectiveOps ops{first, wait, SmallVector<Value>(results), {}};
   auto [whole, groups] = splitElements(hybridLayouts, layouts, results);
-  int64_t width = byteWidth(results[0].getType());
+  int64_t width = nn::elementBytes(results[0].getType());
   ops.wholeBytes = whole * width;
   ops.groupBytes = groups * width;
   ops.elementBytes = width;
@@ -247,7 +248,7 @@ int64_t Reader::countCompressed(ArrayAttr layouts, ValueRange gradients,
     fsdp::Compression compression = fsdp::compressionOf(layout);
     int64_t elements = elementsOf(gradient);
     ops.compressedElements += elements;
-    ops.elementBytes = byteWidth(gradient.getType());
+    ops.elementBytes = nn::elementBytes(gradient.getType());
     if (compression.topK) {
       ops.chosenBytes += chosenBytes(compression.topK);
       continue;
@@ -290,7 +291,7 @@ void Reader::readReduction(Operation *first, ArrayAttr layouts,
         whole + groups -
         splitElements(unsummedLayouts, layouts, gradients).second;
   }
-  ops.elementBytes = byteWidth(gradients[0].getType());
+  ops.elementBytes = nn::elementBytes(gradients[0].getType());
   ops.sumBytes = groups * int64_t(sizeof(float)); // groups hand on f32
   countStored(layouts, "gradient", ops);
   ops.continuesSums = options.accumulates();
@@ -330,7 +331,7 @@ void Reader::readOffload(Operation *first, ValueRange values) {
   c.latest = turn;
   c.isLocal = true;
   for (Value value : values) {
-    ops.fileBytes += fsdp::offloadedBytesOf(value);
+    ops.fileBytes += nn::tensorBytes(value.getType());
     if (Operation *op = value.getDefiningOp())
       c.earliest = std::max(c.earliest, positionOf(op) + 1);
     for (Operation *user : usersOfMemory(value))
@@ -345,7 +346,7 @@ void Reader::readOffload(Operation *first, ValueRange values) {
 void Reader::readFetch(Operation *first, Operation *wait, ValueRange results) {
   CollectiveOps ops{first, wait, SmallVector<Value>(results), {}};
   for (Value result : results)
-    ops.fileBytes += fsdp::offloadedBytesOf(result);
+    ops.fileBytes += nn::tensorBytes(result.getType());
   schedule::Collective c;
   c.earliest = turn + 1;
   c.isLocal = true;

@@ -15,10 +15,6 @@ int64_t fsdpc::passes::elementsOf(ValueRange values) {
   return elements;
 }
 
-int64_t fsdpc::passes::byteWidth(Type type) {
-  return (cast<RankedTensorType>(type).getElementTypeBitWidth() + 7) / 8;
-}
-
 bool fsdpc::passes::isScheduled(Operation *op) {
   return op->hasTrait<fsdp::MovedBySchedule>();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The ops that scheduling moves, the ops that hold them in place, and how much
-// memory their values take.
+// The ops that scheduling moves, the ops that hold them in place, and how many
+// elements their values have.
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
@@ -10,9 +10,6 @@ namespace fsdpc::passes {
 
 // Returns the number of elements of all values, which are tensors.
 int64_t elementsOf(mlir::ValueRange values);
-
-// Returns the bytes of an element of a tensor.
-int64_t byteWidth(mlir::Type type);
 
 // Returns the ops that read or write the memory of `value`: its users except
 // frees and waits, those of its views, and those of what is accumulated in it.

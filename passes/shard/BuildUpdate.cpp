@@ -208,7 +208,7 @@ FailureOr<Value> buildUpdates(OpBuilder &builder,
       number(options.eps()),
       builder.getI32IntegerAttr(int32_t(options.nsSteps)),
       builder.getStringAttr(fsdp::nameOf(options.adjustLr)),
-      flag(options.muonType == schedule::ElementType::BF16));
+      flag(options.muonType == ElementType::bf16));
   return fsdp::SpreadMatricesOp::create(builder, loc, own.getType(), name,
                                         own.getResult())
       .getResult();

@@ -32,7 +32,7 @@ struct HookBuilder {
   // Rounds to the narrow type and back. The wire has the type of
   // --reduce-dtype, which holds the rounded values exactly if it is f32 or the
   // same.
-  Value cast(Value value, schedule::ElementType type) {
+  Value cast(Value value, ElementType type) {
     Type narrow = fsdp::floatType(type, builder.getContext());
     Type own = nn::tensorType(value).getElementType();
     // Kernels fuse the pair, so that it costs no memory.

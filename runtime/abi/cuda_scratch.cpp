@@ -5,6 +5,7 @@
 // choice, it is an upper bound: the program must fit what the compiler printed.
 #include "runtime/abi/cuda_scratch.h"
 #include "runtime/abi/blocks.h"
+#include "runtime/abi/element_type.h"
 #include "runtime/abi/factors.h"
 #include "runtime/abi/member_sums.h"
 #include "runtime/abi/memory_plan.h"
@@ -47,17 +48,16 @@ int64_t largestWhole(const Manifest &manifest, int64_t ranks) {
   return largest;
 }
 
-// Bytes of the gradients that travel at a time, 4 per element, or 2 if both the
-// layout's type and that of the reduction have 16 bits, or those of blocks: of
-// the largest layout, or of several with owners.
+// Returns the bytes of the gradients that travel at a time: of the largest
+// layout, or of several with owners. They are those of the wider one of the
+// layout's type and that of the reduction, or those of blocks.
 int64_t largestSent(const Manifest &manifest, int64_t ranks) {
   int64_t largest = 0, owned = 0;
   for (const Layout &layout : manifest.layouts) {
     if (!layout.trainable)
       continue;
-    bool wide = manifest.computeDtypeOf(layout) == "f32" ||
-                manifest.reduceDtype == "f32";
-    int64_t width = wide ? 4 : 2;
+    int64_t width = std::max(dtypeBytes(manifest.computeDtypeOf(layout)),
+                             dtypeBytes(manifest.reduceDtype));
     int64_t whole = wholeElements(manifest, layout, ranks);
     BlockType blocks = blockTypeOf(manifest.reduceDtype);
     int64_t bytes =

@@ -35,18 +35,6 @@ void fixUnusedStride(int64_t rows, int64_t columns, int64_t &row,
 
 } // namespace
 
-bool parseElementType(const std::string &name, ElementType &type) {
-  if (name == "f32")
-    type = ElementType::f32;
-  else if (name == "bf16")
-    type = ElementType::bf16;
-  else if (name == "f16")
-    type = ElementType::f16;
-  else
-    return false;
-  return true;
-}
-
 // The order is arbitrary; it makes shapes keys of maps.
 bool GemmShape::operator<(const GemmShape &o) const {
   auto key = [](const GemmShape &s) {

@@ -9,6 +9,7 @@
 // threads: they fix the order of sums, and with it the bits.
 #pragma once
 
+#include "runtime/abi/element_type.h"
 #include "runtime/abi/manifest.h"
 #include "runtime/support/status.h"
 
@@ -19,12 +20,6 @@
 #include <vector>
 
 namespace fsdpc {
-
-enum class ElementType { f32, bf16, f16 };
-bool parseElementType(const std::string &name, ElementType &type);
-inline int64_t elementBytes(ElementType type) {
-  return type == ElementType::f32 ? 4 : 2;
-}
 
 // C[m×n] = A[m×k] · B[k×n], plus C if `accumulate`. Strides are in elements.
 // One stride of A and one of B must be 1; the elements of a row of C are

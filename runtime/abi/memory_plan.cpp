@@ -30,17 +30,6 @@ int64_t product(const std::vector<int64_t> &shape) {
 
 } // namespace
 
-int64_t dtypeBytes(const std::string &dtype) {
-  static const std::pair<const char *, int64_t> sizes[] = {
-      {"f32", 4}, {"bf16", 2}, {"f16", 2}, {"f64", 8}, {"i1", 1},
-      {"i8", 1},  {"i16", 2},  {"i32", 4}, {"i64", 8}, {"u8", 1},
-      {"u16", 2}, {"u32", 4},  {"u64", 8}};
-  for (auto &[name, bytes] : sizes)
-    if (dtype == name)
-      return bytes;
-  return 0;
-}
-
 // With few elements and many ranks the last shards are padding alone.
 int64_t shardElements(const Layout &layout, int64_t ranks, int64_t alignment) {
   return roundUp((layout.elements + ranks - 1) / ranks, alignment);

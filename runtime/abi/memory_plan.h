@@ -8,6 +8,7 @@
 // Everything is in bytes unless a name says elements.
 #pragma once
 
+#include "runtime/abi/element_type.h"
 #include "runtime/abi/manifest.h"
 #include "runtime/abi/owners.h"
 #include "runtime/abi/power_sgd.h"
@@ -49,10 +50,6 @@ struct MemoryPlan {
   // "residuals", "offload pieces" and "checkpoint" only if they are not 0.
   std::vector<std::pair<std::string, int64_t>> kinds() const;
 };
-
-// Bytes per element of a dtype ("f32", "bf16", "f16", "f64", "i1", "i8" …
-// "i64", "u8" … "u64"); 0 for any other name.
-int64_t dtypeBytes(const std::string &dtype);
 
 // Elements per shard of a layout, a multiple of `alignment` (in elements).
 int64_t shardElements(const Layout &layout, int64_t ranks, int64_t alignment);

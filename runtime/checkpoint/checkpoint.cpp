@@ -105,7 +105,7 @@ OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
   if (buffers.masterShard)
     return f32Part(buffers.masterShard + first);
   WireType type = computeTypeOf(rank, int32_t(index));
-  return {buffers.computeShard + size_t(first) * wireBytes(type), type};
+  return {buffers.computeShard + size_t(first) * elementBytes(type), type};
 }
 
 // Reads elements of this rank's part from the file, in the type of the part.
@@ -126,7 +126,7 @@ Status readOffloaded(const fsdpc_rank &rank, size_t index, Saved what,
 Result<const void *> readPiece(const fsdpc_rank &rank, size_t index, Saved what,
                                const OwnPart &own, int64_t begin, int64_t count,
                                float *place) {
-  size_t width = wireBytes(own.type);
+  size_t width = elementBytes(own.type);
   const char *from = own.values ? own.values + size_t(begin) * width : nullptr;
   if (from && own.type == WireType::f32 && rank.device->isHostMemory())
     return from;

@@ -121,7 +121,7 @@ CheckpointWriter::Piece CheckpointWriter::parameters(size_t layout) const {
   const char *values = buffers.masterShard
                            ? reinterpret_cast<char *>(buffers.masterShard)
                            : buffers.computeShard;
-  uint64_t width = wireBytes(type);
+  uint64_t width = elementBytes(type);
   const void *from = inFile ? nullptr : values + uint64_t(first) * width;
   if (own.noMaster)
     return {from,           uint64_t(buffers.own) * width,
@@ -174,7 +174,7 @@ Status CheckpointWriter::readRaw(const Piece &piece, uint64_t begin,
   bool isState = piece.state != parameterState;
   uint64_t width =
       isState ? sizeof(float)
-              : wireBytes(offloadedTypeOf(rank, int32_t(piece.layout)));
+              : elementBytes(offloadedTypeOf(rank, int32_t(piece.layout)));
   int64_t first = piece.first + int64_t(begin / width);
   int64_t count = int64_t(length / width);
   if (!isState)
@@ -194,8 +194,8 @@ Status CheckpointWriter::read(const Piece &piece, uint64_t done,
   std::vector<char> narrow;
   for (uint64_t end = done + length; done < end;) {
     uint64_t count = std::min(checkpointPiece, end - done) / sizeof(float);
-    narrow.resize(count * wireBytes(piece.type));
-    FSDPC_TRY(readRaw(piece, done / sizeof(float) * wireBytes(piece.type),
+    narrow.resize(count * elementBytes(piece.type));
+    FSDPC_TRY(readRaw(piece, done / sizeof(float) * elementBytes(piece.type),
                       narrow.size(), narrow.data()));
     castToWire(narrow.data(), piece.type, WireType::f32, int64_t(count),
                reinterpret_cast<float *>(to));

@@ -64,12 +64,17 @@ const char *at(const void *base, size_t bytes) {
 }
 char *at(void *base, size_t bytes) { return static_cast<char *>(base) + bytes; }
 
+size_t valueBytes(ValueType type) {
+  constexpr const char *dtypes[] = {"f32", "bf16", "f16", "i32", "i64"};
+  return size_t(dtypeBytes(dtypes[int(type)]));
+}
+
 // One reduction, piece by piece.
 class Reducer {
 public:
-  Reducer(Communicator &ranks, ElementType type, Reduction reduction)
+  Reducer(Communicator &ranks, ValueType type, Reduction reduction)
       : ranks(ranks), messages(ranks), type(type), reduction(reduction),
-        width(elementBytes(type)), sources(size_t(ranks.size())) {}
+        width(valueBytes(type)), sources(size_t(ranks.size())) {}
 
   // Elements of one rank's part of a piece.
   int64_t partElements() const {
@@ -148,7 +153,7 @@ private:
 
   Communicator &ranks;
   Messages messages;
-  const ElementType type;
+  const ValueType type;
   const Reduction reduction;
   const size_t width;
   std::vector<const void *> sources;
@@ -156,20 +161,6 @@ private:
 };
 
 } // namespace
-
-size_t elementBytes(ElementType type) {
-  switch (type) {
-  case ElementType::bf16:
-  case ElementType::f16:
-    return 2;
-  case ElementType::f32:
-  case ElementType::i32:
-    return 4;
-  case ElementType::i64:
-    return 8;
-  }
-  return 0;
-}
 
 // The root scatters and all gather, so that it sends the bytes once, and not
 // once to each rank.
@@ -237,17 +228,17 @@ void receive(Communicator &ranks, void *data, size_t bytes, int from) {
 }
 
 void allReduce(Communicator &ranks, const void *values, void *result,
-               int64_t count, ElementType type, Reduction reduction) {
+               int64_t count, ValueType type, Reduction reduction) {
   Reducer(ranks, type, reduction).reduceTo(-1, values, result, count);
 }
 
 void reduce(Communicator &ranks, const void *values, void *result,
-            int64_t count, ElementType type, Reduction reduction, int root) {
+            int64_t count, ValueType type, Reduction reduction, int root) {
   Reducer(ranks, type, reduction).reduceTo(root, values, result, count);
 }
 
 void reduceScatter(Communicator &ranks, const void *values, void *result,
-                   int64_t count, ElementType type, Reduction reduction) {
+                   int64_t count, ValueType type, Reduction reduction) {
   Reducer(ranks, type, reduction).scatterParts(values, result, count);
 }
 

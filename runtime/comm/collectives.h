@@ -23,8 +23,6 @@
 
 namespace fsdpc::runtime {
 
-size_t elementBytes(ElementType type);
-
 // Copies the root's bytes to all ranks.
 void broadcast(Communicator &ranks, void *data, size_t bytes, int root);
 // Leaves the root with rank r's piece at whole[r * bytes …]. The root's own may
@@ -47,12 +45,12 @@ void receive(Communicator &ranks, void *data, size_t bytes, int from);
 // Combines `count` values of every rank. `result` may be `values`. With reduce
 // only the root's `result` is written, and may be null elsewhere.
 void allReduce(Communicator &ranks, const void *values, void *result,
-               int64_t count, ElementType type, Reduction reduction);
+               int64_t count, ValueType type, Reduction reduction);
 void reduce(Communicator &ranks, const void *values, void *result,
-            int64_t count, ElementType type, Reduction reduction, int root);
+            int64_t count, ValueType type, Reduction reduction, int root);
 // Leaves rank r with part r of `count` values each. `result` may be this rank's
 // part of `values`.
 void reduceScatter(Communicator &ranks, const void *values, void *result,
-                   int64_t count, ElementType type, Reduction reduction);
+                   int64_t count, ValueType type, Reduction reduction);
 
 } // namespace fsdpc::runtime

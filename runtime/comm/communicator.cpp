@@ -16,7 +16,7 @@ void Communicator::allGather(const void *shard, void *whole,
 }
 
 void Communicator::reduceScatter(const ReduceScatter &part) {
-  countSent(size_t(part.shardElements) * wireBytes(handedOver(part)));
+  countSent(size_t(part.shardElements) * elementBytes(handedOver(part)));
   doReduceScatter(part);
 }
 

@@ -67,7 +67,7 @@ void HybridGroups::reducePiece(const ReduceScatter &part, int64_t piece) {
   const float *before = own        ? incoming
                         : part.add ? part.shard + first
                                    : nullptr;
-  size_t width = part.type == WireType::f32 ? 4 : 2;
+  size_t width = elementBytes(part.type);
   group->reduceScatter(
       {static_cast<const char *>(part.gradient) + size_t(first) * width,
        part.type, part.wire, part.elements - first, lengthOf(part, piece),

@@ -28,9 +28,9 @@ void StagedCommunicator::doReduceToOwners(
                      [&](const OwnedGradient &part, size_t from, size_t count,
                          size_t at) {
                        WireType sent = handedOver(part, wire);
-                       size_t first = from / wireBytes(sent);
+                       size_t first = from / elementBytes(sent);
                        castToWire(elementOf(part, first), part.type, sent,
-                                  int64_t(count / wireBytes(sent)),
+                                  int64_t(count / elementBytes(sent)),
                                   outgoing(peer, segment) + at);
                      });
     trade(segment, lengths, sources.data());
@@ -38,13 +38,13 @@ void StagedCommunicator::doReduceToOwners(
         gradients, self, begin, segment, sizeOf,
         [&](const OwnedGradient &part, size_t from, size_t count, size_t at) {
           WireType sent = handedOver(part, wire);
-          size_t first = from / wireBytes(sent);
+          size_t first = from / elementBytes(sent);
           for (int peer = 0; peer < ranks; ++peer)
             addends[peer] = {static_cast<const char *>(sources[peer]) + at,
                              sent};
           addends[self] = {elementOf(part, first), part.type};
           sumRanks(addends.data(), ranks, wire,
-                   int64_t(count / wireBytes(sent)), part.sum + first, add);
+                   int64_t(count / elementBytes(sent)), part.sum + first, add);
         });
   }
 }

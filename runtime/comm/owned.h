@@ -20,12 +20,12 @@ inline WireType handedOver(const OwnedGradient &part, WireType wire) {
 }
 
 inline size_t bytesOf(const OwnedGradient &part, WireType wire) {
-  return size_t(part.elements) * wireBytes(handedOver(part, wire));
+  return size_t(part.elements) * elementBytes(handedOver(part, wire));
 }
 
 inline const void *elementOf(const OwnedGradient &part, size_t element) {
   return static_cast<const char *>(part.gradient) +
-         element * wireBytes(part.type);
+         element * elementBytes(part.type);
 }
 
 // Calls body(item, from, count, at) for the parts of items in the range [begin,

@@ -26,7 +26,7 @@ void sumPadding(const ReduceScatter &part, int64_t begin, int64_t end) {
 // May point past the end, where realElements() is 0.
 const void *gradientAt(const ReduceScatter &part, int64_t begin) {
   return static_cast<const char *>(part.gradient) +
-         begin * wireBytes(part.type);
+         begin * elementBytes(part.type);
 }
 
 } // namespace fsdpc::runtime

@@ -17,7 +17,7 @@ namespace fsdpc::runtime {
 // rank's own addend is read in place.
 void StagedCommunicator::doReduceScatter(const ReduceScatter &part) {
   WireType sent = handedOver(part);
-  size_t width = wireBytes(sent);
+  size_t width = elementBytes(sent);
   // Whole cache lines, so that no two segments share one. At least one cache
   // line: Staging::of gives the reduce channel 64 bytes per rank or more.
   int64_t step = int64_t(staging.half / ranks / 64 * 64 / width);

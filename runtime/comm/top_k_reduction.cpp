@@ -10,7 +10,7 @@ namespace fsdpc::runtime {
 static void addGradient(const TopKReduction &reduction) {
   for (const Member &member : reduction.members) {
     Addend own = {static_cast<const char *>(reduction.gradient) +
-                      size_t(member.offset) * wireBytes(reduction.type),
+                      size_t(member.offset) * elementBytes(reduction.type),
                   reduction.type};
     sumRanks(&own, 1, WireType::f32, member.elements,
              reduction.residual + member.offset, /*add=*/true);

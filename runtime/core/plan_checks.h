@@ -5,6 +5,7 @@
 // it sizes memory or builds a primitive.
 #pragma once
 
+#include "runtime/abi/element_type.h"
 #include "runtime/abi/manifest.h"
 #include "runtime/abi/plan_shapes.h"
 #include "runtime/support/status.h"
@@ -49,7 +50,7 @@ inline std::string whyUnaligned(const AttentionPlan &p) {
       {"value", p.strideValue}, {"output", p.strideOutput},
       {"grad", p.strideGrad},   {"dquery", p.strideDQuery},
       {"dkey", p.strideDKey},   {"dvalue", p.strideDValue}};
-  int64_t bytes = p.dtype == "f32" ? 4 : 2;
+  int64_t bytes = dtypeBytes(p.dtype);
   for (auto &[name, list] : lists)
     for (int64_t stride : list)
       if (stride * bytes % 16 != 0)

@@ -67,7 +67,7 @@ static OptimizerOperands commonOperands(const fsdpc_rank &rank, int32_t index,
   operands.push(gradient ? const_cast<void *>(gradient)
                          : reinterpret_cast<void *>(
                                reinterpret_cast<uintptr_t>(shard.values) -
-                               uintptr_t(before) * wireBytes(shard.type)));
+                               uintptr_t(before) * elementBytes(shard.type)));
   if (hasNumber)
     operands.push(nullptr);
   for (int32_t state = 0; state < layout.states; ++state)
@@ -80,9 +80,8 @@ void fsdpc::runtime::placePiece(OptimizerOperands &operands,
                                 const fsdpc_rank &rank, int32_t index,
                                 const ShardPiece &piece) {
   if (piece.parameters)
-    operands.list[0] =
-        piece.parameters -
-        piece.begin * int64_t(wireBytes(offloadedTypeOf(rank, index)));
+    operands.list[0] = piece.parameters -
+                       piece.begin * elementBytes(offloadedTypeOf(rank, index));
   if (piece.gradient)
     operands.list[1] = piece.gradient - piece.begin;
   int32_t states = rank.manifest.layouts[size_t(index)].states;
@@ -132,7 +131,7 @@ static void downloadWide(const fsdpc_rank &rank, const GradientShard &shard,
                          int64_t from, size_t count, float *to) {
   if (shard.type == WireType::f32)
     return rank.device->download(to, shard.at(from), count * sizeof(float));
-  std::vector<char> narrow(count * wireBytes(shard.type));
+  std::vector<char> narrow(count * elementBytes(shard.type));
   rank.device->download(narrow.data(), shard.at(from), narrow.size());
   castToWire(narrow.data(), shard.type, WireType::f32, int64_t(count), to);
 }

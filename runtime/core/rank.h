@@ -290,7 +290,7 @@ struct GradientShard {
 
   // Returns the address of an element of the shard.
   const char *at(int64_t element) const {
-    return values + element * int64_t(wireBytes(type));
+    return values + element * elementBytes(type);
   }
 };
 inline GradientShard gradientShardOf(const fsdpc_rank &rank, int32_t layout) {
@@ -317,7 +317,7 @@ inline BlockType gatheredAs(const fsdpc_rank &rank, int32_t layout) {
 // Returns the bytes of a layout's secondary shard without padding.
 inline size_t secondaryBytes(const fsdpc_rank &rank, int32_t layout) {
   return size_t(rank.layouts[size_t(layout)].whole / rank.groupRanks) *
-         wireBytes(computeTypeOf(rank, layout));
+         elementBytes(computeTypeOf(rank, layout));
 }
 
 // The bytes of a buffer that the forward may change, or 0: running statistics

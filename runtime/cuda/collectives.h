@@ -57,7 +57,7 @@ struct DeviceReduction {
   size_t shardBytes() const {
     return blocks != BlockType::None
                ? size_t(blockedBytes(shardElements, blocks))
-               : size_t(shardElements) * wireBytes(type);
+               : size_t(shardElements) * elementBytes(type);
   }
 };
 

@@ -23,7 +23,7 @@ void CudaDevice::addMember(const Member &member, const void *gradient,
                            WireType type, bool add, float *to) {
   AddValues values;
   values.from = static_cast<const char *>(gradient) +
-                size_t(member.offset) * wireBytes(type);
+                size_t(member.offset) * elementBytes(type);
   values.type = type;
   values.to = to, values.elements = member.elements;
   values.add = add;

@@ -81,7 +81,7 @@ void CudaDevice::gatherBlocks(const fsdpc_rank &rank, int32_t index,
   const char *from = layout.masterShard
                          ? reinterpret_cast<const char *>(layout.masterShard)
                          : layout.computeShard;
-  auto width = int64_t(wireBytes(ownType));
+  auto width = elementBytes(ownType);
   char *own = rank.gatheredBlocks +
               layout.shardOf(rank.job.rank) / blockElements * form.bytes;
   bool isPinned = rank.manifest.layouts[size_t(index)].parametersOffloaded;
@@ -119,13 +119,14 @@ void CudaDevice::gatherParameters(const fsdpc_rank &rank, int32_t index,
   char *own = layout.computeShard;
   if (!own || isReadFromPinned(rank, index)) {
     own = static_cast<char *>(whole) +
-          size_t(layout.shardOf(rank.job.rank)) * wireBytes(type);
+          size_t(layout.shardOf(rank.job.rank)) * elementBytes(type);
     if (isReadFromPinned(rank, index))
       readParameters(rank, index, own);
     else
       castMaster(layout.masterShard, own, type, layout.shard);
   }
-  gatherBytes(rank, index, own, whole, size_t(layout.shard) * wireBytes(type));
+  gatherBytes(rank, index, own, whole,
+              size_t(layout.shard) * elementBytes(type));
 }
 
 bool CudaDevice::isShared(const fsdpc_rank &rank, int32_t index) const {
@@ -137,7 +138,7 @@ void CudaDevice::shareOwned(const fsdpc_rank &rank, int32_t index,
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
   shared.push_back({whole,
                     size_t(rank.manifest.layouts[size_t(index)].elements) *
-                        wireBytes(computeTypeOf(rank, index)),
+                        elementBytes(computeTypeOf(rank, index)),
                     layout.owner});
 }
 
@@ -214,7 +215,7 @@ void CudaDevice::readParameters(const fsdpc_rank &rank, int32_t index,
                                 char *to) {
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
   WireType type = computeTypeOf(rank, index);
-  int64_t width = int64_t(wireBytes(type));
+  int64_t width = elementBytes(type);
   if (layout.computeShard)
     return context.copy(to, layout.computeShard, size_t(layout.shard * width),
                         FSDPC_STREAM_GATHER);
@@ -368,7 +369,7 @@ void CudaDevice::reduceOwned(fsdpc_rank &rank, int32_t index,
   int64_t elements = rank.manifest.layouts[size_t(index)].elements;
   WireType travels =
       channel(reduceChannel).travels(type, wireType(rank.manifest.reduceDtype));
-  size_t bytes = ownedBytes(elements, wireBytes(travels));
+  size_t bytes = ownedBytes(elements, elementBytes(travels));
   if (ownedSent + bytes > wireCapacity)
     flushOwned(add);
   if (type != travels)

@@ -191,8 +191,8 @@ private:
       if (int64_t piece = tick - own; piece >= 0 && piece < pieces) {
         DeviceReduction part = pieceOf(reduction, piece);
         SumRanks sum;
-        sum.first = scratch +
-                    piece * chainElements * int64_t(wireBytes(reduction.type));
+        sum.first =
+            scratch + piece * chainElements * elementBytes(reduction.type);
         sum.stride = reduction.shardElements;
         sum.ranks = groupRanks;
         part.add = own > 0 || reduction.add;
@@ -297,7 +297,7 @@ private:
       forEachOwned(
           gradients, rank(), begin, step, sentSize,
           [&](const OwnedGradient &part, size_t from, size_t count, size_t at) {
-            size_t width = wireBytes(part.type);
+            size_t width = elementBytes(part.type);
             check(api.copy(scratch + size_t(rank()) * step + at,
                            elementOf(part, from / width), count, stream));
             launchOwned(part, from / width, count / width, scratch + at,
@@ -314,7 +314,7 @@ private:
         gradients, peer, begin, step, sentSize,
         [&](const OwnedGradient &part, size_t from, size_t count, size_t) {
           check(api.send(over.ranks,
-                         elementOf(part, from / wireBytes(part.type)), count,
+                         elementOf(part, from / elementBytes(part.type)), count,
                          peer, stream));
         });
     forEachOwned(gradients, rank(), begin, step, sentSize,

@@ -63,7 +63,7 @@ void CudaOffload::bring(const fsdpc_rank &rank, int32_t index,
   ofLayout.clear();
   if (layout.parametersOffloaded && operands.list[0])
     ofLayout.push_back({&operands.list[0],
-                        int64_t(wireBytes(offloadedTypeOf(rank, index))),
+                        elementBytes(offloadedTypeOf(rank, index)),
                         areChanged});
   if (layout.gradientOffloaded)
     ofLayout.push_back({&operands.list[1], sizeof(float)});

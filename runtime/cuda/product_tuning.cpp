@@ -5,6 +5,7 @@
 // allocates its own.
 #include "runtime/cuda/product_tuning.h"
 #include "runtime/abi/cuda_scratch.h"
+#include "runtime/abi/element_type.h"
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/new_file.h"
 
@@ -45,21 +46,17 @@ struct Operands {
   void *workspace = nullptr;
 };
 
-size_t widthOf(const std::string &dtype) {
-  return dtype == "f64" ? 8 : dtype == "f32" ? 4 : 2;
-}
-
 // Returns the bytes from the first to the last element of an operand.
 size_t bytesOf(const CudaGemmShape &s, const std::string &dtype, int64_t rows,
                int64_t columns, int64_t lead, int64_t stride) {
   return size_t((s.count - 1) * stride + (rows - 1) * lead + columns) *
-         widthOf(dtype);
+         dtypeBytes(dtype);
 }
 
 // Returns the bytes of the second result.
 size_t extraBytes(const CudaGemmShape &s) {
-  return s.epilogue == "sum_lhs"   ? size_t(s.m) * widthOf(s.dtypeC)
-         : s.epilogue == "sum_rhs" ? size_t(s.n) * widthOf(s.dtypeC)
+  return s.epilogue == "sum_lhs"   ? size_t(s.m) * dtypeBytes(s.dtypeC)
+         : s.epilogue == "sum_rhs" ? size_t(s.n) * dtypeBytes(s.dtypeC)
                                    : 0;
 }
 
@@ -71,7 +68,7 @@ bool allocate(const CudaGemmShape &s, Operands &operands) {
                             s.transposeA ? s.m : s.k, s.lda, s.strideA),
                     bytesOf(s, s.dtypeB, s.transposeB ? s.n : s.k,
                             s.transposeB ? s.k : s.n, s.ldb, s.strideB),
-                    s.bias ? size_t(s.n) * widthOf(s.dtypeC) : 0,
+                    s.bias ? size_t(s.n) * dtypeBytes(s.dtypeC) : 0,
                     s.addend ? whole : 0,
                     hasInput ? whole : extraBytes(s),
                     whole,

@@ -6,6 +6,7 @@
 // Two algorithms are chosen per shape: one for operands aligned to 16 bytes,
 // and one for any others. Which one runs depends on the addresses of a call.
 // The first one may be replaced by another that the heuristic lists.
+#include "runtime/abi/element_type.h"
 #include "runtime/cuda/real_api.h"
 
 #include <algorithm>
@@ -35,10 +36,6 @@ bool parseType(const std::string &name, cudaDataType_t &type) {
   else
     return false;
   return true;
-}
-
-size_t bytesOf(cudaDataType_t type) {
-  return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
 }
 
 // One handle per device, for all threads.
@@ -333,8 +330,9 @@ CudaStatus RealCudaApi::planGemm(const CudaGemmShape &shape, size_t cap,
     return status;
   cublasStatus_t status = plan->describe(shape, types);
   cublasLtMatmulHeuristicResult_t wide = {}, narrow = {};
-  size_t alignments[] = {bytesOf(types[0]), bytesOf(types[1]),
-                         bytesOf(types[2])};
+  size_t alignments[] = {size_t(dtypeBytes(shape.dtypeA)),
+                         size_t(dtypeBytes(shape.dtypeB)),
+                         size_t(dtypeBytes(shape.dtypeC))};
   if (!status)
     status = plan->choose({cap, wideAlignments, exactParts}, wide);
   if (!status)

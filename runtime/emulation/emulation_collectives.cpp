@@ -319,7 +319,7 @@ CudaStatus Emulation::reduceScatter(CudaCommunicator handle, const void *whole,
                                     void *shard, size_t elements, WireType type,
                                     CudaStream stream) {
   if (CudaStatus status =
-          checkCollective(handle, shard, whole, elements * wireBytes(type)))
+          checkCollective(handle, shard, whole, elements * elementBytes(type)))
     return status;
   uint64_t place = placeInWindow(handle, whole);
   return collective(handle, stream, [=](NcclCommunicator &communicator) {
@@ -351,7 +351,7 @@ CudaStatus Emulation::checkRank(CudaCommunicator handle, int rank) {
 CudaStatus Emulation::reduce(CudaCommunicator handle, const void *values,
                              void *sum, size_t elements, WireType type,
                              int root, CudaStream stream) {
-  size_t bytes = elements * wireBytes(type);
+  size_t bytes = elements * elementBytes(type);
   if (CudaStatus status = checkRank(handle, root))
     return status;
   if (CudaStatus status = checkBuffer(values, bytes, "a reduction"))

@@ -190,7 +190,7 @@ CudaStatus Emulation::gemm(CudaGemm gemm, const CudaGemmOperands &of,
                      bool transposed, int64_t row, int64_t stride) {
       if (transposed)
         std::swap(rows, columns);
-      return bytesOf(dtype) *
+      return dtypeBytes(dtype) *
              extentOf({{s.count, stride}, {rows, row}, {columns, 1}});
     };
     int64_t whole = bytes(s.dtypeC, s.m, s.n, false, s.ldc, s.strideC);
@@ -199,7 +199,7 @@ CudaStatus Emulation::gemm(CudaGemm gemm, const CudaGemmOperands &of,
         {of.b, bytes(s.dtypeB, s.k, s.n, s.transposeB, s.ldb, s.strideB), "B"},
         {of.c, whole, "C"}};
     if (s.bias)
-      operands.push_back({of.bias, bytesOf(s.dtypeC) * s.n, "a bias"});
+      operands.push_back({of.bias, dtypeBytes(s.dtypeC) * s.n, "a bias"});
     if (s.addend)
       operands.push_back({of.addend, whole, "an addend"});
     if (s.epilogue == "gelu_grad")
@@ -208,7 +208,8 @@ CudaStatus Emulation::gemm(CudaGemm gemm, const CudaGemmOperands &of,
       operands.push_back({of.extra, whole, "GELU's input"});
     if (s.epilogue == "sum_lhs" || s.epilogue == "sum_rhs")
       operands.push_back(
-          {of.extra, bytesOf(s.dtypeC) * (s.epilogue == "sum_lhs" ? s.m : s.n),
+          {of.extra,
+           dtypeBytes(s.dtypeC) * (s.epilogue == "sum_lhs" ? s.m : s.n),
            "sums"});
     return operands;
   };
@@ -265,7 +266,7 @@ CudaStatus Emulation::convolution(CudaConvolution convolution, const void *x,
                                   const void *w, void *y, void *workspace,
                                   CudaStream stream) {
   auto buffers = [=](const ConvolutionPlan &p) {
-    int64_t element = bytesOf(p.dtype);
+    int64_t element = dtypeBytes(p.dtype);
     // Tensors of a convolution are dense.
     int64_t image = p.batch * p.channels * p.height * p.width * element;
     int64_t result = p.batch * p.filters * p.outHeight * p.outWidth * element;
@@ -322,10 +323,10 @@ CudaStatus Emulation::attention(CudaAttention attention,
                     int64_t heads, int64_t length, int64_t width,
                     const char *name) {
       return Buffer{operand,
-                    bytesOf(p.dtype) * extentOf({{p.batch, strides[0]},
-                                                 {heads, strides[1]},
-                                                 {length, strides[2]},
-                                                 {width, 1}}),
+                    dtypeBytes(p.dtype) * extentOf({{p.batch, strides[0]},
+                                                    {heads, strides[1]},
+                                                    {length, strides[2]},
+                                                    {width, 1}}),
                     name};
     };
     // The backward call has the cotangent in front of query, key and value.

@@ -388,7 +388,7 @@ void NcclCommunicator::reduceScatter(const void *whole, void *shard,
                                      uint64_t place) {
   if (!begin())
     return;
-  size_t bytes = elements * wireBytes(type);
+  size_t bytes = elements * elementBytes(type);
   auto part = [&](int rank) {
     return static_cast<const char *>(whole) + rank * bytes;
   };
@@ -438,7 +438,7 @@ void NcclCommunicator::reduce(const void *values, void *sum, size_t elements,
                               WireType type, int root) {
   if (!begin())
     return;
-  size_t bytes = elements * wireBytes(type);
+  size_t bytes = elements * elementBytes(type);
   std::vector<std::vector<char>> received(ranks);
   std::vector<Transfer> transfers;
   if (self != root)

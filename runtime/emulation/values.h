@@ -16,21 +16,13 @@
 
 namespace fsdpc::runtime::emulation {
 
-// The rest is one byte wide: i1 of masks.
-inline int64_t bytesOf(const std::string &dtype) {
-  return dtype == "f64"                      ? 8
-         : dtype == "f32"                    ? 4
-         : dtype == "bf16" || dtype == "f16" ? 2
-                                             : 1;
-}
-
 // Returns the address of an element.
 inline const void *at(const void *base, const std::string &dtype,
                       int64_t element) {
-  return static_cast<const char *>(base) + element * bytesOf(dtype);
+  return static_cast<const char *>(base) + element * dtypeBytes(dtype);
 }
 inline void *at(void *base, const std::string &dtype, int64_t element) {
-  return static_cast<char *>(base) + element * bytesOf(dtype);
+  return static_cast<char *>(base) + element * dtypeBytes(dtype);
 }
 
 // Read and write one element of "f32", "bf16" or "f16". Writing rounds to

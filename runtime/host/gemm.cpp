@@ -19,14 +19,8 @@
 
 namespace fsdpc::runtime {
 
-static WireType wireOf(ElementType type) {
-  return type == ElementType::f32    ? WireType::f32
-         : type == ElementType::bf16 ? WireType::bf16
-                                     : WireType::f16;
-}
-
 void roundFloats(const float *from, int64_t count, ElementType type, void *to) {
-  castToWire(from, WireType::f32, wireOf(type), count, to);
+  castToWire(from, WireType::f32, type, count, to);
 }
 
 namespace {

@@ -38,11 +38,11 @@ Communicator &gathererOf(fsdpc_rank &rank, int32_t layout) {
 void gatherValues(fsdpc_rank &rank, int32_t index, void *destination) {
   WireType type = computeTypeOf(rank, index);
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
-  size_t bytes = size_t(layout.shard) * wireBytes(type);
+  size_t bytes = size_t(layout.shard) * elementBytes(type);
   char *own = layout.computeShard;
   if (!own) {
     own = static_cast<char *>(destination) +
-          size_t(layout.shardOf(rank.job.rank)) * wireBytes(type);
+          size_t(layout.shardOf(rank.job.rank)) * elementBytes(type);
     if (rank.manifest.layouts[size_t(index)].parametersOffloaded)
       readParameters(rank, index, own);
     else
@@ -82,7 +82,7 @@ void gather(fsdpc_rank &rank, int32_t index, void *destination) {
 // A layout's parameters in the compute type, as their owner shares them.
 OwnedValues ownedValues(const fsdpc_rank &rank, int32_t index, void *whole) {
   int64_t elements = rank.manifest.layouts[size_t(index)].elements;
-  return {whole, size_t(elements) * wireBytes(computeTypeOf(rank, index)),
+  return {whole, size_t(elements) * elementBytes(computeTypeOf(rank, index)),
           rank.layouts[size_t(index)].owner};
 }
 
@@ -252,7 +252,7 @@ void HostDevice::accumulate(fsdpc_rank &rank, int32_t index,
   run(FSDPC_STREAM_COMPUTE, [=, this] {
     parallelFor(elements, 1 << 16, [=](int64_t begin, int64_t end) {
       auto *values = static_cast<const char *>(gradient);
-      Addend own = {values + begin * int64_t(wireBytes(type)), type};
+      Addend own = {values + begin * elementBytes(type), type};
       sumRanks(&own, 1, WireType::f32, end - begin, to + begin, add);
     });
   });

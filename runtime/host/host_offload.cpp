@@ -40,7 +40,7 @@ void readParameters(fsdpc_rank &rank, int32_t layout, void *to) {
   forEachPiece(
       rank, layout, [&](const char *values, int64_t begin, int64_t count) {
         castToWire(values, stored, type, count,
-                   static_cast<char *>(to) + begin * int64_t(wireBytes(type)));
+                   static_cast<char *>(to) + begin * elementBytes(type));
       });
 }
 

@@ -159,7 +159,7 @@ static void measure(const fsdpc_rank &rank, int32_t layout, size_t member,
     int64_t begin = std::max(from, first);
     int64_t end = std::max(begin, std::min(last, first + buffers.own));
     const char *values =
-        part + (begin - buffers.partBegin) * int64_t(wireBytes(type));
+        part + (begin - buffers.partBegin) * elementBytes(type);
     castToWire(values, type, WireType::f32, end - begin, before.data());
     update(from, last);
     castToWire(values, type, WireType::f32, end - begin, after.data());

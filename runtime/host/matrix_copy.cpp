@@ -27,8 +27,9 @@ MatrixCopy::MatrixCopy(const dnnl_memory_desc_t &from,
   columns = from.dims[1 - outer];
   fromType = wireOf(from.data_type);
   toType = wireOf(to.data_type);
-  fromStride = from.format_desc.blocking.strides[outer] * wireBytes(fromType);
-  toStride = to.format_desc.blocking.strides[outer] * wireBytes(toType);
+  fromStride =
+      from.format_desc.blocking.strides[outer] * elementBytes(fromType);
+  toStride = to.format_desc.blocking.strides[outer] * elementBytes(toType);
 }
 
 void MatrixCopy::run(const void *from, void *to) const {
@@ -41,7 +42,7 @@ void MatrixCopy::copyRow(const char *from, char *to) const {
   if (adds)
     addRow(from, to);
   else if (fromType == toType)
-    std::memcpy(to, from, columns * wireBytes(fromType));
+    std::memcpy(to, from, columns * elementBytes(fromType));
   else
     castToWire(from, fromType, toType, columns, to);
 }
@@ -51,8 +52,8 @@ void MatrixCopy::addRow(const char *from, char *to) const {
   float sums[piece];
   for (int64_t i = 0; i < columns; i += piece) {
     int64_t length = std::min(piece, columns - i);
-    char *target = to + i * wireBytes(toType);
-    Addend terms[] = {{from + i * wireBytes(fromType), fromType},
+    char *target = to + i * elementBytes(toType);
+    Addend terms[] = {{from + i * elementBytes(fromType), fromType},
                       {target, toType}};
     sumRanks(terms, 2, WireType::f32, length, sums, false);
     castToWire(sums, WireType::f32, toType, length, target);

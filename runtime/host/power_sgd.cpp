@@ -162,7 +162,7 @@ void reducePowerSgd(Communicator &ranks, const PowerReduction &reduction) {
                                float *left, float *right) {
     sizes.add(shape, reduction.rank);
     Addend own = {static_cast<const char *>(reduction.gradient) +
-                      size_t(member.offset) * wireBytes(reduction.type),
+                      size_t(member.offset) * elementBytes(reduction.type),
                   reduction.type};
     float *matrix = reduction.residual + member.offset;
     sumRanks(&own, 1, WireType::f32, member.elements, right ? matrix : left,

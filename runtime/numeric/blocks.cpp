@@ -119,7 +119,7 @@ void toBlocks(const void *values, WireType type, int64_t elements,
     int64_t real = std::clamp<int64_t>(elements - begin, 0, blockElements);
     if (real > 0)
       castToWire(static_cast<const char *>(values) +
-                     size_t(begin) * wireBytes(type),
+                     size_t(begin) * elementBytes(type),
                  type, WireType::f32, real, wide);
     std::fill(wide + real, wide + blockElements, 0.0f);
     toBlock(wide, coding, blocks.from(i));
@@ -132,9 +132,9 @@ void fromBlocks(Blocks blocks, int64_t elements, WireType type, void *values) {
   for (int64_t begin = 0; begin < elements; begin += blockElements) {
     Blocks block = blocks.from(begin / blockElements);
     coding.widen(block.codes(), block.scale(), wide);
-    castToWire(wide, WireType::f32, type,
-               std::min(blockElements, elements - begin),
-               static_cast<char *>(values) + size_t(begin) * wireBytes(type));
+    castToWire(
+        wide, WireType::f32, type, std::min(blockElements, elements - begin),
+        static_cast<char *>(values) + size_t(begin) * elementBytes(type));
   }
 }
 

@@ -99,17 +99,17 @@ void foldType(const void *const *values, int ranks, int64_t count,
 } // namespace
 
 void foldRanks(const void *const *values, int ranks, int64_t count,
-               ElementType type, Reduction reduction, void *result) {
+               ValueType type, Reduction reduction, void *result) {
   switch (type) {
-  case ElementType::f32:
+  case ValueType::f32:
     return foldType<float>(values, ranks, count, reduction, result);
-  case ElementType::bf16:
+  case ValueType::bf16:
     return foldType<BFloat16>(values, ranks, count, reduction, result);
-  case ElementType::f16:
+  case ValueType::f16:
     return foldType<Float16>(values, ranks, count, reduction, result);
-  case ElementType::i32:
+  case ValueType::i32:
     return foldType<int32_t>(values, ranks, count, reduction, result);
-  case ElementType::i64:
+  case ValueType::i64:
     return foldType<int64_t>(values, ranks, count, reduction, result);
   }
 }

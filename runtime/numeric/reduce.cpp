@@ -107,7 +107,7 @@ void take(const void *source, WireType type, WireType wire, int64_t count,
 void castToWire(const void *source, WireType type, WireType wire, int64_t count,
                 void *destination) {
   if (type == wire) {
-    memcpy(destination, source, count * wireBytes(wire));
+    memcpy(destination, source, count * elementBytes(wire));
     return;
   }
   withType(type == WireType::f32 ? wire : type, [&](auto other) {
@@ -137,7 +137,7 @@ void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
       memcpy(to, initial + begin, length * sizeof(float));
     for (int rank = 0; rank < ranks; ++rank)
       take(static_cast<const char *>(addends[rank].values) +
-               begin * wireBytes(addends[rank].type),
+               begin * elementBytes(addends[rank].type),
            addends[rank].type, wire, length, to, rank != 0 || begun);
     if (!add)
       memcpy(shard + begin, sums, length * sizeof(float));

@@ -12,13 +12,12 @@
 
 namespace fsdpc::runtime {
 
-// Parses a manifest's "f32", "bf16" or "f16".
+// Returns the type of a manifest's "f32", "bf16" or "f16".
 inline WireType wireType(const std::string &dtype) {
-  return dtype == "bf16"  ? WireType::bf16
-         : dtype == "f16" ? WireType::f16
-                          : WireType::f32;
+  WireType type = WireType::f32;
+  parseElementType(dtype, type);
+  return type;
 }
-inline size_t wireBytes(WireType type) { return type == WireType::f32 ? 4 : 2; }
 
 // Writes source[i], cast to the wire type, to destination[i]. One of the types
 // is f32, or both are the same. The two arrays must not overlap.

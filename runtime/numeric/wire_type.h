@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The types in which values travel between ranks. A header of its own, which
-// the runtime's CUDA kernels include: nvcc compiles them in an older C++.
+// The types in which values travel between ranks: those in which models
+// compute. A header of its own, which the runtime's CUDA kernels include.
 #pragma once
+
+#include "runtime/abi/element_type.h"
 
 namespace fsdpc::runtime {
 
-enum class WireType { f32, bf16, f16 };
+using WireType = ElementType;
 
 } // namespace fsdpc::runtime

@@ -5,6 +5,7 @@
 // the file beside it, is checked when it is opened.
 #include "tools/ckpt/ort_source.h"
 #include "frontends/onnx/ort/ort_checkpoint.h"
+#include "runtime/abi/element_type.h"
 #include "runtime/abi/plan_shapes.h"
 #include "runtime/support/new_file.h"
 #include "runtime/support/spelling.h"
@@ -21,10 +22,9 @@ namespace {
 struct Type {
   int32_t number; // of onnx.TensorProto.DataType
   const char *name;
-  uint64_t bytes; // per element
 };
-constexpr Type types[] = {{1, "f32", 4},  {10, "f16", 2}, {16, "bf16", 2},
-                          {11, "f64", 8}, {6, "i32", 4},  {7, "i64", 8}};
+constexpr Type types[] = {{1, "f32"},  {10, "f16"}, {16, "bf16"},
+                          {11, "f64"}, {6, "i32"},  {7, "i64"}};
 
 bool endsWith(const std::string &text, const std::string &end) {
   return text.size() >= end.size() &&
@@ -95,7 +95,7 @@ Status OrtSource::add(const std::string &part, const std::string &name,
   added.name = part + "/" + name;
   added.dtype = type->name;
   added.shape = tensor.shape;
-  added.bytes = uint64_t(elements) * type->bytes;
+  added.bytes = uint64_t(elements * dtypeBytes(type->name));
   uint64_t end = (tensor.isExternal ? *beside : file).size();
   bool fits = tensor.isExternal || tensor.bytes == added.bytes;
   if (!fits || tensor.offset > end || added.bytes > end - tensor.offset)

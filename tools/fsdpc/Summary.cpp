@@ -150,7 +150,7 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
                  << options.maxAccumulate << " (--max-accumulate)\n";
   printRecomputed(module);
   printOffloaded(module);
-  if (options.paramType == schedule::ElementType::F16)
+  if (options.paramType == ElementType::f16)
     llvm::outs() << "f16: products convert their operands to f32, which is "
                     "slower than f32 or bf16\n";
   printGroups(module);

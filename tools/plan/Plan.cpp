@@ -142,7 +142,7 @@ Estimate Plan::estimate(int64_t ranks, const Conditions &conditions) {
   double microbatches = double(ranks * conditions.accumulate);
   estimate.samplesPerSecond = double(samples) * microbatches * steps;
   estimate.tokensPerSecond = double(tokens) * microbatches * steps;
-  schedule::ElementType type = fsdp::CompileOptions::of(module).paramType;
+  ElementType type = fsdp::CompileOptions::of(module).paramType;
   double peak = machine.ratesOf("matmul")[size_t(type)].gflops * 1e3 *
                 machine.cores; // flops per µs
   if (peak > 0)

@@ -8,6 +8,7 @@
 // and which elements each takes) is not a choice: it follows from the reduction
 // (ReductionOrder.h).
 #include "compiler/analysis/kernels/GridPlanner.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 
 #include "compiler/analysis/kernels/BodyWalk.h"
 #include "compiler/analysis/kernels/OnlineRows.h"
@@ -20,18 +21,14 @@ using namespace fsdpc;
 using namespace fsdpc::analysis;
 using nn::NNDialect;
 
-// Elements narrower than a byte take one.
-static int64_t bytesOf(Type element) {
-  return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
-}
-
 SmallVector<Access> GridPlanner::accesses(Stage &stage) {
   SmallVector<Access> result;
   // Only accesses at adjacent lanes are vectors; others load element by
   // element.
   auto add = [&](int64_t buffer, Type element, const IndexExpr &address) {
     if (plan.space.usesLane(address) && plan.space.laneStride(address) == 1)
-      result.push_back({bytesOf(element), alignments[buffer], address});
+      result.push_back(
+          {nn::elementBytes(element), alignments[buffer], address});
   };
   BodyWalk walk(plan.space);
   for (Root &root : stage.roots) {
@@ -199,7 +196,7 @@ void GridPlanner::planEmbeddingGrad() {
   Stage &stage = plan.stages.front();
   Value result = kernel.getBody().front().getTerminator()->getOperand(0);
   int64_t rows = nn::shapeOf(result)[0];
-  int64_t bytes = bytesOf(nn::tensorType(result).getElementType());
+  int64_t bytes = nn::elementBytes(result.getType());
   setWidth(stage, [&]() -> int64_t {
     int64_t width =
         grid.threads == 1 ? kMostLanes : std::max(word / bytes, int64_t(1));

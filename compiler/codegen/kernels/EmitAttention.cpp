@@ -9,6 +9,7 @@
 
 #include "compiler/codegen/kernels/Half.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/ScalarBuilder.h"
 #include "runtime/abi/attention_lse.h"
 
@@ -62,12 +63,12 @@ private:
   // The alignment is the element's, also for vectors: rows of a mask may begin
   // anywhere.
   Value load(Type type, Value base, Type stored, Value index) {
-    unsigned alignment = stored.getIntOrFloatBitWidth() / 8;
+    unsigned alignment = nn::elementBytes(stored);
     return make<LLVM::LoadOp>(type, address(base, stored, index), alignment);
   }
   void store(Value value, Value base, Type stored, Value index) {
     LLVM::StoreOp::create(builder, loc, value, address(base, stored, index),
-                          stored.getIntOrFloatBitWidth() / 8);
+                          nn::elementBytes(stored));
   }
   // Stores f32 lanes in the op's element type.
   void storeElements(Value value, Value base, Value index) {
@@ -205,7 +206,7 @@ Value AttentionEmitter::score(Value key, Value counts) {
       // The last vector may extend past the end of the mask's memory.
       Value none =
           make<arith::ConstantOp>(builder.getZeroAttr(vectorOf(stored)));
-      unsigned alignment = stored.getIntOrFloatBitWidth() / 8;
+      unsigned alignment = nn::elementBytes(stored);
       mask = make<LLVM::MaskedLoadOp>(vectorOf(stored),
                                       address(buffers[3], stored, place),
                                       counts, none, alignment);

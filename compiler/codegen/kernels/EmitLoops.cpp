@@ -7,6 +7,7 @@
 #include "compiler/analysis/kernels/ReductionOrder.h"
 #include "compiler/codegen/kernels/EmitEmbeddingGrad.h"
 #include "compiler/codegen/kernels/LoopEmitter.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 
 #include "compiler/dialects/nn/Build.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -192,7 +193,7 @@ std::pair<Value, Value> LoopEmitter::beginBlock(Value block) {
       int64_t count = type.getNumElements() / plan.extent;
       // All bits zero are 0 in every type that is summed.
       Value zero = arith::ConstantIntOp::create(builder, loc, 0, 8);
-      Value bytes = i64(count * storage.getIntOrFloatBitWidth() / 8);
+      Value bytes = i64(count * nn::elementBytes(storage));
       Value sums = pointer(buffers[kernel.getNumArguments() + root.output],
                            storage, make<arith::MulIOp>(block, i64(count)));
       LLVM::MemsetOp::create(builder, loc, sums, zero, bytes,

@@ -6,6 +6,7 @@
 // become code term by term, each in the loop that its variable belongs to, so
 // that only the innermost terms are computed again in each iteration.
 #include "compiler/codegen/kernels/ElementEmitter.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 
 #include "compiler/codegen/kernels/Half.h"
 #include "compiler/dialects/nn/Build.h"
@@ -197,7 +198,7 @@ Value ElementEmitter::pointer(Value buffer, Type storage, Value position) {
 // it. Without a known alignment it is the element's own.
 unsigned ElementEmitter::alignmentOf(Value buffer, Type storage,
                                      const IndexExpr &address) const {
-  int64_t size = storage.getIntOrFloatBitWidth() / 8;
+  int64_t size = nn::elementBytes(storage);
   int64_t whole = alignments.lookup(buffer);
   if (whole <= size)
     return size;
@@ -217,7 +218,7 @@ Value ElementEmitter::lanePlace(Value position, std::optional<int64_t> stride,
 Lanes ElementEmitter::load(Value buffer, Type element, const IndexExpr &address,
                            int depth) {
   Type storage = storageType(element);
-  unsigned size = storage.getIntOrFloatBitWidth() / 8;
+  unsigned size = nn::elementBytes(storage);
   depth = std::max(depth, space.depth(address));
   Value stored;
   if (!vectorizes(address)) {
@@ -264,7 +265,7 @@ Lanes ElementEmitter::load(Value buffer, Type element, const IndexExpr &address,
 void ElementEmitter::store(Value buffer, Type element, const IndexExpr &address,
                            Value value) {
   Type storage = storageType(element);
-  unsigned size = storage.getIntOrFloatBitWidth() / 8;
+  unsigned size = nn::elementBytes(storage);
   bool vector = vectorizes(address);
   std::optional<int64_t> stride = space.laneStride(address);
   if (!vector || stride == 1) {

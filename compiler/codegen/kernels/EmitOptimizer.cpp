@@ -12,6 +12,7 @@
 
 #include "compiler/codegen/kernels/Half.h"
 #include "compiler/codegen/kernels/Philox.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 
 #include "compiler/dialects/nn/Build.h"
 #include "runtime/abi/member_sums.h"
@@ -122,7 +123,7 @@ Value OptimizerEmitter::loadElements(Value buffer, Type half, Value index,
     return width > 1 ? Type(VectorType::get({width}, type)) : type;
   };
   Value value = make<LLVM::LoadOp>(as(element), address(buffer, element, index),
-                                   lanes * element.getIntOrFloatBitWidth() / 8);
+                                   lanes * nn::elementBytes(element));
   if (half && !widens)
     return make<arith::BitcastOp>(as(half), value);
   return half ? widenHalfBits(builder, loc, value, half) : value;
@@ -230,7 +231,7 @@ void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
   Type f32 = builder.getF32Type();
   auto store = [&](Value value, Value buffer, Type element) {
     LLVM::StoreOp::create(builder, loc, value, address(buffer, element, index),
-                          lanes * element.getIntOrFloatBitWidth() / 8);
+                          lanes * nn::elementBytes(element));
   };
   if (takesWord)
     store(upperHalf(results[0], width), buffers[0], builder.getI16Type());

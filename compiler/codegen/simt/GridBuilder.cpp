@@ -6,6 +6,7 @@
 #include "compiler/codegen/simt/GridBuilder.h"
 
 #include "compiler/analysis/kernels/GridPlan.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -22,12 +23,10 @@ constexpr int64_t kSlotBytes = 8; // bytes of one value in shared memory
 constexpr unsigned kSharedSpace = 3;
 constexpr int64_t kFewWarps = 8; // whose results a thread adds one by one
 
-// Sizes in memory; an i1 takes a byte.
+// Returns the bytes of a vector or a scalar in memory.
 int64_t bytesOf(Value value) {
-  auto vector = dyn_cast<VectorType>(value.getType());
-  Type element = getElementTypeOrSelf(value.getType());
-  return (vector ? vector.getNumElements() : 1) *
-         llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
+  Type type = value.getType();
+  return isa<VectorType>(type) ? nn::tensorBytes(type) : nn::elementBytes(type);
 }
 
 int64_t alignmentOf(Value value) {

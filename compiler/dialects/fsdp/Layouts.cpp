@@ -3,6 +3,7 @@
 // Queries of layouts: flat types, blocks on the wire, and what a layout keeps.
 // Factors.cpp has those of optimizers that factor their state.
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/options/OptionTypes.h"
 #include "compiler/options/Options.h"
 
@@ -62,7 +63,7 @@ BlockType wireOf(LayoutOp layout) {
 int64_t gatheredBytesOf(LayoutOp layout) {
   int64_t elements = layout.getElements();
   return wireOf(layout) == BlockType::None
-             ? elements * layout.getCompute().getIntOrFloatBitWidth() / 8
+             ? elements * nn::elementBytes(layout.getCompute())
              : blockedBytes(elements, wireOf(layout));
 }
 

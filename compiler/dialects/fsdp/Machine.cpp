@@ -37,23 +37,22 @@ fsdpc::schedule::Machine fsdpc::fsdp::machineOf(ModuleOp module) {
 
 // Returns the type that the op computes in: that of its first operand of
 // floats, or `otherwise`.
-static fsdpc::schedule::ElementType
-typeOf(Operation *op, fsdpc::schedule::ElementType otherwise) {
-  using fsdpc::schedule::ElementType;
+static fsdpc::ElementType typeOf(Operation *op, fsdpc::ElementType otherwise) {
+  using fsdpc::ElementType;
   for (Value operand : op->getOperands()) {
     Type type = cast<RankedTensorType>(operand.getType()).getElementType();
     if (type.isBF16())
-      return ElementType::BF16;
+      return ElementType::bf16;
     if (type.isF16())
-      return ElementType::F16;
+      return ElementType::f16;
     if (isa<FloatType>(type))
-      return ElementType::F32;
+      return ElementType::f32;
   }
   return otherwise;
 }
 
 double fsdpc::fsdp::opUs(Operation *op, const schedule::Machine &machine,
-                         schedule::ElementType otherwise) {
+                         ElementType otherwise) {
   auto count = [&](StringRef name) {
     return double(op->getAttrOfType<IntegerAttr>(name).getInt());
   };

@@ -19,6 +19,6 @@ schedule::Machine machineOf(mlir::ModuleOp module);
 /// `fsdp.flops` and `fsdp.bytes`. An op without an operand of floats computes
 /// in `otherwise`.
 double opUs(mlir::Operation *op, const schedule::Machine &machine,
-            schedule::ElementType otherwise);
+            ElementType otherwise);
 
 } // namespace fsdpc::fsdp

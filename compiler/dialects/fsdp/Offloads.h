@@ -17,8 +17,4 @@ constexpr llvm::StringLiteral kOffloadedAttr = "fsdp.offloaded";
 /// failure if no offload defines it.
 llvm::FailureOr<mlir::ValueRange> offloadedValues(mlir::Value held);
 
-/// Returns the bytes that a value takes when offloaded, those of the dense
-/// tensor.
-int64_t offloadedBytesOf(mlir::Value value);
-
 } // namespace fsdpc::fsdp

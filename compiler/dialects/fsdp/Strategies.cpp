@@ -70,11 +70,9 @@ static bool roundsOnWire(LayoutOp layout, const CompileOptions &options,
   case ReduceType::F32:
     return false;
   case ReduceType::BF16:
-    return keepsF32(layout, symbols) ||
-           options.paramType != schedule::ElementType::BF16;
+    return keepsF32(layout, symbols) || options.paramType != ElementType::bf16;
   case ReduceType::F16:
-    return keepsF32(layout, symbols) ||
-           options.paramType != schedule::ElementType::F16;
+    return keepsF32(layout, symbols) || options.paramType != ElementType::f16;
   default: // blocks
     return true;
   }

@@ -18,12 +18,6 @@ FailureOr<ValueRange> offloadedValues(Value held) {
   return ValueRange(source->getOperands());
 }
 
-// Elements narrower than a byte take one.
-int64_t offloadedBytesOf(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
-}
-
 // Checks the results of a fetch against the values that `held` stands for.
 static LogicalResult verifyFetched(Operation *fetch, Value held) {
   FailureOr<ValueRange> values = offloadedValues(held);

@@ -3,6 +3,7 @@
 // The verifier of attention's plan. The runtime trusts a plan's shapes and
 // strides: a wrong one reads or writes elsewhere, and a fused library that it
 // does not suit falls back to products, with other bits.
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/rt/RTDialect.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -115,7 +116,7 @@ LogicalResult verifyFused(EmitError emitError, Type element,
     return emitError() << "library 'cudnn' computes no causal attention of "
                        << queries << " queries and " << keys << " keys";
   constexpr int64_t aligned = 16, widest = 128;
-  int64_t bytes = element.getIntOrFloatBitWidth() / 8;
+  int64_t bytes = nn::elementBytes(element);
   for (const Tensor &tensor : tensors) {
     if (tensor.width > widest || tensor.width * bytes % aligned != 0)
       return emitError() << "library 'cudnn' takes widths that are a multiple "

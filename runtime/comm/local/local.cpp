@@ -91,7 +91,7 @@ public:
     int64_t real = realElements(part, begin, part.shardElements);
     for (int peer = 0; peer < size(); ++peer)
       addends[peer] = {static_cast<const char *>(meeting->published[peer]) +
-                           begin * wireBytes(part.type),
+                           begin * elementBytes(part.type),
                        part.type};
     sumRanks(addends.data(), size(), part.wire, real, part.shard, part.add,
              part.initial);

@@ -11,7 +11,7 @@
 
 using namespace mlir;
 using namespace fsdpc::fsdp;
-using fsdpc::schedule::ElementType;
+using fsdpc::ElementType;
 using fsdpc::schedule::Prefetch;
 
 namespace {

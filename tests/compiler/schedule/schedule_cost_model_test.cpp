@@ -18,16 +18,16 @@ Machine host() { return defaultMachine("host"); }
 // The roofline: the larger of the times for arithmetic and for memory.
 TEST(CostModel, AProductIsBoundByFlopsOrByMemory) {
   // 2 · 1000³ flop at 80 GF/s: 25 ms; at 230: 8.7 ms.
-  EXPECT_DOUBLE_EQ(opUs(host(), "matmul", 2e9, 12e6, ElementType::F32), 25e3);
-  EXPECT_NEAR(opUs(host(), "matmul", 2e9, 6e6, ElementType::BF16), 8696, 1);
+  EXPECT_DOUBLE_EQ(opUs(host(), "matmul", 2e9, 12e6, ElementType::f32), 25e3);
+  EXPECT_NEAR(opUs(host(), "matmul", 2e9, 6e6, ElementType::bf16), 8696, 1);
   // A vector times a 1000×1000 matrix moves 4 bytes for 2 flop.
-  EXPECT_DOUBLE_EQ(opUs(host(), "matmul", 2e6, 4008000, ElementType::F32),
+  EXPECT_DOUBLE_EQ(opUs(host(), "matmul", 2e6, 4008000, ElementType::f32),
                    400.8);
 }
 
 // A kernel's time is that of its memory traffic.
 TEST(CostModel, AKernelMovesBytes) {
-  EXPECT_DOUBLE_EQ(opUs(host(), "launch", 1e12, 1e6, ElementType::F32), 100);
+  EXPECT_DOUBLE_EQ(opUs(host(), "launch", 1e12, 1e6, ElementType::f32), 100);
 }
 
 // A call costs time of its own, on any number of cores; a class without rates
@@ -35,10 +35,10 @@ TEST(CostModel, AKernelMovesBytes) {
 TEST(CostModel, ClassesHaveRatesOfTheirOwn) {
   Machine machine = host();
   machine.rates["attention"][0] = {40, 10, 3};
-  EXPECT_DOUBLE_EQ(opUs(machine, "attention", 4e6, 1, ElementType::F32), 103);
-  EXPECT_DOUBLE_EQ(opUs(machine, "matmul", 4e6, 1, ElementType::F32), 50);
+  EXPECT_DOUBLE_EQ(opUs(machine, "attention", 4e6, 1, ElementType::f32), 103);
+  EXPECT_DOUBLE_EQ(opUs(machine, "matmul", 4e6, 1, ElementType::f32), 50);
   machine.cores = 4;
-  EXPECT_DOUBLE_EQ(opUs(machine, "attention", 4e6, 1, ElementType::F32), 28);
+  EXPECT_DOUBLE_EQ(opUs(machine, "attention", 4e6, 1, ElementType::f32), 28);
 }
 
 // A file from before the class `copy` gives copies the rates of kernels, if it
@@ -57,20 +57,20 @@ TEST(CostModel, CopiesAreLikeKernels) {
 TEST(CostModel, CoresShareAnOp) {
   Machine machine = host();
   machine.cores = 4;
-  EXPECT_DOUBLE_EQ(opUs(machine, "launch", 0, 40e6, ElementType::F32), 1000);
-  EXPECT_DOUBLE_EQ(opUs(machine, "matmul", 320e6, 1, ElementType::F32), 1000);
+  EXPECT_DOUBLE_EQ(opUs(machine, "launch", 0, 40e6, ElementType::f32), 1000);
+  EXPECT_DOUBLE_EQ(opUs(machine, "matmul", 320e6, 1, ElementType::f32), 1000);
 }
 
 // GPUs have the rates of their data sheets; unknown ones count as an H200.
 TEST(CostModel, AGpuHasItsDataSheetsRates) {
   auto copyUs = [](const char *arch) {
-    return opUs(defaultMachine(arch), "launch", 0, 1e9, ElementType::F32);
+    return opUs(defaultMachine(arch), "launch", 0, 1e9, ElementType::f32);
   };
   // 10⁹ bytes at 4.8 TB/s; 989 · 10⁹ flop in bf16 would take 1 ms at the
   // sheet's rate, of which products reach 0.803.
   EXPECT_NEAR(copyUs("sm_90"), 208.3, 0.1);
   Machine h200 = defaultMachine("sm_90");
-  EXPECT_DOUBLE_EQ(opUs(h200, "matmul", 989e9, 1, ElementType::BF16),
+  EXPECT_DOUBLE_EQ(opUs(h200, "matmul", 989e9, 1, ElementType::bf16),
                    1000 / 0.803);
   // Seven of eight shards of 1 GB at 450 GB/s, plus the latency.
   EXPECT_NEAR(allGatherUs(h200, 1000000000), 1944.4 + 20, 0.1);

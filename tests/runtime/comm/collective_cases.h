@@ -56,7 +56,7 @@ inline int64_t shardOf(const ReduceCase &c, int ranks) {
 }
 
 inline std::vector<char> gradientOf(const ReduceCase &c, int rank) {
-  size_t width = c.type == WireType::f32 ? 4 : 2;
+  size_t width = elementBytes(c.type);
   std::vector<char> bytes(c.elements * width);
   for (int64_t i = 0; i < c.elements; ++i) {
     float value = valueOf(rank, i);

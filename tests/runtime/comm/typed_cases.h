@@ -88,16 +88,16 @@ public:
   std::string run() {
     for (int64_t count : {0, 1, 31, 1000}) {
       moves(size_t(count));
-      runType<float>(ElementType::f32, "f32", count);
-      runType<BFloat16>(ElementType::bf16, "bf16", count);
-      runType<Float16>(ElementType::f16, "f16", count);
-      runType<int32_t>(ElementType::i32, "i32", count);
-      runType<int64_t>(ElementType::i64, "i64", count);
+      runType<float>(ValueType::f32, "f32", count);
+      runType<BFloat16>(ValueType::bf16, "bf16", count);
+      runType<Float16>(ValueType::f16, "f16", count);
+      runType<int32_t>(ValueType::i32, "i32", count);
+      runType<int64_t>(ValueType::i64, "i64", count);
     }
     // Several pieces of scratch.
     moves(300001);
-    reductions<float>(ElementType::f32, "f32", 70001, Reduction::sum, 0);
-    reductions<int64_t>(ElementType::i64, "i64", 40001, Reduction::max, 0);
+    reductions<float>(ValueType::f32, "f32", 70001, Reduction::sum, 0);
+    reductions<int64_t>(ValueType::i64, "i64", 40001, Reduction::max, 0);
     notANumber();
     return differences;
   }
@@ -159,7 +159,7 @@ private:
   }
 
   template <typename T>
-  void runType(ElementType type, const char *name, int64_t count) {
+  void runType(ValueType type, const char *name, int64_t count) {
     int root = int(count) % size;
     for (Reduction reduction : {Reduction::sum, Reduction::prod, Reduction::min,
                                 Reduction::max, Reduction::avg})
@@ -180,7 +180,7 @@ private:
   }
 
   template <typename T>
-  void reductions(ElementType type, const char *name, int64_t count,
+  void reductions(ValueType type, const char *name, int64_t count,
                   Reduction reduction, int root) {
     std::vector<T> own;
     for (int64_t i = 0; i < count * size; ++i)
@@ -219,7 +219,7 @@ private:
     for (int rank = 0; rank < size; ++rank)
       for (Reduction reduction : {Reduction::min, Reduction::max}) {
         float value = self == rank ? NAN : 1.0f, result = 0;
-        allReduce(ranks, &value, &result, 1, ElementType::f32, reduction);
+        allReduce(ranks, &value, &result, 1, ValueType::f32, reduction);
         expect(std::isnan(result), "a NaN", 1);
       }
   }

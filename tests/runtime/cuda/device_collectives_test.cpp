@@ -163,7 +163,7 @@ TEST_P(DeviceCollectives, reduceToOwners) {
         int64_t first = 0;
         for (int64_t elements : {512, 3, 3001, 20}) {
           int owner = int(list.size()) % std::max(ranks - 1, 1);
-          list.push_back({own.whole + size_t(first) * wireBytes(type), type,
+          list.push_back({own.whole + size_t(first) * elementBytes(type), type,
                           elements, owner,
                           owner == own.job.rank ? own.shard + first : nullptr});
           first += (elements + 31) / 32 * 32;

@@ -60,7 +60,7 @@ TEST_P(OwnBlockKernels, blocksAreTheHosts) {
         ASSERT_EQ(memcmp(found.data, expected.bytes, expected.memory.size()), 0)
             << elements << " of type " << int(type);
         int64_t all = count * blockElements;
-        std::vector<char> wide(size_t(all) * wireBytes(type));
+        std::vector<char> wide(size_t(all) * elementBytes(type));
         fromBlocks(expected, all, type, wide.data());
         Aligned<char> back(std::vector<char>(wide.size(), 7));
         run(FromBlocks{found.data, formOf(blockType), back.data, type, all});

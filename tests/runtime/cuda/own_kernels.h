@@ -82,7 +82,7 @@ constexpr WireType types[] = {WireType::f32, WireType::bf16, WireType::f16};
 // The bytes of the values in a type, as castToWire rounds them.
 inline std::vector<char> bytesIn(WireType type,
                                  const std::vector<float> &values) {
-  std::vector<char> bytes(values.size() * wireBytes(type));
+  std::vector<char> bytes(values.size() * elementBytes(type));
   castToWire(values.data(), WireType::f32, type, int64_t(values.size()),
              bytes.data());
   return bytes;

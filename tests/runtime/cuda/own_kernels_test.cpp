@@ -29,7 +29,7 @@ TEST_P(OwnKernelTest, cast) {
         std::vector<float> wide(elements);
         castToWire(from.data, type, WireType::f32, elements, wide.data());
         std::vector<char> expected = bytesIn(to, wide);
-        expected.resize(size_t(padded) * wireBytes(to), 0);
+        expected.resize(size_t(padded) * elementBytes(to), 0);
         Aligned<char> found(std::vector<char>(expected.size(), 7));
         run(Cast{from.data, found.data, type, to, elements, padded});
         EXPECT_EQ(memcmp(found.data, expected.data(), expected.size()), 0)
@@ -55,7 +55,7 @@ TEST_P(OwnKernelTest, sumRanks) {
           SumRanks s;
           std::vector<Addend> addends;
           for (int rank = 0; rank < ranks; ++rank) {
-            s.parts[rank] = base + rank * stride * wireBytes(type);
+            s.parts[rank] = base + rank * stride * elementBytes(type);
             addends.push_back({s.parts[rank], type});
           }
           if (strided)

@@ -22,7 +22,7 @@ using namespace fsdpc::runtime;
 // doubles. Aligned to 64 bytes, as the runtime's memory is.
 struct Tensor {
   Tensor(const std::string &dtype, int64_t elements)
-      : type(wireType(dtype)), bytes(elements * wireBytes(type) + 64) {
+      : type(wireType(dtype)), bytes(elements * elementBytes(type) + 64) {
     auto address = reinterpret_cast<uintptr_t>(bytes.data());
     data = reinterpret_cast<void *>((address + 63) / 64 * 64);
   }
@@ -42,10 +42,10 @@ struct Tensor {
     return *this;
   }
   char *at(int64_t i) const {
-    return static_cast<char *>(data) + i * int64_t(wireBytes(type));
+    return static_cast<char *>(data) + i * elementBytes(type);
   }
   int64_t size() const {
-    return int64_t((bytes.size() - 64) / wireBytes(type));
+    return int64_t((bytes.size() - 64) / elementBytes(type));
   }
   // One unit in the last place, with room for sums in f32.
   double tolerance() const {

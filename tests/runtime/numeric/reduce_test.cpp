@@ -34,7 +34,7 @@ std::vector<float> numbers(int64_t count, int seed) {
 }
 
 std::vector<char> packed(const std::vector<float> &values, WireType type) {
-  std::vector<char> bytes(values.size() * wireBytes(type));
+  std::vector<char> bytes(values.size() * elementBytes(type));
   castToWire(values.data(), WireType::f32, type, int64_t(values.size()),
              bytes.data());
   return bytes;

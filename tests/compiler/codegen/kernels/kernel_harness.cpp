@@ -7,6 +7,7 @@
 
 #include "compiler/analysis/kernels/GridPlan.h"
 #include "compiler/codegen/Passes.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "passes/kernels/Passes.h"
 #include "runtime/numeric/float16.h"
 #include "tests/compiler/codegen/kernels/block_threads.h"
@@ -34,10 +35,6 @@ namespace {
 
 constexpr size_t kGuard = 256;
 constexpr uint8_t kGuardByte = 0xA5;
-
-size_t elementBytes(Type element) {
-  return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8;
-}
 
 template <typename T> T check(llvm::Expected<T> value) {
   if (!value)
@@ -70,10 +67,10 @@ llvm::orc::SymbolMap threadSymbols(llvm::orc::LLJIT &jit) {
 } // namespace
 
 Buffer::Buffer(RankedTensorType type)
-    : storage(type.getNumElements() * elementBytes(type.getElementType()) +
+    : storage(type.getNumElements() * nn::elementBytes(type.getElementType()) +
                   2 * kGuard + 64,
               kGuardByte) {
-  size = type.getNumElements() * elementBytes(type.getElementType());
+  size = type.getNumElements() * nn::elementBytes(type.getElementType());
   start = kGuard;
   start += (64 - reinterpret_cast<uintptr_t>(storage.data() + start) % 64) % 64;
 }
@@ -92,7 +89,7 @@ bool Buffer::operator==(const Buffer &other) const {
 }
 
 void Buffer::fill(const nn::ReferenceTensor &tensor) {
-  size_t width = elementBytes(tensor.element);
+  size_t width = nn::elementBytes(tensor.element);
   auto *out = static_cast<uint8_t *>(data());
   for (int64_t i = 0; i < tensor.size(); ++i) {
     uint64_t bits;
@@ -115,7 +112,7 @@ void Buffer::fill(const nn::ReferenceTensor &tensor) {
 
 nn::ReferenceTensor Buffer::read(RankedTensorType type) const {
   nn::ReferenceTensor tensor = nn::ReferenceTensor::zeros(type);
-  size_t width = elementBytes(tensor.element);
+  size_t width = nn::elementBytes(tensor.element);
   const uint8_t *in = storage.data() + start;
   for (int64_t i = 0; i < tensor.size(); ++i) {
     uint64_t bits = 0;
