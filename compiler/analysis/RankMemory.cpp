@@ -158,7 +158,7 @@ void fsdpc::analysis::reportOverLimit(
   llvm::stable_sort(contributors, [](const auto &a, const auto &b) {
     return a.bytes > b.bytes;
   });
-  auto diagnostic = emitError(module.getLoc(), "peak memory of ")
+  auto diagnostic = emitError(module.getLoc(), "planned peak of ")
                     << peak << " bytes per rank on " << memory.ranks
                     << (memory.ranks == 1 ? " rank" : " ranks")
                     << " exceeds --memory-limit of " << cap

@@ -21,7 +21,7 @@ static Infeasible overLimit(const Problem &problem,
   result.peakBytes = peak;
   result.capBytes = *problem.options.memoryLimit;
   result.largest = largestContributors(intervals);
-  result.message = "peak memory of " + std::to_string(peak) +
+  result.message = "planned peak of " + std::to_string(peak) +
                    " bytes exceeds the memory limit of " +
                    std::to_string(result.capBytes) + " bytes (" +
                    std::to_string(problem.baseBytes) +

@@ -258,9 +258,11 @@ std::string totalsText(const Unfolded &a, const Unfolded &b) {
     const char *name, *line, *before;
   };
   static constexpr Figure figures[] = {
-      {"step ms", "# step", "step "},       {"ops ms", "# step", "ops "},
-      {"exposed ms", "# step", "exposed "}, {"slowed ms", "# step", "slowed "},
-      {"peak MiB", "# peak", "peak "},
+      {"step ms", "# step", "step "},
+      {"ops ms", "# step", "ops "},
+      {"exposed ms", "# step", "exposed "},
+      {"slowed ms", "# step", "slowed "},
+      {"live peak MiB", "# live peak", "peak "},
   };
   std::string text;
   for (const Figure &figure : figures) {
@@ -268,11 +270,11 @@ std::string totalsText(const Unfolded &a, const Unfolded &b) {
     auto y = figureOf(b, figure.line, figure.before);
     if (x && y)
       text +=
-          print("%-12s %14.3f %14.3f %+14.3f\n", figure.name, *x, *y, *y - *x);
+          print("%-14s %14.3f %14.3f %+14.3f\n", figure.name, *x, *y, *y - *x);
   }
   if (text.empty())
     return text;
-  return print("%-12s %14s %14s %14s\n", "", "A", "B", "B - A") + text;
+  return print("%-14s %14s %14s %14s\n", "", "A", "B", "B - A") + text;
 }
 
 } // namespace

@@ -170,7 +170,7 @@ std::string totals(const Problem &problem, const Schedule &schedule,
   }
   std::vector<Interval> intervals = liveIntervals(problem, schedule);
   int64_t arena = livePeak(intervals).bytes;
-  text += print("# peak %.1f MiB: %.1f live in the arena, %.1f outside; "
+  text += print("# live peak %.1f MiB: %.1f in the arena, %.1f outside; "
                 "largest in the arena:",
                 double(arena + problem.baseBytes) / mebibyte,
                 double(arena) / mebibyte, double(problem.baseBytes) / mebibyte);

@@ -218,7 +218,7 @@ void Verifier::memoryCap() {
   int64_t peak = problem.baseBytes + packing.peak;
   if (!problem.options.memoryLimit || peak <= *problem.options.memoryLimit)
     return;
-  std::string message = "peak memory of " + text(peak) +
+  std::string message = "planned peak of " + text(peak) +
                         " bytes exceeds the limit of " +
                         text(*problem.options.memoryLimit) + " bytes; largest:";
   for (const Contributor &c : largestContributors(intervals))

@@ -56,7 +56,7 @@ def VerifyMemory : Pass<"verify-memory", "::mlir::ModuleOp"> {
       of a layout begins at 0 (`layout`).
     - Offloaded values lie within the file of `offloaded` bytes, and no two share a byte of it
       (`file`).
-    - A rank's peak at `plan-ranks` is at most `memory-limit` (`memory-cap`).
+    - A rank's planned peak at `plan-ranks` is at most `memory-limit` (`memory-cap`).
 
     ```mlir
     %y = nn.launch @gelu_8x48(%x) {fsdp.offsets = array<i64: 0>} : …

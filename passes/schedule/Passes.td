@@ -23,7 +23,7 @@ def SchedulePrefetch : Pass<"schedule-prefetch", "::mlir::ModuleOp"> {
     | `auto` | where the least communication is exposed, then where the least memory is taken |
 
     `limit-all-gathers` bounds the gathers that are alive at once. `memory-limit` is a hard
-    cap on a rank's peak at `plan-ranks`: it is kept, or the compile fails. Without it
+    cap on a rank's planned peak at `plan-ranks`: it is kept, or the compile fails. Without it
     `auto` may take no more memory than `pre` does: it moves memory and time around within
     what one segment of prefetch costs. The rank's memory beside the arena is that of the
     runtime's own plan.

@@ -24,7 +24,7 @@ namespace fsdpc::runtime {
 namespace report {
 enum : size_t {
   failedRead,
-  peakBytes,
+  residentBytes,
   overPlan,
   request,
   checkpointDue,
@@ -69,10 +69,10 @@ void Trainer::exchange(StepRecord *record) {
 // Writes this rank's report to `exchanged.own`.
 void Trainer::packReport() {
   double *own = exchanged.own.data();
-  int64_t peak = peakResidentBytes();
+  int64_t resident = peakResidentBytes();
   own[report::failedRead] = !nextRead;
-  own[report::peakBytes] = double(peak);
-  own[report::overPlan] = double(peak - info.processPlan);
+  own[report::residentBytes] = double(resident);
+  own[report::overPlan] = double(resident - info.processPlan);
   own[report::request] = double(stopRequest());
   own[report::checkpointDue] = isCheckpointDue();
   own[report::writesCheckpoint] =
@@ -112,8 +112,8 @@ void Trainer::mergeReports(StepRecord &record) {
   record.overPlan = int64_t(exchanged.own[report::overPlan]);
   for (int from = 0; from < job.size; ++from) {
     const double *other = exchanged.of(from);
-    record.peakBytes =
-        std::max(record.peakBytes, int64_t(other[report::peakBytes]));
+    record.residentBytes =
+        std::max(record.residentBytes, int64_t(other[report::residentBytes]));
     record.corrupt += int64_t(other[report::replacedSamples]);
     record.overPlan =
         std::max(record.overPlan, int64_t(other[report::overPlan]));

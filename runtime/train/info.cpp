@@ -43,7 +43,7 @@ std::string memoryTable(const Manifest &manifest, int threads, int shardGroup,
           checkpointCopyBytes(describeCheckpoint(manifest, n, group));
     auto kinds = plan.kinds();
     // The rows are the same in every column, so the first one makes them.
-    kinds.emplace_back("peak", plan.total());
+    kinds.emplace_back("planned peak", plan.total());
     if (plan.offloaded > 0)
       kinds.emplace_back(offloadedName(manifest), plan.offloaded);
     lines[0] += padded(std::to_string(n), 12, true);

@@ -75,7 +75,7 @@ std::vector<Scalar> scalarsOf(const Manifest &manifest, const Options &options,
                          itemsPerSecond(manifest, options, info, record));
     scalars.emplace_back("exposed_comm_ms", record.exposedMilliseconds);
   }
-  scalars.emplace_back("peak_bytes", double(record.peakBytes));
+  scalars.emplace_back("resident_bytes", double(record.residentBytes));
   return scalars;
 }
 
@@ -249,7 +249,7 @@ Status Log::step(const Manifest &manifest, const Options &options,
                           {"in_groups", record.sent[1]},
                           {"across_groups", record.sent[2]},
                           {"control", record.sent[3]}};
-  json["peak_bytes"] = record.peakBytes;
+  json["resident_bytes"] = record.residentBytes;
   json["peak_rss_minus_plan"] = record.overPlan;
   return line(dump(json));
 }

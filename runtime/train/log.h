@@ -48,7 +48,7 @@ struct StepRecord {
   // and became 0. Counted by --reduce-hook=zero-nonfinite.
   double zeroed = 0;
   double exposedMilliseconds = 0; // communication that no computation hid
-  int64_t peakBytes = 0;          // peak resident set
+  int64_t residentBytes = 0;      // the most of a process so far
   // Bytes that a rank has sent on the mean, as SentBytes has them. Counted in
   // jobs of several ranks, unless these are GPUs of one process.
   bool counted = false;
@@ -56,7 +56,7 @@ struct StepRecord {
   std::vector<double> metrics; // in the order of --metric
   bool measured = false;       // the update, for --histogram-every
   int64_t corrupt = 0;  // samples replaced so far in this run (--skip-corrupt)
-  int64_t overPlan = 0; // peak resident set minus processPlan; may be negative
+  int64_t overPlan = 0; // resident memory minus processPlan; may be negative
 };
 
 // Tokens per microbatch of a bucket, or samples if the model takes no tokens.

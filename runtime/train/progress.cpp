@@ -88,7 +88,7 @@ std::string Progress::measured(const StepRecord &record) const {
   if (!isEmulation() && info.ranks > 1)
     text += format("  exposed comm %.0f %%",
                    100 * record.exposedMilliseconds / record.milliseconds);
-  return text + "  peak " + bytesText(record.peakBytes);
+  return text + "  resident " + bytesText(record.residentBytes);
 }
 
 // Counts down to the next checkpoint, in the unit of --checkpoint-every.
@@ -163,9 +163,9 @@ void Progress::finish(const StepRecord &last) {
           ? ""
           : format(" in %s (%.3g steps/s)", durationText(seconds).c_str(),
                    double(last.step + 1 - info.firstStep) / seconds);
-  say(format("%s%sdone: %lld steps%s, final loss %.6g, peak %s\n",
+  say(format("%s%sdone: %lld steps%s, final loss %.6g, resident %s\n",
              redraw ? "\r\x1b[K" : "", prefix, (long long)last.step + 1,
-             rate.c_str(), last.loss, bytesText(last.peakBytes).c_str()));
+             rate.c_str(), last.loss, bytesText(last.residentBytes).c_str()));
 }
 
 // Tells the person who stopped the run how to go on.

@@ -163,7 +163,7 @@ void Trainer::endReports(Progress &progress, const StepRecord &record) {
   else
     progress.finish(record);
   if (record.overPlan > 64 * mebibyte)
-    printWarning("peak memory is " + bytesText(record.overPlan) +
+    printWarning("resident memory is " + bytesText(record.overPlan) +
                  " above the planned " + bytesText(info.processPlan));
 }
 

@@ -200,7 +200,7 @@ Status checkMemory(const MemoryPlan &plan, int64_t limit) {
   for (size_t i = 0; i < 3; ++i)
     largest +=
         (i ? ", " : "") + kinds[i].first + " " + bytesText(kinds[i].second);
-  return Error{"peak memory of " + std::to_string(plan.total()) +
+  return Error{"planned peak of " + std::to_string(plan.total()) +
                " bytes per rank exceeds --memory-limit of " +
                std::to_string(limit) + " bytes; largest: " + largest +
                "; use more ranks or fewer threads"};

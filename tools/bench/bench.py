@@ -32,7 +32,7 @@ import virtual_nodes
 from report import Report
 from workbench import Workbench
 
-PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FSDP2"),
+PARTS = {"peer": (shapes.against_peer, "tokens/s and resident memory against PyTorch FSDP2"),
          "step": (step_time.against_products, "time of a step against its own matrix products, and the ten largest other costs"),
          "before": (before.against_before, "steps against those of another build (--before), in turn; only with --before"),
          "startup": (start_up.start_up, "the start and end of a job against those of another build (--before), in turn; only with --before"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Measures the time of whole compiles, and the peak memory for the largest model."""
+"""Measures the time of whole compiles, and the resident memory of the largest model."""
 from pathlib import Path
 
 from report import Report
@@ -22,6 +22,6 @@ def compiles(bench: Workbench, report: Report, quick: bool) -> None:
         done = demand(*bench.gpt_command(folder, *flags), "-o", bench.out / f"compiled-{shape.folder}")
         gib, name = done.peak_bytes / 2**30, f"{shape} to {to}"
         rows.append([shape, to, report.held(f"compile seconds, {name}", done.seconds, most=limit, form=".1f"),
-                     report.held(f"compile peak GiB, {name}", gib, most=MOST_GIB[to]) if shape is LARGE else f"{gib:.2f}"])
+                     report.held(f"compile resident GiB, {name}", gib, most=MOST_GIB[to]) if shape is LARGE else f"{gib:.2f}"])
         report.keep("compile", name, {"seconds": done.seconds, "peak_bytes": done.peak_bytes})
-    report.table(["model", "to", "seconds", "peak RSS GiB"], rows)
+    report.table(["model", "to", "seconds", "resident GiB"], rows)

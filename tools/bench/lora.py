@@ -42,4 +42,4 @@ def lora(bench: Workbench, report: Report, quick: bool) -> None:
     rows.append([f"FSDP2, torch {peer['torch']}", f"{peer['peak_rss_mib']:.0f}", f"{peer['rss_before_mib']:.0f}", "none", *["" for _ in KINDS],
                  f"{peer['step_ms']:.0f}", "1"])
     print(f"{frozen / 1e6:.1f} M frozen parameters, {trained / 1e6:.2f} M trained\n")
-    report.table(["", "peak RSS MiB", "before the model", "plan MiB", *KINDS, "ms per step", "÷ FSDP2"], rows)
+    report.table(["", "resident MiB", "before the model", "planned MiB", *KINDS, "ms per step", "÷ FSDP2"], rows)

@@ -65,4 +65,4 @@ def memory(bench: Workbench, report: Report, quick: bool) -> None:
                        else [found["why"], "not run", "not run"]), f"{found['disk'] / GB:.2f}" if found.get("disk") else "",
                      PUBLISHED.get((ranks, strategy), "")])
     print(f"\nP = {4 * PARAMETERS / GB:.2f} GB; {RESERVE / GB:.1f} GB are reserved for the rest of the system\n")
-    report.table(["ranks", "strategy", "formula", "--memory-limit", "plan", "peak RSS", "s/step", "on disk", "published"], rows)
+    report.table(["ranks", "strategy", "formula", "--memory-limit", "planned", "resident", "s/step", "on disk", "published"], rows)

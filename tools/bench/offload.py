@@ -17,7 +17,7 @@ def offload(bench: Workbench, report: Report, quick: bool) -> None:
             step = min(run.median("step_ms"), figures.get(where, {}).get("step_ms", float("inf")))
             figures[where] = {"step_ms": step, "peak_rss_mib": run.peak_mib, "plan": run.header["plan"]}
     report.keep("offload", "figures", figures)
-    report.table(["", "ms per step", "÷ in memory", "peak RSS MiB", "plan MiB", "on disk MiB"],
+    report.table(["", "ms per step", "÷ in memory", "resident MiB", "planned MiB", "on disk MiB"],
                  [[where, f"{found['step_ms']:.0f}", f"{found['step_ms'] / figures['in memory']['step_ms']:.3f}",
                    f"{found['peak_rss_mib']:.0f}", f"{found['plan']['peak'] / MIB:.0f}", f"{found['plan'].get('on disk', 0) / MIB:.0f}"]
                   for where, found in figures.items()])

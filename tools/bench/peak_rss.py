@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Run a command and write its peak RSS in MiB to FILE.RANK. usage: peak_rss.py FILE COMMAND…"""
+"""Run a command and write the most resident memory that it had, in MiB, to FILE.RANK. usage: peak_rss.py FILE COMMAND…"""
 import os
 import sys
 

@@ -5,6 +5,7 @@ The models have no weights, so nothing is trained; the plan of a program is what
 published. The compiler counts in MiB.
 """
 import json
+import re
 
 from report import Report
 from workbench import Shape, Workbench, demand
@@ -33,12 +34,13 @@ DEVICES = [("13 B", Shape("L40,D5120,H40,T2048,V50257", 1), 8, ["--max-accumulat
 
 
 def plan(bench: Workbench, shape: Shape, ranks: int, *flags: str) -> dict:
-    """Compiles a GPT without weights. Returns the bytes of each kind, of the peak, and of gradients in the arena, on `ranks` ranks."""
+    """Compiles a GPT without weights. Returns the bytes of each kind, of the planned peak, and of gradients in the arena, on `ranks` ranks."""
     folder, program = bench.export(shape, "--no-weights"), bench.out / "planned"
     out = demand(bench.fsdpc, folder / "gpt.onnx", *BF16, f"--plan-ranks={ranks}", *flags, "-o", program).out
     table = out[out.index("memory per rank in MiB"):].splitlines()[1:]
     column = table[0].split().index(str(ranks))
-    found = {line.split()[0]: float(line.split()[column]) * 2**20 for line in table[1:]}
+    rows = (re.split(r" {2,}", line.strip()) for line in table[1:])
+    found = {name: float(figures[column - 1]) * 2**20 for name, *figures in rows}
     return {**found, "in the arena": json.loads(demand(program, "--manifest").out)["arenaGradients"]}
 
 
@@ -54,8 +56,8 @@ def zero_table(bench: Workbench, report: Report) -> None:
         report.keep("published", f"7.5 B {strategy}", found)
         report.held(f"model states under {strategy}, % from the published size", abs(off), most=PERCENT, form=".1f")
         rows.append([strategy, formula, published, f"{states:.2f}", f"{off:+.1f}",
-                     *(f"{size / GB:.2f}" for size in (in_flight, found["gathered"], found["activations"], found["peak"]))])
-    report.table(["strategy", "ZeRO's formula", "published", "model states", "%", "gradients in flight", "gathered", "activations", "peak"], rows)
+                     *(f"{size / GB:.2f}" for size in (in_flight, found["gathered"], found["activations"], found["planned peak"]))])
+    report.table(["strategy", "ZeRO's formula", "published", "model states", "%", "gradients in flight", "gathered", "activations", "planned peak"], rows)
 
 
 def on_devices(bench: Workbench, report: Report, quick: bool) -> None:
@@ -66,11 +68,11 @@ def on_devices(bench: Workbench, report: Report, quick: bool) -> None:
         found = plan(bench, shape, ranks, *flags)
         kinds = [f"{found[kind] / GB:.1f}" for kind in (*STATES, "gathered", "activations")]
         report.keep("published", name, found)
-        rows.append([name, ranks, *kinds, f"{found['peak'] / GB:.1f}",
-                     report.held(f"planned peak in GB, {name} on {ranks}", found["peak"] / GB, most=DEVICE / GB, form=".1f"),
-                     f"{(DEVICE - found['peak']) / GB:.1f}"])
+        rows.append([name, ranks, *kinds, f"{found['planned peak'] / GB:.1f}",
+                     report.held(f"planned peak in GB, {name} on {ranks}", found["planned peak"] / GB, most=DEVICE / GB, form=".1f"),
+                     f"{(DEVICE - found['planned peak']) / GB:.1f}"])
     print()
-    report.table(["model", "ranks", *STATES, "gathered", "activations", "peak", "limit", "headroom"], rows)
+    report.table(["model", "ranks", *STATES, "gathered", "activations", "planned peak", "limit", "headroom"], rows)
 
 
 def published(bench: Workbench, report: Report, quick: bool) -> None:

@@ -88,7 +88,7 @@ def below_default(report: Report, plan: Plans) -> None:
     default = plan.rules["auto"]
     row = plan.plan(f"--memory-limit={int(default['peak'] * (1 - BELOW / 100))}")
     longer = 100 * (row["step_ms"] / default["step_ms"] - 1)
-    report.table(["", "peak MiB", "step ms", "lost ms"],
+    report.table(["", "planned MiB", "step ms", "lost ms"],
                  [[name, f"{r['peak'] / MIB:.1f}", f"{r['step_ms']:.3f}", f"{r['lost_ms']:.2f}"] for name, r in
                   (("default", default), ("under the limit", row))])
     print(f"the step is {report.held('% longer just under the default peak', longer, most=MOST_LONGER)} % longer, and with the memory of the "

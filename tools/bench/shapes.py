@@ -30,13 +30,13 @@ def against_peer(bench: Workbench, report: Report, quick: bool) -> None:
                      report.held(f"tokens/s ÷ FSDP2's, {shape} {dtype}", speedup, least=LEAST_SPEEDUP),
                      f"{theirs['core_ms'] / core:.2f}",
                      f"{ours.peak_mib:.0f} ({plan:.0f})", f"{theirs['peak_rss_mib']:.0f}",
-                     report.held(f"peak RSS ÷ FSDP2's, {shape} {dtype}", memory, most=MOST_MEMORY)])
+                     report.held(f"resident ÷ FSDP2's, {shape} {dtype}", memory, most=MOST_MEMORY)])
         report.failed |= speedup < 1
         report.keep("peer", f"{shape} {dtype}", {"tokens_per_s": rate, "core_ms": core, "peak_rss_mib": ours.peak_mib,
                                                        "plan_mib": plan, "peer": theirs})
     print()
     report.table(["shape", "dtype", "fsdpc tokens/s", f"FSDP2 {theirs['torch']} tokens/s", "ratio", "in core time",
-                  "fsdpc peak RSS (plan) MiB", "FSDP2 peak RSS MiB", "ratio"], rows)
+                  "fsdpc resident (planned) MiB", "FSDP2 resident MiB", "ratio"], rows)
 
 
 def against_ddp(bench: Workbench, report: Report, quick: bool) -> None:

@@ -4,7 +4,7 @@
 usage: torchrun --nproc_per_node 2 torch_fsdp.py L6,D384,H6,T256 --batch 4 --steps 6 [--dtype f32|bf16] [--device cuda] [--compile] [--lora RANK]
 
 Rank 0 prints one line of JSON: tokens/s over all ranks and core time of rank 0 (medians over steps without the first), and the
-largest peak RSS of a rank, on GPUs the largest peak of allocated memory. Each rank has one thread. The units are the blocks and
+most resident memory of a rank, on GPUs the most allocated memory. Each rank has one thread. The units are the blocks and
 the rest, as in PyTorch's tutorial. --compile compiles each block, and the head with the loss, as is usual for FSDP2 with
 torch.compile: a graph over several units would gather all of them at once.
 

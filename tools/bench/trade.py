@@ -29,20 +29,21 @@ class Trade:
         self.command = [bench.fsdpc, bench.export(shape, *export) / "gpt.onnx", "--optimizer=adamw", *flags, f"--plan-ranks={ranks}"]
         self.default = self.plan()
         refused = execute(*self.command, "--memory-limit=1MiB", "--compile-to=memory", "-o", bench.out / "trade.mlir").err
-        self.least = int(re.search(r"peak memory of (\d+) bytes", refused)[1])
+        self.least = int(re.search(r"planned peak of (\d+) bytes", refused)[1])
 
     def plan(self, *flags: str, program=None) -> dict:
         """Returns the figures of a compile: to a program, or without one to a plan."""
         target = ["-o", program] if program else ["--compile-to=memory", "-o", self.bench.out / "trade.mlir"]
         done = demand(*self.command, *flags, *target)
         again = re.search(r"^computed again .* at ([\d.]+) ms", done.out, re.MULTILINE)
-        return {"peak": self.row(done.out, "memory per rank", "peak") * MIB, "step_ms": self.row(done.out, "predicted step", "step"),
+        return {"peak": self.row(done.out, "memory per rank", "planned peak") * MIB, "step_ms": self.row(done.out, "predicted step", "step"),
                 "again_ms": float(again[1]) if again else 0.0, "compile_s": done.seconds}
 
     def row(self, out: str, table: str, name: str) -> float:
         lines = out[out.index(table):].splitlines()[1:]
         column = lines[0].split().index(str(self.ranks))
-        return float(next(line for line in lines if line.split()[0] == name).split()[column])
+        figures = next(line.removeprefix(f"  {name} ") for line in lines if line.startswith(f"  {name} "))
+        return float(figures.split()[column - 1])
 
     def caps(self) -> list[int]:
         """Returns the caps, from the least plan to the default one. The summary rounds the latter to tenths of a MiB."""

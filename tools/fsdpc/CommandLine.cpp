@@ -291,8 +291,9 @@ static const char *const checkHelp =
 
 static const char *const simulateHelp =
     "Estimates steps of a model, or of the dump of a compile, on a machine: "
-    "step, throughput, what the network exposes and the peak, for any number "
-    "of ranks. Takes the flags of a compile; --machine and --plan-threads also "
+    "step, throughput, what the network exposes and the planned peak, for any "
+    "number of ranks. Takes the flags of a compile; --machine and "
+    "--plan-threads also "
     "go with a dump.\n\n"
     "  fsdpc simulate gpt.onnx --machine=h100 --target=cuda "
     "--ranks=64,256,1024\n"
@@ -301,7 +302,8 @@ static const char *const simulateHelp =
 
 static const char *const tuneHelp =
     "Plans a model with many settings and prints those that no other beats in "
-    "both step and memory, with their flags, and why the fastest is fastest. "
+    "both step and planned peak, with their flags, and why the fastest is "
+    "fastest. "
     "Takes the flags of a compile. What you give is kept; the others of "
     "--strategy, --reshard-to, --recompute, --prefetch and --param-dtype are "
     "varied.\n\n"

@@ -253,7 +253,7 @@ void fsdpc::driver::printMemoryTable(const Manifest &manifest) {
   for (size_t kind = 0; kind < plans[0].kinds().size(); ++kind)
     row(plans[0].kinds()[kind].first,
         [&](const MemoryPlan &plan) { return plan.kinds()[kind].second; });
-  row("peak", [](const MemoryPlan &plan) { return plan.total(); });
+  row("planned peak", [](const MemoryPlan &plan) { return plan.total(); });
   if (plans[0].offloaded > 0)
     row(offloadedName(manifest),
         [](const MemoryPlan &plan) { return plan.offloaded; });

@@ -60,14 +60,14 @@ LogicalResult writeModule(ModuleOp module, StringRef path) {
   return flushOutput();
 }
 
-// Refuses a program whose peak exceeds --memory-limit. The compiler has planned
-// for the limit, but the stacks of kernels are known only when they are
+// Refuses a program whose planned peak exceeds --memory-limit. The compiler has
+// planned for the limit, but the stacks of kernels are known only when they are
 // compiled.
 LogicalResult checkPeak(const Manifest &manifest) {
   int64_t peak = plannedPeak(manifest, manifest.planRanks);
   if (manifest.memoryLimit == 0 || peak <= manifest.memoryLimit)
     return success();
-  return usageError("peak memory of " + Twine(peak) +
+  return usageError("planned peak of " + Twine(peak) +
                     " bytes per rank exceeds --memory-limit of " +
                     Twine(manifest.memoryLimit) +
                     " bytes; increase --memory-limit or --plan-ranks");

@@ -190,7 +190,7 @@ SearchResult Search::run() {
   planVariants();
   for (Point &point : result.points)
     if (point.isValid() && isOver(point))
-      point.fault = "the peak is above the cap";
+      point.fault = "the planned peak is above the cap";
   std::vector<size_t> order;
   for (size_t i = 0; i < result.points.size(); ++i)
     if (result.points[i].isValid())

@@ -105,7 +105,7 @@ LogicalResult plan::simulate(ModuleOp module, const driver::CommandLine &line) {
                                 "ranks", "step ms", "microbatch ms",
                                 "update ms", "in nodes", "between",
                                 hasTokens ? "tokens/s" : "samples/s", "MFU %",
-                                "eff. %", "peak MiB");
+                                "eff. %", "planned MiB");
   for (const Estimate &estimate : estimates)
     printRow(estimate, estimates[0], hasTokens);
   llvm::outs() << "in nodes, between: ms per microbatch that collectives stall "

@@ -36,7 +36,7 @@ std::string settingsText(const Point &point) {
 
 void printFront(const SearchResult &result) {
   llvm::outs() << llvm::formatv("{0,14} {1,12} {2,12} {3,7}  {4}\n", "step ms",
-                                "samples/s", "peak MiB", "MFU %", "flags");
+                                "samples/s", "planned MiB", "MFU %", "flags");
   for (size_t i : result.front) {
     const Point &point = result.points[i];
     const Estimate &estimate = point.estimate;
@@ -79,8 +79,8 @@ void printMemoryBound(const SearchResult &result, const Point &best,
                       int64_t cap) {
   if (cap == 0)
     return;
-  llvm::outs() << "memory: " << bytesText(best.estimate.peakBytes) << " of "
-               << bytesText(cap) << "\n";
+  llvm::outs() << "planned peak: " << bytesText(best.estimate.peakBytes)
+               << " of " << bytesText(cap) << "\n";
   const Point *faster = nullptr;
   for (const Point &point : result.over)
     if (point.isValid() && point.estimate.stepUs < best.estimate.stepUs &&
@@ -193,9 +193,10 @@ LogicalResult plan::tune(const driver::CommandLine &line,
     return failure();
   }
   const Point &best = result.points[result.front.front()];
-  llvm::outs() << "tuned for " << request.machine.name << ", "
-               << request.options.planRanks << " ranks: " << planner.planned
-               << " plans, none of which beats these in both step and peak\n";
+  llvm::outs()
+      << "tuned for " << request.machine.name << ", "
+      << request.options.planRanks << " ranks: " << planner.planned
+      << " plans, none of which beats these in both step and planned peak\n";
   printFront(result);
   printParts(best);
   printMemoryBound(result, best, request.cap);

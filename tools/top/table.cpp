@@ -50,7 +50,7 @@ std::string stateOf(const RunLog &log, int64_t done, double step, double now) {
 std::vector<std::string> rowOf(const RunLog &log, double now) {
   using runtime::bytesText, runtime::countText, runtime::durationText;
   int64_t done = log.done();
-  double step = stepTime(log), peak = log.newest("peak_bytes");
+  double step = stepTime(log), resident = log.newest("resident_bytes");
   double rate = log.newest(log.rateKey());
   std::string comm = number("%.0f %%", 100 * log.newest("exposed_comm_ms") /
                                            log.newest("step_ms"));
@@ -63,7 +63,7 @@ std::vector<std::string> rowOf(const RunLog &log, double now) {
           number("%.0f", step),
           std::isnan(rate) ? "-" : countText(rate),
           comm,
-          std::isnan(peak) ? "-" : bytesText(int64_t(peak)),
+          std::isnan(resident) ? "-" : bytesText(int64_t(resident)),
           std::isnan(step)
               ? "-"
               : durationText(step / 1000 * double(log.steps() - done)),
@@ -75,7 +75,7 @@ std::vector<std::string> rowOf(const RunLog &log, double now) {
 std::string tableOf(const std::vector<RunLog> &logs, double now) {
   std::vector<std::vector<std::string>> rows = {
       {"LOG", "STEP", "LOSS", "EVAL", "NORM", "LR", "MS/STEP", "ITEMS/S",
-       "COMM", "PEAK", "LEFT", "STATE"}};
+       "COMM", "RESIDENT", "LEFT", "STATE"}};
   for (const RunLog &log : logs)
     rows.push_back(rowOf(log, now));
   std::vector<size_t> widths(rows[0].size());

@@ -244,9 +244,10 @@ TEST(Verify, MemoryCap) {
   problem.options.memoryLimit = 249;
   auto [rule, message] = firstViolation(problem, legal());
   EXPECT_EQ(rule, "memory-cap");
-  EXPECT_EQ(message, "peak memory of 250 bytes exceeds the limit of 249 bytes; "
-                     "largest: 'gather a' 100 "
-                     "'gather b' 100 'reduce a' 40");
+  EXPECT_EQ(message,
+            "planned peak of 250 bytes exceeds the limit of 249 bytes; "
+            "largest: 'gather a' 100 "
+            "'gather b' 100 'reduce a' 40");
 }
 
 // Ranks compare this hash: communicators need the same order of starts, while

@@ -201,11 +201,11 @@ TEST(Solvers, ACapThatCannotBeMetNamesTheContributors) {
     const Infeasible &failed = std::get<Infeasible>(solved);
     EXPECT_EQ(failed.peakBytes, 1170);
     EXPECT_EQ(failed.capBytes, 1139);
-    EXPECT_EQ(
-        failed.message,
-        "peak memory of 1170 bytes exceeds the memory limit of 1139 bytes (1000"
-        " bytes outside the arena); largest in the arena: 'gather a' 100"
-        " 'reduce a' 40 'activations a' 30");
+    EXPECT_EQ(failed.message,
+              "planned peak of 1170 bytes exceeds the memory limit of 1139 "
+              "bytes (1000"
+              " bytes outside the arena); largest in the arena: 'gather a' 100"
+              " 'reduce a' 40 'activations a' 30");
   }
 }
 

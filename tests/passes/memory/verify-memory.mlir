@@ -104,7 +104,7 @@ module {
 
 // memory-cap: memory-limit is a hard cap. Beside the arena a rank of one holds two layouts
 // (master and gradient, 128 bytes each) and the input twice.
-// expected-error @below {{peak memory of 896 bytes per rank on 1 rank exceeds --memory-limit of 800 bytes; largest: parameters (256), gradients (256), all_gather of a.flat (192)}}
+// expected-error @below {{planned peak of 896 bytes per rank on 1 rank exceeds --memory-limit of 800 bytes; largest: parameters (256), gradients (256), all_gather of a.flat (192)}}
 module attributes {fsdp.arena = {bytes = 256 : i64}, fsdp.options = {"memory-limit" = "800B", "max-ranks" = 1 : i64, "plan-ranks" = 1 : i64}} {
   fsdp.unit @a
   fsdp.unit @b

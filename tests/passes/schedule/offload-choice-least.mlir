@@ -11,7 +11,7 @@
 // CHECK: func.func @microbatch
 // CHECK: fsdp.offload_start %{{.*}} {{{.*}}fsdp.unit = @a
 // CHECK-NOT: fsdp.offload_start
-// OVER: peak memory of 16448 bytes per rank on 1 rank exceeds --memory-limit of 16447 bytes
+// OVER: planned peak of 16448 bytes per rank on 1 rank exceeds --memory-limit of 16447 bytes
 module attributes {fsdp.options = {"memory-limit" = "LIMIT", "offload" = "activations", "plan-ranks" = 1 : i64}} {
   fsdp.unit @a
   fsdp.unit @b

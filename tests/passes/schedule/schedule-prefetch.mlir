@@ -13,7 +13,7 @@
 // input twice (4 KiB), 37 KiB of arena, and what oneDNN takes for its products.
 // RUN: sed 's/OPTIONS/"plan-ranks" = 1 : i64, "max-ranks" = 8 : i64, "memory-limit" = "200K"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule -o %t
 // RUN: sed 's/OPTIONS/"plan-ranks" = 1 : i64, "max-ranks" = 8 : i64, "memory-limit" = "160K", recompute = "cheap"/' %s | not fsdpc-opt --schedule-prefetch 2>&1 | FileCheck %s --check-prefix=OVER
-// OVER: error: peak memory of {{[0-9]+}} bytes per rank on 1 rank exceeds --memory-limit of 163840 bytes; largest: optimizer (65536), parameters (32768), gradients (32768); keep fewer activations with --recompute=auto
+// OVER: error: planned peak of {{[0-9]+}} bytes per rank on 1 rank exceeds --memory-limit of 163840 bytes; largest: optimizer (65536), parameters (32768), gradients (32768); keep fewer activations with --recompute=auto
 // The windows of communication grow with the ranks, so fewer take less here; a GPU has none, so more do.
 // RUN: sed 's/OPTIONS/"plan-ranks" = 4 : i64, "max-ranks" = 8 : i64, "memory-limit" = "100K"/' %s | not fsdpc-opt --schedule-prefetch 2>&1 | FileCheck %s --check-prefix=FEWER
 // FEWER: largest: communication ({{[0-9]+}}), {{.*}}; decrease --plan-ranks (2 takes {{[0-9]+}} bytes less){{$}}

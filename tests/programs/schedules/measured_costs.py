@@ -65,7 +65,7 @@ def check_limit(bench, gpt, trace, bits) -> None:
         command = [fsdpc, gpt.model, *gpt.compiling, *FLAGS, "--compile-to=memory", "-o", bench.path("refused.mlir"), *flags]
         return harness.run(command, 1).stderr
 
-    peaks = [int(re.search(r"peak memory of (\d+) bytes", refused("--memory-limit=1KiB", *flags))[1])
+    peaks = [int(re.search(r"planned peak of (\d+) bytes", refused("--memory-limit=1KiB", *flags))[1])
              for flags in (("--recompute=cheap",), ())]
     limit = f"--memory-limit={(peaks[0] + peaks[1]) // 2}"
     demand("is a trace of another program" in refused(limit, f"--profile={trace}"), "a trace of other ops is taken")

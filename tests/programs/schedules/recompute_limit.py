@@ -28,7 +28,7 @@ CLUSTER = ["--target=cuda", "--gpu-arch=sm_90", "--machine=h100", f"--plan-ranks
 
 def peak_of_error(bench, model, limit: str, *flags: str) -> int:
     command = [bench.build / "bin" / "fsdpc", model, "-o", bench.path("refused"), f"--memory-limit={limit}", *flags]
-    found = re.search(r"peak memory of (\d+) bytes", harness.run(command, expected=1).stderr)
+    found = re.search(r"planned peak of (\d+) bytes", harness.run(command, expected=1).stderr)
     if not found:
         raise Failure(f"the error about --memory-limit={limit} names no peak")
     return int(found[1])
@@ -58,7 +58,7 @@ def compiled(bench, model, name: str, *flags: str) -> Compiled:
     expected = ", ".join(unit if ops == of else f"{unit} ({ops} of {of} ops)" for unit, (ops, of) in units.items())
     if (listed[1] if listed else "") != expected:
         raise Failure(f"the summary does not list what is computed again, {expected}:\n{summary}")
-    return Compiled(program, units, row(summary, "peak"), row(summary, "step"))
+    return Compiled(program, units, row(summary, "planned peak"), row(summary, "step"))
 
 
 def column(summary: str, table: str, name: str, ranks: int) -> float:
@@ -108,7 +108,7 @@ def test(bench, options):
     flags = fixture.compiling
     default = peak_of_error(bench, fixture.model, "1KiB", "--plan-ranks=1", "--recompute=cheap", *flags)
     least = peak_of_error(bench, fixture.model, "1KiB", "--plan-ranks=1", *flags)
-    print(f"peak: {default} bytes by default, {least} at least")
+    print(f"planned peak: {default} bytes by default, {least} at least")
     if least >= default:
         raise Failure("computing units again frees nothing; the test needs a larger model")
     free = compiled(bench, fixture.model, "free", *flags)

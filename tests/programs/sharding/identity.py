@@ -106,7 +106,7 @@ def least_memory(bench, fixture, flags: list[str]) -> str:
     """Returns the lowest --memory-limit that can be kept, which the error about a lower one names."""
     command = [bench.build / "bin" / "fsdpc", fixture.model, "-o", bench.path("limited"), *fixture.compiling, *flags]
     output = harness.run([word.replace("LEAST", "1KiB") for word in map(str, command)], expected=1).stderr
-    found = re.search(r"peak memory of (\d+) bytes", output)
+    found = re.search(r"planned peak of (\d+) bytes", output)
     if not found:
         raise Failure(f"the error about --memory-limit=1KiB names no peak:\n{output}")
     return found[1]

@@ -172,7 +172,7 @@ class Large:
             found = header["plan"][self.place], header["plan"]["offload pieces"]
             if found != (values * 4 * ROWS * COLUMNS, self.pieces(name)):
                 raise Failure(f"{name}: the plan has {found[0]} bytes {self.place} and {found[1]} of pieces")
-            planned, less = whole["plan"]["peak"] - header["plan"]["peak"], resident["peak_bytes"] - line["peak_bytes"]
+            planned, less = whole["plan"]["peak"] - header["plan"]["peak"], resident["resident_bytes"] - line["resident_bytes"]
             if not 0 <= found[0] - found[1] - planned <= (tables if self.bench.on_gpu else 0):
                 raise Failure(f"{name}: the plan is {planned} bytes smaller, expected {found[0] - found[1]}")
             if self.bench.on_gpu and self.required("memory") - self.required(name) != planned:

@@ -88,7 +88,7 @@ class Deep:
         learnt, header, line = self.train("offloaded", *([] if self.bench.on_gpu else ["--offload-dir", self.bench.folder]))
         if learnt != kept:
             raise Failure("offloading activations changes the bits of a deep model")
-        planned, less = whole["plan"]["peak"] - header["plan"]["peak"], resident["peak_bytes"] - line["peak_bytes"]
+        planned, less = whole["plan"]["peak"] - header["plan"]["peak"], resident["resident_bytes"] - line["resident_bytes"]
         print(f"planned peak {whole['plan']['peak']} bytes in memory, {header['plan']['peak']} with {FLAG}; resident set "
               f"{resident['peak_bytes']} and {line['peak_bytes']}; {header['plan'][place]} bytes {place}")
         # All layers but some around the turn leave.
@@ -113,7 +113,7 @@ class Deep:
         self.programs["limited"] = self.bench.path("deep-limited")
         limited = [self.bench.build / "bin" / "fsdpc", self.model, "-o", self.programs["limited"], *self.compiling, "--recompute=cheap"]
         done = run([*limited, FLAG, "--memory-limit=1MiB"], 1)
-        least = int(re.search(r"peak memory of (\d+) bytes", done.stderr)[1])
+        least = int(re.search(r"planned peak of (\d+) bytes", done.stderr)[1])
         refuse([*limited, FLAG, f"--memory-limit={least - 1}"], 1, f"exceeds --memory-limit of {least - 1} bytes")
         refuse([*limited, f"--memory-limit={least}"], 1, f"exceeds --memory-limit of {least} bytes")
         summary = run([*limited, FLAG, f"--memory-limit={least}"]).stdout
@@ -179,10 +179,10 @@ def check_least(bench) -> None:
                "--unit-class=*Block", "--plan-ranks=1", "--init-rule=*=normal(0,0.02)"]
     for flags in (("--prefetch=none", "--recompute=cheap"), ("--prefetch=pre", "--recompute=none"), ("--prefetch=auto", "--recompute=auto")):
         done = run([*planned, *flags, "--memory-limit=1MiB"], 1)
-        least = int(re.search(r"peak memory of (\d+) bytes", done.stderr)[1])
+        least = int(re.search(r"planned peak of (\d+) bytes", done.stderr)[1])
         # Other choices of --recompute=auto than those that the error is about may need slightly less.
-        refuse([*planned, *flags, f"--memory-limit={least * 97 // 100}"], 1, f"peak memory of {least} bytes")
-        everything = re.search(r"^  peak +([\d.]+)", run([*planned, *flags]).stdout, re.MULTILINE)
+        refuse([*planned, *flags, f"--memory-limit={least * 97 // 100}"], 1, f"planned peak of {least} bytes")
+        everything = re.search(r"^  planned peak +([\d.]+)", run([*planned, *flags]).stdout, re.MULTILINE)
         most = int(float(everything[1]) * (1 << 20))
         if most - least < 1 << 18:
             raise Failure(f"{' '.join(flags)}: all offloaded take {most} bytes, and {least} are the least; the test needs another model")

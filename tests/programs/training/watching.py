@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from compare import read_safetensors
 from harness import Failure, fixture, main, run
 
-CURVES = {"loss", "grad_norm", "lr", "step_ms", "samples_per_s", "exposed_comm_ms", "peak_bytes"}
+CURVES = {"loss", "grad_norm", "lr", "step_ms", "samples_per_s", "exposed_comm_ms", "resident_bytes"}
 
 
 def expect(condition: bool, what: str) -> None:
@@ -220,7 +220,7 @@ def check_progress(bench, program: Path, chosen) -> None:
     words = " ".join(f"'{word}'" for word in command)
     text = run(["script", "-qec", words, bench.path("typescript")]).stdout
     lines = [line for line in re.split(r"\x1b\[K|[\r\n]+", text) if line.startswith("step ")]
-    form = (r"step \d/5  loss \S+  norm \S+  \d+ ms/step  \S+ samples/s  exposed comm \d+ %  peak \S+ \S+  "
+    form = (r"step \d/5  loss \S+  norm \S+  \d+ ms/step  \S+ samples/s  exposed comm \d+ %  resident \S+ \S+  "
             r"\d+s left(  checkpoint in (1 step|2 steps))?")
     expect(len(lines) > 0 and all(re.fullmatch(form, line.strip()) for line in lines), f"progress: {text!r}")
 
@@ -240,7 +240,7 @@ def made_log(path: Path, steps: int, wanted: int, first: int = 0, **more) -> str
     lines = [{"program_hash": "1", "steps": wanted, "first_step": first, "ranks": 1}]
     for step in range(first, steps):
         lines.append({"step": step, "loss": 2.0 + 1 / (step + 1), "grad_norm": None if step in (3, 2500) else 1.0, "lr": 1e-3,
-                      "step_ms": 500.0, "tokens_per_s": 12345.0, "exposed_comm_ms": 50.0, "peak_bytes": 2 ** 30, **more})
+                      "step_ms": 500.0, "tokens_per_s": 12345.0, "exposed_comm_ms": 50.0, "resident_bytes": 2 ** 30, **more})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path.read_text()
 
@@ -254,7 +254,7 @@ def check_top(bench, program: Path, chosen) -> None:
     done, running, cut = table(bench, real.log, made, half, "--once")
     expect(done["STATE"] == "done" and done["STEP"] == "3/3" and done["LOSS"] == f"{real.losses()[-1]:.4f}", str(done))
     wanted = {"STEP": "10/30", "LOSS": "2.1000", "EVAL": "1.5000", "NORM": "1", "LR": "0.001", "MS/STEP": "500",
-              "ITEMS/S": "12.3k", "COMM": "10 %", "PEAK": "1.0 GiB", "LEFT": "10s", "STATE": "running"}
+              "ITEMS/S": "12.3k", "COMM": "10 %", "RESIDENT": "1.0 GiB", "LEFT": "10s", "STATE": "running"}
     expect({key: running[key] for key in wanted} == wanted, str(running))
     expect(cut["STEP"] == "9/30", str(cut))
     # A resumed run replaces the steps that it computes again.

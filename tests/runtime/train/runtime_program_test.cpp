@@ -86,7 +86,8 @@ TEST_F(Program, LogsAHeaderAndEveryStep) {
     EXPECT_EQ(lines[i]["lr"], 0.01);
     EXPECT_GT(lines[i]["grad_norm"].get<double>(), 0);
     EXPECT_GT(lines[i]["tokens_per_s"].get<double>(), 0);
-    for (const char *key : {"loss", "step_ms", "exposed_comm_ms", "peak_bytes"})
+    for (const char *key :
+         {"loss", "step_ms", "exposed_comm_ms", "resident_bytes"})
       EXPECT_TRUE(lines[i].contains(key)) << key;
     EXPECT_TRUE(sanitized ||
                 lines[i]["peak_rss_minus_plan"].get<int64_t>() < 64 << 20);

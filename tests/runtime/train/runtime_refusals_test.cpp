@@ -187,7 +187,7 @@ TEST_F(Program, HelpAndInfo) {
   outcome = run("--info");
   EXPECT_EQ(outcome.code, 0);
   for (const char *part : {"0123456789abcdef", "toy --strategy=zero3", "table",
-                           "= head.table", "frozen", "peak"})
+                           "= head.table", "frozen", "planned peak"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
 }
 

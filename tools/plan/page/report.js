@@ -123,8 +123,8 @@ function drawMemory() {
   pen.restore();
   pen.textAlign = 'left';
   pen.strokeStyle = colour('text');
-  for (const [name, bytes] of [...shown, ['peak', most]]) {
-    pen.setLineDash(name === 'peak' ? [2, 3] : [8, 4]);
+  for (const [name, bytes] of [...shown, ['planned peak', most]]) {
+    pen.setLineDash(name === 'planned peak' ? [2, 3] : [8, 4]);
     pen.beginPath(); pen.moveTo(left, y(bytes)); pen.lineTo(width, y(bytes)); pen.stroke();
     pen.setLineDash([]);
     const label = name + ' ' + mib(bytes), at = width - pen.measureText(label).width - 6;
@@ -159,7 +159,7 @@ function fillSummary() {
   const figures = [['step', ms(step.step_us)], ['microbatch', ms(step.microbatch_us)], ['update', ms(step.update_us)],
     [tokens ? 'tokens per second' : 'samples per second', number(tokens ? step.tokens_per_second : step.samples_per_second, 1)],
     ['MFU', step.mfu > 0 ? percent(step.mfu) : 'not known'], ['exposed within nodes', ms(step.exposed_node_us)],
-    ['exposed between nodes', ms(step.exposed_cross_us)], ['slowed by collectives', ms(step.slowed_us)], ['peak of a rank', mib(step.peak_bytes)]];
+    ['exposed between nodes', ms(step.exposed_cross_us)], ['slowed by collectives', ms(step.slowed_us)], ['planned peak of a rank', mib(step.peak_bytes)]];
   document.getElementById('figures').replaceChildren(...figures.map(([name, value]) => element('div', {}, element('dt', {}, name), element('dd', {}, value))));
   const gap = plan.lost_us - plan.least_lost_us;
   document.getElementById('bound').textContent = 'Ops take ' + ms(plan.ops_us) + ' of the microbatch, waits ' + ms(plan.exposed_us) +
