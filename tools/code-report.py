@@ -5,8 +5,9 @@
 usage: code-report.py [--list]
 
 Knowledge of ops belongs into ODS, so few files may list ops or name MatmulOp outside of the nn dialect. Long
-files open with a head of three lines that says what they do. --list prints the files behind each count. The share of
-comment lines is printed for information: it has no limit, because a limit would be met with filler.
+files open with a head of three lines that says what they do. Names of files and constants follow their part
+(docs/architecture.md, Names), and one helper per layer knows the bytes of a type. --list prints the files behind each
+count. The share of comment lines is printed for information: it has no limit, because a limit would be met with filler.
 """
 import argparse
 import pathlib
@@ -17,8 +18,37 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ("compiler", "passes", "frontends", "runtime", "tools", "tests")
 # Generated parsers of attributes need TypeSwitch.h, so its name alone does not count.
 LIST_OF_OPS = re.compile(r"isa(?:_and_nonnull)?<(?:[^<>()]*\w+Op,){2,}[^<>()]*\w+Op>")
+# Parts that use LLVM and MLIR, in LLVM's style: CamelCase files and constants kName. All others have lower_case files and
+# constants withoutPrefix. The main file of a program has the program's name.
+LLVM_PARTS = ("compiler/", "passes/", "frontends/onnx/", "tools/fsdpc/", "tools/plan/", "tools/export/")
+PLAIN_PARTS = ("compiler/schedule/", "frontends/onnx/ort/")
+PROGRAMS = ("tools/fsdpc/fsdpc.cpp", "tools/fsdpc-opt.cpp")
+# A number or a text that a namespace or a class names. Tables, and the words of their rows, have plain names everywhere.
+CONSTANT = re.compile(r"^(?:  static |static |inline )*constexpr (?:u?int\w*|unsigned|size_t|double|float|(?:std|llvm)?:*(?:StringLiteral|StringRef|"
+                      r"string_view)|(?:const )?char ?\*(?:const )?)\s+\*?(\w+)(?= =|$)", re.MULTILINE)
+# The helpers that know how many bytes an element takes, and what computes it by itself.
+BYTE_HELPERS = ("compiler/dialects/nn/ElementBytes.h", "runtime/abi/element_type.h")
+OWN_BYTES = re.compile(r"BitWidth\(\)(?: \+ 7\))? / 8\b|divideCeil\([^;]*BitWidth|\"(?:f64|f32)\"\s+\? [48]\b|::[fF](?:64|32) \? [48] :|"
+                       r"\{\"(?:f32|F32)\", 4\}")
 LIMITS = {"files that list ops (a TypeSwitch, or isa of three and more)": 10, "files outside nn that name MatmulOp": 8,
-          "files of over 100 lines without a head of 3 lines": 0}
+          "files of over 100 lines without a head of 3 lines": 0, "files whose names are not in their part's style": 0,
+          "constants whose names are not in their part's style": 0, "headers without #pragma once": 0,
+          "places that compute the bytes of a type by themselves": 0}
+
+
+def is_llvm(name: str) -> bool:
+    return name.startswith(LLVM_PARTS) and not name.startswith(PLAIN_PARTS)
+
+
+def is_misnamed(name: str) -> bool:
+    """Returns true for a file whose name is not in the style of its part."""
+    stem = pathlib.PurePath(name).stem
+    return name not in PROGRAMS and not re.fullmatch(r"[A-Z][A-Za-z0-9]*" if is_llvm(name) else r"[a-z][a-z0-9_]*", stem)
+
+
+def misnamed_constants(name: str, text: str) -> list[str]:
+    return [f"{name}: {constant}" for constant in CONSTANT.findall(text)
+            if bool(re.match(r"k[A-Z]", constant)) != is_llvm(name)]
 
 
 LICENCE = re.compile(r"(// SPDX-[^\n]*\n//\n|/\* SPDX-[^\n]*\n|// SPDX-[^\n]*\n)")
@@ -57,6 +87,13 @@ def main() -> int:
                                                 and not name.startswith("compiler/dialects/nn/")],
         "files of over 100 lines without a head of 3 lines": [
             name for name, text in own.items() if text.count("\n") > 100 and head_lines(text) < 3],
+        "files whose names are not in their part's style": [name for name in texts if is_misnamed(name)],
+        "constants whose names are not in their part's style": [
+            constant for name, text in own.items() for constant in misnamed_constants(name, text)],
+        "headers without #pragma once": [
+            name for name, text in texts.items() if name.endswith((".h", ".cuh")) and "\n#pragma once\n" not in text],
+        "places that compute the bytes of a type by themselves": [
+            f"{name}: {found}" for name, text in texts.items() if name not in BYTE_HELPERS for found in OWN_BYTES.findall(text)],
     }
     over = False
     for what, files in found.items():

@@ -113,11 +113,11 @@ def declare(head: str, parameters: list[str], tail: str) -> str:
 
 def header(calls: list[Call]) -> str:
     text = f"/* {LICENCE} */\n/* {NOTE}\n * edit.\n *\n * The calls that a program's entry functions make. fsdpc.h includes this file\n" \
-           " * and says what its arguments are. */\n#ifndef FSDPC_CALLS_H\n#define FSDPC_CALLS_H\n"
+           " * and says what its arguments are. */\n#pragma once\n"
     for call in calls:
         text += "\n" + comment(call.prose())
         text += declare(f"void fsdpc_{call.mnemonic}", ["fsdpc_rank *"] + call.parameters, ");")
-    return text + "\n#endif\n"
+    return text
 
 
 def members(calls: list[Call]) -> str:

@@ -15,7 +15,7 @@ using namespace mlir;
 
 namespace fsdpc::analysis {
 
-static constexpr llvm::StringLiteral communicationAttr = "fsdp.communication";
+static constexpr llvm::StringLiteral kCommunicationAttr = "fsdp.communication";
 
 namespace {
 
@@ -44,12 +44,12 @@ static std::string sumOf(const CommunicationVolume &volume, Level level) {
   std::string sum;
   bool reshards =
       llvm::any_of(volume.terms, [](const CommunicationVolume::Term &term) {
-        return term.what == gatherSecondary;
+        return term.what == kGatherSecondary;
       });
   for (const CommunicationVolume::Term &term : volume.terms) {
     if (term.level != level)
       continue;
-    bool gathers = term.what == "all_gather" || term.what == gatherSecondary;
+    bool gathers = term.what == "all_gather" || term.what == kGatherSecondary;
     bool twice =
         term.what == "all_gather" && !(reshards && term.level == Level::Ranks);
     StringRef elements = term.elements;
@@ -157,13 +157,13 @@ void writeCommunication(ModuleOp module, const CommunicationVolume &volume) {
   if (!parts.empty())
     whole.push_back(
         builder.getNamedAttr("parts", builder.getDictionaryAttr(parts)));
-  module->setAttr(communicationAttr, builder.getDictionaryAttr(whole));
+  module->setAttr(kCommunicationAttr, builder.getDictionaryAttr(whole));
 }
 
 // The attribute may come from an edited dump, so nothing about its shape is
 // taken for granted.
 std::optional<CommunicationVolume> readCommunication(ModuleOp module) {
-  auto whole = module->getAttrOfType<DictionaryAttr>(communicationAttr);
+  auto whole = module->getAttrOfType<DictionaryAttr>(kCommunicationAttr);
   if (!whole)
     return std::nullopt;
   auto trainable = whole.getAs<IntegerAttr>("trainable");

@@ -25,7 +25,7 @@ namespace fsdpc::analysis {
 enum class Level { Ranks, Group, Groups, Each, Owners, GroupOwners };
 
 /// The name of the term of gathers that read secondary shards.
-inline constexpr llvm::StringLiteral gatherSecondary = "gather_secondary";
+inline constexpr llvm::StringLiteral kGatherSecondary = "gather_secondary";
 
 /// A sum of terms.
 struct CommunicationVolume {

@@ -24,10 +24,10 @@ namespace {
 
 // The elements that each rank sends in reductions of its largest ones, and
 // those of the factors that are reduced in place of matrices.
-constexpr llvm::StringLiteral chosenSymbol = "T", factorSymbol = "R";
+constexpr llvm::StringLiteral kChosenSymbol = "T", kFactorSymbol = "R";
 // The elements of matrices that go to owners and back.
-constexpr llvm::StringLiteral matrixSymbol = "M";
-constexpr llvm::StringLiteral collectMatrices = "collect_matrices";
+constexpr llvm::StringLiteral kMatrixSymbol = "M";
+constexpr llvm::StringLiteral kCollectMatrices = "collect_matrices";
 
 // Names the elements that terms are about where layouts differ in strategy,
 // type or compression. A program of one strategy and type needs no names: then
@@ -141,13 +141,13 @@ public:
   }
   // A rank sends its largest elements to each other rank.
   static Sent chosen(int64_t topK) {
-    return {"(i32+f32)", uint64_t(chosenBytes(topK)), chosenSymbol};
+    return {"(i32+f32)", uint64_t(chosenBytes(topK)), kChosenSymbol};
   }
   // Ranks sum factors, and whole the parameters that have none.
   Sent factors(fsdp::LayoutOp layout) const {
     PowerSizes sizes = fsdp::powerSizesOf(layout, symbols);
     return {"f32", uint64_t(sizes.left + sizes.right) * sizeof(float),
-            factorSymbol};
+            kFactorSymbol};
   }
   // On the host a 16-bit gradient travels as it is, and is widened where it is
   // summed (handedOver, runtime/numeric/reduce.h), unless it travels in blocks.
@@ -214,7 +214,7 @@ public:
   // Notes that a term is about those of a layout; `describe` comes after all.
   void add(StringRef what, Level level, StringRef strategy, uint64_t elements) {
     terms[{what.str(), level}].insert(strategy.str());
-    if (what == collectMatrices)
+    if (what == kCollectMatrices)
       counts[strategy.str()] += elements;
   }
 
@@ -222,7 +222,7 @@ public:
     for (const auto &[strategy, elements] : counts)
       volume.parts.emplace_back(symbolOf(strategy), elements);
     for (CommunicationVolume::Term &term : volume.terms) {
-      if (term.elements != matrixSymbol)
+      if (term.elements != kMatrixSymbol)
         continue;
       SmallVector<std::string> symbols;
       for (const std::string &strategy : terms.at({term.what, term.level}))
@@ -235,8 +235,8 @@ public:
 
 private:
   std::string symbolOf(const std::string &strategy) const {
-    return counts.size() < 2 ? matrixSymbol.str()
-                             : (matrixSymbol + "[" + strategy + "]").str();
+    return counts.size() < 2 ? kMatrixSymbol.str()
+                             : (kMatrixSymbol + "[" + strategy + "]").str();
   }
 
   // The elements of each strategy that has matrices, and the strategies of each
@@ -256,9 +256,9 @@ void addCompressed(ModuleOp module, const Wire &wire,
       factors += wire.factors(layout).bytes / sizeof(float);
   }
   if (chosen != 0)
-    volume.parts.emplace_back(chosenSymbol, chosen);
+    volume.parts.emplace_back(kChosenSymbol, chosen);
   if (factors != 0)
-    volume.parts.emplace_back(factorSymbol, factors);
+    volume.parts.emplace_back(kFactorSymbol, factors);
 }
 
 // One scan over the collectives of a step.
@@ -314,7 +314,7 @@ private:
         continue;
       }
       bool hybrid = parts.isHybrid(layout);
-      bool inGroup = hybrid || what == gatherSecondary;
+      bool inGroup = hybrid || what == kGatherSecondary;
       count(what, eachMicrobatch, inGroup ? Level::Group : Level::Ranks, layout,
             (wire.*sentOf)(layout));
       if (hybrid && what.starts_with("reduce"))
@@ -335,7 +335,7 @@ private:
     uint64_t elements = fsdp::memberElementsOf(layout);
     matrices.add(what, level, parts.strategyOf(layout), elements);
     count(what, /*eachMicrobatch=*/false, level, layout,
-          {"f32", elements * sizeof(float), matrixSymbol});
+          {"f32", elements * sizeof(float), kMatrixSymbol});
   }
 
   // A reduction of factors gathers their sums.
@@ -360,7 +360,7 @@ void Counter::visit(Operation *op) {
       .Case<fsdp::AllGatherOp, fsdp::AllGatherStartOp>([&](auto gather) {
         // Secondary shards hold what has been converted.
         if (gather.getFromSecondary())
-          add(gatherSecondary, true, gather.getLayouts(), &Wire::computed);
+          add(kGatherSecondary, true, gather.getLayouts(), &Wire::computed);
         else
           add("all_gather", true, gather.getLayouts(), &Wire::gathered);
       })
@@ -382,7 +382,7 @@ void Counter::visit(Operation *op) {
             &Wire::wide);
       })
       .Case([&](fsdp::CollectMatricesOp collect) {
-        addMatrices(collectMatrices, collect.getLayoutAttr(), false);
+        addMatrices(kCollectMatrices, collect.getLayoutAttr(), false);
       })
       .Case([&](fsdp::SpreadMatricesOp spread) {
         addMatrices("spread_matrices", spread.getLayoutAttr(), true);

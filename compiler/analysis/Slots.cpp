@@ -399,8 +399,8 @@ fsdpc::analysis::intervalsOf(ArrayRef<Slot> slots) {
   for (const Slot &slot : slots) {
     schedule::Interval interval;
     // The padding up to the next slot's offset counts as its own.
-    interval.bytes = llvm::alignTo(slot.bytes, slotAlignment);
-    interval.alignment = slotAlignment;
+    interval.bytes = llvm::alignTo(slot.bytes, kSlotAlignment);
+    interval.alignment = kSlotAlignment;
     interval.begin = slot.begin;
     interval.end = slot.end;
     interval.label = labelOf(slot);

@@ -35,7 +35,7 @@ struct Slot {
 };
 
 // The alignment of a slot in bytes, enough for any vector load.
-constexpr int64_t slotAlignment = 64;
+constexpr int64_t kSlotAlignment = 64;
 
 struct SlotOptions {
   // The room behind a gathered buffer (CompileOptions::gatherPadding), in

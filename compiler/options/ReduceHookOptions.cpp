@@ -31,7 +31,7 @@ constexpr std::pair<StringLiteral, StringLiteral> foreignHooks[] = {
     {"quantization_pertensor_hook", "quantize=i8"},
     {"quantization_perchannel_hook", "quantize=i8"}};
 // Behind a file's name; what follows is the function's.
-constexpr StringLiteral fileEnd = ".mlir:@";
+constexpr StringLiteral kFileEnd = ".mlir:@";
 
 // Faults are the ends of sentences that begin with the flag (OptionTypes.h).
 std::string has(StringRef text, const Twine &fault) {
@@ -99,10 +99,10 @@ std::string parsePowerSgd(StringRef text, ReduceHook &hook) {
 
 // FILE.mlir:@FUNCTION. The file's text is read by the caller.
 std::string parseFile(StringRef text, ReduceHook &hook) {
-  size_t end = text.find(fileEnd);
+  size_t end = text.find(kFileEnd);
   hook.kind = Kind::Program;
-  hook.file = text.substr(0, end + fileEnd.size() - 2).str();
-  hook.function = text.substr(end + fileEnd.size()).str();
+  hook.file = text.substr(0, end + kFileEnd.size() - 2).str();
+  hook.function = text.substr(end + kFileEnd.size()).str();
   if (hook.function.empty())
     return has(text, "names no function: FILE.mlir:@FUNCTION");
   return "";
@@ -110,7 +110,7 @@ std::string parseFile(StringRef text, ReduceHook &hook) {
 
 // Parses all but a file's text.
 std::string parseHook(StringRef text, ReduceHook &hook) {
-  if (text.contains(fileEnd))
+  if (text.contains(kFileEnd))
     return parseFile(text, hook);
   auto [name, value] = text.split('=');
   if (name == "cast") {

@@ -3,8 +3,7 @@
 // The solver behind `Prefetch::Auto`, in two steps: what a schedule may take is
 // known soon, and packing it takes most of the time. Who compares problems
 // packs only those that may win.
-#ifndef FSDPC_COMPILER_SCHEDULE_AUTO_PREFETCH_H
-#define FSDPC_COMPILER_SCHEDULE_AUTO_PREFETCH_H
+#pragma once
 
 #include "compiler/schedule/prefetch_candidates.h"
 #include "compiler/schedule/solvers.h"
@@ -67,5 +66,3 @@ private:
 };
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_AUTO_PREFETCH_H

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A lower bound that no schedule can improve on.
-#ifndef FSDPC_COMPILER_SCHEDULE_BOUND_H
-#define FSDPC_COMPILER_SCHEDULE_BOUND_H
+#pragma once
 
 #include "compiler/schedule/problem.h"
 
@@ -16,5 +15,3 @@ namespace fsdpc::schedule {
 double leastLostUs(const Problem &problem);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_BOUND_H

@@ -7,8 +7,7 @@
 // each gap, the next gathers start if their buffers fit into the budget up to
 // their first use, and a ready reduction keeps its buffer until it is done or
 // as long as it fits. Live bytes are a segment tree, so a walk is O(n log n).
-#ifndef FSDPC_COMPILER_SCHEDULE_BUDGET_WALK_H
-#define FSDPC_COMPILER_SCHEDULE_BUDGET_WALK_H
+#pragma once
 
 #include "compiler/schedule/placement.h"
 
@@ -65,5 +64,3 @@ private:
 };
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_BUDGET_WALK_H

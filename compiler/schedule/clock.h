@@ -2,8 +2,7 @@
 //
 // The time of one rank's compute stream. The timeline of a schedule and the
 // simulation of many ranks advance it by the same rules.
-#ifndef FSDPC_COMPILER_SCHEDULE_CLOCK_H
-#define FSDPC_COMPILER_SCHEDULE_CLOCK_H
+#pragma once
 
 #include <algorithm>
 
@@ -57,5 +56,3 @@ struct Clock {
 };
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_CLOCK_H

@@ -3,8 +3,7 @@
 // A schedule on many ranks that are not equally fast. All ranks run the same
 // schedule; a collective begins when the last of them has started it, so one
 // slow rank delays all. With equal ranks this is the schedule's own timeline.
-#ifndef FSDPC_COMPILER_SCHEDULE_CLUSTER_H
-#define FSDPC_COMPILER_SCHEDULE_CLUSTER_H
+#pragma once
 
 #include "compiler/schedule/problem.h"
 
@@ -47,5 +46,3 @@ ClusterTimeline simulateCluster(const Problem &problem,
                                 const Unevenness &unevenness);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_CLUSTER_H

@@ -4,8 +4,7 @@
 // latency plus bandwidth for collectives. The numbers steer the prefetch
 // solver, are printed beside its decisions, and predict the step; nothing else
 // depends on them.
-#ifndef FSDPC_COMPILER_SCHEDULE_COST_MODEL_H
-#define FSDPC_COMPILER_SCHEDULE_COST_MODEL_H
+#pragma once
 
 #include "compiler/schedule/machine.h"
 
@@ -62,5 +61,3 @@ Contention contentionOf(const Machine &machine, bool copiesFiles);
 bool takeTurns(const Machine &machine, bool copiesFiles);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_COST_MODEL_H

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The packer's exact search: branch and bound for a packing of a given size.
-#ifndef FSDPC_COMPILER_SCHEDULE_EXACT_PACKER_H
-#define FSDPC_COMPILER_SCHEDULE_EXACT_PACKER_H
+#pragma once
 
 #include "compiler/schedule/packer.h"
 
@@ -36,5 +35,3 @@ SearchResult packWithin(const std::vector<Interval> &intervals,
                         int64_t capacity, const SearchOptions &options);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_EXACT_PACKER_H

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The packer's fast path; see linear_scan.cpp.
-#ifndef FSDPC_COMPILER_SCHEDULE_LINEAR_SCAN_H
-#define FSDPC_COMPILER_SCHEDULE_LINEAR_SCAN_H
+#pragma once
 
 #include "compiler/schedule/packer.h"
 
@@ -16,5 +15,3 @@ std::vector<int64_t> linearScan(const std::vector<Interval> &intervals,
                                 bool backwards);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_LINEAR_SCAN_H

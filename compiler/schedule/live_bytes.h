@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The memory of a schedule over its ops, for tables and charts.
-#ifndef FSDPC_COMPILER_SCHEDULE_LIVE_BYTES_H
-#define FSDPC_COMPILER_SCHEDULE_LIVE_BYTES_H
+#pragma once
 
 #include "compiler/schedule/problem.h"
 
@@ -28,5 +27,3 @@ struct LiveBytes {
 LiveBytes liveBytesByKind(const Problem &problem, const Schedule &schedule);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_LIVE_BYTES_H

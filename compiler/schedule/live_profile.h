@@ -3,8 +3,7 @@
 // The bytes (or a count) live at each op, under range additions. A segment tree
 // lets solvers ask in O(log n) whether a buffer may live longer, and from where
 // on it fits.
-#ifndef FSDPC_COMPILER_SCHEDULE_LIVE_PROFILE_H
-#define FSDPC_COMPILER_SCHEDULE_LIVE_PROFILE_H
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -108,5 +107,3 @@ private:
 };
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_LIVE_PROFILE_H

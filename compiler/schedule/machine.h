@@ -3,8 +3,7 @@
 // The machine of a rank, as the cost model sees it: what classes of ops reach,
 // what links carry, and what shares what. Machines are JSON files; the folder
 // `machines` has the committed ones, each figure with its source.
-#ifndef FSDPC_COMPILER_SCHEDULE_MACHINE_H
-#define FSDPC_COMPILER_SCHEDULE_MACHINE_H
+#pragma once
 
 #include "compiler/schedule/clock.h"
 #include "runtime/abi/element_type.h"
@@ -99,5 +98,3 @@ std::string_view machineText(std::string_view name);
 Machine defaultMachine(std::string_view target);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_MACHINE_H

@@ -2,8 +2,7 @@
 //
 // The smallest cut between two nodes of a graph, by Dinic's algorithm (Dinitz,
 // 1970): flow is sent along shortest paths until none is left.
-#ifndef FSDPC_COMPILER_SCHEDULE_MIN_CUT_H
-#define FSDPC_COMPILER_SCHEDULE_MIN_CUT_H
+#pragma once
 
 #include <cstddef>
 #include <vector>
@@ -38,5 +37,3 @@ private:
 };
 
 } // namespace fsdpc::schedule
-
-#endif

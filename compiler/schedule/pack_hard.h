@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The packer's last resort.
-#ifndef FSDPC_COMPILER_SCHEDULE_PACK_HARD_H
-#define FSDPC_COMPILER_SCHEDULE_PACK_HARD_H
+#pragma once
 
 #include "compiler/schedule/packer.h"
 
@@ -20,5 +19,3 @@ inline Packing packHard(const std::vector<Interval> &intervals) {
 }
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_PACK_HARD_H

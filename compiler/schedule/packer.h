@@ -6,8 +6,7 @@
 // those of greedy offset assignment (Pisarchyk and Lee, "Efficient Memory
 // Management for Deep Neural Net Inference", 2020) and of a linear scan with a
 // best-fit free list.
-#ifndef FSDPC_COMPILER_SCHEDULE_PACKER_H
-#define FSDPC_COMPILER_SCHEDULE_PACKER_H
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -79,5 +78,3 @@ struct LivePeak {
 LivePeak livePeak(const std::vector<Interval> &intervals);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_PACKER_H

@@ -2,8 +2,7 @@
 //
 // Helpers of the solvers: ordering the actions of one gap, and moving the waits
 // of reductions to where they cost nothing.
-#ifndef FSDPC_COMPILER_SCHEDULE_PLACEMENT_H
-#define FSDPC_COMPILER_SCHEDULE_PLACEMENT_H
+#pragma once
 
 #include "compiler/schedule/live_profile.h"
 #include "compiler/schedule/problem.h"
@@ -93,5 +92,3 @@ Schedule prePostSchedule(const Problem &problem, Prefetch mode,
                          bool syncReduces);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_PLACEMENT_H

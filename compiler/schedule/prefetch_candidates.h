@@ -6,8 +6,7 @@
 // not make the best of them worse. (Of budgets far below the limit only one in
 // four is tried, since a walk there wins only if all above it cannot be
 // packed.)
-#ifndef FSDPC_COMPILER_SCHEDULE_PREFETCH_CANDIDATES_H
-#define FSDPC_COMPILER_SCHEDULE_PREFETCH_CANDIDATES_H
+#pragma once
 
 #include "compiler/schedule/budget_walk.h"
 
@@ -84,5 +83,3 @@ private:
 };
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_PREFETCH_CANDIDATES_H

@@ -34,8 +34,7 @@
 //              while ops run
 //   objective  lexicographic: minimise what the step takes beyond its ops
 //              (stalls, and what ops are slowed down), then the packed peak
-#ifndef FSDPC_COMPILER_SCHEDULE_PROBLEM_H
-#define FSDPC_COMPILER_SCHEDULE_PROBLEM_H
+#pragma once
 
 #include "compiler/schedule/clock.h"
 #include "compiler/schedule/packer.h"
@@ -238,5 +237,3 @@ largestContributors(const std::vector<Interval> &intervals, size_t count = 3);
 uint64_t hashStarts(const Problem &problem, const Schedule &schedule);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_PROBLEM_H

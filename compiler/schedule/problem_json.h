@@ -2,8 +2,7 @@
 //
 // Problems as JSON, so that schedules of real models can be studied and tested
 // without the models.
-#ifndef FSDPC_COMPILER_SCHEDULE_PROBLEM_JSON_H
-#define FSDPC_COMPILER_SCHEDULE_PROBLEM_JSON_H
+#pragma once
 
 #include "compiler/schedule/problem.h"
 #include "runtime/support/status.h"
@@ -21,5 +20,3 @@ std::string toJson(const Problem &problem);
 Result<Problem> problemFromJson(std::string_view text);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_PROBLEM_JSON_H

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The sets of ops of a unit that are worth computing again in the backward.
-#ifndef FSDPC_COMPILER_SCHEDULE_RECOMPUTE_CUT_H
-#define FSDPC_COMPILER_SCHEDULE_RECOMPUTE_CUT_H
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -51,5 +50,3 @@ RepeatedOps costOfRepeating(const RepeatableUnit &unit, std::vector<int> ops);
 std::vector<RepeatedOps> repeatingOptions(const RepeatableUnit &unit);
 
 } // namespace fsdpc::schedule
-
-#endif

@@ -2,8 +2,7 @@
 //
 // Finds what is worth computing again in all units together, for any number of
 // bytes that a step must save.
-#ifndef FSDPC_COMPILER_SCHEDULE_RECOMPUTE_SETS_H
-#define FSDPC_COMPILER_SCHEDULE_RECOMPUTE_SETS_H
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -32,5 +31,3 @@ std::vector<RecomputeSet>
 cheapestRecomputeSets(const std::vector<UnitTrades> &units);
 
 } // namespace fsdpc::schedule
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Rounds times for dumps, tables of problems and predictions.
-#ifndef FSDPC_COMPILER_SCHEDULE_ROUNDING_H
-#define FSDPC_COMPILER_SCHEDULE_ROUNDING_H
+#pragma once
 
 #include <cmath>
 
@@ -13,5 +12,3 @@ namespace fsdpc::schedule {
 inline double roundedUs(double us) { return std::round(us * 1000) / 1000; }
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_ROUNDING_H

@@ -3,8 +3,7 @@
 // The solvers of the scheduling problem, one file each: none_prefetch.cpp,
 // pre_post.cpp, auto_prefetch.cpp. All are deterministic, and the schedules
 // they return pass `verify`.
-#ifndef FSDPC_COMPILER_SCHEDULE_SOLVERS_H
-#define FSDPC_COMPILER_SCHEDULE_SOLVERS_H
+#pragma once
 
 #include "compiler/schedule/problem.h"
 
@@ -72,5 +71,3 @@ Solved evaluate(const Problem &problem, Schedule schedule,
                 const PackerOptions &packer = {});
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_SOLVERS_H

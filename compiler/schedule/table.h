@@ -13,8 +13,7 @@
 // computed and not read. Rows are the model's segments: they cannot be added,
 // removed or moved, but a folded row may be split, and equal rows may be
 // joined.
-#ifndef FSDPC_COMPILER_SCHEDULE_TABLE_H
-#define FSDPC_COMPILER_SCHEDULE_TABLE_H
+#pragma once
 
 #include "compiler/schedule/problem.h"
 #include "runtime/support/status.h"
@@ -51,5 +50,3 @@ Result<Schedule> readTable(const Problem &problem, std::string_view text);
 std::string tableName(const Collective &c);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_TABLE_H

@@ -2,8 +2,7 @@
 //
 // Tells two schedules apart by their tables: which actions stand elsewhere,
 // and what that changes.
-#ifndef FSDPC_COMPILER_SCHEDULE_TABLE_DIFF_H
-#define FSDPC_COMPILER_SCHEDULE_TABLE_DIFF_H
+#pragma once
 
 #include "runtime/support/status.h"
 
@@ -27,5 +26,3 @@ Result<TableDifference> diffTables(std::string_view a, const std::string &nameA,
                                    const std::string &nameB);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_TABLE_DIFF_H

@@ -3,8 +3,7 @@
 // Names with a running number, by which equal blocks fold into one row: the
 // number in `h.3.flat` is written relative to that of the row's unit `h.3`, as
 // `h.{i}.flat`.
-#ifndef FSDPC_COMPILER_SCHEDULE_TABLE_NAMES_H
-#define FSDPC_COMPILER_SCHEDULE_TABLE_NAMES_H
+#pragma once
 
 #include <optional>
 #include <string>
@@ -54,5 +53,3 @@ std::string_view takeWord(std::string_view &text);
 std::optional<int> numberOf(std::string_view text);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_TABLE_NAMES_H

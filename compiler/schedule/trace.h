@@ -2,8 +2,7 @@
 //
 // Reads what a program's --trace has measured for the planner: the commands of
 // microbatches. The runtime writes the file (runtime/train/trace.h).
-#ifndef FSDPC_COMPILER_SCHEDULE_TRACE_H
-#define FSDPC_COMPILER_SCHEDULE_TRACE_H
+#pragma once
 
 #include "runtime/support/status.h"
 
@@ -46,5 +45,3 @@ struct Trace {
 Result<Trace> parseTrace(std::string_view text);
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_COMPILER_SCHEDULE_TRACE_H

@@ -31,7 +31,7 @@ struct Settings {
 } // namespace
 
 // onnxruntime's Optimizer begins with this rate.
-constexpr StringLiteral initialRate = "0.001";
+constexpr StringLiteral kInitialRate = "0.001";
 
 // Returns the shortest decimal that is this f32, which is what a user has
 // written.
@@ -194,7 +194,7 @@ LogicalResult frontend::adoptRuntimeOptimizer(const std::string &file,
     set("betas", decimal(settings->alpha) + "," + decimal(settings->beta));
     set("eps", decimal(settings->epsilon));
   }
-  set("lr", initialRate);
+  set("lr", kInitialRate);
   if (settings->isAdamW)
     set("weight-decay", decimal(settings->weightDecay));
   if (settings->maxNorm != 0)

@@ -30,7 +30,7 @@ namespace {
 
 // Smaller values stay in memory, as in torchtune: a call for each costs more
 // than they take.
-constexpr int64_t leastBytes = 1024;
+constexpr int64_t kLeastBytes = 1024;
 
 // Returns the value whose memory `value` is a view of.
 Value storageOf(Value value) {
@@ -143,7 +143,7 @@ struct OffloadActivations : impl::OffloadActivationsBase<OffloadActivations> {
         continue;
       for (OpResult value : op.getResults())
         if (isa<RankedTensorType>(value.getType()) &&
-            nn::tensorBytes(value.getType()) >= leastBytes)
+            nn::tensorBytes(value.getType()) >= kLeastBytes)
           if (std::optional<Leaving> leaving = leavingOf(value, halves))
             pieces[{halves.segmentOf(leaving->last),
                     halves.segmentOf(leaving->first)}]
@@ -153,7 +153,7 @@ struct OffloadActivations : impl::OffloadActivationsBase<OffloadActivations> {
       emitError(module.getLoc())
           << "--offload=activations has no effect: the backward reads no "
              "activation of "
-          << leastBytes
+          << kLeastBytes
           << " bytes or more after another unit has run; use smaller units "
              "(--unit-class)";
       return signalPassFailure();

@@ -30,17 +30,17 @@ namespace {
 // keep products fast: each block reads the weight and adds to its gradient
 // once. On a GPU this costs a larger part of the time, since its products are
 // closer to the speed of its memory, hence the larger blocks.
-constexpr int64_t hostBlockBytes = int64_t(64) << 20;
-constexpr int64_t cudaBlockBytes = int64_t(256) << 20;
-constexpr int64_t leastRows = 128;
+constexpr int64_t kHostBlockBytes = int64_t(64) << 20;
+constexpr int64_t kCudaBlockBytes = int64_t(256) << 20;
+constexpr int64_t kLeastRows = 128;
 
 // Returns the rows of a block. A size that divides all rows is preferred, since
 // blocks of equal size share one kernel.
 int64_t rowsOfBlock(int64_t rows, int64_t bytesPerRow, int64_t blockBytes) {
   // Blocks have a multiple of 64 rows. Sizes down to half of the target are
   // tried before an unequal last block is accepted.
-  int64_t most = std::max(blockBytes / bytesPerRow / 64 * 64, leastRows);
-  for (int64_t size = most; size >= std::max(most / 2, leastRows); size -= 64)
+  int64_t most = std::max(blockBytes / bytesPerRow / 64 * 64, kLeastRows);
+  for (int64_t size = most; size >= std::max(most / 2, kLeastRows); size -= 64)
     if (rows % size == 0)
       return size;
   return std::min(rows, most);
@@ -65,7 +65,7 @@ int64_t columnsOf(int64_t classes, bool onGpu) {
 class LossBuilder {
 public:
   LossBuilder(nn::LinearCrossEntropyOp op, bool onGpu)
-      : op(op), blockBytes(onGpu ? cudaBlockBytes : hostBlockBytes),
+      : op(op), blockBytes(onGpu ? kCudaBlockBytes : kHostBlockBytes),
         sumsWide(onGpu), builder(op), b(builder, op.getLoc()),
         input(nn::tensorType(op.getInput())),
         statistics(nn::tensorType(op.getLoss())), rows(input.getDimSize(0)),

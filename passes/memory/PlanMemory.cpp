@@ -54,7 +54,8 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
       SmallVector<int64_t> places;
       for (Value value : start.getValues()) {
         places.push_back(bytes);
-        bytes += llvm::alignTo(nn::tensorBytes(value.getType()), slotAlignment);
+        bytes +=
+            llvm::alignTo(nn::tensorBytes(value.getType()), kSlotAlignment);
       }
       start.setPlaces(places);
     });

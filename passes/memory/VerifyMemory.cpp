@@ -34,9 +34,9 @@ LogicalResult verifySlot(const Slot &slot, int64_t arenaBytes) {
            << first.result << " has no offset in '"
            << fsdp::FSDPDialect::kOffsetsAttr << "'";
   int64_t base = *offset - first.offset;
-  if (base < 0 || base % slotAlignment != 0)
+  if (base < 0 || base % kSlotAlignment != 0)
     return first.op->emitOpError("violates rule 'aligned': offset ")
-           << base << " is not a multiple of " << slotAlignment;
+           << base << " is not a multiple of " << kSlotAlignment;
   if (slot.layout && base != 0)
     return first.op->emitOpError("violates rule 'layout': it begins at ")
            << base << " of the gradient of layout '" << slot.layout.getValue()

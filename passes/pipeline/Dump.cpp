@@ -23,8 +23,8 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::pipeline;
 
-static constexpr size_t largestInline = 4096; // bytes
-static constexpr llvm::StringLiteral prefix = "constant_";
+static constexpr size_t kLargestInline = 4096; // bytes
+static constexpr llvm::StringLiteral kPrefix = "constant_";
 
 // 16 bytes of SHA-256 suffice: the name only has to tell constants apart and
 // detect damage.
@@ -68,10 +68,11 @@ static LogicalResult moveConstantsOut(ModuleOp module, StringRef path) {
   auto result = module.walk([&](Operation *op) {
     auto value = op->getAttrOfType<DenseElementsAttr>("value");
     // Splats and small constants stay in the text, where they can be edited.
-    if (!value || value.isSplat() || value.getRawData().size() <= largestInline)
+    if (!value || value.isSplat() ||
+        value.getRawData().size() <= kLargestInline)
       return WalkResult::advance();
     ArrayRef<char> bytes = value.getRawData();
-    std::string key = (prefix + hashOf(bytes)).str();
+    std::string key = (kPrefix + hashOf(bytes)).str();
     std::string file = constantPath(path, key);
     // Its name is its hash, so an existing file is not written again.
     if (!llvm::sys::fs::exists(file) &&
@@ -111,8 +112,8 @@ static LogicalResult moveConstantsIn(ModuleOp module, StringRef path,
       return WalkResult::advance();
     StringRef key = value.getRawHandle().getKey();
     key =
-        key.substr(0, prefix.size() + 32); // less a number that made it unique
-    if (!key.starts_with(prefix)) {
+        key.substr(0, kPrefix.size() + 32); // less a number that made it unique
+    if (!key.starts_with(kPrefix)) {
       op->emitError("constant '")
           << key
           << "' was elided; print the module again without eliding constants";
@@ -130,7 +131,7 @@ static LogicalResult moveConstantsIn(ModuleOp module, StringRef path,
     bool isSplat = false;
     // isValidRawBuffer checks the size against the type, which may have been
     // edited.
-    if (hashOf(bytes) != key.substr(prefix.size()) ||
+    if (hashOf(bytes) != key.substr(kPrefix.size()) ||
         !DenseElementsAttr::isValidRawBuffer(type, bytes, isSplat)) {
       op->emitError("constant '") << file
                                   << "' does not match the hash in its name or "

@@ -186,13 +186,13 @@ static const PipelineStep *checkAgain(const PipelineStep &step,
 }
 
 // The pass that finds out whether a memory limit is kept.
-static constexpr StringLiteral scheduler = "schedule-prefetch";
+static constexpr StringLiteral kScheduler = "schedule-prefetch";
 
 // Returns the passes from the one at `index` to the one before the scheduler.
 static llvm::ArrayRef<PipelineStep> stepsToSchedule(size_t index) {
   llvm::ArrayRef<PipelineStep> rest = pipelineSteps().drop_front(index);
   return rest.take_until(
-      [](const PipelineStep &step) { return step.name == scheduler; });
+      [](const PipelineStep &step) { return step.name == kScheduler; });
 }
 
 // Returns true if the pass comes before the one at `index`.
@@ -207,7 +207,7 @@ LogicalResult fsdpc::pipeline::runPipeline(ModuleOp module,
   FailureOr<size_t> first = firstStep(module);
   if (failed(first))
     return failure();
-  if (!options.profile.empty() && isBehind(scheduler, *first))
+  if (!options.profile.empty() && isBehind(kScheduler, *first))
     return module.emitError("'--profile' applies to a schedule that is yet to "
                             "be made, and this module has one; give it the "
                             "model, or a dump before 'schedule-prefetch'");
@@ -217,7 +217,7 @@ LogicalResult fsdpc::pipeline::runPipeline(ModuleOp module,
     if (options.progress)
       options.progress(step);
     PassManager manager(module.getContext());
-    if (step.name == scheduler && !options.profile.empty())
+    if (step.name == kScheduler && !options.profile.empty())
       manager.addPass(createApplyProfile({options.profile}));
     bool writesTable =
         step.name == "verify-schedule" && !options.scheduleTable.empty();

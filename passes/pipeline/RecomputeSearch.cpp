@@ -146,7 +146,7 @@ ScheduleEstimate *Search::estimate(size_t set) {
 }
 
 // A gain of less is not worth the time of a compile.
-constexpr double tolerance = 0.001;
+constexpr double kTolerance = 0.001;
 
 // Packs the set if it may be faster than the best one, and takes its place if
 // it is.
@@ -154,7 +154,7 @@ Search::Outcome Search::contest(size_t set) {
   ScheduleEstimate *found = estimate(set);
   if (!found || std::isinf(found->hopedUs()))
     return Outcome::Exceeds;
-  double mostUs = (1 - tolerance) * bestUs;
+  double mostUs = (1 - kTolerance) * bestUs;
   if (found->hopedUs() >= mostUs)
     return Outcome::Loses;
   std::optional<ScheduleEstimate::Found> packed = found->packedWithin(mostUs);
@@ -193,7 +193,7 @@ size_t Search::guess(size_t exceeds, size_t fitting, unsigned round) {
 bool Search::isNear(size_t exceeds, size_t fitting) const {
   return fitting - exceeds <= 1 ||
          (fitting < sets.size() &&
-          sums[fitting].costUs - sums[exceeds].costUs < tolerance * bestUs);
+          sums[fitting].costUs - sums[exceeds].costUs < kTolerance * bestUs);
 }
 
 // Returns the first set that is worth trying: none smaller fits, or smaller
@@ -222,7 +222,7 @@ void Search::tryLarger(size_t first) {
        set += stride) {
     if (!estimate(set))
       continue;
-    if (estimate(set)->freeUs() >= (1 - tolerance) * bestUs)
+    if (estimate(set)->freeUs() >= (1 - kTolerance) * bestUs)
       break;
     hoped.emplace_back(estimate(set)->hopedUs(), set);
   }
@@ -234,7 +234,7 @@ void Search::tryLarger(size_t first) {
 // Tries the sets in the middle between the best one and its neighbours.
 void Search::tryBetween() {
   size_t middle = best, step = stride / 2;
-  if (step == 0 || bestUs <= (1 + tolerance) * estimate(best)->freeUs())
+  if (step == 0 || bestUs <= (1 + kTolerance) * estimate(best)->freeUs())
     return;
   for (size_t set : {middle - std::min(step, middle), middle + step})
     if (set < sets.size())

@@ -17,7 +17,7 @@ using namespace fsdpc::passes;
 
 namespace {
 
-constexpr int unrecorded = -1; // the number of an event
+constexpr int kUnrecorded = -1; // the number of an event
 
 struct ElideEvents : fsdpc::passes::impl::ElideEventsBase<ElideEvents> {
   void runOnOperation() override {
@@ -46,7 +46,7 @@ struct ElideEvents : fsdpc::passes::impl::ElideEventsBase<ElideEvents> {
       // The waits that stay decide which events exist. Their numbers follow
       // below, in the order of the records.
       if (wait)
-        number.try_emplace(wait.getEvent(), unrecorded);
+        number.try_emplace(wait.getEvent(), kUnrecorded);
     }
     // In order of the records, so that numbers do not depend on what was
     // removed.
@@ -63,7 +63,7 @@ struct ElideEvents : fsdpc::passes::impl::ElideEventsBase<ElideEvents> {
         record.setEvent(next++);
       } else if (auto wait = dyn_cast<rt::EventWaitOp>(op)) {
         int event = number.lookup(wait.getEvent());
-        if (event == unrecorded)
+        if (event == kUnrecorded)
           return wait.emitOpError("waits for event ")
                  << wait.getEvent() << ", which nothing records before it";
         wait.setEvent(event);

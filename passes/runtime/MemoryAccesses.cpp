@@ -21,7 +21,7 @@ using namespace fsdpc::passes;
 namespace {
 
 // The end of a memory behind a symbol, of which no part is told apart.
-constexpr int64_t allBytes = std::numeric_limits<int64_t>::max();
+constexpr int64_t kAllBytes = std::numeric_limits<int64_t>::max();
 
 // Returns the op's effects. Those of a launch depend on its kernel, for which
 // the op itself walks all symbols.
@@ -45,7 +45,7 @@ MemoryAccess accessThrough(rt::PointerOp pointer, bool write) {
   case rt::Space::arena:
     return {rt::ArenaMemory::get(), {}, begin, end, write};
   case rt::Space::whole:
-    return {fsdp::ParameterMemory::get(), pointer.getSymbolAttr(), 0, allBytes,
+    return {fsdp::ParameterMemory::get(), pointer.getSymbolAttr(), 0, kAllBytes,
             write};
   case rt::Space::gradient:
     return {fsdp::GradientMemory::get(), pointer.getSymbolAttr(), begin, end,
@@ -151,6 +151,6 @@ fsdpc::passes::accessesOf(Operation *op, const SymbolTable &symbols,
   for (const fsdp::SymbolEffect &effect : *symbolEffects)
     if (!fsdp::isSame(effect.resource, rt::EventState::get()))
       accesses.push_back(
-          {effect.resource, effect.symbol, 0, allBytes, effect.write});
+          {effect.resource, effect.symbol, 0, kAllBytes, effect.write});
   return accesses;
 }

@@ -15,7 +15,7 @@ static bool isCopy(Operation *op) { return op->hasTrait<rt::CopiesApart>(); }
 
 // Takes over what another clock has seen.
 static void join(StreamClocks::Clock &clock, const StreamClocks::Clock &other) {
-  for (int queue = 0; queue < StreamClocks::queues; ++queue)
+  for (int queue = 0; queue < StreamClocks::kQueues; ++queue)
     clock[queue] = std::max(clock[queue], other[queue]);
 }
 

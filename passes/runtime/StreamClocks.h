@@ -22,9 +22,9 @@ namespace fsdpc::passes {
 // queues, and both wait.
 class StreamClocks {
 public:
-  static constexpr int queues = 2 * rt::kStreams;
+  static constexpr int kQueues = 2 * rt::kStreams;
   // clock[q] is the number of ops of queue q that precede.
-  using Clock = std::array<int64_t, queues>;
+  using Clock = std::array<int64_t, kQueues>;
 
   explicit StreamClocks(mlir::func::FuncOp function);
 
@@ -49,7 +49,7 @@ private:
   bool copiesApart;
   // `clocks` is what each queue has seen so far; `recorded` is what a stream
   // had seen when it recorded an event, by the event's number.
-  std::array<Clock, queues> clocks{};
+  std::array<Clock, kQueues> clocks{};
   llvm::DenseMap<int, Clock> recorded;
 };
 

@@ -169,7 +169,7 @@ LogicalResult verifyFunction(func::FuncOp function, const Bounds &bounds) {
   WrittenPieces pieces(bounds.symbols);
   // The commands of each queue; only those of different queues can race, and
   // all but compute's hold few.
-  std::array<SmallVector<Command>, StreamClocks::queues> commands;
+  std::array<SmallVector<Command>, StreamClocks::kQueues> commands;
   for (Operation &op : function.getBody().front()) {
     FailureOr<SmallVector<MemoryAccess>> accesses =
         accessesOf(&op, bounds.symbols, bounds.padding);
@@ -194,7 +194,7 @@ LogicalResult verifyFunction(func::FuncOp function, const Bounds &bounds) {
     Command command{&op, *queue, clock[*queue], clock, std::move(*accesses)};
     if (failed(verifyBounds(command, bounds)))
       return failure();
-    for (int other = 0; other < StreamClocks::queues; ++other)
+    for (int other = 0; other < StreamClocks::kQueues; ++other)
       if (other != *queue)
         for (const Command &earlier : unordered(commands[other], command))
           if (failed(verifyApart(earlier, command)))

@@ -394,7 +394,7 @@ DenseMap<Reader::ResultKey, int> Reader::collectivesByMemory() const {
 // lives, and a tensor otherwise.
 void Reader::readSlot(const Slot &slot, std::optional<int> id) {
   schedule::Problem &problem = ir.problem;
-  int64_t bytes = llvm::alignTo(slot.bytes, slotAlignment);
+  int64_t bytes = llvm::alignTo(slot.bytes, kSlotAlignment);
   Operation *begin = inOrder[slot.begin], *end = inOrder[slot.end];
   bool gathered =
       slot.kind == SlotKind::Gathered || slot.kind == SlotKind::Fetched;
@@ -403,7 +403,7 @@ void Reader::readSlot(const Slot &slot, std::optional<int> id) {
     // reduction's buffer lives from the first op that writes it.
     int definition = gathered ? 0 : positionOf(begin);
     problem.collectives[*id].buffers.push_back(
-        {bytes, slotAlignment, definition});
+        {bytes, kSlotAlignment, definition});
     return;
   }
   if (gathered)
@@ -415,7 +415,7 @@ void Reader::readSlot(const Slot &slot, std::optional<int> id) {
   // at the op before it.
   last = std::min(last, problem.numOps() - 1);
   // At least one position long, even if nothing reads it.
-  problem.tensors.push_back({bytes, slotAlignment, positionOf(begin),
+  problem.tensors.push_back({bytes, kSlotAlignment, positionOf(begin),
                              std::max(last, positionOf(begin)), std::nullopt,
                              labelOf(slot)});
 }

@@ -23,8 +23,7 @@
  * caller owns arrays that it passes and may free them when the call returns.
  * Units: sizes are in bytes unless a name says elements. Buffers are aligned to
  * 64 bytes. */
-#ifndef FSDPC_H
-#define FSDPC_H
+#pragma once
 
 #include <stdint.h>
 
@@ -134,5 +133,4 @@ enum {
 
 #ifdef __cplusplus
 }
-#endif
 #endif

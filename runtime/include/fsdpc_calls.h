@@ -4,8 +4,7 @@
  *
  * The calls that a program's entry functions make. fsdpc.h includes this file
  * and says what its arguments are. */
-#ifndef FSDPC_CALLS_H
-#define FSDPC_CALLS_H
+#pragma once
 
 /* Records an event on a stream. Makes `event` stand for all work that `stream`
  * was given so far. Recording an event again replaces what it stood for. */
@@ -297,5 +296,3 @@ void fsdpc_optimizer(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t layout,
                      const void *scale, int32_t per_member, const void *sums,
                      const void *factors, const void *updates,
                      const void *gradient);
-
-#endif

@@ -20,8 +20,8 @@ using onnx::TensorProto;
 namespace fsdpc::exporting {
 namespace {
 
-constexpr uint64_t externalBytes = 1024; // smaller tensors stay inline
-constexpr uint64_t externalAlignment = 64;
+constexpr uint64_t kExternalBytes = 1024; // smaller tensors stay inline
+constexpr uint64_t kExternalAlignment = 64;
 
 // Field numbers of onnx.proto3: ModelProto.graph, GraphProto.initializer, and
 // those of TensorProto.
@@ -96,7 +96,7 @@ uint64_t Plan::bytesOf(const Value &value) const {
 // Other entries than place and checksum are kept.
 std::string Plan::placeInData(External entry, const TensorProto *old) {
   // Unsigned negation gives the bytes to the next multiple of a power of two.
-  dataBytes += -dataBytes % externalAlignment;
+  dataBytes += -dataBytes % kExternalAlignment;
   entry.offset = dataBytes;
   dataBytes += entry.bytes;
   std::string text;
@@ -126,7 +126,7 @@ Result<Pieces> Plan::tensor(ByteRange range, int index) {
   const Value *value = found == values.end() ? nullptr : &found->second;
   uint64_t bytes = value ? bytesOf(*value) : 0;
   bool becomesExternal =
-      wasExternal || (arguments.external && bytes >= externalBytes);
+      wasExternal || (arguments.external && bytes >= kExternalBytes);
   if (!value && !wasExternal) {
     pieces.copy(range.offset, range.offset + range.length);
     return pieces;
@@ -200,7 +200,7 @@ Result<Pieces> Plan::graph(ByteRange range, bool isLast) {
     Pieces added;
     uint64_t bytes = bytesOf(value);
     std::string head = newTensor(name, value);
-    if (arguments.external && bytes >= externalBytes) {
+    if (arguments.external && bytes >= kExternalBytes) {
       added.text(head + placeInData({&value, "", 0, 0, bytes}, nullptr));
     } else {
       added.text(head + prefix(rawData, bytes));

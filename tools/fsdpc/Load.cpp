@@ -120,21 +120,21 @@ int prepareOutput(const CommandLine &line, fsdp::Target target,
   executable.dumpFolder = line.dumpFolder;
   executable.kernelReport = line.kernelReport;
   if (failed(checkTarget(line, target)))
-    return usageFault;
+    return kUsageFault;
   Location nowhere = UnknownLoc::get(context);
   for (const std::string &path : outputsOf(line))
     if (failed(checkOutput(nowhere, path)))
-      return inputFault;
+      return kInputFault;
   // Without a program there is nothing to link, so no toolkit is needed.
   if (line.last != Phase::Executable)
     return 0;
   if (target == fsdp::Target::Cuda) {
     FailureOr<CudaToolkit> toolkit = findCudaToolkit(nowhere, line.cudaPath);
     if (failed(toolkit))
-      return usageFault;
+      return kUsageFault;
     executable.toolkit = *toolkit;
   }
-  return failed(findLinkInputs(nowhere, target)) ? usageFault : 0;
+  return failed(findLinkInputs(nowhere, target)) ? kUsageFault : 0;
 }
 
 // Refuses outputs that would replace what was read: the model, its external
@@ -178,7 +178,7 @@ OwningOpRef<ModuleOp> loadDump(const CommandLine &line, MLIRContext *context,
     plan::takeMachine(*module, given);
   code = failed(checkAgainstDump(*module, given)) ||
                  failed(checkOverwrites(line, std::move(read)))
-             ? usageFault
+             ? kUsageFault
              : prepareOutput(line, CompileOptions::of(*module).target, context,
                              executable);
   return code ? nullptr : std::move(module);
@@ -202,7 +202,7 @@ importBuckets(const CommandLine &line, MLIRContext *context, int &code) {
     if (failed(module))
       return {};
     if (bucket == 0 && failed(checkOverwrites(line, summary.files))) {
-      code = usageFault;
+      code = kUsageFault;
       return {};
     }
     if (bucket == 0 && !line.quiet)
@@ -221,14 +221,14 @@ importBuckets(const CommandLine &line, MLIRContext *context, int &code) {
 std::vector<OwningOpRef<ModuleOp>>
 fsdpc::driver::load(const CommandLine &line, MLIRContext *context,
                     ExecutableOptions &executable, int &code) {
-  code = inputFault;
+  code = kInputFault;
   std::vector<OwningOpRef<ModuleOp>> modules;
   auto refuse = [&](int fault) {
     code = fault;
     return std::vector<OwningOpRef<ModuleOp>>();
   };
   if (std::string fault = checkBuckets(line); !fault.empty())
-    return (void)usageError(fault), refuse(usageFault);
+    return (void)usageError(fault), refuse(kUsageFault);
   // A dump brings its options, so the target is known only after it has been
   // read. For a model, the checks come before the import.
   if (StringRef(line.model).ends_with(".mlir")) {
@@ -237,11 +237,11 @@ fsdpc::driver::load(const CommandLine &line, MLIRContext *context,
     return modules;
   }
   if (std::string fault = fsdp::checkOptions(line.options); !fault.empty())
-    return (void)usageError(fault), refuse(usageFault);
+    return (void)usageError(fault), refuse(kUsageFault);
   if (line.plan.measured > 0 && line.options.target != fsdp::Target::Host)
     return (void)usageError("'--measure' runs programs on this machine; it "
                             "requires '--target=host'"),
-           refuse(usageFault);
+           refuse(kUsageFault);
   if (int fault = prepareOutput(line, line.options.target, context, executable))
     return refuse(fault);
   return importBuckets(line, context, code);

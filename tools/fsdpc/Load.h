@@ -13,7 +13,7 @@
 namespace fsdpc::driver {
 
 // Exit codes.
-constexpr int inputFault = 1, usageFault = 2;
+constexpr int kInputFault = 1, kUsageFault = 2;
 
 // Prints an error that belongs to no place in the input.
 llvm::LogicalResult usageError(const llvm::Twine &text);

@@ -105,7 +105,7 @@ int tuneModel(const CommandLine &line, OwningOpRef<ModuleOp> module,
   plan::Importer importAgain = [&](const CompileOptions &options) {
     return importModel(line.model, options, context);
   };
-  return failed(plan::tune(line, std::move(module), importAgain)) ? inputFault
+  return failed(plan::tune(line, std::move(module), importAgain)) ? kInputFault
                                                                   : 0;
 }
 
@@ -161,13 +161,13 @@ int compile(const CommandLine &line) {
   };
   // The diagnostics have been printed by their handler.
   if (failed(runBuckets(line, options, modules)))
-    return inputFault;
+    return kInputFault;
   Progress::clear();
   timing.begin(line.last == Phase::Executable ? "program" : "write");
   if (line.command == Command::Check)
-    return failed(reportCheck(line, *module)) ? inputFault : 0;
+    return failed(reportCheck(line, *module)) ? kInputFault : 0;
   if (line.command == Command::Simulate)
-    return failed(plan::simulate(*module, line)) ? inputFault : 0;
+    return failed(plan::simulate(*module, line)) ? kInputFault : 0;
   if (line.last != Phase::Executable) {
     // The module may go to stdout.
     bool toFile = !line.output.empty() && line.output != "-";
@@ -180,7 +180,7 @@ int compile(const CommandLine &line) {
     LogicalResult written = writeModule(*module, line.output);
     // Ends the last step.
     timing.begin("");
-    return failed(written) ? inputFault : 0;
+    return failed(written) ? kInputFault : 0;
   }
 
   if (!line.quiet) {
@@ -196,7 +196,7 @@ int compile(const CommandLine &line) {
   };
   bool built = succeeded(buildExecutable(*module, executable));
   timing.begin("");
-  return built ? 0 : inputFault;
+  return built ? 0 : kInputFault;
 }
 
 } // namespace
@@ -232,7 +232,7 @@ int main(int argc, char **argv) {
   int code = compile(line);
   // Success includes that everything printed has arrived.
   if (code == 0)
-    return failed(flushOutput()) ? inputFault : 0;
+    return failed(flushOutput()) ? kInputFault : 0;
   // The error is printed already.
   llvm::outs().flush();
   llvm::outs().clear_error();

@@ -26,7 +26,7 @@ namespace {
 
 enum ExitCode { equal = 0, different = 1, usageFault = 2, unreadable = 3 };
 
-constexpr StringLiteral help =
+constexpr StringLiteral kHelp =
     "Tells two schedules apart: the actions that stand elsewhere, and what "
     "that "
     "changes.\n\n"
@@ -68,7 +68,7 @@ FailureOr<std::string> tableOf(StringRef path, MLIRContext *context) {
 int plan::runDiff(int argc, char **argv) {
   StringRef first = argc > 1 ? argv[1] : "";
   if (first == "--help" || first == "-h") {
-    llvm::outs() << help;
+    llvm::outs() << kHelp;
     return equal;
   }
   if (argc != 3 || first.starts_with("-") ||

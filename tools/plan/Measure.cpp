@@ -22,7 +22,7 @@ using namespace fsdpc::plan;
 
 namespace {
 
-constexpr int steps = 12, warmUp = 4;
+constexpr int kSteps = 12, kWarmUp = 4;
 
 // Returns an array of NumPy's format 1.0 (.npy): a header in text, padded to a
 // multiple of 64 bytes, and the elements.
@@ -88,9 +88,9 @@ FailureOr<double> medianStepMs(StringRef log) {
     if (auto ms = object ? object->getNumber("step_ms") : std::nullopt)
       times.push_back(*ms);
   }
-  if (times.size() <= warmUp)
+  if (times.size() <= kWarmUp)
     return failure();
-  times.erase(times.begin(), times.begin() + warmUp);
+  times.erase(times.begin(), times.begin() + kWarmUp);
   llvm::sort(times);
   return times[times.size() / 2];
 }
@@ -122,7 +122,7 @@ FailureOr<double> run(Planner &planner, const SearchRequest &request,
                                     std::to_string(request.options.planRanks),
                                     executable.path,
                                     "--steps",
-                                    std::to_string(steps),
+                                    std::to_string(kSteps),
                                     "--accumulate",
                                     std::to_string(point.accumulate),
                                     "--threads",

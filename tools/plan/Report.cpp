@@ -13,10 +13,10 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::plan;
 
-static constexpr llvm::StringLiteral page =
+static constexpr llvm::StringLiteral kPage =
 #include "tools/plan/report_page.inc"
     ;
-static constexpr llvm::StringLiteral place = "@PLAN@";
+static constexpr llvm::StringLiteral kPlace = "@PLAN@";
 
 // JSON inside of a script element: '<' could end the element, so it is written
 // as an escape, which only texts contain.
@@ -40,7 +40,7 @@ LogicalResult plan::writeReport(Plan &plan, const Estimate &estimate,
       return failure();
     object["trace"] = std::move(*measured);
   }
-  auto [before, after] = page.split(place);
+  auto [before, after] = kPage.split(kPlace);
   std::string text =
       (before +
        escaped(

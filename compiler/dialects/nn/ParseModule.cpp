@@ -113,7 +113,7 @@ static LogicalResult verifySizes(ModuleOp module) {
     int64_t elements = 1;
     for (int64_t size : type.getShape())
       if (size < 0 || llvm::MulOverflow(elements, size, elements) ||
-          elements > nn::mostElements)
+          elements > nn::kMostElements)
         return WalkResult::interrupt();
     return WalkResult::advance();
   });

@@ -12,7 +12,7 @@
 namespace fsdpc::nn {
 
 /// The largest number of elements of a tensor of a dump.
-constexpr int64_t mostElements = int64_t(1) << 40;
+constexpr int64_t kMostElements = int64_t(1) << 40;
 
 /// Parses and verifies the text of a module, which may be hostile. `path` names
 /// it in locations. Returns null after one error if the text is no valid module

@@ -13,17 +13,17 @@ namespace fsdpc::nn {
 
 // A product of more rows runs at full speed by itself, and of fewer terms the
 // copies of the operands are not worth it.
-static constexpr int64_t mostRows = 256;
-static constexpr size_t leastTerms = 4;
+static constexpr int64_t kMostRows = 256;
+static constexpr size_t kLeastTerms = 4;
 // A sum that adds one value again and again has terms without end.
-static constexpr size_t mostTerms = 1 << 16;
+static constexpr size_t kMostTerms = 1 << 16;
 
 /// Returns true for a product Aᵀ·B of few rows.
 static bool isTerm(MatmulOp product) {
   return product && product.getTransposeA() && !product.getTransposeB() &&
          !product.getAccumulator() && shapeOf(product.getLhs()).size() == 2 &&
          shapeOf(product.getRhs()).size() == 2 &&
-         shapeOf(product.getLhs())[0] <= mostRows;
+         shapeOf(product.getLhs())[0] <= kMostRows;
 }
 
 // A sum may be long, so this is a loop.
@@ -42,7 +42,7 @@ LogicalResult ProductSums::collectTerms(Value sum,
     if (!isTerm(product) ||
         (!terms.empty() &&
          product.getLhs().getType() != terms[0].getLhs().getType()) ||
-        terms.size() == mostTerms)
+        terms.size() == kMostTerms)
       return failure();
     terms.push_back(product);
   }
@@ -71,7 +71,7 @@ Value ProductSums::merge(OpBuilder &builder, Value sum) {
     others.insert(sum);
     return sum;
   }
-  if (terms.size() < leastTerms)
+  if (terms.size() < kLeastTerms)
     return sum;
   Value lhs =
       stackRows(builder, terms, [](MatmulOp term) { return term.getLhs(); });

@@ -17,7 +17,7 @@ using namespace fsdpc::frontend;
 
 // A mask is made of few ops. With a limit, a graph of many attentions takes no
 // quadratic time.
-constexpr size_t mostMaskOps = 256;
+constexpr size_t kMostMaskOps = 256;
 
 // Turns B×T×(H·d) into B×H×T×d; an input of rank 4 has that form already.
 // Returns null after it has refused the node.
@@ -218,7 +218,7 @@ static LogicalResult attention(Node &node) {
   // nn.attention aligns the causal triangle at the bottom right, ONNX at the
   // end of the past. Where the two differ, the triangle becomes a mask.
   bool isLearnt = heads->mask && !elementOf(heads->mask).isInteger(1) &&
-                  fsdp::dependsOnLoad(heads->mask, mostMaskOps);
+                  fsdp::dependsOnLoad(heads->mask, kMostMaskOps);
   bool isExplicit = heads->softcap != 0 || node.isUsed(3) || isLearnt;
   if (causal && (isExplicit || keys - queries != past)) {
     Shape matrix = {1, 1, queries, keys};

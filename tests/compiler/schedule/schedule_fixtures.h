@@ -2,8 +2,7 @@
 //
 // Problems for the tests of scheduling: one that is small enough to follow by
 // hand, a model of sharded training, and random ones.
-#ifndef FSDPC_TESTS_UNIT_SCHEDULE_FIXTURES_H
-#define FSDPC_TESTS_UNIT_SCHEDULE_FIXTURES_H
+#pragma once
 
 #include "compiler/schedule/solvers.h"
 
@@ -156,5 +155,3 @@ inline Problem randomProblem(unsigned seed) {
 }
 
 } // namespace fsdpc::schedule
-
-#endif // FSDPC_TESTS_UNIT_SCHEDULE_FIXTURES_H
