@@ -30,18 +30,18 @@ inline constexpr llvm::StringLiteral kGatherSecondary = "gather_secondary";
 /// A sum of terms.
 struct CommunicationVolume {
   struct Term {
-    std::string what; // "all_gather", "reduce_scatter", …
+    std::string what; ///< "all_gather", "reduce_scatter", …
     Level level;
-    bool eachMicrobatch; // sent K times per step; false: once per step
+    bool eachMicrobatch; ///< sent K times per step; false: once per step
     uint64_t bytes;
-    std::string type; // of the elements sent: "bf16" or "f32"
+    std::string type; ///< of the elements sent: "bf16" or "f32"
     /// The elements in symbols, "P[zero3]". Empty if the program has only one
     /// strategy, as they then follow from `what`.
     std::string elements = {};
   };
   std::vector<Term> terms;
-  uint64_t trainable = 0; // P, elements
-  uint64_t frozen = 0;    // F, elements
+  uint64_t trainable = 0; ///< P, elements
+  uint64_t frozen = 0;    ///< F, elements
   /// The elements of each strategy, as {"P[zero3]", 1000}, if there are
   /// several.
   std::vector<std::pair<std::string, uint64_t>> parts;

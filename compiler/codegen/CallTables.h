@@ -10,9 +10,9 @@
 
 namespace fsdpc::codegen {
 
-// Fills `manifest.commands` and `manifest.sequences` from the entry functions
-// of `module`, which must consist of rt ops. Adds the plans and layouts that it
-// meets to `tables`.
+/// Fills `manifest.commands` and `manifest.sequences` from the entry functions
+/// of `module`, which must consist of rt ops. Adds the plans and layouts that
+/// it meets to `tables`.
 void addCalls(mlir::ModuleOp module, ProgramTables &tables, Manifest &manifest);
 
 } // namespace fsdpc::codegen

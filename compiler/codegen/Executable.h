@@ -13,14 +13,14 @@
 namespace fsdpc::codegen {
 
 struct ExecutableOptions {
-  // The file of the program. It is replaced only when the new one is complete.
+  /// The file of the program. It is replaced only when the new one is complete.
   std::string path;
-  std::string commandLine;  // the command line of fsdpc, for --info
-  std::string dumpFolder;   // keeps PTX and cubins here, unless empty
-  std::string kernelReport; // file for the figures of ptxas, or empty
-  CudaToolkit toolkit;      // used by --target=cuda only
-  // Decides, before the program is written, if it is wanted; may be null. It
-  // emits its own errors.
+  std::string commandLine;  ///< the command line of fsdpc, for --info
+  std::string dumpFolder;   ///< keeps PTX and cubins here, unless empty
+  std::string kernelReport; ///< file for the figures of ptxas, or empty
+  CudaToolkit toolkit;      ///< used by --target=cuda only
+  /// Decides, before the program is written, if it is wanted; may be null. It
+  /// emits its own errors.
   std::function<llvm::LogicalResult(const Manifest &)> accept;
 };
 

@@ -22,7 +22,7 @@ public:
   ~TemporaryFolder();
   bool valid() const { return !path.empty(); }
 
-  // Empty if the folder could not be created.
+  /// Empty if the folder could not be created.
   llvm::SmallString<128> path;
 };
 

@@ -27,7 +27,7 @@ using TranslateGroup =
 /// the translations to LLVM IR that `translate` needs.
 llvm::LogicalResult compileGroups(mlir::ModuleOp module, AddPasses lower,
                                   TranslateGroup translate);
-// Returns the number of groups that compileGroups makes of the kernels.
+/// Returns the number of groups that compileGroups makes of the kernels.
 size_t countGroups(mlir::ModuleOp module);
 
 /// Compiles every kernel for the host to relocatable object files, returned as

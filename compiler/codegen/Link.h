@@ -8,11 +8,11 @@
 
 namespace fsdpc::codegen {
 
-// The files of this machine that a link needs besides the objects. Both paths
-// exist when the struct is returned.
+/// The files of this machine that a link needs besides the objects. Both paths
+/// exist when the struct is returned.
 struct LinkInputs {
-  std::string driver;  // path of `c++`
-  std::string archive; // path of the runtime for the target
+  std::string driver;  ///< path of `c++`
+  std::string archive; ///< path of the runtime for the target
 };
 
 /// Returns what a link for `--target=target` needs from this machine. Emits an

@@ -9,13 +9,13 @@
 
 namespace fsdpc::codegen {
 
-// Builds the manifest of `module`, whose indices agree with `tables`. The
-// caller adds what the module does not know: the command line and the
-// processor.
+/// Builds the manifest of `module`, whose indices agree with `tables`. The
+/// caller adds what the module does not know: the command line and the
+/// processor.
 Manifest buildManifest(mlir::ModuleOp module, ProgramTables &tables);
 
-// Returns a hash of the module's text without locations, so that equal programs
-// have equal hashes.
+/// Returns a hash of the module's text without locations, so that equal
+/// programs have equal hashes.
 std::string hashProgram(mlir::ModuleOp module);
 
 } // namespace fsdpc::codegen

@@ -17,10 +17,10 @@ class Module;
 
 namespace fsdpc::codegen {
 
-// Builds the LLVM module in `context`. `manifest` is the manifest's JSON text.
-// `deviceCode` is the fat binary of a CUDA program, whose kernels have no host
-// code, and empty for other targets, whose kernels are declared here and
-// defined by the objects of compileKernels.
+/// Builds the LLVM module in `context`. `manifest` is the manifest's JSON text.
+/// `deviceCode` is the fat binary of a CUDA program, whose kernels have no host
+/// code, and empty for other targets, whose kernels are declared here and
+/// defined by the objects of compileKernels.
 std::unique_ptr<llvm::Module> emitProgram(mlir::ModuleOp module,
                                           ProgramTables &tables,
                                           llvm::StringRef manifest,

@@ -15,11 +15,11 @@
 
 namespace fsdpc::codegen {
 
-// Numbers keys in the order of first use. Attributes are unique in a context,
-// so equal plans and names are one key.
+/// Numbers keys in the order of first use. Attributes are unique in a context,
+/// so equal plans and names are one key.
 class IndexTable {
 public:
-  // Returns the key's number, and adds the key if it is new.
+  /// Returns the key's number, and adds the key if it is new.
   int32_t index(mlir::Attribute key) {
     return entries.try_emplace(key, entries.size()).first->second;
   }
@@ -31,26 +31,26 @@ private:
 };
 
 struct ProgramTables {
-  // Fills the tables from the symbols and rt ops of the final module. Borrows
-  // nothing: the bytes are copied.
+  /// Fills the tables from the symbols and rt ops of the final module. Borrows
+  /// nothing: the bytes are copied.
   explicit ProgramTables(mlir::ModuleOp module);
 
-  // Keys are symbol names (StringAttr).
+  /// Keys are symbol names (StringAttr).
   IndexTable layouts, buffers, inputs;
-  // Returns the number of a plan among those of its kind. Calls with equal
-  // plans share one library object.
+  /// Returns the number of a plan among those of its kind. Calls with equal
+  /// plans share one library object.
   int32_t index(rt::PlanAttrInterface plan) {
     return plans[plan.getTypeID()].index(plan);
   }
-  // A table per kind of plan; keys are plan attributes.
+  /// A table per kind of plan; keys are plan attributes.
   llvm::MapVector<mlir::TypeID, IndexTable> plans;
-  // The bytes of all rt.constant ops, and the offset of each, by symbol name.
+  /// The bytes of all rt.constant ops, and the offset of each, by symbol name.
   llvm::DenseMap<mlir::Attribute, int64_t> constantOffsets;
   std::string constants;
-  // The bytes of all embedded initial values, and the offset of each, by name.
+  /// The bytes of all embedded initial values, and the offset of each, by name.
   llvm::DenseMap<mlir::Attribute, int64_t> weightOffsets;
   std::string weights;
-  int32_t events = 0; // the number of events that the program records
+  int32_t events = 0; ///< the number of events that the program records
 };
 
 } // namespace fsdpc::codegen

@@ -23,9 +23,9 @@ namespace fsdpc::codegen {
 /// this machine has it.
 struct TargetOptions {
   std::string cpu;
-  std::string tuneFor; // affects instruction scheduling only
-  // The features, in LLVM's names ("avx512bf16"), that kernels use. The program
-  // checks for them when it starts.
+  std::string tuneFor; ///< affects instruction scheduling only
+  /// The features, in LLVM's names ("avx512bf16"), that kernels use. The
+  /// program checks for them when it starts.
   std::vector<std::string> features;
   bool hasAvx512() const;
   bool hasBf16() const;

@@ -92,7 +92,7 @@ private:
     std::string text, value;
     Matcher matches;
     bool isFirst = false;
-    std::optional<size_t> hiddenBy; // an earlier one that matches the same
+    std::optional<size_t> hiddenBy; ///< an earlier one that matches the same
   };
   std::string flag;
   std::vector<Entry> entries;

@@ -20,7 +20,7 @@ namespace fsdpc::fsdp {
 struct OptimizerInfo {
   Optimizer optimizer;
   llvm::StringLiteral name;
-  llvm::StringLiteral hyperparameters; // names of options, separated by '|'
+  llvm::StringLiteral hyperparameters; ///< names of options, separated by '|'
   double lr;
   NumberPair betas = {};
   double eps = 0;

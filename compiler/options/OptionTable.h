@@ -27,23 +27,23 @@ struct NumberRange {
 
 /// Says that an option has an effect only if another one has certain values.
 struct OptionCondition {
-  llvm::StringLiteral option; // name of the other option; empty: no condition
-  llvm::StringLiteral values; // separated by '|'; empty: see neededValues()
+  llvm::StringLiteral option; ///< name of the other option; empty: no condition
+  llvm::StringLiteral values; ///< separated by '|'; empty: see neededValues()
 };
 
 /// A row of the table. It is immutable and lives as long as the program, so
 /// passes and CompileOptions::given hold pointers to rows.
 struct OptionInfo {
-  llvm::StringLiteral name; // without the dashes; also the attribute's key
+  llvm::StringLiteral name; ///< without the dashes; also the attribute's key
   OptionGroup group;
-  llvm::StringLiteral placeholder; // what the help shows for the value
+  llvm::StringLiteral placeholder; ///< what the help shows for the value
   llvm::StringLiteral help;
   NumberRange range;
   OptionCondition condition;
 
-  // These follow from the type of the field.
-  bool isFlag;    // takes no value on the command line
-  bool mayRepeat; // each use adds a value
+  /// These follow from the type of the field.
+  bool isFlag;    ///< takes no value on the command line
+  bool mayRepeat; ///< each use adds a value
   /// Returns the legal values as "a|b|c", or an empty string if the type has
   /// no list of them.
   std::string (*legalValues)();

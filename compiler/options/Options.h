@@ -204,23 +204,23 @@ struct StrategyRule {
 /// A function of a microbatch's gradient, applied before it is reduced.
 struct ReduceHook {
   enum class Kind {
-    Cast,          // rounds to a narrow type
-    ClipValue,     // bounds each element
-    Predivide,     // divides here, and multiplies after the reduction
-    AverageBefore, // divides by the number of microbatches here
-    AverageAfter,  // after the reduction, which is the default
-    ZeroNonfinite, // replaces elements that are not finite by 0
-    Quantize,      // rounds to 8-bit integers with a scale per block
-    TopK,          // sends the largest elements, and keeps the others
-    PowerSgd,      // sends factors of low rank, and keeps what they lack
-    Program        // a function of the user's
+    Cast,          ///< rounds to a narrow type
+    ClipValue,     ///< bounds each element
+    Predivide,     ///< divides here, and multiplies after the reduction
+    AverageBefore, ///< divides by the number of microbatches here
+    AverageAfter,  ///< after the reduction, which is the default
+    ZeroNonfinite, ///< replaces elements that are not finite by 0
+    Quantize,      ///< rounds to 8-bit integers with a scale per block
+    TopK,          ///< sends the largest elements, and keeps the others
+    PowerSgd,      ///< sends factors of low rank, and keeps what they lack
+    Program        ///< a function of the user's
   };
   Kind kind = Kind::Cast;
-  ElementType type = ElementType::bf16; // Cast
-  double number = 0;                    // the limit, the divisor, or percent
-  int32_t block = 256;                  // Quantize, in elements
-  int32_t rank = 1;                     // PowerSgd
-  std::string file, function, text;     // Program: the text is the file's
+  ElementType type = ElementType::bf16; ///< Cast
+  double number = 0;                    ///< the limit, the divisor, or percent
+  int32_t block = 256;                  ///< Quantize, in elements
+  int32_t rank = 1;                     ///< PowerSgd
+  std::string file, function, text;     ///< Program: the text is the file's
 
   /// Returns true if the hook decides what travels, and keeps the rest.
   bool keepsResidual() const {
@@ -231,102 +231,103 @@ struct ReduceHook {
 /// All options of a compile, with their defaults. Copied freely: passes and
 /// groups change copies of their own.
 struct CompileOptions {
-  // The model.
+  /// The model.
   /// A tensor, or a sum of tensors with factors, "a+0.1*b" (see
   /// GraphImporter::findLoss). Empty: the only scalar output.
   std::string loss;
-  LossReduction lossReduction = LossReduction::None; // of each tensor of `loss`
-  std::vector<GradientRule> gradients;  // none: the compiler differentiates
-  std::vector<std::string> keptOutputs; // tensors that a program can report
-  std::map<std::string, int64_t> dims;  // symbolic dimensions, in elements
+  LossReduction lossReduction =
+      LossReduction::None;              ///< of each tensor of `loss`
+  std::vector<GradientRule> gradients;  ///< none: the compiler differentiates
+  std::vector<std::string> keptOutputs; ///< tensors that a program can report
+  std::map<std::string, int64_t> dims;  ///< symbolic dimensions, in elements
   Patterns frozen;
-  Patterns trainable; // if given, all other parameters are frozen
+  Patterns trainable; ///< if given, all other parameters are frozen
   TrainingMode batchnorm = TrainingMode::On;
-  bool syncBatchnorm = false; // statistics of the batch are of all ranks
+  bool syncBatchnorm = false; ///< statistics of the batch are of all ranks
   BufferMode buffers = BufferMode::Sequential;
   TrainingMode dropout = TrainingMode::On;
-  std::vector<InitRule> initRules; // the first match counts
+  std::vector<InitRule> initRules; ///< the first match counts
   bool embedWeights = false;
 
-  // Sharding.
+  /// Sharding.
   Strategy strategy = Strategy::Zero3;
-  std::vector<StrategyRule> strategyRules; // the first match counts
-  int64_t reshardTo = 0; // ranks of a group; 0: no secondary shards
-  int64_t persist = 0;   // elements; smaller parameters are never gathered
-  Patterns ignored;      // parameters whose strategy is ddp
+  std::vector<StrategyRule> strategyRules; ///< the first match counts
+  int64_t reshardTo = 0; ///< ranks of a group; 0: no secondary shards
+  int64_t persist = 0;   ///< elements; smaller parameters are never gathered
+  Patterns ignored;      ///< parameters whose strategy is ddp
   UnitRule units = UnitRule::Auto;
   LayoutKind layout = LayoutKind::Flat;
-  std::vector<std::string> unitClasses; // globs
+  std::vector<std::string> unitClasses; ///< globs
   Patterns unitScopes;
-  int64_t unitSize = 0;                  // elements; 0: the root is one unit
-  int64_t layoutSize = 0;                // elements; 0: no limit
-  int64_t bucketSize = int64_t(1) << 23; // elements; 0: no buckets
-  int64_t maxAccumulate = 0; // microbatches of a rank per step; 0: no limit
+  int64_t unitSize = 0;                  ///< elements; 0: the root is one unit
+  int64_t layoutSize = 0;                ///< elements; 0: no limit
+  int64_t bucketSize = int64_t(1) << 23; ///< elements; 0: no buckets
+  int64_t maxAccumulate = 0; ///< microbatches of a rank per step; 0: no limit
   ReductionTime reduce = ReductionTime::Microbatch;
   OffloadSet offload;
   Master master = Master::F32;
   ElementType paramType = ElementType::f32;
-  std::vector<std::string> keptF32;       // globs of modules
-  BlockType gatherType = BlockType::None; // None: the type of the weights
+  std::vector<std::string> keptF32;       ///< globs of modules
+  BlockType gatherType = BlockType::None; ///< None: the type of the weights
   ReduceType reduceType = ReduceType::F32;
-  std::vector<ReduceHook> reduceHooks; // in the order of application
+  std::vector<ReduceHook> reduceHooks; ///< in the order of application
 
-  // Training. A number that was not given has the optimizer's own default,
-  // which the functions below return.
+  /// Training. A number that was not given has the optimizer's own default,
+  /// which the functions below return.
   OptimizerChoice optimizer;
   std::optional<double> givenLr, givenEps, givenWeightDecay, givenMomentum,
       givenAlpha;
   std::optional<NumberPair> givenBetas;
   double dampening = 0;
-  double rho = 0.9;                                       // adadelta
-  double lrDecay = 0;                                     // adagrad
-  double initialAccumulator = 0;                          // adagrad
-  double momentumDecay = 4e-3;                            // nadam
-  NumberPair etas = {0.5, 1.2};                           // rprop
-  NumberPair stepSizes = {1e-6, 50};                      // rprop
-  double lambd = 1e-4;                                    // asgd
-  double t0 = 1e6;                                        // asgd, in steps
-  double trust = 1e-3;                                    // lars
-  double beta2Decay = -0.8;                               // adafactor
-  double eps1 = 0x1p-23;                                  // adafactor
-  double clipThreshold = 1;                               // adafactor
-  NumberTriple nsCoefficients = {3.4445, -4.775, 2.0315}; // muon
-  int64_t nsSteps = 5;                                    // muon
-  LrAdjustment adjustLr = LrAdjustment::Original;         // muon
+  double rho = 0.9;                                       ///< adadelta
+  double lrDecay = 0;                                     ///< adagrad
+  double initialAccumulator = 0;                          ///< adagrad
+  double momentumDecay = 4e-3;                            ///< nadam
+  NumberPair etas = {0.5, 1.2};                           ///< rprop
+  NumberPair stepSizes = {1e-6, 50};                      ///< rprop
+  double lambd = 1e-4;                                    ///< asgd
+  double t0 = 1e6;                                        ///< asgd, in steps
+  double trust = 1e-3;                                    ///< lars
+  double beta2Decay = -0.8;                               ///< adafactor
+  double eps1 = 0x1p-23;                                  ///< adafactor
+  double clipThreshold = 1;                               ///< adafactor
+  NumberTriple nsCoefficients = {3.4445, -4.775, 2.0315}; ///< muon
+  int64_t nsSteps = 5;                                    ///< muon
+  LrAdjustment adjustLr = LrAdjustment::Original;         ///< muon
   ElementType muonType = ElementType::f32;
   bool nesterov = false;
   bool amsgrad = false;
-  bool centered = false; // rmsprop
+  bool centered = false; ///< rmsprop
   bool decoupledWeightDecay = false;
   bool maximize = false;
   Patterns noDecay;
-  std::vector<ParameterGroup> groups; // the first match counts
-  double layerDecay = 1;   // factor of the learning rate from a unit to the one
-                           // before it
-  double clipGradNorm = 0; // 0: not clipped
-  double clipGradValue = 0; // 0: not clipped
-  double ema = 0; // decay of the parameters' average; 0: there is none
-  std::optional<LossScale> givenLossScale; // see lossScale()
+  std::vector<ParameterGroup> groups; ///< the first match counts
+  double layerDecay = 1; ///< factor of the learning rate from a unit to the one
+                         ///< before it
+  double clipGradNorm = 0;  ///< 0: not clipped
+  double clipGradValue = 0; ///< 0: not clipped
+  double ema = 0; ///< decay of the parameters' average; 0: there is none
+  std::optional<LossScale> givenLossScale; ///< see lossScale()
 
-  // The schedule.
+  /// The schedule.
   schedule::Prefetch prefetch = schedule::Prefetch::Auto;
-  ScheduleFile schedule;       // takes the solver's place
-  MachineFile machine;         // none: the target's default
-  int64_t limitAllGathers = 0; // units gathered at a time; 0: no limit
+  ScheduleFile schedule;       ///< takes the solver's place
+  MachineFile machine;         ///< none: the target's default
+  int64_t limitAllGathers = 0; ///< units gathered at a time; 0: no limit
   RecomputeLevel recompute = RecomputeLevel::Auto;
-  Patterns recomputeScope; // units for RecomputeLevel::Units; empty: all
-  ByteLimit memoryLimit;   // of a rank's peak, at planRanks
+  Patterns recomputeScope; ///< units for RecomputeLevel::Units; empty: all
+  ByteLimit memoryLimit;   ///< of a rank's peak, at planRanks
   int64_t planRanks = 8;
-  int64_t planThreads = 1;      // per rank
-  int64_t planRanksPerNode = 0; // also of a shard group; 0: all
-  double planCrossNodeGBs = 0;  // 10⁹ bytes/s; 0: as within a node
+  int64_t planThreads = 1;      ///< per rank
+  int64_t planRanksPerNode = 0; ///< also of a shard group; 0: all
+  double planCrossNodeGBs = 0;  ///< 10⁹ bytes/s; 0: as within a node
   int64_t maxRanks = 1024;
 
-  // The program.
+  /// The program.
   Target target = Target::Host;
-  std::vector<Gpu> gpus = {Gpu::SM90}; // ascending, without duplicates
+  std::vector<Gpu> gpus = {Gpu::SM90}; ///< ascending, without duplicates
   AttentionKernel attention = AttentionKernel::Auto;
-  Math math = Math::Auto; // see isFast()
+  Math math = Math::Auto; ///< see isFast()
   Cpu cpu = Cpu::Native;
   bool poison = false;
 
@@ -358,7 +359,7 @@ struct CompileOptions {
   /// Returns true if a step may have several microbatches per rank, so that
   /// gradients need memory in which they are added up.
   bool accumulates() const { return maxAccumulate != 1; }
-  // These return what was given, or else the optimizer's default.
+  /// These return what was given, or else the optimizer's default.
   double lr() const;
   double eps() const;
   double weightDecay() const;

@@ -25,15 +25,15 @@ public:
 private:
   struct Edge {
     int to;
-    double left; // capacity that is still free
+    double left; ///< capacity that is still free
   };
 
   std::vector<int> distances(int source) const;
   bool augment(const std::vector<int> &distance, std::vector<std::size_t> &next,
                int source, int sink);
 
-  std::vector<Edge> edges; // an edge and its reverse are neighbours
-  std::vector<std::vector<int>> edgesOf; // indices, by node
+  std::vector<Edge> edges; ///< an edge and its reverse are neighbours
+  std::vector<std::vector<int>> edgesOf; ///< indices, by node
 };
 
 } // namespace fsdpc::schedule

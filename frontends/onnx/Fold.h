@@ -9,20 +9,20 @@
 
 namespace fsdpc::frontend {
 
-// Returns the elements in row-major order, in the byte order of this machine,
-// with splats expanded.
+/// Returns the elements in row-major order, in the byte order of this machine,
+/// with splats expanded.
 std::vector<char> bytesOf(mlir::DenseElementsAttr value);
-// The inverse of bytesOf.
+/// The inverse of bytesOf.
 mlir::DenseElementsAttr constantFrom(mlir::RankedTensorType type,
                                      llvm::ArrayRef<char> bytes);
 
-// Returns the steps that evaluating the op takes, or INT64_MAX if they are too
-// many to count.
+/// Returns the steps that evaluating the op takes, or INT64_MAX if they are too
+/// many to count.
 int64_t foldingCost(mlir::Operation *op);
 
-// Returns the result of a primitive nn op with a single result on constant
-// operands, which must have the types of the op's operands. Returns null if the
-// op does not fold.
+/// Returns the result of a primitive nn op with a single result on constant
+/// operands, which must have the types of the op's operands. Returns null if
+/// the op does not fold.
 mlir::DenseElementsAttr
 foldConstants(mlir::Operation *op,
               llvm::ArrayRef<mlir::DenseElementsAttr> operands);

@@ -7,8 +7,9 @@
 
 namespace fsdpc::frontend {
 
-// Builds `fsdp.gradient` of each trainable parameter for which an output of the
-// graph is a gradient by --gradient. Fails after an error that names the pair.
+/// Builds `fsdp.gradient` of each trainable parameter for which an output of
+/// the graph is a gradient by --gradient. Fails after an error that names the
+/// pair.
 mlir::LogicalResult handOverGradients(const ModelFile &model,
                                       GraphImporter &importer,
                                       ParameterTable &parameters,

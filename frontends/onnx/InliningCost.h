@@ -13,25 +13,25 @@
 
 namespace fsdpc::frontend {
 
-// The functions of a model, by domain and name.
+/// The functions of a model, by domain and name.
 using FunctionTable =
     std::map<std::pair<std::string, std::string>, const onnx::FunctionProto *>;
 
-// Computes the cost of one graph. `functions` must outlive it.
+/// Computes the cost of one graph. `functions` must outlive it.
 class InliningCost {
 public:
   explicit InliningCost(const FunctionTable &functions)
       : functions(functions) {}
 
-  // All are bounded by their budgets plus one, so that sums do not overflow.
+  /// All are bounded by their budgets plus one, so that sums do not overflow.
   struct Size {
     int64_t nodes = 0, bytes = 0, depth = 0;
   };
 
-  // Adds the graph to the budgets. Returns an empty string, or why the graph is
-  // refused.
+  /// Adds the graph to the budgets. Returns an empty string, or why the graph
+  /// is refused.
   std::string spend(const onnx::GraphProto &graph, Budgets &budgets);
-  // Returns the cost of the body of a loop, once.
+  /// Returns the cost of the body of a loop, once.
   Size of(const onnx::GraphProto &body) { return sizeOf(body.node(), 1); }
 
 private:

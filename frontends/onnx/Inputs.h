@@ -17,18 +17,18 @@ struct ModelInputs {
   llvm::SmallVector<mlir::Type> types;
 };
 
-// Returns the graph inputs that are not parameters, and adds those that cannot
-// be fed to `refusals`. Fails after an error that lists all symbolic dimensions
-// without a value.
+/// Returns the graph inputs that are not parameters, and adds those that cannot
+/// be fed to `refusals`. Fails after an error that lists all symbolic
+/// dimensions without a value.
 mlir::FailureOr<ModelInputs> readInputs(const ModelFile &model,
                                         const ParameterTable &parameters,
                                         const fsdp::CompileOptions &options,
                                         Refusals &refusals,
                                         mlir::MLIRContext *context);
 
-// Drops unused arguments, names the others, and records the range of integers
-// that select rows of a table or classes of a loss. The program checks its data
-// against it.
+/// Drops unused arguments, names the others, and records the range of integers
+/// that select rows of a table or classes of a loss. The program checks its
+/// data against it.
 void finishInputs(mlir::func::FuncOp function,
                   llvm::ArrayRef<std::string> names);
 

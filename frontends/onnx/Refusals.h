@@ -15,11 +15,11 @@ public:
   Refusals(llvm::StringRef path, mlir::MLIRContext *context)
       : path(path), loc(mlir::UnknownLoc::get(context)) {}
 
-  // `kind` is "tensor" or "input", and `why` the end of a sentence about it.
-  // Nodes that read the tensor are skipped silently.
+  /// `kind` is "tensor" or "input", and `why` the end of a sentence about it.
+  /// Nodes that read the tensor are skipped silently.
   void addTensor(llvm::StringRef kind, llvm::StringRef name,
                  const llvm::Twine &why);
-  // `text` says which node it is, and why it is refused.
+  /// `text` says which node it is, and why it is refused.
   void addNode(mlir::Location loc, std::string text) {
     nodes.push_back({loc, std::move(text)});
   }
@@ -29,10 +29,10 @@ public:
   bool hasTensor(llvm::StringRef name) const { return names.contains(name); }
   const llvm::StringSet<> &tensorNames() const { return names; }
 
-  // Fails after one error if anything was refused: a sentence about the only
-  // one, else with a note for each.
+  /// Fails after one error if anything was refused: a sentence about the only
+  /// one, else with a note for each.
   mlir::LogicalResult report() const;
-  // Adds the notes to an error that ends the import earlier.
+  /// Adds the notes to an error that ends the import earlier.
   void attachTo(mlir::InFlightDiagnostic &error) const;
 
 private:
@@ -41,14 +41,14 @@ private:
     std::string text;
   };
   struct Tensor {
-    std::string name, why; // such as "input 'x'"
+    std::string name, why; ///< such as "input 'x'"
   };
 
   std::string path;
-  mlir::Location loc; // of the file
+  mlir::Location loc; ///< of the file
   std::vector<Tensor> tensors;
   std::vector<Node> nodes;
-  llvm::StringSet<> names; // of tensors
+  llvm::StringSet<> names; ///< of tensors
 };
 
 } // namespace fsdpc::frontend

@@ -16,23 +16,23 @@
 
 namespace fsdpc::frontend {
 
-// Returns true if the graph accumulates gradients, as training models do.
+/// Returns true if the graph accumulates gradients, as training models do.
 bool isRuntimeTraining(const onnx::GraphProto &graph);
 
-// Reduces the graph to what its outputs need, of which the first is the loss,
-// and gives the parameters the checkpoint's values if there is one. Fails after
-// an error that names the gradient, the tensor or the file.
+/// Reduces the graph to what its outputs need, of which the first is the loss,
+/// and gives the parameters the checkpoint's values if there is one. Fails
+/// after an error that names the gradient, the tensor or the file.
 mlir::FailureOr<Training> takeRuntimeTraining(ModelFile &model,
                                               mlir::MLIRContext *context);
 
-// Sets the options that an optimizer model gives, but for those that the user
-// has given. Fails after an error at an optimizer that has none.
+/// Sets the options that an optimizer model gives, but for those that the user
+/// has given. Fails after an error at an optimizer that has none.
 mlir::LogicalResult adoptRuntimeOptimizer(const std::string &file,
                                           fsdp::CompileOptions &options,
                                           ImportSummary &summary,
                                           mlir::MLIRContext *context);
 
-// The domain of onnxruntime's own ops.
+/// The domain of onnxruntime's own ops.
 constexpr llvm::StringLiteral kRuntimeDomain = "com.microsoft";
 
 } // namespace fsdpc::frontend

@@ -18,44 +18,44 @@
 
 namespace fsdpc::frontend {
 
-// Holds how a model is trained; empty if it does not say so.
+/// Holds how a model is trained; empty if it does not say so.
 struct Training {
-  // A tensor of which a Gradient node takes the derivative, with the name of
-  // that derivative, and which a binding updates.
+  /// A tensor of which a Gradient node takes the derivative, with the name of
+  /// that derivative, and which a binding updates.
   struct Trained {
     std::string parameter, gradient;
   };
 
-  std::string loss; // empty: the algorithm has no Gradient node
+  std::string loss; ///< empty: the algorithm has no Gradient node
   std::vector<Trained> trained;
-  llvm::StringSet<> parameters; // those of `trained`
-  // Maps a tensor that changes to the tensor that holds its new value.
+  llvm::StringSet<> parameters; ///< those of `trained`
+  /// Maps a tensor that changes to the tensor that holds its new value.
   std::map<std::string, std::string> updates, initial;
-  // The nodes behind the Gradient nodes, with the algorithm's tensors.
+  /// The nodes behind the Gradient nodes, with the algorithm's tensors.
   onnx::GraphProto update;
   onnx::GraphProto initialization;
-  // Initializers of the algorithm that the loss reads.
+  /// Initializers of the algorithm that the loss reads.
   llvm::StringSet<> constants;
 
-  // The model is one of onnxruntime-training's, whose optimizer, if there is
-  // one, is in this file.
+  /// The model is one of onnxruntime-training's, whose optimizer, if there is
+  /// one, is in this file.
   bool isOfRuntime = false;
   std::string optimizerFile;
 
   bool updatesParameters() const { return !trained.empty(); }
-  // Returns true if the tensor is one that a step updates by its gradient.
+  /// Returns true if the tensor is one that a step updates by its gradient.
   bool trains(llvm::StringRef parameter) const {
     return parameters.contains(parameter);
   }
 
-  // Takes the training out of the model and adds the nodes of its loss to the
-  // graph. `withUpdate` is false if the user has given another optimizer. Fails
-  // after an error that names the node or the binding.
+  /// Takes the training out of the model and adds the nodes of its loss to the
+  /// graph. `withUpdate` is false if the user has given another optimizer.
+  /// Fails after an error that names the node or the binding.
   static mlir::FailureOr<Training> take(ModelFile &model, bool withUpdate,
                                         mlir::MLIRContext *context);
 };
 
-// The domain of Gradient and of the optimizers.
+/// The domain of Gradient and of the optimizers.
 constexpr llvm::StringLiteral kTrainingDomain = "ai.onnx.preview.training";
 
 } // namespace fsdpc::frontend

@@ -11,15 +11,15 @@
 
 namespace fsdpc::frontend {
 
-// Reads protobuf's wire format from position `at` to `end` of the file. All
-// functions return false at the end or on malformed bytes. Positions are
-// absolute, so nested messages are read by a Wire of their own range.
+/// Reads protobuf's wire format from position `at` to `end` of the file. All
+/// functions return false at the end or on malformed bytes. Positions are
+/// absolute, so nested messages are read by a Wire of their own range.
 struct Wire {
   const char *base;
   uint64_t at, end;
 
-  // Reads a number of 7 bits per byte, lowest first; the top bit of a byte says
-  // that another one follows. More than 64 bits are malformed.
+  /// Reads a number of 7 bits per byte, lowest first; the top bit of a byte
+  /// says that another one follows. More than 64 bits are malformed.
   bool varint(uint64_t &value) {
     value = 0;
     for (int shift = 0; shift < 64 && at < end; shift += 7) {
@@ -31,9 +31,9 @@ struct Wire {
     return false;
   }
 
-  // Reads the next field: its number and, if it is length-delimited
-  // (`isBytes`), the range of its payload. Skips the value of any other field.
-  // `payload` is left alone then.
+  /// Reads the next field: its number and, if it is length-delimited
+  /// (`isBytes`), the range of its payload. Skips the value of any other field.
+  /// `payload` is left alone then.
   bool next(uint64_t &field, ByteRange &payload, bool &isBytes) {
     uint64_t tag, value;
     if (at >= end || !varint(tag))

@@ -48,8 +48,8 @@ private:
   const mlir::SymbolTable &symbols;
   const fsdp::CompileOptions &options;
   bool reducesInUpdate;
-  mlir::Operation *atEnd = nullptr; // the reduction of zero1 and ddp
-  // The op that handed over the gradient of each layout, for notes of errors.
+  mlir::Operation *atEnd = nullptr; ///< the reduction of zero1 and ddp
+  /// The op that handed over the gradient of each layout, for notes of errors.
   llvm::DenseMap<mlir::StringAttr, mlir::Operation *> reductions;
 };
 

@@ -25,14 +25,14 @@ private:
   llvm::LogicalResult verifyGather(fsdp::AllGatherOp gather);
   llvm::LogicalResult verifyRun(fsdp::AllGatherOp gather, fsdp::FreeOp free);
 
-  // The ops that read weights, the number of each one's run, and for each op
-  // the number of readers before it. `runs[i]` numbers the run of `readers[i]`.
-  // A buffer lives in one run if its first and last reader have the same
-  // number, which takes one comparison.
+  /// The ops that read weights, the number of each one's run, and for each op
+  /// the number of readers before it. `runs[i]` numbers the run of
+  /// `readers[i]`. A buffer lives in one run if its first and last reader have
+  /// the same number, which takes one comparison.
   llvm::SmallVector<mlir::Operation *> readers;
   llvm::SmallVector<unsigned> runs;
   llvm::DenseMap<mlir::Operation *, unsigned> readersBefore;
-  // The gather of each layout that is alive at the present op.
+  /// The gather of each layout that is alive at the present op.
   llvm::DenseMap<mlir::StringAttr, fsdp::AllGatherOp> alive;
 };
 

@@ -12,8 +12,8 @@
 
 namespace fsdpc::passes {
 
-// Marks every inserted op as part of the backward of `primal`: with its unit,
-// its module, its type if that is kept, and `fsdp.backward`.
+/// Marks every inserted op as part of the backward of `primal`: with its unit,
+/// its module, its type if that is kept, and `fsdp.backward`.
 struct MarkBackward : mlir::OpBuilder::Listener {
   mlir::Operation *primal = nullptr;
 
@@ -31,9 +31,9 @@ struct MarkBackward : mlir::OpBuilder::Listener {
   }
 };
 
-// Differentiates one function in place: the backward is appended to its block.
-// An op is visited when the gradients of all its results are complete, which
-// `pending` counts. The primal function is not changed.
+/// Differentiates one function in place: the backward is appended to its block.
+/// An op is visited when the gradients of all its results are complete, which
+/// `pending` counts. The primal function is not changed.
 class Differentiator {
 public:
   explicit Differentiator(mlir::FunctionOpInterface function)
@@ -42,19 +42,19 @@ public:
     builder.setInsertionPoint(body.getTerminator());
   }
 
-  // With `scalesLoss` the gradients are those of the loss times the scale of
-  // the step.
+  /// With `scalesLoss` the gradients are those of the loss times the scale of
+  /// the step.
   mlir::LogicalResult run(fsdp::ReportLossOp report, bool scalesLoss);
 
   unsigned adjoints = 0;
-  // The loads that the loss depends on, by parameter, in program order.
+  /// The loads that the loss depends on, by parameter, in program order.
   llvm::MapVector<mlir::StringAttr, mlir::SmallVector<fsdp::LoadOp>> active;
 
 private:
-  // Called once, before the sweep.
+  /// Called once, before the sweep.
   void analyseActivity(mlir::Value loss);
-  // Active ops are those whose operands depend on a trainable parameter and on
-  // whose results the loss depends; no other op needs an adjoint.
+  /// Active ops are those whose operands depend on a trainable parameter and on
+  /// whose results the loss depends; no other op needs an adjoint.
   bool isActive(mlir::Operation *op) const {
     return !llvm::isa<nn::StopGradientOp>(op) &&
            llvm::any_of(op->getOperands(),
@@ -70,14 +70,14 @@ private:
   mlir::Value addTo(mlir::Value sum, mlir::Value gradient, mlir::Value of);
   void addGradient(mlir::Value value, mlir::Value gradient);
   void finishLoad(fsdp::LoadOp load);
-  // Returns a complete gradient in its simplest form.
+  /// Returns a complete gradient in its simplest form.
   mlir::Value simplify(mlir::Value gradient) {
     return products.merge(builder, slices.concat(builder, gradient));
   }
   mlir::Value makeSeed(fsdp::ReportLossOp report, bool scalesLoss);
 
-  // The rest is the state of the sweep. `origins` is computed before any op of
-  // the backward exists, so it covers the forward only.
+  /// The rest is the state of the sweep. `origins` is computed before any op of
+  /// the backward exists, so it covers the forward only.
   mlir::Block &body;
   Origins origins;
   mlir::SymbolTableCollection symbols;
@@ -85,10 +85,10 @@ private:
   mlir::OpBuilder builder;
   SliceGradients slices;
   nn::ProductSums products;
-  // Floats that depend on a trainable parameter, and those that the loss
-  // depends on.
+  /// Floats that depend on a trainable parameter, and those that the loss
+  /// depends on.
   mlir::DenseSet<mlir::Value> varied, useful;
-  // The number of active users that are not yet differentiated.
+  /// The number of active users that are not yet differentiated.
   mlir::DenseMap<mlir::Value, unsigned> pending;
   mlir::DenseMap<mlir::Value, mlir::Value> gradients;
   mlir::DenseMap<mlir::StringAttr, unsigned> pendingLoads;

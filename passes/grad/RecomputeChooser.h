@@ -19,8 +19,8 @@ int64_t denseBytes(mlir::Value value);
 
 /// The cost of computing an op in the backward.
 struct RecomputeChain {
-  llvm::SmallVector<mlir::Operation *> ops; // the op after its producers
-  llvm::SmallVector<mlir::Value> saved;     // kept from the forward for it only
+  llvm::SmallVector<mlir::Operation *> ops; ///< the op after its producers
+  llvm::SmallVector<mlir::Value> saved; ///< kept from the forward for it only
   int64_t savedBytes = 0;
 };
 
@@ -58,12 +58,12 @@ private:
              RecomputeChain &chain) const;
 
   mlir::Block &body;
-  bool fusesProducts = false; // with what comes behind them
+  bool fusesProducts = false; ///< with what comes behind them
   Origins origins;
-  // The last product of the forward. Values after it are kept for a moment
-  // only.
+  /// The last product of the forward. Values after it are kept for a moment
+  /// only.
   mlir::Operation *lastProduct = nullptr;
-  // Ops whose results lead to a product of the forward, directly or not.
+  /// Ops whose results lead to a product of the forward, directly or not.
   llvm::DenseSet<mlir::Operation *> feedsProduct;
   /// The readers of each memory, and the memory that the backward reads.
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Operation *>> readers;

@@ -9,8 +9,8 @@
 
 namespace fsdpc::passes {
 
-// One object serves one sweep, in which no op is erased: it remembers values by
-// their address.
+/// One object serves one sweep, in which no op is erased: it remembers values
+/// by their address.
 class SliceGradients {
 public:
   /// Returns the concatenation of the parts, built at the builder's insertion

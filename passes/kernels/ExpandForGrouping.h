@@ -7,10 +7,10 @@
 
 namespace fsdpc::passes {
 
-// Expands a loss into a kernel of rows and a sum over them. Splits the
-// gradients of biases and of the weights of norms into sums over blocks of
-// rows, which join the kernels that visit these rows anyway, and a short sum
-// over the blocks.
+/// Expands a loss into a kernel of rows and a sum over them. Splits the
+/// gradients of biases and of the weights of norms into sums over blocks of
+/// rows, which join the kernels that visit these rows anyway, and a short sum
+/// over the blocks.
 void expandForGrouping(mlir::func::FuncOp function);
 
 } // namespace fsdpc::passes

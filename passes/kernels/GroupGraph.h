@@ -25,51 +25,51 @@
 
 namespace fsdpc::passes {
 
-// Nodes are ints from 0 to size - 1. After a merge either number stands for the
-// merged node.
+/// Nodes are ints from 0 to size - 1. After a merge either number stands for
+/// the merged node.
 class GroupGraph {
 public:
-  // Creates the nodes 0, 1, … in this order.
+  /// Creates the nodes 0, 1, … in this order.
   explicit GroupGraph(int size);
 
-  // Adds an edge. `from` must be smaller than `to`, and nothing merged yet.
+  /// Adds an edge. `from` must be smaller than `to`, and nothing merged yet.
   void addEdge(int from, int to);
 
-  // Makes two nodes one. Returns false, and changes nothing, if a path through
-  // a third node connects them, since the new node would be on a cycle.
+  /// Makes two nodes one. Returns false, and changes nothing, if a path through
+  /// a third node connects them, since the new node would be on a cycle.
   bool merge(int a, int b);
 
 private:
-  // One end of a search: what it has seen, and the edge that it looks at next.
+  /// One end of a search: what it has seen, and the edge that it looks at next.
   struct Side {
     llvm::SmallVector<int> seen;
     size_t node = 0, edge = 0;
   };
-  // The outcome of one step of a search: an edge that decides nothing yet, no
-  // more edges, or a path to the other end.
+  /// The outcome of one step of a search: an edge that decides nothing yet, no
+  /// more edges, or a path to the other end.
   enum class Found { More, Nothing, Path };
 
-  // Returns the representative of a merged node, with path halving.
+  /// Returns the representative of a merged node, with path halving.
   int find(int node);
   Found advance(Side &side, bool forward, int first, int last);
-  // `unlink` and `insertAfter` keep `next`, `previous` and `label` in step.
+  /// `unlink` and `insertAfter` keep `next`, `previous` and `label` in step.
   void unlink(int node);
   void insertAfter(int before, int node);
   void relabelAround(int node);
   void moveAside(llvm::SmallVectorImpl<int> &nodes, bool forward, int first,
                  int last);
   void contract(int kept, int gone, int stays);
-  // The number of edges of a node; contraction moves those of the node that has
-  // fewer.
+  /// The number of edges of a node; contraction moves those of the node that
+  /// has fewer.
   size_t degree(int node) const {
     return readers[node].size() + sources[node].size();
   }
 
-  std::vector<int> parent; // union-find
+  std::vector<int> parent; ///< union-find
   std::vector<llvm::SmallVector<int, 2>> readers, sources;
-  std::vector<int> next, previous; // the list, from and to `head`
+  std::vector<int> next, previous; ///< the list, from and to `head`
   std::vector<int64_t> label;
-  std::vector<int> mark; // ± the number of the search that saw the node
+  std::vector<int> mark; ///< ± the number of the search that saw the node
   int head, searches = 0;
 };
 

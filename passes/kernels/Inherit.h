@@ -9,8 +9,8 @@
 
 namespace fsdpc::passes {
 
-// Gives the unit, direction and module of `op` to the ops that were built
-// between `before` (null: the beginning of the block) and `op`.
+/// Gives the unit, direction and module of `op` to the ops that were built
+/// between `before` (null: the beginning of the block) and `op`.
 inline void inheritAttributes(mlir::Operation *before, mlir::Operation *op) {
   mlir::Operation *part =
       before ? before->getNextNode() : &op->getBlock()->front();

@@ -15,12 +15,12 @@ using analysis::RowSums;
 using analysis::rowSumsOf;
 using nn::Domain;
 
-// Returns how an op takes part in grouping; Boundary for all ops that stay
-// outside kernels.
+/// Returns how an op takes part in grouping; Boundary for all ops that stay
+/// outside kernels.
 OpKind kindOf(mlir::Operation *op);
 
-// Returns the shape that the op iterates over, and the axes that it reduces.
-// The op must have a result.
+/// Returns the shape that the op iterates over, and the axes that it reduces.
+/// The op must have a result.
 Domain domainOf(mlir::Operation *op);
 
 } // namespace fsdpc::passes

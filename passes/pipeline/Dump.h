@@ -16,19 +16,19 @@
 
 namespace fsdpc::pipeline {
 
-// Writes the dump FOLDER/NN-NAME.mlir, and creates the folder if need be.
+/// Writes the dump FOLDER/NN-NAME.mlir, and creates the folder if need be.
 llvm::LogicalResult writeNumberedDump(mlir::ModuleOp module,
                                       llvm::StringRef folder, unsigned number,
                                       llvm::StringRef name);
-// Writes the module to `path`, and its large constants beside it. On failure an
-// existing file at `path` stays as it was.
+/// Writes the module to `path`, and its large constants beside it. On failure
+/// an existing file at `path` stays as it was.
 llvm::LogicalResult writeDump(mlir::ModuleOp module, llvm::StringRef path);
-// Returns the path of a numbered dump.
+/// Returns the path of a numbered dump.
 std::string dumpPath(llvm::StringRef folder, unsigned number,
                      llvm::StringRef name);
-// Reads a dump. Returns null after a single error, in particular if a constant
-// is elided, missing, or not the one that was written. Adds the files that it
-// has read to `files`, if given.
+/// Reads a dump. Returns null after a single error, in particular if a constant
+/// is elided, missing, or not the one that was written. Adds the files that it
+/// has read to `files`, if given.
 mlir::OwningOpRef<mlir::ModuleOp>
 readDump(llvm::StringRef path, mlir::MLIRContext *context,
          std::set<FileIdentity> *files = nullptr);

@@ -12,11 +12,11 @@
 
 namespace fsdpc::pipeline {
 
-// Moves the entry functions of all modules, with their kernels and constants,
-// into the first one, which stands for bucket 0. The modules must have passed
-// the phase `runtime`. Emits an error if they do not share what outlives a
-// microbatch (parameters, layouts, buffers, @update), or if data could not
-// choose among them. `names` has the name of each bucket.
+/// Moves the entry functions of all modules, with their kernels and constants,
+/// into the first one, which stands for bucket 0. The modules must have passed
+/// the phase `runtime`. Emits an error if they do not share what outlives a
+/// microbatch (parameters, layouts, buffers, @update), or if data could not
+/// choose among them. `names` has the name of each bucket.
 llvm::LogicalResult
 linkBuckets(std::vector<mlir::OwningOpRef<mlir::ModuleOp>> &modules,
             const std::vector<std::string> &names);

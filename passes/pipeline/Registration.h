@@ -7,9 +7,9 @@
 
 namespace fsdpc::pipeline {
 
-// The dialects that a dump may contain.
+/// The dialects that a dump may contain.
 void registerDialects(mlir::DialectRegistry &registry);
-// Makes the passes known to fsdpc-opt by name. Call it once per process.
+/// Makes the passes known to fsdpc-opt by name. Call it once per process.
 void registerPasses();
 
 } // namespace fsdpc::pipeline

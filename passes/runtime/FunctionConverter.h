@@ -8,9 +8,9 @@
 
 namespace fsdpc::passes {
 
-// Gives each call the attributes of its op that a trace shows. Only work is
-// marked: events and pointers take no time of their own. A listener, so that no
-// case of the converter can forget it.
+/// Gives each call the attributes of its op that a trace shows. Only work is
+/// marked: events and pointers take no time of their own. A listener, so that
+/// no case of the converter can forget it.
 struct CallAnnotator : mlir::OpBuilder::Listener {
   void notifyOperationInserted(mlir::Operation *call,
                                mlir::OpBuilder::InsertPoint) override {
@@ -26,20 +26,20 @@ struct CallAnnotator : mlir::OpBuilder::Listener {
   mlir::Operation *source = nullptr;
 };
 
-// Converts one function op by op, and erases the ops that it has converted.
+/// Converts one function op by op, and erases the ops that it has converted.
 class FunctionConverter : rt::CallBuilder {
 public:
-  // Converts in place. `symbols` is the module's, and gets the symbols that
-  // calls need. `owners` must outlive the object. With `gathersLater` the next
-  // forward gathers the parameters that @update has changed.
+  /// Converts in place. `symbols` is the module's, and gets the symbols that
+  /// calls need. `owners` must outlive the object. With `gathersLater` the next
+  /// forward gathers the parameters that @update has changed.
   FunctionConverter(mlir::func::FuncOp function, mlir::SymbolTable &symbols,
                     const OwnersOfMemory &owners, bool gathersLater)
       : function(function), gathersLater(gathersLater),
         rtBuilder(function.getContext(), &annotator),
         pointers(symbols, owners, rtBuilder) {}
 
-  // The ranges (offset, bytes) of the arena to poison, by the op after which
-  // they are dead.
+  /// The ranges (offset, bytes) of the arena to poison, by the op after which
+  /// they are dead.
   using DeadMemory =
       mlir::DenseMap<mlir::Operation *,
                      mlir::SmallVector<std::pair<int64_t, int64_t>>>;
@@ -60,13 +60,13 @@ private:
   void wait(rt::Stream stream, int event) {
     rt::EventWaitOp::create(rtBuilder, here, stream, event);
   }
-  // Makes `later` wait for all that has been enqueued on `earlier`. Each call
-  // takes a fresh event number, so that no event is recorded twice.
+  /// Makes `later` wait for all that has been enqueued on `earlier`. Each call
+  /// takes a fresh event number, so that no event is recorded twice.
   void order(rt::Stream earlier, rt::Stream later) {
     record(earlier, events);
     wait(later, events++);
   }
-  // Returns the pointers in the order of the values.
+  /// Returns the pointers in the order of the values.
   mlir::SmallVector<mlir::Value> pointersOf(mlir::ValueRange values) {
     mlir::SmallVector<mlir::Value> result;
     for (mlir::Value value : values)
@@ -74,9 +74,9 @@ private:
     return result;
   }
 
-  // The interface through which ops of the dialect nn build their calls
-  // (rt::RuntimeCallOpInterface). An absent operand is a null value and gives a
-  // null pointer.
+  /// The interface through which ops of the dialect nn build their calls
+  /// (rt::RuntimeCallOpInterface). An absent operand is a null value and gives
+  /// a null pointer.
   mlir::OpBuilder &builder() override { return rtBuilder; }
   mlir::Location location() override { return here; }
   mlir::Value pointer(mlir::Value value) override {
@@ -91,11 +91,11 @@ private:
   CallAnnotator annotator;
   mlir::OpBuilder rtBuilder;
   PointerBuilder pointers;
-  // The location of the op that is being converted.
+  /// The location of the op that is being converted.
   mlir::Location here = function.getLoc();
-  // The number of the next event.
+  /// The number of the next event.
   int events = 0;
-  // The event for which a token's wait waits.
+  /// The event for which a token's wait waits.
   mlir::DenseMap<mlir::Value, int> tokenEvents;
 };
 

@@ -10,15 +10,15 @@
 
 namespace fsdpc::passes {
 
-// Returns the layouts that @update gathers, in its order; none if it is
-// missing.
+/// Returns the layouts that @update gathers, in its order; none if it is
+/// missing.
 mlir::SmallVector<mlir::FlatSymbolRefAttr>
 layoutsGatheredByUpdate(mlir::ModuleOp module);
 
-// Inserts rt.all_gather ops of these layouts at the beginning of a converted
-// forward, one per unit in the order in which compute first reads them. Compute
-// waits for a unit's gather in front of that read. Fails if an op does not
-// state what it reads.
+/// Inserts rt.all_gather ops of these layouts at the beginning of a converted
+/// forward, one per unit in the order in which compute first reads them.
+/// Compute waits for a unit's gather in front of that read. Fails if an op does
+/// not state what it reads.
 mlir::LogicalResult
 gatherUpdated(mlir::func::FuncOp forward,
               mlir::ArrayRef<mlir::FlatSymbolRefAttr> layouts,

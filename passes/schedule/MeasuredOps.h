@@ -14,18 +14,19 @@
 namespace fsdpc::passes {
 
 struct MeasuredOp {
-  int position;           // in ScheduleIR::ops
-  std::vector<double> us; // of each microbatch of the trace
+  int position;           ///< in ScheduleIR::ops
+  std::vector<double> us; ///< of each microbatch of the trace
 };
 
 struct MeasuredTrace {
   schedule::Trace trace;
-  std::vector<MeasuredOp> ops; // those that take time
+  std::vector<MeasuredOp> ops; ///< those that take time
 };
 
-// Reads the file of a trace and finds the ops in it. A file that cannot be read
-// is an error, and so is the trace of a program with other ops, whose first
-// difference the error names. Errors are the ends of sentences about the file.
+/// Reads the file of a trace and finds the ops in it. A file that cannot be
+/// read is an error, and so is the trace of a program with other ops, whose
+/// first difference the error names. Errors are the ends of sentences about the
+/// file.
 Result<MeasuredTrace> readTrace(const ScheduleIR &ir, llvm::StringRef path);
 
 } // namespace fsdpc::passes

@@ -46,7 +46,7 @@ private:
   };
   struct Copy {
     mlir::Value value;
-    unsigned place; // the number of the place at which it stands
+    unsigned place; ///< the number of the place at which it stands
   };
 
   mlir::Operation *lastReaderOf(mlir::Value root);

@@ -35,11 +35,11 @@ public:
 private:
   fsdp::CompileOptions options;
   /// The options of the groups, in the order of --group.
-  std::vector<fsdp::CompileOptions> ofGroups; // those of each group's members
+  std::vector<fsdp::CompileOptions> ofGroups; ///< those of each group's members
   fsdp::ParameterGroups groups;
   /// Empty without --layer-decay; a parameter that is missing has factor 1.
   llvm::DenseMap<mlir::Operation *, double> layerFactors;
-  llvm::DenseSet<mlir::Operation *> decayed; // without those of --no-decay
+  llvm::DenseSet<mlir::Operation *> decayed; ///< without those of --no-decay
 };
 
 } // namespace fsdpc::passes

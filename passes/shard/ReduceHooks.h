@@ -33,7 +33,7 @@ public:
 
 private:
   std::vector<fsdp::ReduceHook> hooks;
-  // One per hook, null unless it is the user's.
+  /// One per hook, null unless it is the user's.
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>> programs;
 };
 

@@ -11,11 +11,11 @@
 
 namespace fsdpc::passes {
 
-// One module around an op. The texts belong to the context of the op's
-// attributes and live as long as it.
+/// One module around an op. The texts belong to the context of the op's
+/// attributes and live as long as it.
 struct ModuleScope {
-  llvm::StringRef scope; // "h.0.attn"; empty for the root
-  llvm::StringRef cls;   // "gpt.CausalSelfAttention"
+  llvm::StringRef scope; ///< "h.0.attn"; empty for the root
+  llvm::StringRef cls;   ///< "gpt.CausalSelfAttention"
 };
 
 /// Returns the op's modules, outermost first. The exporter's last entry is the
@@ -42,13 +42,13 @@ public:
   bool separatesLarge = false;
 
 private:
-  // Globs on class names, from --unit-class.
+  /// Globs on class names, from --unit-class.
   std::vector<llvm::GlobPattern> classes;
-  // Expressions on scopes, from --unit-scope. Matching marks them as used,
-  // which is why `choose` is not const.
+  /// Expressions on scopes, from --unit-scope. Matching marks them as used,
+  /// which is why `choose` is not const.
   fsdp::NamePatterns scopes;
-  // The scopes of repeated modules, if these are the units.
-  llvm::StringSet<> siblings; // scopes
+  /// The scopes of repeated modules, if these are the units.
+  llvm::StringSet<> siblings; ///< scopes
 };
 
 } // namespace fsdpc::passes

@@ -6,9 +6,9 @@
 
 namespace fsdpc {
 
-// Within it the rounding changes a weight by 2^-19 of itself at most. Beyond it
-// a backward kernel makes the weights of the row add up to 1: where finite
-// numbers of a mask hide all keys of a row, nothing is left of the logarithm.
+/// Within it the rounding changes a weight by 2^-19 of itself at most. Beyond
+/// it a backward kernel makes the weights of the row add up to 1: where finite
+/// numbers of a mask hide all keys of a row, nothing is left of the logarithm.
 constexpr float attentionExactLse = 64;
 
 } // namespace fsdpc

@@ -11,8 +11,8 @@
 
 namespace fsdpc {
 
-// Returns the bytes of an element of a dtype ("f32", "bf16", "f16", "f64",
-// "i1", "i8" … "i64", "u8" … "u64"), or 0 for any other name. An i1 takes one.
+/// Returns the bytes of an element of a dtype ("f32", "bf16", "f16", "f64",
+/// "i1", "i8" … "i64", "u8" … "u64"), or 0 for any other name. An i1 takes one.
 constexpr int64_t dtypeBytes(std::string_view dtype) {
   struct Size {
     std::string_view dtype;
@@ -28,18 +28,18 @@ constexpr int64_t dtypeBytes(std::string_view dtype) {
   return 0;
 }
 
-// The types in which models compute and gradients travel.
+/// The types in which models compute and gradients travel.
 enum class ElementType { f32, bf16, f16 };
 constexpr int elementTypes = 3;
 
-// Returns the name of a type in the manifest.
+/// Returns the name of a type in the manifest.
 constexpr std::string_view dtypeOf(ElementType type) {
   constexpr std::string_view names[elementTypes] = {"f32", "bf16", "f16"};
   return names[int(type)];
 }
 
-// Sets `type` to that of this name. Returns false for a dtype that models do
-// not compute in.
+/// Sets `type` to that of this name. Returns false for a dtype that models do
+/// not compute in.
 constexpr bool parseElementType(std::string_view dtype, ElementType &type) {
   for (int i = 0; i < elementTypes; ++i)
     if (dtypeOf(ElementType(i)) == dtype) {
@@ -49,7 +49,7 @@ constexpr bool parseElementType(std::string_view dtype, ElementType &type) {
   return false;
 }
 
-// Returns the bytes of an element. Loops call it, so no name is compared.
+/// Returns the bytes of an element. Loops call it, so no name is compared.
 constexpr int64_t elementBytes(ElementType type) {
   constexpr int64_t bytes[elementTypes] = {dtypeBytes(dtypeOf(ElementType(0))),
                                            dtypeBytes(dtypeOf(ElementType(1))),

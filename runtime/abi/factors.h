@@ -20,7 +20,7 @@ namespace fsdpc {
 
 struct FactorShape {
   int64_t matrices = 1, rows = 1, columns = 1;
-  bool factored = false; // false: fewer than two axes
+  bool factored = false; ///< false: fewer than two axes
 
   /// The numbers of all rows, which come first, and of all columns.
   int64_t rowCount() const { return factored ? matrices * rows : 0; }

@@ -25,8 +25,8 @@
 
 namespace fsdpc {
 
-// Most elements of an orthogonal parameter, which each rank that has a part of
-// it computes whole.
+/// Most elements of an orthogonal parameter, which each rank that has a part of
+/// it computes whole.
 constexpr int64_t mostOrthogonal = 1 << 24;
 
 struct InitRule {
@@ -43,17 +43,18 @@ struct InitRule {
     kaimingNormal,
     orthogonal
   } kind = zeros;
-  // The numbers in the order of the text, with defaults for what it leaves out.
+  /// The numbers in the order of the text, with defaults for what it leaves
+  /// out.
   std::array<double, 4> numbers = {};
 };
 
-// Parses a rule. The error continues a sentence that begins with the rule's
-// text: "is none of zeros, …".
+/// Parses a rule. The error continues a sentence that begins with the rule's
+/// text: "is none of zeros, …".
 Result<InitRule> parseInitRule(const std::string &text);
 
-// Returns the rule for a tensor of that shape, without the kinds that depend on
-// the number of a neuron's inputs: xavier and kaiming become normal or uniform.
-// The error continues a sentence as that of parseInitRule: "needs …".
+/// Returns the rule for a tensor of that shape, without the kinds that depend
+/// on the number of a neuron's inputs: xavier and kaiming become normal or
+/// uniform. The error continues a sentence as that of parseInitRule: "needs …".
 Result<InitRule> ruleForShape(const InitRule &rule,
                               const std::vector<int64_t> &shape);
 

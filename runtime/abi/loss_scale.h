@@ -11,11 +11,11 @@
 namespace fsdpc {
 
 struct LossScale {
-  double init = 0; // the scale of the first step; 0: gradients are not scaled
-  // A step whose gradients are not finite is skipped, and the scale multiplied
-  // by `backoff`. After `interval` steps in a row that were not skipped it is
-  // multiplied by `growth`. With an interval of 0 the scale is constant, and
-  // gradients that are not finite end the run.
+  double init = 0; ///< the scale of the first step; 0: gradients are not scaled
+  /// A step whose gradients are not finite is skipped, and the scale multiplied
+  /// by `backoff`. After `interval` steps in a row that were not skipped it is
+  /// multiplied by `growth`. With an interval of 0 the scale is constant, and
+  /// gradients that are not finite end the run.
   double growth = 2, backoff = 0.5;
   int64_t interval = 0;
 
@@ -24,7 +24,7 @@ struct LossScale {
 };
 
 inline constexpr LossScale dynamicLossScale = {65536, 2, 0.5, 2000};
-// A dynamic scale below this ends the run: it can help no more.
+/// A dynamic scale below this ends the run: it can help no more.
 inline constexpr double leastLossScale = 1e-6;
 
 } // namespace fsdpc

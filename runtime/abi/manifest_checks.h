@@ -8,9 +8,9 @@
 
 namespace fsdpc {
 
-// Returns an error that names the first thing in the manifest on which later
-// code could not rely: a size out of range, an index past its table, a layout
-// whose parts do not fit together.
+/// Returns an error that names the first thing in the manifest on which later
+/// code could not rely: a size out of range, an index past its table, a layout
+/// whose parts do not fit together.
 Status checkManifest(const Manifest &manifest);
 
 } // namespace fsdpc

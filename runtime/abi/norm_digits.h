@@ -6,7 +6,7 @@
 
 namespace fsdpc {
 
-// f64 per sum: the digits of an exact sum (runtime/numeric/square_sum.h).
+/// f64 per sum: the digits of an exact sum (runtime/numeric/square_sum.h).
 constexpr int normDigits = 16;
 
 } // namespace fsdpc

@@ -15,20 +15,20 @@
 
 namespace fsdpc {
 
-constexpr int noOwner = -1; // of a layout that is cut over ranks
+constexpr int noOwner = -1; ///< of a layout that is cut over ranks
 
-// Returns true if some layout has an owner.
+/// Returns true if some layout has an owner.
 bool hasOwners(const Manifest &manifest);
 
-// Returns the rank that owns each layout, by its index, or noOwner. The largest
-// goes first, to the rank that owns the fewest elements so far, of equals to
-// the lowest.
+/// Returns the rank that owns each layout, by its index, or noOwner. The
+/// largest goes first, to the rank that owns the fewest elements so far, of
+/// equals to the lowest.
 std::vector<int> ownersOf(const Manifest &manifest, int64_t ranks);
 
-// Returns "rank 0 owns 3 parameters, 1024 elements" and so on, a line for each
-// of the first ranks with `indent` in front of it. A last line says if there
-// are fewer parameters than ranks, so that some own nothing. Empty if no layout
-// has an owner.
+/// Returns "rank 0 owns 3 parameters, 1024 elements" and so on, a line for each
+/// of the first ranks with `indent` in front of it. A last line says if there
+/// are fewer parameters than ranks, so that some own nothing. Empty if no
+/// layout has an owner.
 std::string describeOwners(const Manifest &manifest, int64_t ranks,
                            const std::string &indent);
 

@@ -11,18 +11,18 @@
 
 namespace fsdpc {
 
-// The largest size in elements or bytes. Sums and products of a few such sizes
-// with small factors fit 64 bits.
+/// The largest size in elements or bytes. Sums and products of a few such sizes
+/// with small factors fit 64 bits.
 constexpr int64_t mostElements = int64_t(1) << 48;
 
-// Returns the number of elements of a shape, or -1 if an extent is less than
-// `least` or there are more than mostElements.
+/// Returns the number of elements of a shape, or -1 if an extent is less than
+/// `least` or there are more than mostElements.
 int64_t elementsOf(const std::vector<int64_t> &shape, int64_t least);
 
-// Each fails if an extent is less than 1, if a tensor has more than
-// mostElements, or if a list of strides, pads or kernel sizes has another
-// length than the plan's kind needs. The error names the fault and not the
-// plan.
+/// Each fails if an extent is less than 1, if a tensor has more than
+/// mostElements, or if a list of strides, pads or kernel sizes has another
+/// length than the plan's kind needs. The error names the fault and not the
+/// plan.
 Status checkShape(const MatmulPlan &plan);
 Status checkShape(const ConvolutionPlan &plan);
 Status checkShape(const PoolingPlan &plan);

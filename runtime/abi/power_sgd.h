@@ -15,7 +15,7 @@ namespace fsdpc {
 
 constexpr int64_t mostPowerRank = 65536;
 
-// The other extents of an empty parameter may have a product beyond 64 bits.
+/// The other extents of an empty parameter may have a product beyond 64 bits.
 inline PowerShape powerShapeOf(std::span<const int64_t> shape) {
   for (int64_t extent : shape)
     if (extent == 0)
@@ -26,10 +26,10 @@ inline PowerShape powerShapeOf(std::span<const int64_t> shape) {
   return result;
 }
 
-// The elements of the two sums over ranks that a reduction of a layout takes.
+/// The elements of the two sums over ranks that a reduction of a layout takes.
 struct PowerSizes {
-  int64_t left = 0;  // of left factors, and of what is not compressed
-  int64_t right = 0; // of right factors
+  int64_t left = 0;  ///< of left factors, and of what is not compressed
+  int64_t right = 0; ///< of right factors
 
   void add(PowerShape shape, int64_t rank) {
     if (shape.isCompressed(rank)) {
@@ -41,14 +41,14 @@ struct PowerSizes {
   }
 };
 
-// Returns the elements of each rank's part of such a sum: whole lines of the
-// cache.
+/// Returns the elements of each rank's part of such a sum: whole lines of the
+/// cache.
 constexpr int64_t powerPart(int64_t elements, int64_t ranks) {
   constexpr int64_t line = 16;
   return ((elements + ranks - 1) / ranks + line - 1) / line * line;
 }
 
-// Returns the bytes of such a sum with its padding.
+/// Returns the bytes of such a sum with its padding.
 constexpr int64_t powerBytes(int64_t elements, int64_t ranks) {
   return 4 * ranks * powerPart(elements, ranks);
 }

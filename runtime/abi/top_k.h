@@ -12,24 +12,24 @@
 
 namespace fsdpc {
 
-// An element that travels: its place in the layout's flat buffer, and its
-// value.
+/// An element that travels: its place in the layout's flat buffer, and its
+/// value.
 struct ChosenElement {
   uint32_t index;
   float value;
 };
 
-// Layouts with more elements have places that an index cannot name.
+/// Layouts with more elements have places that an index cannot name.
 constexpr int64_t mostIndexedElements = int64_t(1) << 32;
 
-// Returns the elements that one rank sends of a layout: `percent` of them,
-// rounded up.
+/// Returns the elements that one rank sends of a layout: `percent` of them,
+/// rounded up.
 inline int64_t chosenElements(int64_t elements, double percent) {
   return int64_t(std::ceil(double(elements) * percent / 100));
 }
 
-// A GPU chooses by counts of the elements of each segment, and of those of each
-// strip of several segments by a digit of their magnitudes.
+/// A GPU chooses by counts of the elements of each segment, and of those of
+/// each strip of several segments by a digit of their magnitudes.
 constexpr int64_t selectionSegment = 4096, mostSelectionStrips = 1024;
 constexpr int selectionDigits = 16;
 constexpr int64_t selectionSegments(int64_t elements) {
@@ -41,7 +41,7 @@ constexpr int64_t selectionStrips(int64_t elements) {
              : mostSelectionStrips;
 }
 
-// Returns the bytes that one rank sends to each other rank.
+/// Returns the bytes that one rank sends to each other rank.
 constexpr int64_t chosenBytes(int64_t chosen) {
   return chosen * int64_t(sizeof(ChosenElement));
 }

@@ -12,12 +12,12 @@
 
 namespace fsdpc::runtime {
 
-// The average of a frozen parameter is the parameter.
+/// The average of a frozen parameter is the parameter.
 enum class Saved { parameters, averages, gradients };
 
-// Saves parameters, their averages or gradients. All ranks call it together and
-// rank 0 writes, to a temporary file that replaces `path` once all of it is on
-// disk. Only rank 0 can fail, and takes part to the end all the same.
+/// Saves parameters, their averages or gradients. All ranks call it together
+/// and rank 0 writes, to a temporary file that replaces `path` once all of it
+/// is on disk. Only rank 0 can fail, and takes part to the end all the same.
 Status save(fsdpc_rank &rank, Saved what, const std::string &path);
 
 } // namespace fsdpc::runtime

@@ -21,11 +21,11 @@
 
 namespace fsdpc::runtime {
 
-// Bytes that readers and writers of checkpoints hold at once.
+/// Bytes that readers and writers of checkpoints hold at once.
 constexpr uint64_t checkpointPiece = 4 << 20;
 
-// XXH64 with seed 0, piece by piece. Feeding the same bytes in other pieces
-// gives the same value.
+/// XXH64 with seed 0, piece by piece. Feeding the same bytes in other pieces
+/// gives the same value.
 class Checksum {
 public:
   Checksum();
@@ -38,20 +38,20 @@ private:
   std::unique_ptr<State> state;
 };
 
-// Returns the checksum of `bytes` bytes from `offset`.
+/// Returns the checksum of `bytes` bytes from `offset`.
 Result<uint64_t> checksumOf(const File &file, uint64_t offset, uint64_t bytes);
 
-// Call open, then for each tensor write as often as needed and endTensor, then
-// commit. The file has its name only after commit.
+/// Call open, then for each tensor write as often as needed and endTensor, then
+/// commit. The file has its name only after commit.
 class CheckpointFile {
 public:
-  // Begins the file of one rank in `folder`, and notes checksums in `sums`,
-  // which must outlive this object.
+  /// Begins the file of one rank in `folder`, and notes checksums in `sums`,
+  /// which must outlive this object.
   Status open(const std::string &folder, int64_t rank,
               const std::vector<StoredTensor> &tensors, StoredFile &sums);
-  // Appends bytes of the current tensor.
+  /// Appends bytes of the current tensor.
   Status write(const void *data, uint64_t bytes);
-  // Ends the current tensor.
+  /// Ends the current tensor.
   void endTensor();
   Status commit();
 
@@ -64,17 +64,17 @@ private:
   };
   StoredFile *sums = nullptr;
   NewFile file;
-  std::unique_ptr<char, Free> block; // aligned, what is not written yet
+  std::unique_ptr<char, Free> block; ///< aligned, what is not written yet
   uint64_t blockBytes = 0;
-  uint64_t blockOffset = 0; // in the file
+  uint64_t blockOffset = 0; ///< in the file
   std::unique_ptr<Checksum> current;
 };
 
-// Writes the manifest of a checkpoint whose files are all on disk.
+/// Writes the manifest of a checkpoint whose files are all on disk.
 Status writeManifest(const std::string &folder,
                      const CheckpointManifest &stored);
 
-// The manifest's name in the folder, with a slash in front.
+/// The manifest's name in the folder, with a slash in front.
 extern const char checkpointManifestName[];
 
 } // namespace fsdpc::runtime

@@ -19,31 +19,32 @@ class CheckpointFolder {
 public:
   CheckpointFolder() = default;
   CheckpointFolder(const CheckpointFolder &) = delete;
-  // Gives up the lock. Removes a folder that `open` has made if `begin` was
-  // never called: a run that is refused leaves nothing.
+  /// Gives up the lock. Removes a folder that `open` has made if `begin` was
+  /// never called: a run that is refused leaves nothing.
   ~CheckpointFolder();
 
-  // Names the folder, without touching the disk.
+  /// Names the folder, without touching the disk.
   void name(const std::string &folder) { path = folder; }
-  // Makes the folder if it does not exist, takes its lock, and removes what
-  // killed runs have left. Refuses one that is a checkpoint itself.
+  /// Makes the folder if it does not exist, takes its lock, and removes what
+  /// killed runs have left. Refuses one that is a checkpoint itself.
   Status open();
-  // Steps of the checkpoints, in ascending order.
+  /// Steps of the checkpoints, in ascending order.
   Result<std::vector<int64_t>> steps() const;
 
-  // Return the folder of a step's checkpoint, and the one in which it is
-  // written.
+  /// Return the folder of a step's checkpoint, and the one in which it is
+  /// written.
   std::string folderOf(int64_t step) const;
   std::string temporaryOf(int64_t step) const;
 
-  // Makes the temporary folder, which is empty.
+  /// Makes the temporary folder, which is empty.
   Status begin(int64_t step);
-  // Gives the temporary folder its name, in place of a checkpoint of this step.
+  /// Gives the temporary folder its name, in place of a checkpoint of this
+  /// step.
   Status publish(int64_t step);
-  // Removes the temporary folder.
+  /// Removes the temporary folder.
   void drop(int64_t step);
-  // Removes the checkpoint of a step. It loses its name first, so that no part
-  // of it is ever taken for a whole one.
+  /// Removes the checkpoint of a step. It loses its name first, so that no part
+  /// of it is ever taken for a whole one.
   Status remove(int64_t step);
 
 private:
@@ -55,7 +56,7 @@ private:
   Status sync(const std::string &name) const;
   std::string path;
   int lockFile = -1;
-  bool unused = false; // `open` made the folder, and nothing is in it
+  bool unused = false; ///< `open` made the folder, and nothing is in it
 };
 
 } // namespace fsdpc::runtime

@@ -12,17 +12,17 @@
 
 namespace fsdpc::runtime {
 
-// Used by the training loop of rank 0.
+/// Used by the training loop of rank 0.
 class CheckpointHook {
 public:
-  // Starts a command of the shell, with the checkpoint's folder, quoted, for
-  // each {} in it. An empty command does nothing.
+  /// Starts a command of the shell, with the checkpoint's folder, quoted, for
+  /// each {} in it. An empty command does nothing.
   Status start(const std::string &command, const std::string &folder);
-  // Waits for the command. Fails unless it ended with exit code 0.
+  /// Waits for the command. Fails unless it ended with exit code 0.
   Status finish();
 
 private:
-  pid_t child = 0; // 0: none
+  pid_t child = 0; ///< 0: none
   std::string running;
 };
 

@@ -21,58 +21,59 @@
 
 namespace fsdpc::runtime {
 
-// A tensor of a rank's file.
+/// A tensor of a rank's file.
 struct StoredTensor {
   std::string name, dtype;
   std::vector<int64_t> shape;
 };
 
-// Checksums of a rank's file, by XXH64 with seed 0.
+/// Checksums of a rank's file, by XXH64 with seed 0.
 struct StoredFile {
-  uint64_t header = 0;           // of the file up to the data
-  std::vector<uint64_t> tensors; // of each tensor's bytes, in their order
+  uint64_t header = 0;           ///< of the file up to the data
+  std::vector<uint64_t> tensors; ///< of each tensor's bytes, in their order
 };
 
-// The part of a Layout that says where the elements of its parameters are. Only
-// the name, aliases, shape, offset, elements and position of a member are kept.
+/// The part of a Layout that says where the elements of its parameters are.
+/// Only the name, aliases, shape, offset, elements and position of a member are
+/// kept.
 struct StoredLayout {
   std::string name;
-  int64_t shard = 0; // elements per rank
+  int64_t shard = 0; ///< elements per rank
   int32_t states = 0;
   std::vector<Member> members;
-  // Ranks of a shard group, if the layout was hybrid; 0: it had no groups.
+  /// Ranks of a shard group, if the layout was hybrid; 0: it had no groups.
   int64_t group = 0;
-  bool average = false; // the last state; see Layout
-  // The optimizer whose states they are; empty if the layout is frozen or the
-  // optimizer is not known.
+  bool average = false; ///< the last state; see Layout
+  /// The optimizer whose states they are; empty if the layout is frozen or the
+  /// optimizer is not known.
   std::string optimizer = {};
-  // The type of the parameters: f32, or bf16 of a layout without masters.
-  // States are f32.
+  /// The type of the parameters: f32, or bf16 of a layout without masters.
+  /// States are f32.
   std::string dtype = "f32";
-  // LayoutBuffers::since, per member; empty if it is 0 for all.
+  /// LayoutBuffers::since, per member; empty if it is 0 for all.
   std::vector<int64_t> since = {};
-  // The rank that has all of it, whose shard is the whole; or noOwner.
+  /// The rank that has all of it, whose shard is the whole; or noOwner.
   int owner = noOwner;
-  // Elements of what every rank has not sent of its gradients of the layout; 0
-  // if reductions send all. With power-sgd, the rank of the right factors.
+  /// Elements of what every rank has not sent of its gradients of the layout; 0
+  /// if reductions send all. With power-sgd, the rank of the right factors.
   int64_t residual = 0;
   int64_t powerRank = 0;
 
   int64_t sinceOf(size_t member) const {
     return member < since.size() ? since[member] : 0;
   }
-  // Bytes of an element with its states.
+  /// Bytes of an element with its states.
   int64_t elementBytes() const;
-  // The states of the optimizer itself, which come first.
+  /// The states of the optimizer itself, which come first.
   int32_t ownStates() const { return states - int32_t(average); }
-  // Elements of the right factors of the members before `member`; of all by
-  // default.
+  /// Elements of the right factors of the members before `member`; of all by
+  /// default.
   int64_t rightFactors(size_t member = SIZE_MAX) const;
-  // Tensors in each rank's file: parameters, states, residual, right factors.
+  /// Tensors in each rank's file: parameters, states, residual, right factors.
   size_t tensors() const {
     return 1 + size_t(states) + size_t(residual > 0) + size_t(powerRank > 0);
   }
-  // Elements in the file of a rank.
+  /// Elements in the file of a rank.
   int64_t shardOf(int64_t rank) const {
     return owner == noOwner || owner == rank ? shard : 0;
   }
@@ -80,54 +81,54 @@ struct StoredLayout {
 
 struct CheckpointManifest {
   TrainingState state;
-  // Versions, hashes and options of the program that wrote it, by name. A run
-  // that resumes lists those that differ.
+  /// Versions, hashes and options of the program that wrote it, by name. A run
+  /// that resumes lists those that differ.
   std::vector<std::pair<std::string, std::string>> settings;
   int64_t ranks = 0;
   std::vector<StoredLayout> layouts;
-  std::vector<Buffer> buffers;   // only name, shape and dtype
-  std::vector<StoredFile> files; // one per rank
+  std::vector<Buffer> buffers;   ///< only name, shape and dtype
+  std::vector<StoredFile> files; ///< one per rank
 };
 
-// Describes what a run of `manifest` stores; without checksums.
+/// Describes what a run of `manifest` stores; without checksums.
 CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
                                       int groupRanks);
 
-// Returns the rank whose file holds a shard. Each rank writes the part of the
-// layout for which it answers (LayoutCut::ownOf). With groups of G of N ranks,
-// rank r mod G of every group has the same N / G shards, and the groups write
-// one each. The only shard of a layout with an owner is in the owner's file.
+/// Returns the rank whose file holds a shard. Each rank writes the part of the
+/// layout for which it answers (LayoutCut::ownOf). With groups of G of N ranks,
+/// rank r mod G of every group has the same N / G shards, and the groups write
+/// one each. The only shard of a layout with an owner is in the owner's file.
 int64_t rankOfShard(const CheckpointManifest &stored,
                     const StoredLayout &layout, int64_t shard);
 
-// The tensors in the file of one rank, in their order: each layout's shard of
-// the masters and of every state, which is empty where another rank owns the
-// layout; the rank's residual, and the right factors, which are equal on all
-// ranks and empty but on rank 0; the buffers on rank 0.
+/// The tensors in the file of one rank, in their order: each layout's shard of
+/// the masters and of every state, which is empty where another rank owns the
+/// layout; the rank's residual, and the right factors, which are equal on all
+/// ranks and empty but on rank 0; the buffers on rank 0.
 std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored, int rank);
 
-// Returns a name as a manifest holds it: what is not valid UTF-8 is replaced.
+/// Returns a name as a manifest holds it: what is not valid UTF-8 is replaced.
 std::string storedName(const std::string &name);
-// Returns a parameter's name and aliases as a manifest holds them.
+/// Returns a parameter's name and aliases as a manifest holds them.
 std::vector<std::string> storedNames(const Member &member);
 
-// "rank-00003.safetensors"
+/// "rank-00003.safetensors"
 std::string rankFileName(int64_t rank);
 
 std::string toJson(const CheckpointManifest &stored);
-// Parses and checks a manifest: its own checksum, and that every parameter lies
-// within its layout and every layout within its shards, so that later
-// arithmetic cannot overflow.
+/// Parses and checks a manifest: its own checksum, and that every parameter
+/// lies within its layout and every layout within its shards, so that later
+/// arithmetic cannot overflow.
 Result<CheckpointManifest> parseCheckpoint(const std::string &text);
 
-// Returns what is wrong with the format of a manifest that a later version has
-// written: "format 4, but this program reads …". Returns nothing for any other
-// text: a manifest of a known format, or what is damaged.
+/// Returns what is wrong with the format of a manifest that a later version has
+/// written: "format 4, but this program reads …". Returns nothing for any other
+/// text: a manifest of a known format, or what is damaged.
 std::optional<std::string> laterFormat(const std::string &text);
 
-// Fails unless a program can resume from it: same parameters and buffers, and
-// equally many optimizer states. An average may be new or no longer wanted. The
-// error names the first that differ.
+/// Fails unless a program can resume from it: same parameters and buffers, and
+/// equally many optimizer states. An average may be new or no longer wanted.
+/// The error names the first that differ.
 Status checkSameModel(const CheckpointManifest &stored,
                       const Manifest &manifest);
 

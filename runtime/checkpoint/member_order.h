@@ -10,14 +10,14 @@
 
 namespace fsdpc::runtime {
 
-// A parameter by the indices of its layout and of its place in that.
+/// A parameter by the indices of its layout and of its place in that.
 struct MemberPlace {
   size_t layout, member;
 };
 
-// Returns the members of all layouts (Layout or StoredLayout) in the order of
-// the model. Members without positions, as in old checkpoints, keep the order
-// of the layouts.
+/// Returns the members of all layouts (Layout or StoredLayout) in the order of
+/// the model. Members without positions, as in old checkpoints, keep the order
+/// of the layouts.
 template <class AnyLayout>
 std::vector<MemberPlace> membersInOrder(const std::vector<AnyLayout> &layouts) {
   std::vector<MemberPlace> places;

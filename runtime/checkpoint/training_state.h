@@ -15,8 +15,8 @@
 namespace fsdpc::runtime {
 
 struct TrainingState {
-  int64_t step = 0;   // steps done, which is the number of the next one
-  int64_t sample = 0; // number of the next step's first sample in the run
+  int64_t step = 0;   ///< steps done, which is the number of the next one
+  int64_t sample = 0; ///< number of the next step's first sample in the run
   LossScaler::State scaler;
 };
 

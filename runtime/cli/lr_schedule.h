@@ -45,27 +45,27 @@ struct LrSchedule {
     onecycle,
     file
   } kind = constant;
-  int64_t warmup = 0;    // steps over which the rate rises linearly
-  double minimum = 0;    // where the rate ends
-  double power = 1;      // polynomial
-  int64_t size = 0;      // step: steps between two falls
-  double gamma = 0.1;    // step, exponential: the factor of a fall
-  int64_t decay = 0;     // wsd: steps of the decay; 0: a tenth of all
-  double start = 0.3;    // onecycle: the part of the steps that rises
-  double division = 25;  // onecycle: the rate over the first one
-  double final = 1e4;    // onecycle: the first rate over the last one
-  bool straight = false; // onecycle: linear instead of cosine
-  // file: steps in rising order, the first of them 0, and their rates.
+  int64_t warmup = 0;    ///< steps over which the rate rises linearly
+  double minimum = 0;    ///< where the rate ends
+  double power = 1;      ///< polynomial
+  int64_t size = 0;      ///< step: steps between two falls
+  double gamma = 0.1;    ///< step, exponential: the factor of a fall
+  int64_t decay = 0;     ///< wsd: steps of the decay; 0: a tenth of all
+  double start = 0.3;    ///< onecycle: the part of the steps that rises
+  double division = 25;  ///< onecycle: the rate over the first one
+  double final = 1e4;    ///< onecycle: the first rate over the last one
+  bool straight = false; ///< onecycle: linear instead of cosine
+  /// file: steps in rising order, the first of them 0, and their rates.
   std::vector<std::pair<int64_t, double>> rates;
 
-  // Returns the rate of step `at`, counted from 0, in a run of `steps`. With a
-  // warmup of W, step 0 has rate/W and step W the full rate. A decay to
-  // `minimum` would reach it at step `steps`, one past the last; onecycle
-  // reaches its end at the last step, as in torch.
+  /// Returns the rate of step `at`, counted from 0, in a run of `steps`. With a
+  /// warmup of W, step 0 has rate/W and step W the full rate. A decay to
+  /// `minimum` would reach it at step `steps`, one past the last; onecycle
+  /// reaches its end at the last step, as in torch.
   double at(int64_t at, int64_t steps, double rate) const;
 };
 
-// Parses "cosine,warmup=100,min=1e-5", and reads the file of "file:FILE".
+/// Parses "cosine,warmup=100,min=1e-5", and reads the file of "file:FILE".
 Result<LrSchedule> parseSchedule(const std::string &text);
 
 } // namespace fsdpc::runtime

@@ -12,23 +12,23 @@
 
 namespace fsdpc::runtime {
 
-// One --metric: a scalar of each microbatch.
+/// One --metric: a scalar of each microbatch.
 struct Metric {
-  size_t output = 0; // index in the manifest
-  std::string name;  // in the log; by default that of the output
-  bool sum = false;  // over microbatches; else their mean
+  size_t output = 0; ///< index in the manifest
+  std::string name;  ///< in the log; by default that of the output
+  bool sum = false;  ///< over microbatches; else their mean
 };
 
-// One --predict: a tensor whose rows belong to samples.
-// Rank 0 writes the file, whole, after each evaluation; the other ranks send it
-// their rows.
+/// One --predict: a tensor whose rows belong to samples.
+/// Rank 0 writes the file, whole, after each evaluation; the other ranks send
+/// it their rows.
 struct Prediction {
-  size_t output = 0; // index in the manifest
-  std::string file;  // .npy
+  size_t output = 0; ///< index in the manifest
+  std::string file;  ///< .npy
 };
 
-// Parse "OUTPUT[=NAME][:mean|sum]" and "OUTPUT=FILE.npy". An error names the
-// flag, and what the program can report.
+/// Parse "OUTPUT[=NAME][:mean|sum]" and "OUTPUT=FILE.npy". An error names the
+/// flag, and what the program can report.
 Result<std::vector<Metric>> parseMetrics(const std::vector<std::string> &texts,
                                          const Manifest &manifest);
 Result<std::vector<Prediction>>

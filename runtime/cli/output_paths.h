@@ -10,15 +10,15 @@
 
 namespace fsdpc::runtime {
 
-// A path of the command line, or one that the program knows by itself.
+/// A path of the command line, or one that the program knows by itself.
 struct RunFile {
-  std::string use; // for messages: "--save", "the data of input 'ids'"
+  std::string use; ///< for messages: "--save", "the data of input 'ids'"
   std::string path;
 };
 
-// Fails if two of `outputs`, or one of them and one of `inputs`, are one file:
-// the same path, two spellings of it, or links to one file. Files that do not
-// exist yet are compared by their folder and name.
+/// Fails if two of `outputs`, or one of them and one of `inputs`, are one file:
+/// the same path, two spellings of it, or links to one file. Files that do not
+/// exist yet are compared by their folder and name.
 Status checkDistinct(const std::vector<RunFile> &outputs,
                      const std::vector<RunFile> &inputs);
 

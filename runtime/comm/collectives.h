@@ -23,33 +23,33 @@
 
 namespace fsdpc::runtime {
 
-// Copies the root's bytes to all ranks.
+/// Copies the root's bytes to all ranks.
 void broadcast(Communicator &ranks, void *data, size_t bytes, int root);
-// Leaves the root with rank r's piece at whole[r * bytes …]. The root's own may
-// be there already; other ranks' `whole` is not used.
+/// Leaves the root with rank r's piece at whole[r * bytes …]. The root's own
+/// may be there already; other ranks' `whole` is not used.
 void gather(Communicator &ranks, const void *piece, void *whole, size_t bytes,
             int root);
-// Leaves rank r with whole[r * bytes …] of the root; the inverse of gather.
+/// Leaves rank r with whole[r * bytes …] of the root; the inverse of gather.
 void scatter(Communicator &ranks, const void *whole, void *piece, size_t bytes,
              int root);
-// Leaves rank r's whole[s * bytes …] with what rank s had for rank r. `sent`
-// and `received` must not overlap.
+/// Leaves rank r's whole[s * bytes …] with what rank s had for rank r. `sent`
+/// and `received` must not overlap.
 void allToAll(Communicator &ranks, const void *sent, void *received,
               size_t bytes);
-// A message from one rank to another, which receives it. Other ranks do not
-// call. Both block: the sender until the data has left its memory, the receiver
-// until it is there.
+/// A message from one rank to another, which receives it. Other ranks do not
+/// call. Both block: the sender until the data has left its memory, the
+/// receiver until it is there.
 void send(Communicator &ranks, const void *data, size_t bytes, int to);
 void receive(Communicator &ranks, void *data, size_t bytes, int from);
 
-// Combines `count` values of every rank. `result` may be `values`. With reduce
-// only the root's `result` is written, and may be null elsewhere.
+/// Combines `count` values of every rank. `result` may be `values`. With reduce
+/// only the root's `result` is written, and may be null elsewhere.
 void allReduce(Communicator &ranks, const void *values, void *result,
                int64_t count, ValueType type, Reduction reduction);
 void reduce(Communicator &ranks, const void *values, void *result,
             int64_t count, ValueType type, Reduction reduction, int root);
-// Leaves rank r with part r of `count` values each. `result` may be this rank's
-// part of `values`.
+/// Leaves rank r with part r of `count` values each. `result` may be this
+/// rank's part of `values`.
 void reduceScatter(Communicator &ranks, const void *values, void *result,
                    int64_t count, ValueType type, Reduction reduction);
 

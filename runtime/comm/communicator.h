@@ -29,44 +29,45 @@
 
 namespace fsdpc::runtime {
 
-// One rank's operand of a reduce-scatter: its gradient of one layout.
+/// One rank's operand of a reduce-scatter: its gradient of one layout.
 struct ReduceScatter {
-  const void *gradient; // of the full layout, `elements` long
-  WireType type;        // of `gradient`
-  WireType wire; // values are rounded to it before the sum, then widened to f32
-  int64_t elements; // without padding, which counts as zero
+  const void *gradient; ///< of the full layout, `elements` long
+  WireType type;        ///< of `gradient`
+  WireType
+      wire; ///< values are rounded to it before the sum, then widened to f32
+  int64_t elements; ///< without padding, which counts as zero
   int64_t shardElements;
-  float *shard; // this rank's result, shardElements long; may lie at its place
-                // inside `gradient` if that is f32
-  bool add;     // true: the sum continues from `shard`, which then lies outside
-                // `gradient`; false: it overwrites `shard`
-  // Sums of the ranks that come before this communicator's, shardElements long,
-  // from which the sum continues; null: it begins with `shard` if `add` is set,
-  // else with rank 0's values. Not together with `add`.
+  float *shard; ///< this rank's result, shardElements long; may lie at its
+                ///< place inside `gradient` if that is f32
+  bool add; ///< true: the sum continues from `shard`, which then lies outside
+            ///< `gradient`; false: it overwrites `shard`
+  /// Sums of the ranks that come before this communicator's, shardElements
+  /// long, from which the sum continues; null: it begins with `shard` if `add`
+  /// is set, else with rank 0's values. Not together with `add`.
   const float *initial = nullptr;
-  // Elements from one rank's part of `gradient` to the next rank's, if that is
-  // more than shardElements: the call then reduces a range of each part.
+  /// Elements from one rank's part of `gradient` to the next rank's, if that is
+  /// more than shardElements: the call then reduces a range of each part.
   int64_t stride = 0;
 };
 
-// One rank's gradient of a layout that `owner` has whole. On the owner `sum` is
-// the result, `elements` long; it may be `gradient` if that is f32.
+/// One rank's gradient of a layout that `owner` has whole. On the owner `sum`
+/// is the result, `elements` long; it may be `gradient` if that is f32.
 struct OwnedGradient {
   const void *gradient;
-  WireType type; // of `gradient`
+  WireType type; ///< of `gradient`
   int64_t elements;
   int owner;
   float *sum;
 };
 
-// Values that `owner` has and all other ranks receive.
+/// Values that `owner` has and all other ranks receive.
 struct OwnedValues {
   void *values;
   size_t bytes;
   int owner;
 };
 
-// A message to or from a rank of the communicator.
+/// A message to or from a rank of the communicator.
 struct Outgoing {
   int peer;
   const void *data;
@@ -78,51 +79,53 @@ struct Incoming {
   size_t bytes;
 };
 
-// Owned by the rank's Job. One thread at a time may call it, except that
-// different channels may be used at the same time. All calls but rank(), size()
-// and transfer() are collective and return when this rank's part is done.
+/// Owned by the rank's Job. One thread at a time may call it, except that
+/// different channels may be used at the same time. All calls but rank(),
+/// size() and transfer() are collective and return when this rank's part is
+/// done.
 class Communicator {
 public:
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual void barrier() = 0;
-  // Writes rank r's shard to whole[r * shardBytes …] for every r. `shard` may
-  // already lie at its place in `whole`.
+  /// Writes rank r's shard to whole[r * shardBytes …] for every r. `shard` may
+  /// already lie at its place in `whole`.
   void allGather(const void *shard, void *whole, size_t shardBytes);
-  // Sums all ranks' gradients and leaves rank r with part r of the sum.
+  /// Sums all ranks' gradients and leaves rank r with part r of the sum.
   void reduceScatter(const ReduceScatter &part);
-  // Sums all ranks' gradients on their owners, rounded to `wire` first, as
-  // reduceScatter does. With `add` the sums continue from what the owners have,
-  // which then lies outside of the gradients. All ranks give the same list.
+  /// Sums all ranks' gradients on their owners, rounded to `wire` first, as
+  /// reduceScatter does. With `add` the sums continue from what the owners
+  /// have, which then lies outside of the gradients. All ranks give the same
+  /// list.
   void reduceToOwners(std::span<const OwnedGradient> gradients, WireType wire,
                       bool add);
-  // Sends the values of each owner to all other ranks. All give the same list.
+  /// Sends the values of each owner to all other ranks. All give the same list.
   void shareOwned(std::span<const OwnedValues> values);
-  // Sums `count` values over the ranks, in place. Every rank gets the same
-  // bits.
+  /// Sums `count` values over the ranks, in place. Every rank gets the same
+  /// bits.
   void allReduce(double *values, int count);
 
-  // Sends and receives all these messages, in any order, and returns when they
-  // are done. At most one message per call to each peer and one from each, and
-  // none to itself. Each needs its counterpart of the same size in a call of
-  // the peer; ranks that have no message need not call.
+  /// Sends and receives all these messages, in any order, and returns when they
+  /// are done. At most one message per call to each peer and one from each, and
+  /// none to itself. Each needs its counterpart of the same size in a call of
+  /// the peer; ranks that have no message need not call.
   void transfer(std::span<const Outgoing> sends,
                 std::span<const Incoming> receives);
 
-  // Makes one communicator for the ranks that give each color, with their order
-  // kept. Call it before the streams start. The caller owns the result and must
-  // destroy it before the job. It belongs to the same channel: one thread at a
-  // time may call either it or this communicator, and all ranks must call them
-  // in the same order.
+  /// Makes one communicator for the ranks that give each color, with their
+  /// order kept. Call it before the streams start. The caller owns the result
+  /// and must destroy it before the job. It belongs to the same channel: one
+  /// thread at a time may call either it or this communicator, and all ranks
+  /// must call them in the same order.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 
-  // Returns the bytes that this rank has handed to others in all these calls,
-  // in whatever way (a peer that reads them counts too).
+  /// Returns the bytes that this rank has handed to others in all these calls,
+  /// in whatever way (a peer that reads them counts too).
   uint64_t sentBytes() const { return sent; }
 
 protected:
-  // Do the work of the calls of the same names, which also count the bytes.
+  /// Do the work of the calls of the same names, which also count the bytes.
   virtual void doAllGather(const void *shard, void *whole,
                            size_t shardBytes) = 0;
   virtual void doReduceScatter(const ReduceScatter &part) = 0;
@@ -134,41 +137,41 @@ protected:
                           std::span<const Incoming> receives) = 0;
 
 private:
-  // Counts `bytes` that each other rank gets.
+  /// Counts `bytes` that each other rank gets.
   void countSent(size_t bytes) { sent += bytes * uint64_t(size() - 1); }
 
   uint64_t sent = 0;
 };
 
-// One rank's view of the job: its place, its channels, and how to end it.
+/// One rank's view of the job: its place, its channels, and how to end it.
 struct Job {
-  // State shared by the channels, destroyed after them. With mpi its destructor
-  // leaves the job, together with the other ranks.
+  /// State shared by the channels, destroyed after them. With mpi its
+  /// destructor leaves the job, together with the other ranks.
   std::shared_ptr<void> session;
   int rank = 0, size = 1;
-  int ranksOnNode = 1, rankOnNode = 0; // virtual nodes with --ranks-per-node
-  int ranksOnHost = 1, rankOnHost = 0; // of the machine
-  bool sharesProcess = false;          // ranks are threads of one process
-  std::string launcher;  // "none", "local", "mpirun", "torchrun", "srun"
-  std::string transport; // of the channels: "local", "mpi", "tcp"
+  int ranksOnNode = 1, rankOnNode = 0; ///< virtual nodes with --ranks-per-node
+  int ranksOnHost = 1, rankOnHost = 0; ///< of the machine
+  bool sharesProcess = false;          ///< ranks are threads of one process
+  std::string launcher;  ///< "none", "local", "mpirun", "torchrun", "srun"
+  std::string transport; ///< of the channels: "local", "mpi", "tcp"
   std::unique_ptr<Communicator> channel[channels];
-  // Ends every rank of the job with exit code `code`. May be called on any
-  // thread.
+  /// Ends every rank of the job with exit code `code`. May be called on any
+  /// thread.
   std::function<void(int code)> abort;
 };
 
-// Makes `ranks` jobs whose ranks are threads of this process. With ranksPerNode
-// > 0 they form virtual nodes of that size, and use the path for several nodes
-// between them; 0 puts all on one node.
+/// Makes `ranks` jobs whose ranks are threads of this process. With
+/// ranksPerNode > 0 they form virtual nodes of that size, and use the path for
+/// several nodes between them; 0 puts all on one node.
 std::vector<std::unique_ptr<Job>> makeLocalJobs(int ranks, int ranksPerNode);
-// Joins the job that mpirun started this process in. Loads the embedded plugin,
-// so that a program needs libmpi only under mpirun. Afterwards a rank that is
-// silent for `silence` seconds (0: no limit) ends the job with one line that
-// names it.
+/// Joins the job that mpirun started this process in. Loads the embedded
+/// plugin, so that a program needs libmpi only under mpirun. Afterwards a rank
+/// that is silent for `silence` seconds (0: no limit) ends the job with one
+/// line that names it.
 Result<std::unique_ptr<Job>> joinMpi(int ranksPerNode, double silence);
 
-// Sets rankOnNode and ranksOnNode for virtual nodes of `ranksPerNode` ranks (0:
-// one node per machine), from rank, size, rankOnHost and ranksOnHost.
+/// Sets rankOnNode and ranksOnNode for virtual nodes of `ranksPerNode` ranks
+/// (0: one node per machine), from rank, size, rankOnHost and ranksOnHost.
 void cutIntoNodes(Job &job, int ranksPerNode);
 
 } // namespace fsdpc::runtime

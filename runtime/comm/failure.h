@@ -13,18 +13,18 @@
 
 namespace fsdpc::runtime {
 
-// Sets the function that fail() calls after printing. By default the process
-// exits with code 3.
+/// Sets the function that fail() calls after printing. By default the process
+/// exits with code 3.
 void setAbort(std::function<void(int code)> abort);
 
-// Sets what says where this rank is ("rank 0 is at step 3: …"), for the line
-// about a rank that was lost. Called on any thread.
+/// Sets what says where this rank is ("rank 0 is at step 3: …"), for the line
+/// about a rank that was lost. Called on any thread.
 void setWhereabouts(std::function<std::string()> where);
-// Returns "; " and that text, or an empty string.
+/// Returns "; " and that text, or an empty string.
 std::string whereabouts();
 
-// Prints "error: message" and ends the job with code 3. If several threads
-// fail, only the first prints; the others sleep until the process ends.
+/// Prints "error: message" and ends the job with code 3. If several threads
+/// fail, only the first prints; the others sleep until the process ends.
 [[noreturn]] void fail(const std::string &message);
 
 } // namespace fsdpc::runtime

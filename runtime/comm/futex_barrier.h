@@ -10,11 +10,11 @@
 
 namespace fsdpc::runtime {
 
-// Zeroed memory is a valid barrier that nobody has reached.
+/// Zeroed memory is a valid barrier that nobody has reached.
 class FutexBarrier {
 public:
-  // Blocks until `participants` callers have arrived. Then it can be used
-  // again.
+  /// Blocks until `participants` callers have arrived. Then it can be used
+  /// again.
   void wait(int participants);
 
 private:

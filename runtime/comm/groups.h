@@ -9,39 +9,39 @@
 
 namespace fsdpc::runtime {
 
-// The ranks of a communicator that gave one color to split().
+/// The ranks of a communicator that gave one color to split().
 struct Group {
-  std::vector<int> members; // ranks of the communicator, ascending
-  int rank = 0;             // the calling rank's place in `members`
+  std::vector<int> members; ///< ranks of the communicator, ascending
+  int rank = 0;             ///< the calling rank's place in `members`
 };
-// Collective: tells all ranks this rank's color.
+/// Collective: tells all ranks this rank's color.
 Group groupOf(Communicator &whole, int color);
 
-// One channel's communicators under hybrid sharding. All calls are collective
-// over all ranks of the channel.
+/// One channel's communicators under hybrid sharding. All calls are collective
+/// over all ranks of the channel.
 class HybridGroups {
 public:
-  // Splits a channel into groups of `groupRanks`. Fails if that does not divide
-  // the number of ranks. `whole` must outlive the result, which must be
-  // destroyed before the job.
+  /// Splits a channel into groups of `groupRanks`. Fails if that does not
+  /// divide the number of ranks. `whole` must outlive the result, which must be
+  /// destroyed before the job.
   static Result<std::unique_ptr<HybridGroups>> make(Communicator &whole,
                                                     int groupRanks);
 
-  // The ranks of this rank's group. Parameters are gathered here.
+  /// The ranks of this rank's group. Parameters are gathered here.
   Communicator &inner() { return *group; }
-  // The ranks with this one's place in each group, by group.
+  /// The ranks with this one's place in each group, by group.
   Communicator &across() { return *peers; }
 
-  // Sums the gradients of all ranks; member m of every group gets part m of the
-  // sum. `part.shardElements` is that of a layout sharded over a group. The sum
-  // runs over all ranks in rank order, so its bits are those of a
-  // reduce-scatter over all of them. With `part.add` it continues from
-  // `part.shard`, which is the same in all groups. `part.initial` must not be
-  // set.
-  //
-  // Each group continues the sums that the group before it hands on, piece by
-  // piece, and the last one sends them to all. The memory for that is
-  // groupCommunicationBytes (runtime/abi/staging.h).
+  /// Sums the gradients of all ranks; member m of every group gets part m of
+  /// the sum. `part.shardElements` is that of a layout sharded over a group.
+  /// The sum runs over all ranks in rank order, so its bits are those of a
+  /// reduce-scatter over all of them. With `part.add` it continues from
+  /// `part.shard`, which is the same in all groups. `part.initial` must not be
+  /// set.
+  ///
+  /// Each group continues the sums that the group before it hands on, piece by
+  /// piece, and the last one sends them to all. The memory for that is
+  /// groupCommunicationBytes (runtime/abi/staging.h).
   void reduceScatter(const ReduceScatter &part);
 
 private:
@@ -51,12 +51,13 @@ private:
   void tradePieces(const ReduceScatter &part, int64_t tick);
 
   std::unique_ptr<Communicator> group, peers;
-  const int own, last; // the numbers of this rank's group and of the last one
+  const int own, last; ///< the numbers of this rank's group and of the last one
   std::vector<float> scratch;
-  // Pieces in `scratch`: sums from the group before, sums of this group, and
-  // complete sums from the last group.
+  /// Pieces in `scratch`: sums from the group before, sums of this group, and
+  /// complete sums from the last group.
   float *incoming = nullptr, *outgoing = nullptr, *complete = nullptr;
-  std::vector<Outgoing> sends; // of a tick; kept, so that a step allocates none
+  std::vector<Outgoing>
+      sends; ///< of a tick; kept, so that a step allocates none
   std::vector<Incoming> receives;
 };
 

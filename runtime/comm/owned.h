@@ -12,7 +12,7 @@
 
 namespace fsdpc::runtime {
 
-// Values of one list may differ in type, so each begins at a cache line.
+/// Values of one list may differ in type, so each begins at a cache line.
 inline size_t placeOf(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 inline WireType handedOver(const OwnedGradient &part, WireType wire) {
@@ -28,10 +28,10 @@ inline const void *elementOf(const OwnedGradient &part, size_t element) {
          element * elementBytes(part.type);
 }
 
-// Calls body(item, from, count, at) for the parts of items in the range [begin,
-// begin + length) of an owner's run: `count` bytes from byte `from` of the item
-// on, which lie `at` bytes behind the beginning of the range. `sizeOf` gives an
-// item's bytes.
+/// Calls body(item, from, count, at) for the parts of items in the range
+/// [begin, begin + length) of an owner's run: `count` bytes from byte `from` of
+/// the item on, which lie `at` bytes behind the beginning of the range.
+/// `sizeOf` gives an item's bytes.
 template <typename Item, typename Size, typename Body>
 void forEachOwned(std::span<const Item> items, int owner, size_t begin,
                   size_t length, const Size &sizeOf, const Body &body) {
@@ -48,7 +48,7 @@ void forEachOwned(std::span<const Item> items, int owner, size_t begin,
   }
 }
 
-// Writes the bytes of each owner's run. Returns those of the longest.
+/// Writes the bytes of each owner's run. Returns those of the longest.
 template <typename Item, typename Size>
 size_t measureRuns(std::span<const Item> items, const Size &sizeOf,
                    std::vector<size_t> &runs) {

@@ -9,25 +9,25 @@
 
 namespace fsdpc::runtime {
 
-// Returns the type in which a gradient is handed to other ranks. A gradient of
-// a 16-bit type travels as it is, and is widened (which is exact), or rounded
-// to the other 16-bit type, where it is summed.
+/// Returns the type in which a gradient is handed to other ranks. A gradient of
+/// a 16-bit type travels as it is, and is widened (which is exact), or rounded
+/// to the other 16-bit type, where it is summed.
 WireType handedOver(const ReduceScatter &part);
 
-// Element of the gradient at which rank r's part begins.
+/// Element of the gradient at which rank r's part begins.
 inline int64_t partOf(const ReduceScatter &part, int64_t rank) {
   return rank * (part.stride ? part.stride : part.shardElements);
 }
 
-// Number of elements in [begin, begin + count) of the layout that are not
-// padding.
+/// Number of elements in [begin, begin + count) of the layout that are not
+/// padding.
 int64_t realElements(const ReduceScatter &part, int64_t begin, int64_t count);
 
-// Writes the padding of a result, elements [begin, end) of the shard: zero, or
-// what the sum continues from.
+/// Writes the padding of a result, elements [begin, end) of the shard: zero, or
+/// what the sum continues from.
 void sumPadding(const ReduceScatter &part, int64_t begin, int64_t end);
 
-// Address of element `begin` of the gradient.
+/// Address of element `begin` of the gradient.
 const void *gradientAt(const ReduceScatter &part, int64_t begin);
 
 } // namespace fsdpc::runtime

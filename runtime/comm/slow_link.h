@@ -18,11 +18,11 @@ class SlowLink {
 public:
   explicit SlowLink(double bytesPerSecond) : bytesPerSecond(bytesPerSecond) {}
 
-  // Returns a link if the variable is set. Ends the job if its value is not a
-  // number above 0.
+  /// Returns a link if the variable is set. Ends the job if its value is not a
+  /// number above 0.
   static std::optional<SlowLink> fromEnvironment();
 
-  // Waits until as many bytes have left.
+  /// Waits until as many bytes have left.
   void send(size_t bytes);
 
 private:

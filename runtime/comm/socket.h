@@ -19,25 +19,26 @@
 namespace fsdpc::runtime {
 
 using Deadline = std::chrono::steady_clock::time_point;
-// For transfers between ranks, where another thread watches for lost ranks.
+/// For transfers between ranks, where another thread watches for lost ranks.
 constexpr Deadline never = Deadline::max();
 Deadline inSeconds(double seconds);
-// Milliseconds until `deadline` for poll(): rounded up, -1 for `never`.
+/// Milliseconds until `deadline` for poll(): rounded up, -1 for `never`.
 int pollTimeout(Deadline deadline);
 
-// The text of an errno value.
+/// The text of an errno value.
 std::string systemError(int code);
 
-// An address and a port as numbers, in a form that can be sent. All zero: none.
+/// An address and a port as numbers, in a form that can be sent. All zero:
+/// none.
 struct Endpoint {
-  int32_t family = 0; // AF_INET or AF_INET6
+  int32_t family = 0; ///< AF_INET or AF_INET6
   int32_t port = 0;
-  std::array<uint8_t, 16> address = {}; // of IPv4 only the first four bytes
+  std::array<uint8_t, 16> address = {}; ///< of IPv4 only the first four bytes
 };
-// Returns the text for messages: "'10.0.0.2' port 4711".
+/// Returns the text for messages: "'10.0.0.2' port 4711".
 std::string textOf(const Endpoint &endpoint);
 
-// Owns one socket, listening or connected.
+/// Owns one socket, listening or connected.
 class Socket {
 public:
   Socket() = default;
@@ -50,19 +51,19 @@ public:
   int descriptor() const { return file; }
   void close();
 
-  // Transfer all bytes.
+  /// Transfer all bytes.
   Status send(const void *data, size_t bytes, Deadline deadline);
   Status receive(void *data, size_t bytes, Deadline deadline);
-  // Returns how many bytes could be received without waiting, which may be
-  // none. Fails if the connection was closed.
+  /// Returns how many bytes could be received without waiting, which may be
+  /// none. Fails if the connection was closed.
   Result<size_t> receiveSome(void *data, size_t bytes);
-  // Sends, or receives, the two ranges one after the other, as far as possible
-  // without waiting. Returns the number of bytes, which may be 0.
+  /// Sends, or receives, the two ranges one after the other, as far as possible
+  /// without waiting. Returns the number of bytes, which may be 0.
   Result<size_t> sendSome(std::span<const iovec, 2> ranges);
   Result<size_t> receiveSome(std::span<const iovec, 2> ranges);
-  // The address and port of this end. Fails only for a closed socket.
+  /// The address and port of this end. Fails only for a closed socket.
   Result<Endpoint> ownEndpoint() const;
-  // Returns true if the other end has closed the connection or was lost.
+  /// Returns true if the other end has closed the connection or was lost.
   bool isBroken() const;
 
 private:
@@ -72,18 +73,18 @@ private:
   int file = -1;
 };
 
-// Listens on `port` of this machine's addresses that `address` names, and of no
-// others. There is one socket per address, at least one.
+/// Listens on `port` of this machine's addresses that `address` names, and of
+/// no others. There is one socket per address, at least one.
 Result<std::vector<Socket>> listenOn(const std::string &address, int port);
-// Listens on that address only; port 0 lets the system choose one.
+/// Listens on that address only; port 0 lets the system choose one.
 Result<Socket> listenOn(const Endpoint &endpoint);
-// Returns the next waiting connection, or a closed socket if there is none.
-// Does not block. Fails if the process or the machine has no descriptor left
-// for it.
+/// Returns the next waiting connection, or a closed socket if there is none.
+/// Does not block. Fails if the process or the machine has no descriptor left
+/// for it.
 Result<Socket> acceptFrom(const Socket &listener);
-// Returns true if a listening socket can only be reached from this machine.
+/// Returns true if a listening socket can only be reached from this machine.
 bool isLoopback(const Socket &listener);
-// Tries each address of the name once.
+/// Tries each address of the name once.
 Result<Socket> connectTo(const std::string &address, int port,
                          Deadline deadline);
 Result<Socket> connectTo(const Endpoint &endpoint, Deadline deadline);

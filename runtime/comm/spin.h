@@ -8,9 +8,9 @@
 
 namespace fsdpc::runtime {
 
-// Polls `ready` for at most 20 µs and returns its last result. If it is false
-// the caller should sleep on what makes it true. The clock is read every 16th
-// time only, since that takes as long as several polls.
+/// Polls `ready` for at most 20 µs and returns its last result. If it is false
+/// the caller should sleep on what makes it true. The clock is read every 16th
+/// time only, since that takes as long as several polls.
 template <typename Ready> bool spinFor20Microseconds(Ready &&ready) {
   auto deadline =
       std::chrono::steady_clock::now() + std::chrono::microseconds(20);

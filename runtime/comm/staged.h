@@ -17,8 +17,8 @@
 
 namespace fsdpc::runtime {
 
-// The reduce-scatter that both share. A piece consists of one segment per rank;
-// segment r holds what rank r is to add up.
+/// The reduce-scatter that both share. A piece consists of one segment per
+/// rank; segment r holds what rank r is to add up.
 class StagedCommunicator : public Communicator {
 public:
   int rank() const override { return self; }
@@ -32,32 +32,32 @@ protected:
       : self(rank), ranks(ranks), staging(staging), runs(ranks), sources(ranks),
         addends(ranks), lengths(ranks) {}
 
-  // Returns where this rank writes the segment for `peer` of the next piece.
+  /// Returns where this rank writes the segment for `peer` of the next piece.
   virtual char *outgoing(int peer, size_t segment) = 0;
-  // Makes the pieces of all ranks readable. sources[r] is set to the segment
-  // that rank r wrote for this rank.
+  /// Makes the pieces of all ranks readable. sources[r] is set to the segment
+  /// that rank r wrote for this rank.
   virtual void trade(size_t segment, const void **sources) = 0;
-  // The same where only the first lengths[r] bytes of the segments for rank r
-  // have content.
+  /// The same where only the first lengths[r] bytes of the segments for rank r
+  /// have content.
   virtual void trade(size_t segment, std::span<const size_t> lengths,
                      const void **sources) = 0;
 
   int self, ranks;
   Staging staging;
-  // Bytes by owner of what it owns in a collective. A member, as are those
-  // below, so that a step allocates nothing.
+  /// Bytes by owner of what it owns in a collective. A member, as are those
+  /// below, so that a step allocates nothing.
   std::vector<size_t> runs;
 
 private:
-  // Per rank, for the current piece.
+  /// Per rank, for the current piece.
   std::vector<const void *> sources;
   std::vector<Addend> addends;
   std::vector<size_t> lengths;
 };
 
-// Ranks on one node. windows[r] is rank r's window, windowBytes() long. It
-// begins with one page, whose first words are the barrier in rank 0's window.
-// The caller owns the memory, which must outlive the communicator.
+/// Ranks on one node. windows[r] is rank r's window, windowBytes() long. It
+/// begins with one page, whose first words are the barrier in rank 0's window.
+/// The caller owns the memory, which must outlive the communicator.
 class WindowCommunicator : public StagedCommunicator {
 public:
   WindowCommunicator(int rank, std::vector<char *> windows, Staging staging);
@@ -79,14 +79,14 @@ private:
 
   std::vector<char *> windows;
   FutexBarrier *meeting;
-  // Pieces alternate between the two halves. A half is written again only after
-  // the barrier of the next piece, when every rank has read it. So one barrier
-  // per piece is enough.
+  /// Pieces alternate between the two halves. A half is written again only
+  /// after the barrier of the next piece, when every rank has read it. So one
+  /// barrier per piece is enough.
   int half = 0;
 };
 
-// Ranks on several nodes: an all-to-all and an all-gather over messages between
-// pairs of ranks, or better ones that a backend has.
+/// Ranks on several nodes: an all-to-all and an all-gather over messages
+/// between pairs of ranks, or better ones that a backend has.
 class ExchangeCommunicator : public StagedCommunicator {
 public:
   ~ExchangeCommunicator() override;
@@ -97,20 +97,20 @@ public:
 
 protected:
   ExchangeCommunicator(int rank, int ranks, Staging staging);
-  // Sends what goes to ranks of other nodes over a slow link, if there is to be
-  // one. `nodes` are those of the ranks.
+  /// Sends what goes to ranks of other nodes over a slow link, if there is to
+  /// be one. `nodes` are those of the ranks.
   template <typename Node> void useSlowLink(const std::vector<Node> &nodes) {
     link = SlowLink::fromEnvironment();
     for (const Node &node : nodes)
       isFar.push_back(node != nodes[size_t(self)]);
   }
-  // Waits until the link has taken these messages.
+  /// Waits until the link has taken these messages.
   void passLink(std::span<const Outgoing> messages);
-  // All-to-all: received[r * bytes …] is what rank r has at sent[self * bytes
-  // …]. Undefined for r = self.
+  /// All-to-all: received[r * bytes …] is what rank r has at sent[self * bytes
+  /// …]. Undefined for r = self.
   virtual void exchange(const char *sent, char *received, size_t bytes);
-  // Writes rank r's piece to whole[r * stride …]. This rank's own may already
-  // be there.
+  /// Writes rank r's piece to whole[r * stride …]. This rank's own may already
+  /// be there.
   virtual void gather(const char *piece, char *whole, size_t bytes,
                       size_t stride);
 
@@ -120,21 +120,21 @@ protected:
              const void **sources) override;
 
 private:
-  void passLink(size_t bytes); // to each rank
-  // Returns the next values of an owner that go in one message, from where its
-  // cursor is, and moves that.
+  void passLink(size_t bytes); ///< to each rank
+  /// Returns the next values of an owner that go in one message, from where its
+  /// cursor is, and moves that.
   std::span<char> nextOwned(std::span<const OwnedValues> values, int owner);
   void gatherPieces(const void *shard, void *whole, size_t shardBytes);
 
   std::optional<SlowLink> link;
-  std::vector<bool> isFar;      // by rank, if there is a link
-  std::vector<double> summands; // of allReduce, all ranks'; grows once
-  char *sent, *received;        // staging.half bytes each
+  std::vector<bool> isFar;      ///< by rank, if there is a link
+  std::vector<double> summands; ///< of allReduce, all ranks'; grows once
+  char *sent, *received;        ///< staging.half bytes each
   struct Cursor {
-    size_t index = 0, done = 0; // of the values, and in bytes
+    size_t index = 0, done = 0; ///< of the values, and in bytes
   };
-  std::vector<Cursor> cursors; // by owner
-  std::vector<Outgoing> sends; // kept from call to call, as is `receives`
+  std::vector<Cursor> cursors; ///< by owner
+  std::vector<Outgoing> sends; ///< kept from call to call, as is `receives`
   std::vector<Incoming> receives;
 };
 

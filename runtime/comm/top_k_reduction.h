@@ -14,27 +14,28 @@
 
 namespace fsdpc::runtime {
 
-// One rank's operand: its gradient of one layout. Memory belongs to the caller.
+/// One rank's operand: its gradient of one layout. Memory belongs to the
+/// caller.
 struct TopKReduction {
-  const void *gradient; // `elements` long
-  WireType type;        // of `gradient`
-  int64_t elements;     // of the layout, without padding
+  const void *gradient; ///< `elements` long
+  WireType type;        ///< of `gradient`
+  int64_t elements;     ///< of the layout, without padding
   std::span<const Member> members;
-  int64_t chosen; // elements that each rank sends, from 1 to `elements`
-  // The part that this rank has not sent yet, `elements` long; zero at first,
-  // and always zero between members.
+  int64_t chosen; ///< elements that each rank sends, from 1 to `elements`
+  /// The part that this rank has not sent yet, `elements` long; zero at first,
+  /// and always zero between members.
   float *residual;
-  // The result: elements [sumBegin, sumBegin + sumElements) of the sum. It may
-  // be `gradient`, or lie in it, if that is f32 and `add` is not set.
+  /// The result: elements [sumBegin, sumBegin + sumElements) of the sum. It may
+  /// be `gradient`, or lie in it, if that is f32 and `add` is not set.
   float *sum;
   int64_t sumBegin, sumElements;
-  bool add; // true: the sum continues from `sum`; false: it overwrites it
+  bool add; ///< true: the sum continues from `sum`; false: it overwrites it
 };
 
-// Sums what all ranks have chosen: rank by rank, and within a rank in the order
-// of places, so that no bit depends on which part of the sum is asked for.
-// `exchanged` has chosenBytes() of the reduction for each rank. Memory between
-// members may hold anything and counts as zero.
+/// Sums what all ranks have chosen: rank by rank, and within a rank in the
+/// order of places, so that no bit depends on which part of the sum is asked
+/// for. `exchanged` has chosenBytes() of the reduction for each rank. Memory
+/// between members may hold anything and counts as zero.
 void reduceTopK(Communicator &ranks, const TopKReduction &reduction,
                 ChosenElement *exchanged);
 

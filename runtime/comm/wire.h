@@ -33,25 +33,25 @@
 
 namespace fsdpc::runtime {
 
-// Two ranks have one connection per channel; with rank 0 there is one more, for
-// the watch.
+/// Two ranks have one connection per channel; with rank 0 there is one more,
+/// for the watch.
 constexpr int watchLink = channels, links = channels + 1;
 
 using Bytes32 = std::array<uint8_t, 32>;
 using HostName = std::array<char, 64>;
 
-// Returns random bytes from the kernel.
+/// Returns random bytes from the kernel.
 Bytes32 randomBytes();
-// Returns the SHA-256 of a text, or of bytes.
+/// Returns the SHA-256 of a text, or of bytes.
 Bytes32 digestOf(const std::string &text);
 Bytes32 digestOf(std::span<const uint8_t> bytes);
-// Returns the name up to its end, with '?' for what cannot be printed.
+/// Returns the name up to its end, with '?' for what cannot be printed.
 std::string textOf(const HostName &name);
 HostName ownHostName();
 
-// Binds a seal to one connection of one job.
+/// Binds a seal to one connection of one job.
 struct Conversation {
-  Bytes32 key, caller, host; // the job's key and both nonces
+  Bytes32 key, caller, host; ///< the job's key and both nonces
 };
 
 using Protocol = std::array<char, 8>;
@@ -70,10 +70,10 @@ struct Challenge {
 struct Greeting {
   static constexpr char kind = 'g';
   int32_t rank, ranks, link, process;
-  int32_t to;        // the rank that is called
-  Endpoint listener; // where higher ranks can call this one
-  Bytes32 self;      // random; a process that calls again is known by it
-  Bytes32 job;       // digest of the launcher's name of the job
+  int32_t to;        ///< the rank that is called
+  Endpoint listener; ///< where higher ranks can call this one
+  Bytes32 self;      ///< random; a process that calls again is known by it
+  Bytes32 job;       ///< digest of the launcher's name of the job
   HostName host;
   Bytes32 seal;
 };
@@ -81,15 +81,15 @@ enum class Verdict : int32_t { welcome, otherJob, otherSize, rankTaken };
 struct Answer {
   static constexpr char kind = 'a';
   Verdict verdict;
-  int32_t process; // with rankTaken: who has the rank
+  int32_t process; ///< with rankTaken: who has the rank
   HostName host;
   Bytes32 seal;
 };
-// Followed by a Member per rank if `starts`.
+/// Followed by a Member per rank if `starts`.
 struct Start {
   static constexpr char kind = 's';
-  int32_t starts;  // 0: the job does not start; rank 0 has printed why
-  Bytes32 members; // their digest
+  int32_t starts;  ///< 0: the job does not start; rank 0 has printed why
+  Bytes32 members; ///< their digest
   Bytes32 seal;
 };
 struct Member {
@@ -99,10 +99,10 @@ struct Member {
 
 Bytes32 sealOf(char kind, const Conversation &conversation,
                std::span<const uint8_t> content);
-// Compares in constant time.
+/// Compares in constant time.
 bool areEqual(const Bytes32 &a, const Bytes32 &b);
 
-// Returns a message's bytes up to its seal, which comes last.
+/// Returns a message's bytes up to its seal, which comes last.
 template <typename Message>
 std::span<const uint8_t> contentOf(const Message &message) {
   static_assert(std::has_unique_object_representations_v<Message>,
@@ -122,11 +122,11 @@ bool isSealed(const Message &message, const Conversation &conversation) {
                   sealOf(Message::kind, conversation, contentOf(message)));
 }
 
-// The parsers return nothing if the bytes are not such a message of this
-// conversation. The values in it are then still those of a rank that may be
-// wrong about the job; judging them is the reader's part.
+/// The parsers return nothing if the bytes are not such a message of this
+/// conversation. The values in it are then still those of a rank that may be
+/// wrong about the job; judging them is the reader's part.
 std::optional<Hello> parseHello(std::span<const uint8_t> bytes);
-// Takes the host's nonce into the conversation, since the seal covers it.
+/// Takes the host's nonce into the conversation, since the seal covers it.
 std::optional<Challenge> parseChallenge(std::span<const uint8_t> bytes,
                                         Conversation &conversation);
 std::optional<Greeting> parseGreeting(std::span<const uint8_t> bytes,
@@ -136,14 +136,14 @@ std::optional<Answer> parseAnswer(std::span<const uint8_t> bytes,
 std::optional<Start> parseStart(std::span<const uint8_t> bytes,
                                 const Conversation &conversation);
 
-// A word of the watch (tcp_session.h), sent as one byte.
+/// A word of the watch (tcp_session.h), sent as one byte.
 struct Word {
   enum Kind { here, leaves, ends } kind;
-  int code = 0; // of `ends`: an exit code from 1 to 127, never 0
+  int code = 0; ///< of `ends`: an exit code from 1 to 127, never 0
 };
 uint8_t byteOf(Word word);
-// Returns nothing for a byte that no rank sends. The code of a job that ended
-// for a reason is never 0.
+/// Returns nothing for a byte that no rank sends. The code of a job that ended
+/// for a reason is never 0.
 std::optional<Word> parseWord(uint8_t byte);
 
 } // namespace fsdpc::runtime

@@ -16,11 +16,11 @@ namespace fsdpc::runtime {
 
 class ActivationFile {
 public:
-  // Makes a file of `bytes` bytes in `folder`, and reserves its room on the
-  // disk.
+  /// Makes a file of `bytes` bytes in `folder`, and reserves its room on the
+  /// disk.
   static Result<std::unique_ptr<ActivationFile>> make(const std::string &folder,
                                                       int64_t bytes);
-  // Both are safe on any thread, for bytes that no other thread writes.
+  /// Both are safe on any thread, for bytes that no other thread writes.
   Status write(int64_t place, const void *from, int64_t bytes);
   Status read(int64_t place, void *to, int64_t bytes) const;
 

@@ -18,21 +18,21 @@
 
 namespace fsdpc::runtime {
 
-// Ends the job for a reason that every rank finds at the same point, such as a
-// number that they all reduced. Rank 0 prints; every rank must call it.
+/// Ends the job for a reason that every rank finds at the same point, such as a
+/// number that they all reduced. Rank 0 prints; every rank must call it.
 [[noreturn]] void failJob(Job &job, const std::string &message);
-// Delays a rank that is about to fail for a reason that others may find at
-// about the same time. It sleeps for longer on higher ranks, so that the lowest
-// one prints and ends the job first. `later` delays all ranks further, for a
-// failure that may be the consequence of another rank's end.
+/// Delays a rank that is about to fail for a reason that others may find at
+/// about the same time. It sleeps for longer on higher ranks, so that the
+/// lowest one prints and ends the job first. `later` delays all ranks further,
+/// for a failure that may be the consequence of another rank's end.
 void awaitTurn(const Job &job, bool later);
-// Sleeps until another rank ends the job. For a rank that knows that one is
-// about to.
+/// Sleeps until another rank ends the job. For a rank that knows that one is
+/// about to.
 [[noreturn]] void awaitAbort(Job &job);
 
-// Exchanges whether any rank has an error; `own` is this rank's status. Returns
-// true if no rank has one. Otherwise the lowest rank that has one has printed
-// it. All ranks call it together.
+/// Exchanges whether any rank has an error; `own` is this rank's status.
+/// Returns true if no rank has one. Otherwise the lowest rank that has one has
+/// printed it. All ranks call it together.
 bool agree(Job &job, const Status &own);
 
 } // namespace fsdpc::runtime

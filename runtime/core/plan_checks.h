@@ -16,13 +16,13 @@
 
 namespace fsdpc::runtime {
 
-// The types that library calls compute in.
+/// The types that library calls compute in.
 inline bool isFloatType(const std::string &dtype) {
   return dtype == "f32" || dtype == "bf16" || dtype == "f16";
 }
 
-// Fails if no backend can run the pooling: an element type, a kind or extents
-// that the compiler never writes. The error quotes the value.
+/// Fails if no backend can run the pooling: an element type, a kind or extents
+/// that the compiler never writes. The error quotes the value.
 inline Status checkPooling(const PoolingPlan &p) {
   if (!isFloatType(p.dtype))
     return Error{"pooling of type '" + p.dtype + "' is not supported"};
@@ -32,7 +32,7 @@ inline Status checkPooling(const PoolingPlan &p) {
   return checkShape(p);
 }
 
-// Fails if no backend can run the attention.
+/// Fails if no backend can run the attention.
 inline Status checkAttention(const AttentionPlan &p) {
   bool knownMask =
       p.dtypeMask.empty() || p.dtypeMask == "i1" || isFloatType(p.dtypeMask);
@@ -42,8 +42,8 @@ inline Status checkAttention(const AttentionPlan &p) {
   return checkShape(p);
 }
 
-// Returns why libraries that load 16 bytes at a time do not take the strides of
-// an attention, or "". Calls are passed addresses that are aligned.
+/// Returns why libraries that load 16 bytes at a time do not take the strides
+/// of an attention, or "". Calls are passed addresses that are aligned.
 inline std::string whyUnaligned(const AttentionPlan &p) {
   const std::pair<const char *, const std::vector<int64_t> &> lists[] = {
       {"query", p.strideQuery}, {"key", p.strideKey},

@@ -12,25 +12,25 @@
 
 namespace fsdpc::runtime {
 
-// The cores that a rank may use, and how many ranks of the host compete for
-// them.
+/// The cores that a rank may use, and how many ranks of the host compete for
+/// them.
 struct Cores {
-  int bound = 1;    // cores that this rank may run on
-  int sharing = 1;  // ranks that may run on some of them, this one included
-  std::string list; // "0-3,8"
+  int bound = 1;    ///< cores that this rank may run on
+  int sharing = 1;  ///< ranks that may run on some of them, this one included
+  std::string list; ///< "0-3,8"
   int share() const { return bound / sharing > 0 ? bound / sharing : 1; }
 };
-// Finds the cores of this rank. All ranks call it together, since it exchanges
-// affinity masks on the control channel.
+/// Finds the cores of this rank. All ranks call it together, since it exchanges
+/// affinity masks on the control channel.
 Cores findCores(Job &job);
 
-// Returns the peak resident set of this process in bytes (VmHWM), or 0 if
-// unknown.
+/// Returns the peak resident set of this process in bytes (VmHWM), or 0 if
+/// unknown.
 int64_t peakResidentBytes();
 
-// Returns those of `features` (LLVM's names) that this processor lacks.
-// `cpuinfo` is the text of /proc/cpuinfo, where the kernel lists what programs
-// may use.
+/// Returns those of `features` (LLVM's names) that this processor lacks.
+/// `cpuinfo` is the text of /proc/cpuinfo, where the kernel lists what programs
+/// may use.
 std::vector<std::string>
 lackingFeatures(const std::vector<std::string> &features,
                 const std::string &cpuinfo);

@@ -20,20 +20,20 @@ namespace fsdpc::runtime {
 
 class CudaActivations {
 public:
-  // Uses as many events of Sections as the program has, from `firstEvent` on.
+  /// Uses as many events of Sections as the program has, from `firstEvent` on.
   CudaActivations(CudaContext &context, Sections &sections, int firstEvent)
       : context(context), sections(sections), firstEvent(firstEvent) {}
 
-  // Takes pinned memory for all activations.
+  /// Takes pinned memory for all activations.
   void use(char *memory) { pinned = memory; }
 
-  // Enqueue the copies of one activation, from byte `place` of the pinned
-  // memory on.
+  /// Enqueue the copies of one activation, from byte `place` of the pinned
+  /// memory on.
   void offload(const void *memory, int64_t bytes, int64_t place);
   void fetch(void *memory, int64_t bytes, int64_t place);
 
-  // Record and wait for an event of the program on the streams of copies, where
-  // Sections does so on the program's own.
+  /// Record and wait for an event of the program on the streams of copies,
+  /// where Sections does so on the program's own.
   void record(int stream, int event);
   void wait(int stream, int event);
 

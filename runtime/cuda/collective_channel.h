@@ -11,9 +11,9 @@
 
 namespace fsdpc::runtime {
 
-// Every collective of a subclass opens a Scope first and passes the status of
-// each call to check(), which ends the job in the name of the announced
-// collective.
+/// Every collective of a subclass opens a Scope first and passes the status of
+/// each call to check(), which ends the job in the name of the announced
+/// collective.
 class CollectiveChannel : public Collectives {
 public:
   CollectiveChannel(CudaApi &api, Job &job, Channel channel,
@@ -25,8 +25,8 @@ public:
         scratchBytes(resources.scratchBytes), sentBytes(resources.sentBytes),
         watchdog(std::move(watchdog)) {}
 
-  // The calls of the loop's thread. `announce` comes before each collective,
-  // and names the op and the unit that the watchdog prints.
+  /// The calls of the loop's thread. `announce` comes before each collective,
+  /// and names the op and the unit that the watchdog prints.
   int rank() const override { return job.rank; }
   int size() const override { return job.size; }
   void announce(const char *op, const char *unit) override {
@@ -37,9 +37,9 @@ public:
       watchdog->beginStep(step);
   }
 
-  // In pieces of which the scratch memory holds the values of all ranks. Sums
-  // of norms are one piece; sums of rows, of columns and of the channels of
-  // synchronized statistics may be several.
+  /// In pieces of which the scratch memory holds the values of all ranks. Sums
+  /// of norms are one piece; sums of rows, of columns and of the channels of
+  /// synchronized statistics may be several.
   void allReduce(double *values, int count) override {
     Scope scope(*this);
     size_t piece = scratchBytes / (sizeof(double) * size_t(size()));
@@ -53,10 +53,10 @@ public:
   uint32_t marks() const override { return watchdog->marks(channel); }
 
 protected:
-  // Sums a piece of allReduce.
+  /// Sums a piece of allReduce.
   virtual void sumPiece(double *values, int count) = 0;
 
-  // Marks the begin and end of one collective, on the host and on the stream.
+  /// Marks the begin and end of one collective, on the host and on the stream.
   class Scope {
   public:
     explicit Scope(CollectiveChannel &own) : own(own) {
@@ -73,11 +73,11 @@ protected:
     CollectiveChannel &own;
   };
 
-  // Ends the job with the name of the announced collective unless the status is
-  // cudaOk.
+  /// Ends the job with the name of the announced collective unless the status
+  /// is cudaOk.
   void check(CudaStatus status) { watchdog->check(name, status); }
-  // Enqueues one of the runtime's own kernels on the channel's stream. The
-  // kernels loop, so the number of blocks is bounded.
+  /// Enqueues one of the runtime's own kernels on the channel's stream. The
+  /// kernels loop, so the number of blocks is bounded.
   template <typename Arguments>
   void launch(const Arguments &arguments, int64_t threads) {
     int64_t blocks =
@@ -85,8 +85,8 @@ protected:
     check(api.launchOwn(OwnKernels::numberOf<Arguments>(), blocks, &arguments,
                         sizeof arguments, stream));
   }
-  // Overwrites the shard of `reduction` with the sum over the ranks that `sum`
-  // describes, or adds to it.
+  /// Overwrites the shard of `reduction` with the sum over the ranks that `sum`
+  /// describes, or adds to it.
   void launchSum(SumRanks sum, const DeviceReduction &reduction) {
     sum.type = sum.wire = reduction.type;
     sum.blocks = {reduction.blocks, blockBytes(reduction.blocks)};
@@ -102,18 +102,18 @@ protected:
   Job &job;
   const Channel channel;
   const CudaStream stream;
-  // collectiveScratchBytes, shared by both channels; only the reduce channel
-  // uses it.
+  /// collectiveScratchBytes, shared by both channels; only the reduce channel
+  /// uses it.
   char *const scratch;
   const size_t scratchBytes;
-  const size_t sentBytes; // of the scratch, for values of gradients
+  const size_t sentBytes; ///< of the scratch, for values of gradients
   SentBytes sentSoFar{};
   std::shared_ptr<Watchdog> watchdog;
-  uint32_t name = 0; // of the announced collective
+  uint32_t name = 0; ///< of the announced collective
 };
 
-// Make the two channels of a rank. All ranks call the same function together.
-// NCCL's end the job if ranks cannot join.
+/// Make the two channels of a rank. All ranks call the same function together.
+/// NCCL's end the job if ranks cannot join.
 Result<CollectiveChannels>
 makeNcclChannels(CudaApi &api, Job &job, const DeviceOptions &options,
                  const CollectiveResources &resources,

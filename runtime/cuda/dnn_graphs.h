@@ -11,8 +11,8 @@
 
 namespace fsdpc::runtime {
 
-// Adds the nodes of a plan to `graph` and returns the number of operands. They
-// are numbered from 1 in the order of the ABI, leaving out the mask.
+/// Adds the nodes of a plan to `graph` and returns the number of operands. They
+/// are numbered from 1 in the order of the ABI, leaving out the mask.
 int describeConvolution(cudnn_frontend::graph::Graph &graph,
                         const ConvolutionPlan &plan);
 int describeAttention(cudnn_frontend::graph::Graph &graph,

@@ -8,28 +8,28 @@
 
 namespace fsdpc::runtime {
 
-// Used by the loop's thread alone. While the device computes on one slot, the
-// host fills the other; a slot is filled again only when its copy has been sent
-// and the compute stream has read it, which the events of a slot tell.
+/// Used by the loop's thread alone. While the device computes on one slot, the
+/// host fills the other; a slot is filled again only when its copy has been
+/// sent and the compute stream has read it, which the events of a slot tell.
 class CudaInputs {
 public:
-  // Creates the stream and events. Both references must outlive this.
+  /// Creates the stream and events. Both references must outlive this.
   CudaInputs(CudaContext &context, CudaMemory &memory);
 
-  // Pinned bytes that the inputs of a manifest take, for both slots.
+  /// Pinned bytes that the inputs of a manifest take, for both slots.
   static int64_t pinnedBytes(const Manifest &manifest);
 
-  // These three implement Device::staging, awaitSlot and send.
+  /// These three implement Device::staging, awaitSlot and send.
   Result<void *> staging(int slot, void *memory, size_t bytes);
   void await(int slot);
   void send(int slot);
-  // Mark where the compute stream begins to read a slot, and where it is done.
+  /// Mark where the compute stream begins to read a slot, and where it is done.
   void beginUse(int slot);
   void endUse(int slot);
 
 private:
-  // One input, or the random key, of a slot. Both memories belong to
-  // CudaMemory.
+  /// One input, or the random key, of a slot. Both memories belong to
+  /// CudaMemory.
   struct Staged {
     void *device, *pinned;
     size_t bytes;

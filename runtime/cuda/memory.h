@@ -16,36 +16,36 @@ public:
   ~CudaMemory();
   CudaMemory(const CudaMemory &) = delete;
 
-  // Makes both allocations. If the device has too little free memory for them
-  // and for what is allocated later (CudaDeviceInfo), or the host for pinned
-  // memory, the error has all numbers. `offloadedBytes` of the pinned memory
-  // are of what is offloaded. With `shared` NCCL allocates the device memory if
-  // it can.
+  /// Makes both allocations. If the device has too little free memory for them
+  /// and for what is allocated later (CudaDeviceInfo), or the host for pinned
+  /// memory, the error has all numbers. `offloadedBytes` of the pinned memory
+  /// are of what is offloaded. With `shared` NCCL allocates the device memory
+  /// if it can.
   Status reserve(int64_t deviceBytes, int64_t pinnedBytes,
                  int64_t offloadedBytes, bool shared);
-  // Take aligned blocks. They return null if what was reserved is used up.
+  /// Take aligned blocks. They return null if what was reserved is used up.
   void *takeDevice(int64_t bytes);
   void *takePinned(int64_t bytes);
-  // Blocking copies through pinned memory, and a blocking fill.
+  /// Blocking copies through pinned memory, and a blocking fill.
   void upload(void *to, const void *from, size_t bytes);
   void download(void *to, const void *from, size_t bytes);
   void zero(void *memory, size_t bytes);
-  // Sets `table` to device memory with these values, or to null if there are
-  // none.
+  /// Sets `table` to device memory with these values, or to null if there are
+  /// none.
   template <typename T, typename Pointer>
   Status uploadTable(const std::vector<T> &values, Pointer &table);
 
-  // The whole device allocation, which NCCL registers.
+  /// The whole device allocation, which NCCL registers.
   void *base() const { return device.memory; }
   size_t bytes() const { return size_t(device.size); }
-  // Why NCCL has not allocated it, or "".
+  /// Why NCCL has not allocated it, or "".
   const std::string &notShared() const { return reason; }
-  // Returns a number that is equal on ranks that have taken blocks of the same
-  // sizes, and which therefore lie at the same places.
+  /// Returns a number that is equal on ranks that have taken blocks of the same
+  /// sizes, and which therefore lie at the same places.
   uint64_t places() const { return placesHash; }
 
 private:
-  // A bump allocator over one allocation; `used` counts padding too.
+  /// A bump allocator over one allocation; `used` counts padding too.
   struct Arena {
     void *memory = nullptr;
     int64_t size = 0, used = 0;
@@ -56,7 +56,7 @@ private:
 
   CudaContext &context;
   Arena device, pinned;
-  // bounceBytes of pinned memory that the blocking copies go through.
+  /// bounceBytes of pinned memory that the blocking copies go through.
   void *bounce = nullptr;
   std::string reason = "--no-symmetric-memory";
   uint64_t placesHash = 0;

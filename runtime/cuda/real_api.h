@@ -9,20 +9,20 @@
 
 namespace fsdpc::runtime {
 
-// The first code of each library in CudaStatus. Those of cudart are
-// unchanged.
+/// The first code of each library in CudaStatus. Those of cudart are
+/// unchanged.
 constexpr CudaStatus cublasCodes = 20000, cudnnCodes = 30000,
                      cudnnGraphCodes = 40000, ncclCodes = 50000;
 
-// Explain a code in one line. `status` is the library's own, without the
-// offset.
+/// Explain a code in one line. `status` is the library's own, without the
+/// offset.
 std::string describeCublas(int status);
 std::string describeCudnn(int status);
 std::string describeCudnnGraph(int code);
 std::string describeNccl(int status);
 
-// Has no members: the loaded program and the handles of the libraries are
-// static in the source files, since all ranks of a process share them.
+/// Has no members: the loaded program and the handles of the libraries are
+/// static in the source files, since all ranks of a process share them.
 class RealCudaApi : public CudaApi {
 public:
   std::string label() const override { return ""; }

@@ -12,16 +12,17 @@ class Selection {
 public:
   explicit Selection(CudaContext &context) : context(context) {}
 
-  // Makes it work on device memory of selectionBytes (cuda_scratch.h) of the
-  // longest layout.
+  /// Makes it work on device memory of selectionBytes (cuda_scratch.h) of the
+  /// longest layout.
   void use(void *memory, int64_t mostElements);
-  // Enqueues on stream REDUCE what takeLargest of runtime/numeric/top_k.h does.
+  /// Enqueues on stream REDUCE what takeLargest of runtime/numeric/top_k.h
+  /// does.
   void take(float *values, int64_t elements, int64_t count,
             ChosenElement *chosen);
 
 private:
   CudaContext &context;
-  // In device memory.
+  /// In device memory.
   Threshold *threshold = nullptr;
   int64_t *digits = nullptr;
   SegmentCount *segments = nullptr;

@@ -14,14 +14,14 @@ namespace fsdpc::runtime {
 
 class SentCounts {
 public:
-  // Sections count from here on, `total` being what all calls have sent so far.
-  // Steps that ran before may run again.
+  /// Sections count from here on, `total` being what all calls have sent so
+  /// far. Steps that ran before may run again.
   void start(const SentBytes &total) {
     before = total;
     steps = {};
   }
-  // Counts a section that has just been enqueued or replayed. Those of one
-  // entry function send the same. An evaluation belongs to no step.
+  /// Counts a section that has just been enqueued or replayed. Those of one
+  /// entry function send the same. An evaluation belongs to no step.
   void add(const Section &section, const SentBytes &total) {
     SentBytes own{};
     for (size_t level = 0; level < own.size(); ++level)
@@ -38,7 +38,7 @@ public:
     for (size_t level = 0; level < own.size(); ++level)
       step.sent[level] += kind[level];
   }
-  // Returns the sum of one of the last two steps.
+  /// Returns the sum of one of the last two steps.
   const SentBytes &of(int64_t step) const {
     return steps[size_t(step % 2)].sent;
   }
@@ -50,7 +50,7 @@ private:
   };
   SentBytes before{};
   std::map<Section::Entry, SentBytes> kinds;
-  std::array<Step, 2> steps; // even and odd
+  std::array<Step, 2> steps; ///< even and odd
 };
 
 } // namespace fsdpc::runtime

@@ -18,38 +18,38 @@
 
 namespace fsdpc::runtime {
 
-// Says where the tokens of a stream lie.
+/// Says where the tokens of a stream lie.
 struct TokenStream {
   const File *file = nullptr;
   std::string dtype;
-  uint64_t offset = 0; // in bytes
+  uint64_t offset = 0; ///< in bytes
   int64_t tokens = 0;
 };
 
 class DocumentWindows {
 public:
-  // Memory for a search, so that only the first one allocates.
+  /// Memory for a search, so that only the first one allocates.
   struct Scratch {
     std::vector<char> raw;
     std::vector<int64_t> tokens;
   };
 
-  // Reads the stream. Windows begin at a document's begin and every `window`
-  // tokens after it; each needs `reach` tokens of its document.
+  /// Reads the stream. Windows begin at a document's begin and every `window`
+  /// tokens after it; each needs `reach` tokens of its document.
   static Result<DocumentWindows> build(const TokenStream &stream, int64_t end,
                                        int64_t window, int64_t reach);
   int64_t count() const { return windows; }
-  // Returns true if the end token occurs in the stream.
+  /// Returns true if the end token occurs in the stream.
   bool hasEnd() const { return found; }
-  // Returns the first token of a window. `stream` is as in `build`.
+  /// Returns the first token of a window. `stream` is as in `build`.
   Result<int64_t> begin(const TokenStream &stream, int64_t index,
                         Scratch &scratch) const;
 
 private:
-  // The state at the beginning of a block.
+  /// The state at the beginning of a block.
   struct Mark {
-    int64_t windows;  // whose last token lies before the block
-    int64_t document; // first token of the document that is open there
+    int64_t windows;  ///< whose last token lies before the block
+    int64_t document; ///< first token of the document that is open there
   };
   int64_t windowsOf(int64_t tokens) const;
   Status read(const TokenStream &stream, int64_t block, Scratch &scratch) const;

@@ -16,7 +16,7 @@
 
 namespace fsdpc::runtime {
 
-// A tensor of the files, which live as long as the InitFile.
+/// A tensor of the files, which live as long as the InitFile.
 struct InitTensor {
   const File *file = nullptr;
   SafeTensor place;
@@ -24,34 +24,34 @@ struct InitTensor {
 
 class InitFile {
 public:
-  // All names of a parameter of the program; a tied one has several.
+  /// All names of a parameter of the program; a tied one has several.
   using Names = std::vector<std::string>;
 
   static Result<InitFile> open(const std::string &path);
 
-  // Decides which name of the file is meant by a name of the program. `rename`
-  // is FROM=TO: a name that begins with FROM in the file begins with TO in the
-  // program. If it is empty and not all parameters have their names in the
-  // file, they may all lack or all have one prefix of whole components, such as
-  // "model."; fails if several prefixes would do. Comes before `find`.
+  /// Decides which name of the file is meant by a name of the program. `rename`
+  /// is FROM=TO: a name that begins with FROM in the file begins with TO in the
+  /// program. If it is empty and not all parameters have their names in the
+  /// file, they may all lack or all have one prefix of whole components, such
+  /// as "model."; fails if several prefixes would do. Comes before `find`.
   Status match(const std::vector<Names> &parameters, const std::string &rename);
 
-  // Returns the tensor that has one of the program's names, or null.
+  /// Returns the tensor that has one of the program's names, or null.
   const InitTensor *find(const Names &names) const;
-  // Returns how the names of the file differ, as a line for the user, or "".
+  /// Returns how the names of the file differ, as a line for the user, or "".
   std::string note() const;
 
   const std::string &path() const { return given; }
   std::vector<std::string> files() const;
-  // The keys are the names in the file, without aliases.
+  /// The keys are the names in the file, without aliases.
   const std::map<std::string, InitTensor> &tensors() const { return entries; }
-  // Returns the end of a message about a parameter that has no tensor: the
-  // nearest name.
+  /// Returns the end of a message about a parameter that has no tensor: the
+  /// nearest name.
   std::string nearestTo(const std::string &name) const;
 
 private:
-  // A name that begins with `inFile` in the file begins with `inProgram` in the
-  // program.
+  /// A name that begins with `inFile` in the file begins with `inProgram` in
+  /// the program.
   struct Renaming {
     std::string inFile, inProgram;
     bool operator<(const Renaming &other) const {
@@ -65,11 +65,11 @@ private:
   std::vector<Renaming> candidates(const Names &names) const;
 
   std::string given;
-  // Entries point into these, which do not move with the InitFile.
+  /// Entries point into these, which do not move with the InitFile.
   std::vector<SafeTensors> opened;
   std::unique_ptr<File> npz;
   std::map<std::string, InitTensor> entries;
-  std::map<std::string, std::string> aliases; // of the file: alias → name
+  std::map<std::string, std::string> aliases; ///< of the file: alias → name
   Renaming renaming;
 };
 

@@ -21,11 +21,11 @@ class Mixture {
 public:
   struct Drawn {
     size_t part;
-    int64_t index; // how many samples of the part come before it
+    int64_t index; ///< how many samples of the part come before it
   };
 
   Mixture() = default;
-  // Weights are positive, their sum is finite; only their ratios count.
+  /// Weights are positive, their sum is finite; only their ratios count.
   explicit Mixture(const std::vector<double> &weights) {
     double sum = 0;
     for (double weight : weights)
@@ -35,9 +35,9 @@ public:
       shares.push_back(uint64_t(std::fmax(1, std::round(weight / sum * 1e12))));
   }
 
-  // Splits one part after the other off the rest. The part gets floor(p * share
-  // / total) of the first p samples of the rest, in whole numbers, so nothing
-  // is rounded however long the run is.
+  /// Splits one part after the other off the rest. The part gets floor(p *
+  /// share / total) of the first p samples of the rest, in whole numbers, so
+  /// nothing is rounded however long the run is.
   Drawn at(int64_t number) const {
     using Wide = unsigned __int128;
     uint64_t position = uint64_t(number), total = 0;

@@ -12,15 +12,15 @@
 
 namespace fsdpc::runtime {
 
-// Opens the .npz file `path` at the array `name`; the result reads as the .npy
-// file that the archive holds. An array that was saved by numpy.savez is read
-// in place. One of numpy.savez_compressed is first inflated, to a file without
-// a name in $TMPDIR or /tmp that goes with the result, because samples are read
-// in any order.
+/// Opens the .npz file `path` at the array `name`; the result reads as the .npy
+/// file that the archive holds. An array that was saved by numpy.savez is read
+/// in place. One of numpy.savez_compressed is first inflated, to a file without
+/// a name in $TMPDIR or /tmp that goes with the result, because samples are
+/// read in any order.
 Result<File> openNpz(const std::string &path, const std::string &name);
 
-// Returns where the arrays of a .npz file lie in it, by name. Fails for one
-// that numpy.savez_compressed has written, whose arrays have no place.
+/// Returns where the arrays of a .npz file lie in it, by name. Fails for one
+/// that numpy.savez_compressed has written, whose arrays have no place.
 Result<std::map<std::string, SafeTensor>> arraysInNpz(const std::string &path);
 
 } // namespace fsdpc::runtime

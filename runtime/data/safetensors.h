@@ -17,23 +17,23 @@
 namespace fsdpc::runtime {
 
 struct SafeTensor {
-  std::string dtype; // as the manifest names it
+  std::string dtype; ///< as the manifest names it
   std::vector<int64_t> shape;
-  uint64_t offset = 0, bytes = 0; // in the file
+  uint64_t offset = 0, bytes = 0; ///< in the file
 };
 
-// An open file. Returned tensors live as long as it.
+/// An open file. Returned tensors live as long as it.
 class SafeTensors {
 public:
   static Result<SafeTensors> open(const std::string &path);
-  // Looks a tensor up by its name, then by each of `aliases`, then by an alias
-  // that the file's own metadata gives to the name. Returns null if there is
-  // none.
+  /// Looks a tensor up by its name, then by each of `aliases`, then by an alias
+  /// that the file's own metadata gives to the name. Returns null if there is
+  /// none.
   const SafeTensor *find(const std::string &name,
                          const std::vector<std::string> &aliases) const;
   const File &file() const { return source; }
   const std::map<std::string, SafeTensor> &tensors() const { return entries; }
-  // Other names that the file's metadata gives to tensors: alias → name.
+  /// Other names that the file's metadata gives to tensors: alias → name.
   const std::map<std::string, std::string> &aliases() const { return aliasOf; }
 
 private:
@@ -43,17 +43,17 @@ private:
   std::map<std::string, std::string> aliasOf;
 };
 
-// Builds a header. The data of the tensors follows in the order of `add`,
-// without gaps. A name may be added once; the reader would refuse the file
-// otherwise.
+/// Builds a header. The data of the tensors follows in the order of `add`,
+/// without gaps. A name may be added once; the reader would refuse the file
+/// otherwise.
 class SafeTensorsHeader {
 public:
-  // Adds a tensor and returns its offset within the data, in bytes.
+  /// Adds a tensor and returns its offset within the data, in bytes.
   uint64_t add(const std::string &name, const std::string &dtype,
                const std::vector<int64_t> &shape,
                const std::vector<std::string> &aliases);
-  // Returns length, header and padding. The data begins right after, aligned to
-  // 64 bytes.
+  /// Returns length, header and padding. The data begins right after, aligned
+  /// to 64 bytes.
   std::string text() const;
 
 private:

@@ -8,9 +8,9 @@
 
 namespace fsdpc::runtime::emulation {
 
-// Computes attention or its gradient. Operands are in the order of
-// fsdpc_attention or fsdpc_attention_grad. A row that sees no key gets zeroes,
-// and minus infinity as its log-sum-exp.
+/// Computes attention or its gradient. Operands are in the order of
+/// fsdpc_attention or fsdpc_attention_grad. A row that sees no key gets zeroes,
+/// and minus infinity as its log-sum-exp.
 void attend(const AttentionPlan &plan, const void *const *operands);
 
 } // namespace fsdpc::runtime::emulation

@@ -7,8 +7,8 @@
 
 namespace fsdpc::runtime::emulation {
 
-// Computes a convolution or a gradient of one, with operands as in
-// fsdpc_convolution. Sums are f32.
+/// Computes a convolution or a gradient of one, with operands as in
+/// fsdpc_convolution. Sums are f32.
 void convolve(const ConvolutionPlan &plan, const void *x, const void *w,
               void *y);
 

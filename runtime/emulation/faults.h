@@ -11,13 +11,13 @@
 
 namespace fsdpc::runtime::emulation {
 
-// The fault of this process, if any. Safe for concurrent use.
+/// The fault of this process, if any. Safe for concurrent use.
 class Faults {
 public:
   explicit Faults(const Fault &fault) : fault(fault) {}
   bool is(Fault::Kind kind) const { return fault.kind == kind; }
-  // Must be called at each event of the kind on the rank. Returns true if this
-  // is the event that fails.
+  /// Must be called at each event of the kind on the rank. Returns true if this
+  /// is the event that fails.
   bool strikes(Fault::Kind kind, int rank) {
     return is(kind) && rank == fault.rank && ++count == fault.number;
   }

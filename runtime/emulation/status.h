@@ -28,21 +28,21 @@ constexpr CudaStatus captureIsolation = 905;
 constexpr CudaStatus capturedEvent = 907;
 constexpr CudaStatus captureWrongThread = 908;
 
-// Errors of cuBLAS, from 1000. The offsets differ from those of real_api.h; no
-// program links both tables.
+/// Errors of cuBLAS, from 1000. The offsets differ from those of real_api.h; no
+/// program links both tables.
 constexpr CudaStatus libraryNotSupported = 1015;
 
-// Errors of NCCL, from 3000.
+/// Errors of NCCL, from 3000.
 constexpr CudaStatus ncclSystemError = 3002;
 constexpr CudaStatus ncclInvalidArgument = 3004;
 constexpr CudaStatus ncclInvalidUsage = 3005;
 constexpr CudaStatus ncclRemoteError = 3006;
 
-// Returns `status`, and remembers `detail` for textOf on this thread, until the
-// thread's next refusal.
+/// Returns `status`, and remembers `detail` for textOf on this thread, until
+/// the thread's next refusal.
 CudaStatus refuse(CudaStatus status, const std::string &detail);
-// Returns the text of a code in one line, with the detail if it belongs to the
-// last refusal of this thread.
+/// Returns the text of a code in one line, with the detail if it belongs to the
+/// last refusal of this thread.
 std::string textOf(CudaStatus status);
 
 } // namespace fsdpc::runtime::emulation::status

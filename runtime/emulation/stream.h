@@ -19,15 +19,16 @@
 
 namespace fsdpc::runtime::emulation {
 
-// Random delays and orders of one stream. Not thread-safe: it belongs to one
-// stream's thread.
+/// Random delays and orders of one stream. Not thread-safe: it belongs to one
+/// stream's thread.
 class Chance {
 public:
-  // Every `stream` has its own sequence. Seed 0 means no delays and pick() = 0.
+  /// Every `stream` has its own sequence. Seed 0 means no delays and pick() =
+  /// 0.
   Chance(uint64_t seed, uint64_t stream);
-  // Sleeps now and then, for up to a millisecond.
+  /// Sleeps now and then, for up to a millisecond.
   void delay();
-  // Returns a number in [0, count).
+  /// Returns a number in [0, count).
   int64_t pick(int64_t count);
 
 private:
@@ -35,16 +36,16 @@ private:
   std::minstd_rand random;
 };
 
-// A device and the error that its work left. After an error all later work is
-// skipped and all calls fail, as on a GPU.
+/// A device and the error that its work left. After an error all later work is
+/// skipped and all calls fail, as on a GPU.
 class Device {
 public:
   explicit Device(int number) : number(number) {}
   const int number;
-  // Only the first error counts; later ones are its consequences.
+  /// Only the first error counts; later ones are its consequences.
   void fail(CudaStatus status, const std::string &detail);
   bool failed() const { return error != cudaOk; }
-  // Returns cudaOk, or the error, with its detail for textOf.
+  /// Returns cudaOk, or the error, with its detail for textOf.
   CudaStatus state() const;
 
 private:
@@ -53,14 +54,14 @@ private:
   std::string detail;
 };
 
-// A function that a stream runs on its thread; it must not throw.
+/// A function that a stream runs on its thread; it must not throw.
 using Work = std::function<void(Chance &)>;
 
-// A point in a stream that others wait for.
-// Reached once and for good; every record of an event makes a new one.
+/// A point in a stream that others wait for.
+/// Reached once and for good; every record of an event makes a new one.
 class Marker {
 public:
-  // Wakes everyone who waits.
+  /// Wakes everyone who waits.
   void reach();
   void await();
   bool isReached();
@@ -71,21 +72,21 @@ private:
   bool reached = false;
 };
 
-// The thread starts in the constructor and holds a DeviceAccess while it lives.
-// Work gets the stream's Chance.
+/// The thread starts in the constructor and holds a DeviceAccess while it
+/// lives. Work gets the stream's Chance.
 class Stream {
 public:
   Stream(Device &device, uint64_t seed);
-  // Runs all enqueued work, then ends.
+  /// Runs all enqueued work, then ends.
   ~Stream();
   Stream(const Stream &) = delete;
   Stream &operator=(const Stream &) = delete;
 
-  // Enqueues work that is skipped if the device has failed.
+  /// Enqueues work that is skipped if the device has failed.
   void enqueue(Work work);
-  // Enqueues waits and marks, which run even if the device has failed.
+  /// Enqueues waits and marks, which run even if the device has failed.
   void enqueueAlways(Work work);
-  // Blocks until all work enqueued before has run.
+  /// Blocks until all work enqueued before has run.
   void synchronize();
 
   Device &device;
@@ -98,7 +99,7 @@ private:
   std::condition_variable arrival;
   std::deque<Work> queue;
   bool stopping = false;
-  std::thread thread; // last member, since it uses all others
+  std::thread thread; ///< last member, since it uses all others
 };
 
 } // namespace fsdpc::runtime::emulation

@@ -16,7 +16,7 @@
 
 namespace fsdpc::runtime::emulation {
 
-// Returns the address of an element.
+/// Returns the address of an element.
 inline const void *at(const void *base, const std::string &dtype,
                       int64_t element) {
   return static_cast<const char *>(base) + element * dtypeBytes(dtype);
@@ -25,8 +25,8 @@ inline void *at(void *base, const std::string &dtype, int64_t element) {
   return static_cast<char *>(base) + element * dtypeBytes(dtype);
 }
 
-// Read and write one element of "f32", "bf16" or "f16". Writing rounds to
-// nearest, ties to even.
+/// Read and write one element of "f32", "bf16" or "f16". Writing rounds to
+/// nearest, ties to even.
 inline float loadValue(const void *base, const std::string &dtype,
                        int64_t element) {
   return load(base, wireType(dtype), element);
@@ -36,7 +36,7 @@ inline void storeValue(float value, void *base, const std::string &dtype,
   store(base, wireType(dtype), element, value);
 }
 
-// Widens `count` adjacent elements; storeValues rounds them back.
+/// Widens `count` adjacent elements; storeValues rounds them back.
 inline std::vector<float> loadValues(const void *base, const std::string &dtype,
                                      int64_t count) {
   std::vector<float> values(count);
@@ -50,7 +50,7 @@ inline void storeValues(const std::vector<float> &values,
     storeValue(values[i], base, dtype, int64_t(i));
 }
 
-// Returns the value rounded to `dtype`.
+/// Returns the value rounded to `dtype`.
 inline float rounded(float value, const std::string &dtype) {
   return dtype == "bf16"  ? widen(narrow<BFloat16>(value))
          : dtype == "f16" ? widen(narrow<Float16>(value))

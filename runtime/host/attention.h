@@ -14,26 +14,26 @@ namespace fsdpc::runtime {
 
 class Attention {
 public:
-  // Prepares for a plan. Fails if it cannot be run. Must be called once, before
-  // anything else.
+  /// Prepares for a plan. Fails if it cannot be run. Must be called once,
+  /// before anything else.
   Status plan(const AttentionPlan &plan, GemmCache &cache);
-  // Bytes of scratch that each thread needs.
+  /// Bytes of scratch that each thread needs.
   size_t scratchBytes() const { return gemmScratch + size_t(cut.ownScratch()); }
-  // Creates the primitives, which takes milliseconds each; needed before `run`
-  // only.
+  /// Creates the primitives, which takes milliseconds each; needed before `run`
+  /// only.
   void prepare();
-  // Operands in the order of fsdpc_attention or fsdpc_attention_grad. Blocks
-  // until all is done. `rows` is the compiled row kernel of this plan.
+  /// Operands in the order of fsdpc_attention or fsdpc_attention_grad. Blocks
+  /// until all is done. `rows` is the compiled row kernel of this plan.
   void run(ThreadPool &pool, const Scratch &scratch, fsdpc_kernel_body rows,
            void *const *operands) const;
 
 private:
-  // A block of the cut with its products.
+  /// A block of the cut with its products.
   struct Block : AttentionCut::Block {
-    std::shared_ptr<Gemm> scores, output;         // forward
-    std::shared_ptr<Gemm> dweights, dquery;       // backward
-    std::shared_ptr<Gemm> dkey, dvalue;           // add to the sums
-    std::shared_ptr<Gemm> firstDKey, firstDValue; // overwrite the sums
+    std::shared_ptr<Gemm> scores, output;         ///< forward
+    std::shared_ptr<Gemm> dweights, dquery;       ///< backward
+    std::shared_ptr<Gemm> dkey, dvalue;           ///< add to the sums
+    std::shared_ptr<Gemm> firstDKey, firstDValue; ///< overwrite the sums
   };
   struct Operands;
   struct Work;
@@ -44,11 +44,11 @@ private:
   void runBackward(const Operands &o, const Work &work, int64_t batch,
                    int64_t group) const;
   Work workOf(const Scratch &scratch, int thread, fsdpc_kernel_body rows) const;
-  // Fills in the int64 operands of the row kernel (fsdpc.h) for a block.
+  /// Fills in the int64 operands of the row kernel (fsdpc.h) for a block.
   void describe(const Block &block, int64_t *numbers) const;
 
   AttentionCut cut;
-  int64_t bytes = 4, maskBytes = 0; // per element
+  int64_t bytes = 4, maskBytes = 0; ///< per element
   std::vector<Block> blocks;
   std::vector<std::shared_ptr<Gemm>> gemms;
   size_t gemmScratch = 0;

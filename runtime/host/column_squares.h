@@ -19,24 +19,24 @@ namespace fsdpc::runtime {
 
 class ColumnSquares {
 public:
-  static constexpr int64_t most = 64; // columns: four cache lines of f32
+  static constexpr int64_t most = 64; ///< columns: four cache lines of f32
 
-  // Adds the squares of one row's numbers in the columns [first, last), which
-  // begin at `values`, multiplied by `scale` and then bounded by `limit`.
+  /// Adds the squares of one row's numbers in the columns [first, last), which
+  /// begin at `values`, multiplied by `scale` and then bounded by `limit`.
   void addRow(const float *values, int64_t first, int64_t last, float scale,
               float limit);
-  // Adds the digits of the first `count` sums to what is there.
+  /// Adds the digits of the first `count` sums to what is there.
   void addTo(int64_t count, double *digits);
 
 private:
   void flush();
 
-  // Rows between two flushes. High and low parts then stay below 2^53 units.
+  /// Rows between two flushes. High and low parts then stay below 2^53 units.
   static constexpr int64_t mostRows = 512;
 
   std::array<SquareSum, most> sums;
   std::array<double, most> squares, high = {}, low = {};
-  double bound = 0; // a power of two above all squares since the last flush
+  double bound = 0; ///< a power of two above all squares since the last flush
   int64_t rows = 0;
 };
 

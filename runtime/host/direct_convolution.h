@@ -12,18 +12,18 @@
 
 namespace fsdpc::runtime {
 
-// All functions handle one group of one image; planes are dense. `scratch` has
-// the cut's matrixBytes.
+/// All functions handle one group of one image; planes are dense. `scratch` has
+/// the cut's matrixBytes.
 class DirectKernel {
 public:
   explicit DirectKernel(const ConvolutionCut &cut);
-  // Computes rows [begin, begin + count) of all filters. `weights` are those of
-  // the group as the model has them. For a cut of kind "input" `image` is dy,
-  // and the result dx.
+  /// Computes rows [begin, begin + count) of all filters. `weights` are those
+  /// of the group as the model has them. For a cut of kind "input" `image` is
+  /// dy, and the result dx.
   void run(const ConvolutionCut::Block &rows, const float *image,
            const float *weights, float *out, float *scratch) const;
-  // Adds the products of rows [begin, begin + count) of dy to the group's
-  // gradient of the weights.
+  /// Adds the products of rows [begin, begin + count) of dy to the group's
+  /// gradient of the weights.
   void addWeights(const ConvolutionCut::Block &rows, const float *image,
                   const float *dy, float *dw, float *scratch) const;
 
@@ -33,9 +33,9 @@ private:
   const float *orderWeights(const float *weights, float *ordered) const;
 
   DirectConvolution shape;
-  bool turned; // the kernel is turned, its channels and filters exchanged
-  // For each tap, the element that it reads for the first result, in the copies
-  // of one block of `blockRows` rows.
+  bool turned; ///< the kernel is turned, its channels and filters exchanged
+  /// For each tap, the element that it reads for the first result, in the
+  /// copies of one block of `blockRows` rows.
   std::vector<int64_t> offsets;
   int64_t blockRows;
 };

@@ -19,38 +19,38 @@
 
 namespace fsdpc::runtime {
 
-// Rounds f32 sums to the type.
+/// Rounds f32 sums to the type.
 void roundFloats(const float *from, int64_t count, ElementType type, void *to);
 
 class Gemm {
 public:
-  // Makes a product that `threads` threads may run. It takes oneDNN's first
-  // implementation that needs at most `mostScratch` bytes. Fails if oneDNN has
-  // none for this shape.
+  /// Makes a product that `threads` threads may run. It takes oneDNN's first
+  /// implementation that needs at most `mostScratch` bytes. Fails if oneDNN has
+  /// none for this shape.
   static Result<std::shared_ptr<Gemm>> make(const GemmShape &shape, int threads,
                                             size_t mostScratch = SIZE_MAX);
   virtual ~Gemm() = default;
-  // Bytes of scratch, aligned to 64, that each concurrent call needs.
+  /// Bytes of scratch, aligned to 64, that each concurrent call needs.
   virtual size_t scratchBytes() const = 0;
-  // Returns true if an implementation before the one taken needs more scratch.
+  /// Returns true if an implementation before the one taken needs more scratch.
   virtual bool avoidsScratch() const = 0;
-  // Creates the primitive. Must be called before `run`.
+  /// Creates the primitive. Must be called before `run`.
   virtual void prepare() = 0;
-  // Computes the product. Calls with different `thread` may run concurrently.
-  // Operands must not overlap; their strides are those of the shape.
+  /// Computes the product. Calls with different `thread` may run concurrently.
+  /// Operands must not overlap; their strides are those of the shape.
   virtual void run(int thread, const void *a, const void *b, void *c,
                    void *scratch) = 0;
 };
 
-// Shares products of equal shape, since making one takes oneDNN milliseconds.
-// Each keeps to the scratch that the plan of a program for `isa` counts
-// (host_scratch.h). Used while plans are made, by one thread.
+/// Shares products of equal shape, since making one takes oneDNN milliseconds.
+/// Each keeps to the scratch that the plan of a program for `isa` counts
+/// (host_scratch.h). Used while plans are made, by one thread.
 class GemmCache {
 public:
   explicit GemmCache(int threads, HostIsa isa = HostIsa::avx2)
       : threads(threads), isa(isa) {}
   Result<std::shared_ptr<Gemm>> get(const GemmShape &shape);
-  // Returns the number of products of which avoidsScratch() is true.
+  /// Returns the number of products of which avoidsScratch() is true.
   int64_t avoidances() const;
 
 private:

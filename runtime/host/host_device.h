@@ -24,14 +24,14 @@ struct OptimizerOperands;
 
 class HostDevice : public Device {
 public:
-  // Makes a device with `threads` compute threads and prepares every library
-  // plan of the manifest, with one allocation for all scratchpads.
+  /// Makes a device with `threads` compute threads and prepares every library
+  /// plan of the manifest, with one allocation for all scratchpads.
   static Result<std::unique_ptr<HostDevice>> make(const Manifest &manifest,
                                                   int threads);
   ~HostDevice() override;
 
-  // Memory is taken block by block: the kernel backs it only when it is
-  // touched.
+  /// Memory is taken block by block: the kernel backs it only when it is
+  /// touched.
   Status reserve(const MemoryPlan &) override { return {}; }
   void *allocate(size_t bytes) override;
   void release(void *memory, size_t bytes) override;
@@ -44,14 +44,14 @@ public:
     return program.constants;
   }
 
-  // The host writes where the kernels read.
+  /// The host writes where the kernels read.
   Result<void *> staging(int, void *memory, size_t) override { return memory; }
   void awaitSlot(int) override {}
   void send(int) override {}
   void enter(fsdpc_rank &rank, const Section &section,
              void (*entry)(fsdpc_rank *)) override;
-  // A step's results are there as soon as its work is done, and reading them
-  // costs nothing.
+  /// A step's results are there as soon as its work is done, and reading them
+  /// costs nothing.
   bool runsAhead() const override { return false; }
   void results(fsdpc_rank &rank, int64_t step, StepResults &results) override;
   void synchronize() override;
@@ -72,19 +72,19 @@ public:
   }
   DeviceTimes times(int stream, uint64_t position) const override;
 
-  // Enqueues any work on a stream.
+  /// Enqueues any work on a stream.
   template <typename Work> void run(int stream, Work &&work) {
     streams[stream]->enqueueWork(std::forward<Work>(work));
   }
-  // Copies a list for the work or command that is enqueued next on a stream;
-  // the copy lives until that has run.
+  /// Copies a list for the work or command that is enqueued next on a stream;
+  /// the copy lives until that has run.
   template <typename T> T *keep(int stream, const T *values, int count) {
     return streams[stream]->keep(values, count);
   }
-  // Cuts [0, extent) among the compute threads in pieces of at least `grain`
-  // and returns when all are done. Only work on the compute stream may call it.
-  // There are several pieces per thread, so that a thread that loses its core
-  // for a while does not delay the others.
+  /// Cuts [0, extent) among the compute threads in pieces of at least `grain`
+  /// and returns when all are done. Only work on the compute stream may call
+  /// it. There are several pieces per thread, so that a thread that loses its
+  /// core for a while does not delay the others.
   template <typename Body>
   void parallelFor(int64_t extent, int64_t grain, const Body &body) {
     if (extent <= 0)
@@ -98,7 +98,7 @@ public:
   }
 
 private:
-  // A position in a stream; a null stream means never recorded.
+  /// A position in a stream; a null stream means never recorded.
   struct Event {
     Stream *stream = nullptr;
     uint64_t position = 0;
@@ -129,29 +129,29 @@ private:
                   int64_t first, int64_t last, float scale, float limit,
                   double *sums);
 
-  // `threads` compute threads, the compute stream's own among them.
+  /// `threads` compute threads, the compute stream's own among them.
   ThreadPool pool;
   LibraryPlans plans;
   Scratch scratch;
   size_t scratchTotal = 0;
-  // Indexed by the number that the program gives an event. Recorded and waited
-  // for by the loop's thread only.
+  /// Indexed by the number that the program gives an event. Recorded and waited
+  /// for by the loop's thread only.
   std::vector<Event> events;
-  StepResults reported; // results of the step that is running
-  // Elements [from, to) of a member, in elements of the layout.
+  StepResults reported; ///< results of the step that is running
+  /// Elements [from, to) of a member, in elements of the layout.
   struct Piece {
     size_t member;
     int64_t from, to;
   };
-  std::vector<Piece> pieces; // of the layout whose members are summed
+  std::vector<Piece> pieces; ///< of the layout whose members are summed
   std::vector<SquareSum> memberTotals;
-  std::vector<double> roundedSums; // what the optimizer that runs takes
-  // The exchange of owners in the collective that runs, for each channel. Kept,
-  // so that a step allocates nothing.
+  std::vector<double> roundedSums; ///< what the optimizer that runs takes
+  /// The exchange of owners in the collective that runs, for each channel.
+  /// Kept, so that a step allocates nothing.
   std::vector<OwnedGradient> ownedGradients;
   std::vector<OwnedValues> shared;
-  BlockReducer blockReducer; // of the stream `reduce`
-  // Last, so that their threads start after, and end before, what they use.
+  BlockReducer blockReducer; ///< of the stream `reduce`
+  /// Last, so that their threads start after, and end before, what they use.
   std::unique_ptr<Stream> streams[FSDPC_STREAMS];
 };
 

@@ -9,9 +9,9 @@
 
 namespace fsdpc::runtime {
 
-// Returns the operand of a kernel that reads the updates of a member and counts
-// elements from the rank's part on. `updates` lists those of all members,
-// without the gaps of the layout.
+/// Returns the operand of a kernel that reads the updates of a member and
+/// counts elements from the rank's part on. `updates` lists those of all
+/// members, without the gaps of the layout.
 void *updatesOf(const LayoutBuffers &buffers, const Layout &layout,
                 size_t member, const void *updates);
 

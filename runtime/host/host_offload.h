@@ -14,28 +14,28 @@
 
 namespace fsdpc::runtime {
 
-// Writes this rank's shard of a layout's parameters to `to`, in the compute
-// type. Stream GATHER.
+/// Writes this rank's shard of a layout's parameters to `to`, in the compute
+/// type. Stream GATHER.
 void readParameters(fsdpc_rank &rank, int32_t layout, void *to);
-// The same in `count` blocks, which hold the shard.
+/// The same in `count` blocks, which hold the shard.
 void readParameters(fsdpc_rank &rank, int32_t layout, Blocks blocks,
                     int64_t count);
 
-// Copy elements [begin, begin + count) of the shard of a layout's gradient,
-// which is offloaded. Reading is safe on any thread; writing is of the stream
-// REDUCE.
+/// Copy elements [begin, begin + count) of the shard of a layout's gradient,
+/// which is offloaded. Reading is safe on any thread; writing is of the stream
+/// REDUCE.
 void readGradient(const fsdpc_rank &rank, int32_t layout, int64_t begin,
                   int64_t count, float *to);
 void writeGradient(const fsdpc_rank &rank, int32_t layout, int64_t begin,
                    int64_t count, const float *from);
 
-// Ends the job at a failure of the file. Ranks may share the disk, and then
-// fail together; one of them says so.
+/// Ends the job at a failure of the file. Ranks may share the disk, and then
+/// fail together; one of them says so.
 void requireFile(const fsdpc_rank &rank, const Status &outcome);
 
-// Calls reduce(piece) for ranges of the shard that `part` describes, which is
-// offloaded: `part.shard` is not used, and that of a piece is memory that holds
-// the sums of before if it adds to them. Stream REDUCE.
+/// Calls reduce(piece) for ranges of the shard that `part` describes, which is
+/// offloaded: `part.shard` is not used, and that of a piece is memory that
+/// holds the sums of before if it adds to them. Stream REDUCE.
 template <class Reduce>
 void reducePieces(fsdpc_rank &rank, int32_t layout, const ReduceScatter &part,
                   const Reduce &reduce) {
@@ -55,10 +55,10 @@ void reducePieces(fsdpc_rank &rank, int32_t layout, const ReduceScatter &part,
   }
 }
 
-// Calls sum(operands, from, to) for ranges [from, to) of the elements of a
-// layout for which this rank answers in sums. `operands` are those of
-// memberSumOperands. If `isRead` says that the caller reads what is offloaded
-// of them, a range lies in one piece, and they lead to it. Stream COMPUTE.
+/// Calls sum(operands, from, to) for ranges [from, to) of the elements of a
+/// layout for which this rank answers in sums. `operands` are those of
+/// memberSumOperands. If `isRead` says that the caller reads what is offloaded
+/// of them, a range lies in one piece, and they lead to it. Stream COMPUTE.
 template <class Sum>
 void sumPieces(const fsdpc_rank &rank, int32_t layout, bool isRead,
                OptimizerOperands operands, const Sum &sum) {
@@ -81,9 +81,9 @@ void sumPieces(const fsdpc_rank &rank, int32_t layout, bool isRead,
   }
 }
 
-// Calls update(piece) for the pieces of the part that this rank updates, and
-// then writes back the parameters that the next gathers read. A rank that owns
-// no layout has no file. Stream COMPUTE.
+/// Calls update(piece) for the pieces of the part that this rank updates, and
+/// then writes back the parameters that the next gathers read. A rank that owns
+/// no layout has no file. Stream COMPUTE.
 template <class Update>
 void updatePieces(fsdpc_rank &rank, int32_t layout, const Update &update) {
   if (rank.layouts[size_t(layout)].part == 0)

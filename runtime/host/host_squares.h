@@ -9,8 +9,8 @@
 
 namespace fsdpc::runtime {
 
-// SquareSum::addSquares with vectors: adds the squares of a part of a member
-// that begins with a group, and carries.
+/// SquareSum::addSquares with vectors: adds the squares of a part of a member
+/// that begins with a group, and carries.
 void addSquares(const float *values, int64_t count, SquareSum &sum);
 
 } // namespace fsdpc::runtime

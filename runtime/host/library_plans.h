@@ -14,22 +14,22 @@
 
 namespace fsdpc::runtime {
 
-// Library calls name a plan by its place in the lists. All threads of the rank
-// run the same plans, each with scratch memory of its own.
+/// Library calls name a plan by its place in the lists. All threads of the rank
+/// run the same plans, each with scratch memory of its own.
 struct LibraryPlans {
   std::vector<Matmul> matmuls;
   std::vector<Convolution> convolutions;
   std::vector<Pooling> poolings;
   std::vector<Attention> attentions;
-  size_t scratchBytes = 0; // largest need of a plan, per thread
-  // Products for which oneDNN's first choice needs more scratch than planned.
+  size_t scratchBytes = 0; ///< largest need of a plan, per thread
+  /// Products for which oneDNN's first choice needs more scratch than planned.
   int64_t avoidances = 0;
 
-  // Checks every plan and cuts it into pieces for the threads. The cuts do not
-  // change the bits of any result. Fails, with the plan's shape, if one cannot
-  // be run, as in a manifest of an edited dump.
+  /// Checks every plan and cuts it into pieces for the threads. The cuts do not
+  /// change the bits of any result. Fails, with the plan's shape, if one cannot
+  /// be run, as in a manifest of an edited dump.
   Status make(const Manifest &manifest, int threads);
-  // Builds the oneDNN primitives, which takes long; needed before running.
+  /// Builds the oneDNN primitives, which takes long; needed before running.
   void prepare();
 };
 

@@ -13,14 +13,14 @@
 
 namespace fsdpc::runtime {
 
-// Runs body(begin, end) on pieces of [0, count), side by side. The body must
-// not depend on how the range is cut.
+/// Runs body(begin, end) on pieces of [0, count), side by side. The body must
+/// not depend on how the range is cut.
 using EachPiece = std::function<void(
     int64_t count, const std::function<void(int64_t, int64_t)> &body)>;
 
-// Orthogonalises `x`, with at most as many rows as columns, in row-major order.
-// `other` has room for as many elements; `square` has room for two matrices of
-// rows × rows. Returns x or other, which holds the result.
+/// Orthogonalises `x`, with at most as many rows as columns, in row-major
+/// order. `other` has room for as many elements; `square` has room for two
+/// matrices of rows × rows. Returns x or other, which holds the result.
 float *orthogonalized(float *x, float *other, float *square, int64_t rows,
                       int64_t columns, const MatrixSteps &by,
                       const EachPiece &each);

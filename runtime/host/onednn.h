@@ -19,7 +19,7 @@
 
 namespace fsdpc::runtime::onednn {
 
-// One engine for the process, never destroyed: primitives use it to the end.
+/// One engine for the process, never destroyed: primitives use it to the end.
 inline dnnl_engine_t cpuEngine() {
   static dnnl_engine_t engine = [] {
     dnnl_engine_t result = nullptr;
@@ -30,9 +30,9 @@ inline dnnl_engine_t cpuEngine() {
   return engine;
 }
 
-// oneDNN chooses a primitive's blocking by the number of OpenMP threads of the
-// thread that creates it. One thread gives the same blocking, and so the same
-// bits, for every --threads.
+/// oneDNN chooses a primitive's blocking by the number of OpenMP threads of the
+/// thread that creates it. One thread gives the same blocking, and so the same
+/// bits, for every --threads.
 class SingleThreadedOpenMp {
 public:
   SingleThreadedOpenMp() : before(omp_get_max_threads()) {
@@ -56,7 +56,7 @@ inline dnnl_data_type_t dataType(ElementType type) {
                                      : dnnl_f16;
 }
 
-// Strides are in elements. A transposed matrix is one whose row stride is 1.
+/// Strides are in elements. A transposed matrix is one whose row stride is 1.
 inline dnnl_memory_desc_t describe(int64_t rows, int64_t columns,
                                    int64_t rowStride, int64_t columnStride,
                                    ElementType type) {
@@ -68,7 +68,7 @@ inline dnnl_memory_desc_t describe(int64_t rows, int64_t columns,
   return desc;
 }
 
-// The same as a batch of `pieces` matrices side by side.
+/// The same as a batch of `pieces` matrices side by side.
 inline dnnl_memory_desc_t describePieces(int64_t rows, int64_t columns,
                                          int64_t rowStride,
                                          int64_t columnStride, int64_t pieces,
@@ -91,12 +91,12 @@ inline size_t scratchOf(const_dnnl_primitive_desc_t desc) {
       dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
 }
 
-// A primitive of up to three matrices and a scratchpad, with one set of memory
-// objects per thread.
+/// A primitive of up to three matrices and a scratchpad, with one set of memory
+/// objects per thread.
 class Primitive {
 public:
-  // Takes ownership of `desc`. `operands` are the execution arguments and their
-  // matrices.
+  /// Takes ownership of `desc`. `operands` are the execution arguments and
+  /// their matrices.
   Primitive(dnnl_primitive_desc_t desc, int threads,
             std::vector<std::pair<int, dnnl_memory_desc_t>> operands)
       : desc(desc), threads(threads), operands(std::move(operands)) {
@@ -121,8 +121,8 @@ public:
     return round64(dnnl_memory_desc_get_size(&operands.back().second));
   }
 
-  // Kept apart from the constructor: the memory table makes products but never
-  // runs them.
+  /// Kept apart from the constructor: the memory table makes products but never
+  /// runs them.
   void prepare() {
     if (primitive)
       return;
@@ -153,8 +153,8 @@ public:
     }
   }
 
-  // Runs the primitive. `addresses` are in the order of the operands, with the
-  // scratchpad last.
+  /// Runs the primitive. `addresses` are in the order of the operands, with the
+  /// scratchpad last.
   void run(int thread, std::initializer_list<const void *> addresses) {
     Call &call = calls[thread];
     auto argument = call.arguments.begin();
@@ -168,13 +168,13 @@ public:
   }
 
 private:
-  // The arguments with which one thread calls the primitive.
+  /// The arguments with which one thread calls the primitive.
   struct Call {
     dnnl_stream_t stream = nullptr;
     std::vector<dnnl_exec_arg_t> arguments;
   };
 
-  // Owned, as all of oneDNN's handles here.
+  /// Owned, as all of oneDNN's handles here.
   dnnl_primitive_desc_t desc;
   int threads;
   std::vector<std::pair<int, dnnl_memory_desc_t>> operands;
@@ -182,8 +182,8 @@ private:
   std::vector<Call> calls;
 };
 
-// The attributes of every primitive: the caller provides scratch memory, and
-// the result is added to the destination if `accumulate`.
+/// The attributes of every primitive: the caller provides scratch memory, and
+/// the result is added to the destination if `accumulate`.
 class Attributes {
 public:
   explicit Attributes(bool accumulate) {

@@ -13,12 +13,12 @@ namespace fsdpc::runtime {
 
 class Pooling {
 public:
-  // Fails if the pooling cannot be run.
+  /// Fails if the pooling cannot be run.
   Status plan(const PoolingPlan &plan);
-  // Computes all planes, cut among the threads, and returns when they are done.
-  // `source` and `destination` are dense tensors of the plan's type. For maxima
-  // the forward writes `workspace`, one index per output, and the gradient
-  // reads it; averages have none, and it may be null.
+  /// Computes all planes, cut among the threads, and returns when they are
+  /// done. `source` and `destination` are dense tensors of the plan's type. For
+  /// maxima the forward writes `workspace`, one index per output, and the
+  /// gradient reads it; averages have none, and it may be null.
   void run(ThreadPool &pool, const void *source, void *destination,
            int32_t *workspace) const;
 

@@ -17,13 +17,13 @@
 
 namespace fsdpc::runtime {
 
-// The upper half of an f32.
+/// The upper half of an f32.
 struct BFloat16 {
   uint16_t bits;
 };
 
-// Returns the value as f32, exactly. The overload for f32 lets templates over
-// the element type call it always.
+/// Returns the value as f32, exactly. The overload for f32 lets templates over
+/// the element type call it always.
 FSDPC_SHARED inline float widen(float value) { return value; }
 
 FSDPC_SHARED inline float widen(BFloat16 value) {
@@ -33,8 +33,8 @@ FSDPC_SHARED inline float widen(BFloat16 value) {
   return result;
 }
 
-// Rounds an f32 to T, so that templates over the element type can always call
-// it.
+/// Rounds an f32 to T, so that templates over the element type can always call
+/// it.
 template <typename T> FSDPC_SHARED T narrow(float value);
 
 template <> FSDPC_SHARED inline float narrow<float>(float value) {

@@ -17,13 +17,13 @@
 
 namespace fsdpc::runtime {
 
-// Blocks of one type in a row. Each has its codes, of 4 bits the even element's
-// in the low half of a byte, and then its scale.
+/// Blocks of one type in a row. Each has its codes, of 4 bits the even
+/// element's in the low half of a byte, and then its scale.
 struct Blocks {
-  char *bytes; // at a multiple of 4
+  char *bytes; ///< at a multiple of 4
   BlockType type;
 
-  // Returns the blocks behind the first `count` ones.
+  /// Returns the blocks behind the first `count` ones.
   Blocks from(int64_t count) const {
     return {bytes + count * blockBytes(type), type};
   }
@@ -33,16 +33,16 @@ struct Blocks {
   }
 };
 
-// Converts `elements` values, and pads the last of `count` blocks with zeros.
-// There may be fewer values than the blocks hold, and none at all.
+/// Converts `elements` values, and pads the last of `count` blocks with zeros.
+/// There may be fewer values than the blocks hold, and none at all.
 void toBlocks(const void *values, WireType type, int64_t elements,
               Blocks blocks, int64_t count);
 
-// Writes the first `elements` values of the blocks in the type.
+/// Writes the first `elements` values of the blocks in the type.
 void fromBlocks(Blocks blocks, int64_t elements, WireType type, void *values);
 
-// Adds `count` whole blocks, widened to f32, to `to`; or writes them, if the
-// sum begins with them.
+/// Adds `count` whole blocks, widened to f32, to `to`; or writes them, if the
+/// sum begins with them.
 void sumBlocks(Blocks blocks, int64_t count, bool begins, float *to);
 
 } // namespace fsdpc::runtime

@@ -10,8 +10,8 @@
 
 namespace fsdpc::runtime {
 
-// 0x82f63b78 is the polynomial with its bits reversed, since bytes go in lowest
-// bit first.
+/// 0x82f63b78 is the polynomial with its bits reversed, since bytes go in
+/// lowest bit first.
 constexpr std::array<uint32_t, 256> makeCrcTable() {
   std::array<uint32_t, 256> table = {};
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -23,7 +23,7 @@ constexpr std::array<uint32_t, 256> makeCrcTable() {
   return table;
 }
 
-// Returns the checksum of the bytes in one go; it cannot be continued.
+/// Returns the checksum of the bytes in one go; it cannot be continued.
 inline uint32_t crc32c(const void *data, size_t bytes) {
   static constexpr std::array<uint32_t, 256> table = makeCrcTable();
   auto *from = static_cast<const unsigned char *>(data);

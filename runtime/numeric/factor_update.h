@@ -11,14 +11,14 @@
 
 namespace fsdpc::runtime {
 
-// A member's averages, with its shape as runtime/abi/factors.h has it.
-// Functions below number its rows and columns over all of its matrices.
+/// A member's averages, with its shape as runtime/abi/factors.h has it.
+/// Functions below number its rows and columns over all of its matrices.
 struct FactorAverages {
   int64_t matrices = 1, rows = 1, columns = 1;
   bool factored = false, sumsElements = false;
-  float *ofRows = nullptr, *ofColumns = nullptr; // rows: null if not factored
-  // Where its numbers begin among the layout's rows and columns, and among what
-  // ranks add up.
+  float *ofRows = nullptr, *ofColumns = nullptr; ///< rows: null if not factored
+  /// Where its numbers begin among the layout's rows and columns, and among
+  /// what ranks add up.
   int64_t first = 0, firstSum = 0;
 
   FSDPC_SHARED int64_t rowCount() const {
@@ -27,13 +27,13 @@ struct FactorAverages {
   FSDPC_SHARED int64_t columnCount() const { return matrices * columns; }
 };
 
-// Returns an exact sum, which travelled as digits.
+/// Returns an exact sum, which travelled as digits.
 FSDPC_SHARED inline double digitSum(const double *digits) {
   int64_t failed; // of a gradient that is not finite nothing is updated
   return sumOfSquares(digits, 1, failed);
 }
 
-// Return the sum of squares of a row or column. `sums` are the layout's.
+/// Return the sum of squares of a row or column. `sums` are the layout's.
 FSDPC_SHARED inline double rowSum(const FactorAverages &a, const double *sums,
                                   int64_t row) {
   const double *own = sums + a.firstSum;
@@ -44,7 +44,7 @@ FSDPC_SHARED inline double rowSum(const FactorAverages &a, const double *sums,
     sum += own[row * a.columns + i];
   return sum;
 }
-// Columns of one matrix follow those of the one before.
+/// Columns of one matrix follow those of the one before.
 FSDPC_SHARED inline double columnSum(const FactorAverages &a,
                                      const double *sums, int64_t column) {
   const double *own = sums + a.firstSum;
@@ -57,7 +57,7 @@ FSDPC_SHARED inline double columnSum(const FactorAverages &a,
   return sum;
 }
 
-// Tensor.lerp_ in f64, rounded once.
+/// Tensor.lerp_ in f64, rounded once.
 FSDPC_SHARED inline float blendAverage(float old, double value, double weight) {
   return float(double(old) + weight * (value - double(old)));
 }
@@ -67,7 +67,7 @@ FSDPC_SHARED inline void updateRow(const FactorAverages &a, const double *sums,
   a.ofRows[row] = blendAverage(
       a.ofRows[row], rowSum(a, sums, row) / double(a.columns), weight);
 }
-// The average of a column is its factor, too. `factors` are the layout's.
+/// The average of a column is its factor, too. `factors` are the layout's.
 FSDPC_SHARED inline void updateColumn(const FactorAverages &a,
                                       const double *sums, double weight,
                                       int64_t column, double *factors) {
@@ -77,8 +77,8 @@ FSDPC_SHARED inline void updateColumn(const FactorAverages &a,
   factors[a.first + a.rowCount() + column] = average;
 }
 
-// Adds up the averages of the rows `thread`, `thread` + `threads`, … of a
-// matrix. The sum is exact, so it does not depend on how the rows are dealt.
+/// Adds up the averages of the rows `thread`, `thread` + `threads`, … of a
+/// matrix. The sum is exact, so it does not depend on how the rows are dealt.
 FSDPC_SHARED inline SquareSum sumOfRows(const FactorAverages &a, int64_t matrix,
                                         int64_t thread, int64_t threads) {
   SquareSum sum;
@@ -91,15 +91,15 @@ FSDPC_SHARED inline SquareSum sumOfRows(const FactorAverages &a, int64_t matrix,
   sum.carry();
   return sum;
 }
-// Returns what the rows' averages are divided by. `digits` are those of
-// sumOfRows; eps keeps the quotient finite for a matrix without gradients.
+/// Returns what the rows' averages are divided by. `digits` are those of
+/// sumOfRows; eps keeps the quotient finite for a matrix without gradients.
 FSDPC_SHARED inline double meanOfRows(const FactorAverages &a,
                                       const double *digits, double eps) {
   double mean = digitSum(digits) / double(a.rows);
   return mean > eps ? mean : eps;
 }
 
-// Returns the average of squares of an element of the member.
+/// Returns the average of squares of an element of the member.
 FSDPC_SHARED inline float varianceOf(const FactorAverages &a,
                                      const double *factors, int64_t element) {
   int64_t row = element / a.columns, column = element % a.columns;

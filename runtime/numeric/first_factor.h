@@ -8,10 +8,10 @@
 
 namespace fsdpc::runtime {
 
-// Equal on all ranks and in all runs, as torch's random_seed of 0.
-constexpr uint64_t powerSeed = 0x506f776572534744; // "PowerSGD"
+/// Equal on all ranks and in all runs, as torch's random_seed of 0.
+constexpr uint64_t powerSeed = 0x506f776572534744; ///< "PowerSGD"
 
-// Writes elements [from, from + count) of the factor of a parameter.
+/// Writes elements [from, from + count) of the factor of a parameter.
 inline void beginFactor(const std::string &parameter, int64_t from,
                         int64_t count, float *values) {
   applyInitRule({InitRule::normal, {0, 1}}, parameter, powerSeed, from, count,

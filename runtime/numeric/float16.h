@@ -7,7 +7,7 @@
 
 namespace fsdpc::runtime {
 
-// 1 sign bit, 5 bits of exponent (bias 15), 10 of mantissa.
+/// 1 sign bit, 5 bits of exponent (bias 15), 10 of mantissa.
 struct Float16 {
   uint16_t bits;
 };
@@ -23,8 +23,8 @@ FSDPC_SHARED inline float widen(Float16 value) {
   return result;
 }
 
-// Values past the largest f16 become infinity, as rounding to nearest says; a
-// NaN stays one and becomes quiet.
+/// Values past the largest f16 become infinity, as rounding to nearest says; a
+/// NaN stays one and becomes quiet.
 template <> FSDPC_SHARED inline Float16 narrow<Float16>(float value) {
   uint32_t all;
   memcpy(&all, &value, sizeof all);

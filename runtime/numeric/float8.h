@@ -8,8 +8,8 @@
 
 namespace fsdpc::runtime {
 
-// 1 sign bit, 4 bits of exponent (bias 7), 3 of mantissa. There is no infinity:
-// the largest number is 448, and all ones below the sign are NaN.
+/// 1 sign bit, 4 bits of exponent (bias 7), 3 of mantissa. There is no
+/// infinity: the largest number is 448, and all ones below the sign are NaN.
 struct Float8 {
   uint8_t bits;
 };
@@ -24,7 +24,7 @@ FSDPC_SHARED inline float widen(Float8 value) {
   return result;
 }
 
-// A value that rounds to more than 448 becomes NaN, as in torch.
+/// A value that rounds to more than 448 becomes NaN, as in torch.
 template <> FSDPC_SHARED inline Float8 narrow<Float8>(float value) {
   uint32_t all;
   memcpy(&all, &value, sizeof all);

@@ -30,14 +30,14 @@
 
 namespace fsdpc::runtime {
 
-// Writes elements [begin, begin + count) of the tensor `name` to to[0 …
-// count-1]. `rule` is one of ruleForShape, but not orthogonal.
+/// Writes elements [begin, begin + count) of the tensor `name` to to[0 …
+/// count-1]. `rule` is one of ruleForShape, but not orthogonal.
 void applyInitRule(const InitRule &rule, const std::string &name, uint64_t seed,
                    int64_t begin, int64_t count, float *to);
 
-// Returns all elements of an orthogonal tensor: a matrix of shape[0] rows. Its
-// elements depend on each other, so a part cannot be computed alone. Takes some
-// rows² · columns operations, if rows are fewer.
+/// Returns all elements of an orthogonal tensor: a matrix of shape[0] rows. Its
+/// elements depend on each other, so a part cannot be computed alone. Takes
+/// some rows² · columns operations, if rows are fewer.
 std::vector<float> orthogonalValues(const InitRule &rule,
                                     const std::string &name, uint64_t seed,
                                     const std::vector<int64_t> &shape);

@@ -7,7 +7,7 @@
 
 namespace fsdpc::runtime {
 
-// Magnitudes compare as the integers of their bits, with NaN above infinity.
+/// Magnitudes compare as the integers of their bits, with NaN above infinity.
 FSDPC_SHARED inline uint32_t magnitudeOf(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);

@@ -12,12 +12,12 @@
 
 namespace fsdpc::runtime {
 
-// A counter, or the four words that belong to it.
+/// A counter, or the four words that belong to it.
 using PhiloxBlock = std::array<uint32_t, 4>;
 
-// Returns the four random words of a counter. Equal counters of one seed give
-// equal words, so a use must put whatever tells its numbers apart into the
-// counter: a step, an element, and a mark of the use itself.
+/// Returns the four random words of a counter. Equal counters of one seed give
+/// equal words, so a use must put whatever tells its numbers apart into the
+/// counter: a step, an element, and a mark of the use itself.
 inline PhiloxBlock philox(PhiloxBlock counter, uint64_t seed) {
   uint32_t key0 = uint32_t(seed), key1 = uint32_t(seed >> 32);
   for (int round = 0; round < 10; ++round) {

@@ -13,15 +13,15 @@
 
 namespace fsdpc::runtime {
 
-// The sizes of a pooling. Pairs are (rows, columns).
-// Plain arrays of fixed size, since kernels take it by value.
+/// The sizes of a pooling. Pairs are (rows, columns).
+/// Plain arrays of fixed size, since kernels take it by value.
 struct PoolingShape {
   int64_t in[2], out[2], kernel[2], strides[2], padsBegin[2], padsEnd[2];
   bool countPadding;
 };
 
-// The plan of the manifest in the form that both sides compute with: plain
-// arrays, which a kernel can take as an argument.
+/// The plan of the manifest in the form that both sides compute with: plain
+/// arrays, which a kernel can take as an argument.
 inline PoolingShape poolingShape(const PoolingPlan &p) {
   return {{p.height, p.width},
           {p.outHeight, p.outWidth},
@@ -32,16 +32,16 @@ inline PoolingShape poolingShape(const PoolingPlan &p) {
           p.countPadding};
 }
 
-// The part of one output's window that lies within the plane, along one axis.
+/// The part of one output's window that lies within the plane, along one axis.
 struct PoolingSpan {
-  int64_t window;     // first cell of the window; negative within padding
-  int64_t begin, end; // cells of the window that lie in the plane
-  int64_t counted;    // cells that the average's divisor counts
+  int64_t window;     ///< first cell of the window; negative within padding
+  int64_t begin, end; ///< cells of the window that lie in the plane
+  int64_t counted;    ///< cells that the average's divisor counts
 };
 
-// Returns the span of output number `output` along an axis (0: rows, 1:
-// columns). It is empty if the window lies in the padding, which legal plans
-// exclude.
+/// Returns the span of output number `output` along an axis (0: rows, 1:
+/// columns). It is empty if the window lies in the padding, which legal plans
+/// exclude.
 FSDPC_SHARED inline PoolingSpan poolingSpan(const PoolingShape &p, int axis,
                                             int64_t output) {
   PoolingSpan span;
@@ -57,8 +57,8 @@ FSDPC_SHARED inline PoolingSpan poolingSpan(const PoolingShape &p, int axis,
   return span;
 }
 
-// Returns the maximum of an output's window and its index within the window. As
-// in PyTorch, a NaN counts as the maximum, and the first one wins.
+/// Returns the maximum of an output's window and its index within the window.
+/// As in PyTorch, a NaN counts as the maximum, and the first one wins.
 template <typename T>
 FSDPC_SHARED T maxCell(const PoolingShape &p, const T *x, int64_t row,
                        int64_t column, int32_t &index) {
@@ -83,7 +83,7 @@ FSDPC_SHARED T maxCell(const PoolingShape &p, const T *x, int64_t row,
   return narrow<T>(best);
 }
 
-// Returns the average of an output's window, summed in f32.
+/// Returns the average of an output's window, summed in f32.
 template <typename T>
 FSDPC_SHARED T averageCell(const PoolingShape &p, const T *x, int64_t row,
                            int64_t column) {
@@ -96,13 +96,14 @@ FSDPC_SHARED T averageCell(const PoolingShape &p, const T *x, int64_t row,
   return narrow<T>(sum / float(rows.counted * columns.counted));
 }
 
-// The outputs [first, last) whose windows contain one position, along one axis.
+/// The outputs [first, last) whose windows contain one position, along one
+/// axis.
 struct PoolingCover {
   int64_t first, last;
 };
 
-// Returns the outputs whose windows reach over input number `position` along an
-// axis. The range is empty if strides jump over the position.
+/// Returns the outputs whose windows reach over input number `position` along
+/// an axis. The range is empty if strides jump over the position.
 FSDPC_SHARED inline PoolingCover poolingCover(const PoolingShape &p, int axis,
                                               int64_t position) {
   // Output o covers [o * stride, o * stride + kernel) of the padded axis, so
@@ -114,9 +115,9 @@ FSDPC_SHARED inline PoolingCover poolingCover(const PoolingShape &p, int axis,
           last < p.out[axis] ? last : p.out[axis]};
 }
 
-// Returns the gradient of one source cell: the sum, in f32, of what the outputs
-// whose windows contain it pass back. `indices` are those of the maxima, or
-// null for average pooling.
+/// Returns the gradient of one source cell: the sum, in f32, of what the
+/// outputs whose windows contain it pass back. `indices` are those of the
+/// maxima, or null for average pooling.
 template <typename T>
 FSDPC_SHARED T poolingGradCell(const PoolingShape &p, const T *dy,
                                const int32_t *indices, int64_t row,

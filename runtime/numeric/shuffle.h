@@ -12,9 +12,9 @@
 
 namespace fsdpc::runtime {
 
-// Returns the sample at position `index` of `epoch`; index < count. The domain
-// of the network is less than four times `count`, so fewer than four rounds of
-// cycle walking are expected.
+/// Returns the sample at position `index` of `epoch`; index < count. The domain
+/// of the network is less than four times `count`, so fewer than four rounds of
+/// cycle walking are expected.
 inline uint64_t shuffled(uint64_t index, uint64_t count, uint64_t epoch,
                          uint64_t seed) {
   int half = 1;

@@ -15,8 +15,8 @@
 
 namespace fsdpc::runtime {
 
-// A choice by masks. With ?: compilers sink the float arithmetic of one arm
-// into a branch, and the loop is not vectorised.
+/// A choice by masks. With ?: compilers sink the float arithmetic of one arm
+/// into a branch, and the loop is not vectorised.
 FSDPC_SHARED inline uint32_t choose(bool first, uint32_t a, uint32_t b) {
   uint32_t mask = -uint32_t(first);
   return (a & mask) | (b & ~mask);
@@ -24,16 +24,16 @@ FSDPC_SHARED inline uint32_t choose(bool first, uint32_t a, uint32_t b) {
 
 template <int exponentBits, int mantissaBits> struct SmallFloat {
   static constexpr int bias = (1 << (exponentBits - 1)) - 1;
-  static constexpr int lacking = 23 - mantissaBits; // bits of f32's mantissa
+  static constexpr int lacking = 23 - mantissaBits; ///< bits of f32's mantissa
   static constexpr uint32_t rebias = uint32_t(127 - bias) << 23;
-  // The least normal number, 2^(1 - bias), in f32.
+  /// The least normal number, 2^(1 - bias), in f32.
   static constexpr uint32_t smallest = uint32_t(127 + 1 - bias) << 23;
-  // A power of two whose last bit in f32 counts the least subnormal number.
+  /// A power of two whose last bit in f32 counts the least subnormal number.
   static constexpr uint32_t unit = uint32_t(127 + 1 - bias - mantissaBits + 23)
                                    << 23;
 
-  // Returns the bits of a number in f32. `magnitude` is the number without its
-  // sign, moved to the place of f32's exponent and mantissa.
+  /// Returns the bits of a number in f32. `magnitude` is the number without its
+  /// sign, moved to the place of f32's exponent and mantissa.
   FSDPC_SHARED static uint32_t widened(uint32_t magnitude) {
     // A subnormal's mantissa is put behind that of the least normal number,
     // which is then taken away.
@@ -48,8 +48,8 @@ template <int exponentBits, int mantissaBits> struct SmallFloat {
     return choose(magnitude < (1u << 23), subnormal, magnitude + rebias);
   }
 
-  // Returns the bits of the nearest number; `magnitude` has those of an f32
-  // without its sign. The format must have room for the result's exponent.
+  /// Returns the bits of the nearest number; `magnitude` has those of an f32
+  /// without its sign. The format must have room for the result's exponent.
   FSDPC_SHARED static uint32_t narrowed(uint32_t magnitude) {
     // Rounds away the bits that the format lacks; a carry goes into the
     // exponent.

@@ -24,11 +24,11 @@
 
 namespace fsdpc::runtime {
 
-constexpr int squareGroup = 16; // elements
+constexpr int squareGroup = 16; ///< elements
 
-// Sums the squares of one group. A square of an f32 is exact in f64, so a fused
-// multiply-add has the same bits. T is f32 or a 16-bit type, which widens
-// exactly.
+/// Sums the squares of one group. A square of an f32 is exact in f64, so a
+/// fused multiply-add has the same bits. T is f32 or a 16-bit type, which
+/// widens exactly.
 template <typename T> FSDPC_SHARED double squaresOfGroup(const T *values) {
   double lanes[4];
   for (int i = 0; i < 4; ++i) {
@@ -39,20 +39,20 @@ template <typename T> FSDPC_SHARED double squaresOfGroup(const T *values) {
   return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
-// A sum of group sums. The value is Σ digit[i] · 2^(32 i - 240).
+/// A sum of group sums. The value is Σ digit[i] · 2^(32 i - 240).
 struct SquareSum {
-  // Additions that a digit takes before it must be carried.
+  /// Additions that a digit takes before it must be carried.
   static constexpr int64_t mostAdditions = 1024;
-  // The exponent field of f64 from 2^260 on. A group of squares of f32 has no
-  // larger one. The last digit then holds 2^21 at most, so that f64 adds those
-  // of 2^32 numbers without rounding.
+  /// The exponent field of f64 from 2^260 on. A group of squares of f32 has no
+  /// larger one. The last digit then holds 2^21 at most, so that f64 adds those
+  /// of 2^32 numbers without rounding.
   static constexpr uint64_t largestExponent = 1023 + 260;
 
   uint64_t digit[normDigits] = {};
-  double notFinite = 0; // the sum of infinities and NaNs
+  double notFinite = 0; ///< the sum of infinities and NaNs
 
-  // Adds a number. One with a minus sign counts as infinite, as does one of
-  // 2^261 or more: sums of squares have neither.
+  /// Adds a number. One with a minus sign counts as infinite, as does one of
+  /// 2^261 or more: sums of squares have neither.
   FSDPC_SHARED void add(double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -79,7 +79,7 @@ struct SquareSum {
     digit[place / 32 + 1] += (low >> 32) + high;
   }
 
-  // Brings all digits but the last below 2^32.
+  /// Brings all digits but the last below 2^32.
   FSDPC_SHARED void carry() {
     for (int i = 0; i + 1 < normDigits; ++i) {
       digit[i + 1] += digit[i] >> 32;
@@ -87,7 +87,7 @@ struct SquareSum {
     }
   }
 
-  // Adds the squares of a part of a member that begins with a group.
+  /// Adds the squares of a part of a member that begins with a group.
   template <typename T>
   FSDPC_SHARED void addSquares(const T *values, int64_t count) {
     int64_t i = 0;
@@ -98,7 +98,8 @@ struct SquareSum {
     }
     addRest(values + i, count - i);
   }
-  // Adds the squares of a member's last group, which is not whole, and carries.
+  /// Adds the squares of a member's last group, which is not whole, and
+  /// carries.
   template <typename T>
   FSDPC_SHARED void addRest(const T *values, int64_t count) {
     float group[squareGroup] = {};
@@ -109,7 +110,7 @@ struct SquareSum {
     carry();
   }
 
-  // Both have been carried.
+  /// Both have been carried.
   FSDPC_SHARED void add(const SquareSum &other) {
     for (int i = 0; i < normDigits; ++i)
       digit[i] += other.digit[i];
@@ -117,7 +118,7 @@ struct SquareSum {
     carry();
   }
 
-  // Adds what write() gave, or sums of that. Carries.
+  /// Adds what write() gave, or sums of that. Carries.
   FSDPC_SHARED void addWritten(const double *sums) {
     if (!std::isfinite(sums[0])) {
       notFinite += sums[0];
@@ -128,14 +129,14 @@ struct SquareSum {
     carry();
   }
 
-  // Writes normDigits numbers that may be summed over ranks in f64: digits,
-  // whose sums are exact, and an infinity or NaN in place of the first one.
+  /// Writes normDigits numbers that may be summed over ranks in f64: digits,
+  /// whose sums are exact, and an infinity or NaN in place of the first one.
   FSDPC_SHARED void write(double *sums) const {
     for (int i = 0; i < normDigits; ++i)
       sums[i] = 0;
     addTo(sums);
   }
-  // Adds these numbers to what is there.
+  /// Adds these numbers to what is there.
   FSDPC_SHARED void addTo(double *sums) const {
     for (int i = 0; i < normDigits; ++i)
       sums[i] += double(digit[i]);
@@ -144,8 +145,8 @@ struct SquareSum {
   }
 };
 
-// Returns the sum over `count` layouts of what all ranks' write() gave.
-// `failed` is set to the first layout whose sum is not finite, or to -1.
+/// Returns the sum over `count` layouts of what all ranks' write() gave.
+/// `failed` is set to the first layout whose sum is not finite, or to -1.
 FSDPC_SHARED inline double sumOfSquares(const double *sums, int count,
                                         int64_t &failed) {
   SquareSum total;

@@ -11,20 +11,20 @@
 
 namespace fsdpc::runtime {
 
-// Applies buffer = (1 - momentum) · buffer + momentum · statistic, once per
-// statistic and in their order, or once with their mean.
+/// Applies buffer = (1 - momentum) · buffer + momentum · statistic, once per
+/// statistic and in their order, or once with their mean.
 struct UpdateStatistics {
   float *buffer = nullptr;
-  const float *statistics = nullptr; // of `ranks` ranks, one after the other
+  const float *statistics = nullptr; ///< of `ranks` ranks, one after the other
   int ranks = 1;
   int64_t elements = 0;
   double momentum = 0;
   bool average = false;
 };
 
-// Returns the update with the values that the mode (FSDPC_BUFFERS_*) takes:
-// `own`, or `gathered`, which holds those of all ranks. The caller fills the
-// rest in.
+/// Returns the update with the values that the mode (FSDPC_BUFFERS_*) takes:
+/// `own`, or `gathered`, which holds those of all ranks. The caller fills the
+/// rest in.
 inline UpdateStatistics statisticsUpdate(int32_t mode, const void *own,
                                          const float *gathered, int ranks) {
   UpdateStatistics update;
@@ -36,8 +36,8 @@ inline UpdateStatistics statisticsUpdate(int32_t mode, const void *own,
   return update;
 }
 
-// Updates element `i` of the buffer. The running value is rounded to f32 after
-// each rank, as it is where ranks apply their statistics one after the other.
+/// Updates element `i` of the buffer. The running value is rounded to f32 after
+/// each rank, as it is where ranks apply their statistics one after the other.
 FSDPC_SHARED inline void updateElement(const UpdateStatistics &u, int64_t i) {
   float value = u.buffer[i];
   double sum = 0;

@@ -10,9 +10,10 @@
 
 namespace fsdpc::runtime {
 
-// Writes the places and values of the `count` largest of `elements` values by
-// magnitude, in the order of places, and replaces these values by zero. Of
-// equal magnitudes the lower places come first; NaN is larger than all numbers.
+/// Writes the places and values of the `count` largest of `elements` values by
+/// magnitude, in the order of places, and replaces these values by zero. Of
+/// equal magnitudes the lower places come first; NaN is larger than all
+/// numbers.
 void takeLargest(float *values, int64_t elements, int64_t count,
                  ChosenElement *chosen);
 

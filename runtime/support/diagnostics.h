@@ -7,10 +7,10 @@
 
 namespace fsdpc::runtime {
 
-// Prints "error: message" to stderr in a single write, so that lines of several
-// ranks do not mix.
+/// Prints "error: message" to stderr in a single write, so that lines of
+/// several ranks do not mix.
 void printError(const std::string &message);
-// Prints "warning: message" likewise.
+/// Prints "warning: message" likewise.
 void printWarning(const std::string &message);
 
 } // namespace fsdpc::runtime

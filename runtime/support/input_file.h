@@ -18,19 +18,19 @@
 
 namespace fsdpc {
 
-// Device and inode. Two paths with the same identity are the same file.
+/// Device and inode. Two paths with the same identity are the same file.
 using FileIdentity = std::pair<uint64_t, uint64_t>;
 
-// Returns nullopt if the path does not exist. Links are followed.
+/// Returns nullopt if the path does not exist. Links are followed.
 std::optional<FileIdentity> identityOf(const std::string &path);
 
-// Returns what a file is that is not a regular one, from its st_mode: "a
-// folder", "a FIFO or pipe".
+/// Returns what a file is that is not a regular one, from its st_mode: "a
+/// folder", "a FIFO or pipe".
 const char *kindOf(unsigned mode);
 
-// Reads exactly `count` bytes from `offset` of an open file, which held them
-// when it was opened. `name` is what the error calls the file. Leaves the code
-// of a read that failed in errno, and 0 if the file has become shorter.
+/// Reads exactly `count` bytes from `offset` of an open file, which held them
+/// when it was opened. `name` is what the error calls the file. Leaves the code
+/// of a read that failed in errno, and 0 if the file has become shorter.
 Status readAt(int descriptor, const std::string &name, uint64_t offset,
               void *to, uint64_t count);
 
@@ -40,20 +40,20 @@ public:
   InputFile &operator=(InputFile &&other) noexcept;
   ~InputFile();
 
-  // Opens a path that the user has named. Fails at once, and never waits, if it
-  // is a folder, a device, a pipe or a socket.
+  /// Opens a path that the user has named. Fails at once, and never waits, if
+  /// it is a folder, a device, a pipe or a socket.
   static Result<InputFile> open(const std::string &path);
-  // Opens a path that a file has named, below a folder. Refuses an absolute
-  // path, one with '..', symbolic links in any of its parts, and a file with
-  // further hard links: each could lead to a file outside of the folder.
+  /// Opens a path that a file has named, below a folder. Refuses an absolute
+  /// path, one with '..', symbolic links in any of its parts, and a file with
+  /// further hard links: each could lead to a file outside of the folder.
   static Result<InputFile> openBelow(const std::string &folder,
                                      const std::string &relative);
 
-  uint64_t size() const { return bytes; } // when it was opened
+  uint64_t size() const { return bytes; } ///< when it was opened
   FileIdentity identity() const { return id; }
-  // Reads exactly `count` bytes from `offset`, or fails.
+  /// Reads exactly `count` bytes from `offset`, or fails.
   Status read(uint64_t offset, void *to, uint64_t count) const;
-  // Reads the whole file. Fails if its size has changed since it was opened.
+  /// Reads the whole file. Fails if its size has changed since it was opened.
   Result<std::string> readAll() const;
 
 private:

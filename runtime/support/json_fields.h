@@ -14,30 +14,30 @@ namespace fsdpc::runtime {
 
 using Json = nlohmann::ordered_json;
 
-// Writes JSON in one line. Names come from the model and may be invalid UTF-8,
-// which is replaced.
+/// Writes JSON in one line. Names come from the model and may be invalid UTF-8,
+/// which is replaced.
 std::string dump(const Json &json);
 
-// Returns the field of an object.
+/// Returns the field of an object.
 const Json &fieldIn(const Json &json, const char *key);
 
-// Throws "'KEY' is VALUE, not WANTED". Long values are cut, since a damaged
-// file may hold anything.
+/// Throws "'KEY' is VALUE, not WANTED". Long values are cut, since a damaged
+/// file may hold anything.
 [[noreturn]] void refuse(const char *key, const Json &value,
                          const std::string &wanted);
 
-// Returns the value, which was found at `key`.
+/// Returns the value, which was found at `key`.
 std::string asText(const Json &value, const char *key);
 
 std::string textIn(const Json &json, const char *key);
 
-// Returns an array.
+/// Returns an array.
 const Json &listIn(const Json &json, const char *key);
 
-// Returns `otherwise` if the field is missing.
+/// Returns `otherwise` if the field is missing.
 bool truthIn(const Json &json, const char *key, bool otherwise);
 
-// Returns a whole number from 0 to `most`.
+/// Returns a whole number from 0 to `most`.
 int64_t numberIn(const Json &json, const char *key, int64_t most);
 
 } // namespace fsdpc::runtime

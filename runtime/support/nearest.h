@@ -8,11 +8,11 @@
 
 namespace fsdpc {
 
-// Returns the candidate with the fewest edits from `text`, or an empty string
-// if none is close.
+/// Returns the candidate with the fewest edits from `text`, or an empty string
+/// if none is close.
 std::string nearest(const std::string &text,
                     const std::vector<std::string> &candidates);
-// Returns "; did you mean 'x'?", or an empty string if no candidate is close.
+/// Returns "; did you mean 'x'?", or an empty string if no candidate is close.
 std::string meant(const std::string &text,
                   const std::vector<std::string> &candidates);
 

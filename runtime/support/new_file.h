@@ -16,40 +16,40 @@
 
 namespace fsdpc::runtime {
 
-// The alignment that O_DIRECT needs: the largest block of a disk that is in
-// use.
+/// The alignment that O_DIRECT needs: the largest block of a disk that is in
+/// use.
 constexpr uint64_t directAlignment = 4096;
 
 class NewFile {
 public:
   NewFile() = default;
   NewFile(const NewFile &) = delete;
-  // Removes the file unless it is complete.
+  /// Removes the file unless it is complete.
   ~NewFile();
 
-  // Creates the temporary file. Fails if `path` names something that is not a
-  // regular file, or one that may not be written.
+  /// Creates the temporary file. Fails if `path` names something that is not a
+  /// regular file, or one that may not be written.
   Status open(const std::string &path);
-  // The same, but until `commit` the file has no name at all, where the file
-  // system allows that. So nothing of it is left if the process is killed, as
-  // a rank is when another one dies while all of them save.
+  /// The same, but until `commit` the file has no name at all, where the file
+  /// system allows that. So nothing of it is left if the process is killed, as
+  /// a rank is when another one dies while all of them save.
   Status openUnnamed(const std::string &path);
-  // Writes all of the bytes at an offset. Calls may come in any order, but from
-  // one thread. A failure of `open` or of a write is kept: what follows does
-  // nothing and returns it. So a rank that others wait for may go on to the
-  // end, and look at `commit` alone.
+  /// Writes all of the bytes at an offset. Calls may come in any order, but
+  /// from one thread. A failure of `open` or of a write is kept: what follows
+  /// does nothing and returns it. So a rank that others wait for may go on to
+  /// the end, and look at `commit` alone.
   Status write(uint64_t offset, const void *data, uint64_t bytes);
-  // Makes later writes bypass the page cache (O_DIRECT), or use it again. That
-  // spares the processor a copy of everything and the system a cache that
-  // nobody reads. Memory, offsets and lengths must then be multiples of
-  // `directAlignment`. A file system that cannot do it goes on through its
-  // cache.
+  /// Makes later writes bypass the page cache (O_DIRECT), or use it again. That
+  /// spares the processor a copy of everything and the system a cache that
+  /// nobody reads. Memory, offsets and lengths must then be multiples of
+  /// `directAlignment`. A file system that cannot do it goes on through its
+  /// cache.
   void setDirect(bool wanted);
-  // The name under which another program may write the data instead; not for
-  // unnamed files.
+  /// The name under which another program may write the data instead; not for
+  /// unnamed files.
   const std::string &temporaryPath() const { return temporary; }
-  // Flushes the data to the disk and gives the file its name. If only the name
-  // cannot be given, the file stays, and the error names it.
+  /// Flushes the data to the disk and gives the file its name. If only the name
+  /// cannot be given, the file stays, and the error names it.
   Status commit();
 
 private:
@@ -60,10 +60,10 @@ private:
   Status failure;
 };
 
-// Fails unless a NewFile could be made for `path`. Leaves nothing behind.
+/// Fails unless a NewFile could be made for `path`. Leaves nothing behind.
 Status checkWritable(const std::string &path);
 
-// Returns the folder of a path, as a path that can be opened.
+/// Returns the folder of a path, as a path that can be opened.
 std::string folderOf(const std::string &path);
 
 } // namespace fsdpc::runtime

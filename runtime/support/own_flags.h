@@ -9,10 +9,10 @@
 
 namespace fsdpc {
 
-// Return the flags of fsdpc (compile_options.def) and of a program
-// (program_flags.def), without dashes in front. A flag that both commands have
-// is in both lists: a command asks only about flags that it does not have, so
-// the list in which one is found says whose it is.
+/// Return the flags of fsdpc (compile_options.def) and of a program
+/// (program_flags.def), without dashes in front. A flag that both commands have
+/// is in both lists: a command asks only about flags that it does not have, so
+/// the list in which one is found says whose it is.
 std::span<const std::string_view> compilerFlags();
 std::span<const std::string_view> programFlags();
 

@@ -14,16 +14,16 @@ namespace fsdpc::runtime {
 
 struct ReservedFile {
   File file;
-  int descriptor = -1; // owned by `file`; open for writing
+  int descriptor = -1; ///< owned by `file`; open for writing
 };
 
-// Makes a file of `bytes` zeroes beside `path`, whose name it has in messages.
-// If the folder's disk has too little room, the error has both numbers.
+/// Makes a file of `bytes` zeroes beside `path`, whose name it has in messages.
+/// If the folder's disk has too little room, the error has both numbers.
 Result<ReservedFile> reserveFile(const std::string &path, uint64_t bytes);
 
-// Bytes that may still be written to the disk of a folder, or -1 if unknown.
+/// Bytes that may still be written to the disk of a folder, or -1 if unknown.
 int64_t freeBytes(const std::string &folder);
-// Returns true if the files of a folder lie in memory (tmpfs).
+/// Returns true if the files of a folder lie in memory (tmpfs).
 bool liesInMemory(const std::string &folder);
 
 } // namespace fsdpc::runtime

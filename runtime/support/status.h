@@ -16,21 +16,22 @@
 
 namespace fsdpc {
 
-// A message for the person who runs the program: a lower-case fragment
-// that quotes the offending name and value and says what to do.
+/// A message for the person who runs the program: a lower-case fragment
+/// that quotes the offending name and value and says what to do.
 struct [[nodiscard]] Error {
   std::string message;
 };
 
-// Success, or an error. Copies are cheap on success: the message is empty then.
+/// Success, or an error. Copies are cheap on success: the message is empty
+/// then.
 class [[nodiscard]] Status {
 public:
-  Status() = default; // success
+  Status() = default; ///< success
   Status(Error error) : failed(true), failure(std::move(error)) {}
 
-  // True on success, so that `if (!status)` reads as the error path.
+  /// True on success, so that `if (!status)` reads as the error path.
   explicit operator bool() const { return !failed; }
-  // The error; with an empty message on success.
+  /// The error; with an empty message on success.
   const Error &error() const { return failure; }
 
 private:
@@ -38,9 +39,9 @@ private:
   Error failure;
 };
 
-// A value of type T, or an error. It owns the value, which `std::move(*result)`
-// takes out. Both constructors are implicit, so that a function returns either
-// kind as it is.
+/// A value of type T, or an error. It owns the value, which
+/// `std::move(*result)` takes out. Both constructors are implicit, so that a
+/// function returns either kind as it is.
 template <class T> class [[nodiscard]] Result {
 public:
   template <class U, class = std::enable_if_t<std::is_convertible_v<U &&, T>>>
@@ -48,7 +49,7 @@ public:
   Result(Error error) : failure(std::move(error)) {}
 
   explicit operator bool() const { return content.has_value(); }
-  // Like std::optional: only a successful Result has a content.
+  /// Like std::optional: only a successful Result has a content.
   T &operator*() & { return *content; }
   const T &operator*() const & { return *content; }
   T &&operator*() && { return *std::move(content); }

@@ -17,52 +17,52 @@
 
 namespace fsdpc::runtime {
 
-// The figures of one evaluation, as printed and logged.
+/// The figures of one evaluation, as printed and logged.
 struct EvaluationRecord {
-  int64_t step = 0; // steps that were done before it
+  int64_t step = 0; ///< steps that were done before it
   double loss = 0;
   int64_t samples = 0;
-  std::vector<double> metrics; // in the order of --metric; NaN: of no sample
+  std::vector<double> metrics; ///< in the order of --metric; NaN: of no sample
   double milliseconds = 0;
 };
 
-// Call open and check before the run, then run on all ranks together whenever
-// an evaluation is due.
+/// Call open and check before the run, then run on all ranks together whenever
+/// an evaluation is due.
 class Evaluation {
 public:
-  // Opens the files of --eval and checks them against the inputs, as those of
-  // --data. Does nothing without --eval.
+  /// Opens the files of --eval and checks them against the inputs, as those of
+  /// --data. Does nothing without --eval.
   Status open(const Manifest &manifest, const fsdpc_program &program,
               const Options &options);
-  // Checks the values of this rank's samples, so that a bad one is reported
-  // before the run begins.
+  /// Checks the values of this rank's samples, so that a bad one is reported
+  /// before the run begins.
   Status check(const Job &job);
   bool isOn() const { return microbatches > 0; }
   const Samples &data() const { return samples; }
-  // Says which samples are left out, or is empty.
+  /// Says which samples are left out, or is empty.
   const std::string &note() const { return leftOut; }
 
-  // Computes the loss on all ranks. The device must be idle. Reads samples into
-  // the input slot that holds none of the next step. The caller must end the
-  // job if it fails, because the other ranks may be waiting for this one.
+  /// Computes the loss on all ranks. The device must be idle. Reads samples
+  /// into the input slot that holds none of the next step. The caller must end
+  /// the job if it fails, because the other ranks may be waiting for this one.
   Status run(fsdpc_rank &rank, EvaluationRecord &record);
-  // Gives the files of --predict their names after `run`.
+  /// Gives the files of --predict their names after `run`.
   Status commitPredictions() {
     return predictions ? predictions->commit() : Status();
   }
-  // Says what in the data gave a loss that is not finite, as far as that is
-  // found in the first few thousand samples, or returns an empty string.
+  /// Says what in the data gave a loss that is not finite, as far as that is
+  /// found in the first few thousand samples, or returns an empty string.
   std::string describeNonFinite() const;
 
 private:
-  // The samples of one bucket, which are a part of the data.
+  /// The samples of one bucket, which are a part of the data.
   struct Group {
     size_t part = 0, bucket = 0;
     int64_t samples = 0;
-    // The microbatches, over all ranks, that the loss is made of.
+    /// The microbatches, over all ranks, that the loss is made of.
     int64_t microbatches = 0;
-    // Those that run: also the last one that is not full, if its outputs are
-    // written.
+    /// Those that run: also the last one that is not full, if its outputs are
+    /// written.
     int64_t computed = 0;
   };
   Status addGroup(size_t part, const Options &options, int64_t &steps);
@@ -78,13 +78,13 @@ private:
   const Manifest *manifest = nullptr;
   Samples samples;
   std::vector<Group> groups;
-  int64_t microbatches = 0; // of all groups
-  int64_t rounds = 0;       // so far, in the evaluation that runs
+  int64_t microbatches = 0; ///< of all groups
+  int64_t rounds = 0;       ///< so far, in the evaluation that runs
   std::string leftOut;
   const std::vector<Metric> *metrics = nullptr;
-  std::unique_ptr<Predictions> predictions; // null without --predict
-  // The sums of the evaluation that runs: the loss of each microbatch times its
-  // weight, and the weights; and the metrics.
+  std::unique_ptr<Predictions> predictions; ///< null without --predict
+  /// The sums of the evaluation that runs: the loss of each microbatch times
+  /// its weight, and the weights; and the metrics.
   double sum = 0, weight = 0;
   std::vector<double> metricSums;
   StepResults results;

@@ -18,32 +18,32 @@
 
 namespace fsdpc::runtime {
 
-// A point of a curve: its tag and its value.
+/// A point of a curve: its tag and its value.
 using Scalar = std::pair<std::string, double>;
 
-// Values of which TensorBoard shows the distribution; none is negative.
+/// Values of which TensorBoard shows the distribution; none is negative.
 struct Histogram {
   std::string tag;
   std::vector<double> values;
 };
 
-// The event file of rank 0. Without `prepare` the functions do nothing.
+/// The event file of rank 0. Without `prepare` the functions do nothing.
 class EventFile {
 public:
   EventFile() = default;
   EventFile(const EventFile &) = delete;
   ~EventFile();
-  // Makes the folder, and checks that files can be made in it. Leaves no file
-  // behind, since the run may not come to train.
+  /// Makes the folder, and checks that files can be made in it. Leaves no file
+  /// behind, since the run may not come to train.
   Status prepare(const std::string &folder);
-  // Makes the file of a run that begins at `firstStep`.
+  /// Makes the file of a run that begins at `firstStep`.
   Status begin(int64_t firstStep);
-  // Adds a point at `step` to the curve of each tag, and the histograms. After
-  // a failure the file ends with its last whole record, and further calls do
-  // nothing.
+  /// Adds a point at `step` to the curve of each tag, and the histograms. After
+  /// a failure the file ends with its last whole record, and further calls do
+  /// nothing.
   Status add(int64_t step, const std::vector<Scalar> &scalars,
              const std::vector<Histogram> &histograms = {});
-  // Returns false if nothing will be written, so nothing need be computed.
+  /// Returns false if nothing will be written, so nothing need be computed.
   bool isOpen() const { return file >= 0; }
 
 private:
@@ -51,7 +51,7 @@ private:
   Status record(const std::string &event);
   std::string folder, path;
   int file = -1;
-  uint64_t written = 0; // bytes of whole records
+  uint64_t written = 0; ///< bytes of whole records
 };
 
 } // namespace fsdpc::runtime

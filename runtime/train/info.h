@@ -10,9 +10,9 @@
 
 namespace fsdpc::runtime {
 
-// `threads` per rank and the ranks of a shard group are for the memory table; 0
-// takes what the program was planned for. With `checkpoints` the table has a
-// row for the copy that they are written from.
+/// `threads` per rank and the ranks of a shard group are for the memory table;
+/// 0 takes what the program was planned for. With `checkpoints` the table has a
+/// row for the copy that they are written from.
 std::string infoText(const Manifest &manifest, int threads, int shardGroup,
                      bool checkpoints);
 

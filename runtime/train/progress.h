@@ -13,22 +13,23 @@
 
 namespace fsdpc::runtime {
 
-// Keeps references to its arguments, which must outlive it.
+/// Keeps references to its arguments, which must outlive it.
 class Progress {
 public:
   using Clock = std::chrono::steady_clock;
   Progress(const Manifest &manifest, const Options &options,
            const RunInfo &info);
-  // Prints the layout of the run, and warns of threads without a core.
+  /// Prints the layout of the run, and warns of threads without a core.
   void start() const;
-  // `checkpointedAt` is when the last checkpoint was written, or the run began.
+  /// `checkpointedAt` is when the last checkpoint was written, or the run
+  /// began.
   void step(const StepRecord &record, Clock::time_point checkpointedAt);
-  // Prints the end of a run that a signal ended after the step `last`, and
-  // where its parameters are.
+  /// Prints the end of a run that a signal ended after the step `last`, and
+  /// where its parameters are.
   void stop(const StepRecord &last, const char *signal) const;
-  // Prints how the run ended: steps, speed, final loss and peak.
+  /// Prints how the run ended: steps, speed, final loss and peak.
   void finish(const StepRecord &last);
-  // Prints that a resumed run had no step left.
+  /// Prints that a resumed run had no step left.
   void evaluation(const EvaluationRecord &record) const;
   void nothingToDo() const;
 
@@ -41,9 +42,9 @@ private:
   const Options &options;
   const RunInfo &info;
   bool redraw;
-  const char *prefix; // at the start of every line
+  const char *prefix; ///< at the start of every line
   Clock::time_point began;
-  double shown = 0; // seconds from the start to the last line
+  double shown = 0; ///< seconds from the start to the last line
 };
 
 } // namespace fsdpc::runtime

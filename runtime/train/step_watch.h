@@ -27,20 +27,20 @@ namespace fsdpc::runtime {
 class StepWatch {
 public:
   struct Limits {
-    // The limits of a step, in seconds; negative: the larger of 300 and 20
-    // median steps; 0: none. `first` is that of the first step, which loads
-    // code and files.
+    /// The limits of a step, in seconds; negative: the larger of 300 and 20
+    /// median steps; 0: none. `first` is that of the first step, which loads
+    /// code and files.
     double step = -1, first = 0;
   };
-  // Starts the thread. Keeps references to rank and recorder. `path` is that of
-  // this rank's flight record.
+  /// Starts the thread. Keeps references to rank and recorder. `path` is that
+  /// of this rank's flight record.
   StepWatch(const fsdpc_rank &rank, const FlightRecorder &recorder,
             Limits limits, std::string path);
   ~StepWatch();
   StepWatch(const StepWatch &) = delete;
 
-  // Called by the loop around each step. `seconds` is how long the step took;
-  // the median of the last 64 decides the limit.
+  /// Called by the loop around each step. `seconds` is how long the step took;
+  /// the median of the last 64 decides the limit.
   void beginStep();
   void endStep(double seconds);
 
@@ -56,14 +56,15 @@ private:
   const FlightRecorder &recorder;
   const Limits limits;
   const std::string path;
-  // Used by the thread only.
+  /// Used by the thread only.
   uint64_t seen = 0;
   Clock::time_point since, awake;
   bool tried = false;
-  std::atomic<bool> written = false; // the record; read by who reports an error
-  mutable std::mutex mutex;          // guards what follows
+  std::atomic<bool> written =
+      false;                ///< the record; read by who reports an error
+  mutable std::mutex mutex; ///< guards what follows
   std::condition_variable changed;
-  std::array<double, 64> lengths{}; // of the last steps
+  std::array<double, 64> lengths{}; ///< of the last steps
   size_t steps = 0;
   bool running = false, stopping = false;
   std::thread thread;

@@ -18,36 +18,36 @@
 
 namespace fsdpc::runtime {
 
-// Sums of squares of a part of a parameter: its values before the update, and
-// their changes.
+/// Sums of squares of a part of a parameter: its values before the update, and
+/// their changes.
 struct UpdateSums {
   SquareSum values, changes;
 };
 
-// The sums of all parameters of one step.
+/// The sums of all parameters of one step.
 class UpdateRatios {
 public:
-  // Allocates all that a measured step needs. `manifest` must outlive it.
+  /// Allocates all that a measured step needs. `manifest` must outlive it.
   explicit UpdateRatios(const Manifest &manifest);
-  // Begins a step.
+  /// Begins a step.
   void clear();
-  // Adds a part of a member of a layout. May be called on several threads at
-  // once, in any order.
+  /// Adds a part of a member of a layout. May be called on several threads at
+  /// once, in any order.
   void add(size_t layout, size_t member, const UpdateSums &part);
-  // Adds the parts of all ranks. Collective; needed before `histograms`.
+  /// Adds the parts of all ranks. Collective; needed before `histograms`.
   void sumOver(Communicator &ranks);
-  // Returns a histogram per unit with trainable parameters,
-  // "update_ratio/UNIT", with one value for each of them. A parameter that was
-  // zero has no ratio and is left out, and so is a unit without any.
+  /// Returns a histogram per unit with trainable parameters,
+  /// "update_ratio/UNIT", with one value for each of them. A parameter that was
+  /// zero has no ratio and is left out, and so is a unit without any.
   std::vector<Histogram> histograms() const;
 
 private:
   const double *sumsOf(size_t layout, size_t member) const;
   const Manifest &manifest;
-  std::vector<size_t> firstOf; // per layout: its first member in `parts`
+  std::vector<size_t> firstOf; ///< per layout: its first member in `parts`
   std::mutex adding;
-  std::vector<UpdateSums> parts; // of this rank
-  std::vector<double> written;   // of all ranks, as SquareSum::write gives them
+  std::vector<UpdateSums> parts; ///< of this rank
+  std::vector<double> written; ///< of all ranks, as SquareSum::write gives them
 };
 
 } // namespace fsdpc::runtime

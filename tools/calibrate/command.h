@@ -5,8 +5,8 @@
 
 namespace fsdpc::calibrate {
 
-// Runs calibrate.py, which reads the command line `calibrate …`, in place of
-// this process. Returns the exit code if it cannot.
+/// Runs calibrate.py, which reads the command line `calibrate …`, in place of
+/// this process. Returns the exit code if it cannot.
 int runCalibrate(int argc, char **argv);
 
 } // namespace fsdpc::calibrate

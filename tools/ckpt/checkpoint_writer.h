@@ -11,19 +11,20 @@
 
 namespace fsdpc::ckpt {
 
-// The source of the values. Part 0 of a parameter is its master, part 1 + s
-// its optimizer state s.
-// `parameter` writes `count` elements of one part to `to`, in f32, starting at
-// element `begin` of the parameter. It is called with at most checkpointPiece
-// bytes at a time. `buffer` writes a whole buffer in its own dtype. Both may
-// read files, so both can fail.
+/// The source of the values. Part 0 of a parameter is its master, part 1 + s
+/// its optimizer state s.
+/// `parameter` writes `count` elements of one part to `to`, in f32, starting at
+/// element `begin` of the parameter. It is called with at most checkpointPiece
+/// bytes at a time. `buffer` writes a whole buffer in its own dtype. Both may
+/// read files, so both can fail.
 struct CheckpointValues {
   std::function<Status(const Member &member, int32_t part, int64_t begin,
                        int64_t count, float *to)>
       parameter;
   std::function<Status(const Buffer &buffer, void *to)> buffer;
-  // Write elements of a rank's residual of a parameter, and a parameter's whole
-  // right factor. Called only if the layout has residuals, and such factors.
+  /// Write elements of a rank's residual of a parameter, and a parameter's
+  /// whole right factor. Called only if the layout has residuals, and such
+  /// factors.
   std::function<Status(const Member &member, int64_t rank, int64_t begin,
                        int64_t count, float *to)>
       residual = {};
@@ -32,12 +33,12 @@ struct CheckpointValues {
       rightFactor = {};
 };
 
-// Sets the number of ranks, and the elements per rank of each layout.
+/// Sets the number of ranks, and the elements per rank of each layout.
 void cutFor(runtime::CheckpointManifest &stored, int64_t ranks);
 
-// Writes `folder`/step-NNNNNNN, where the step is that of `stored`, which has
-// no checksums yet. Fails if the folder has this checkpoint already or if a run
-// writes to it.
+/// Writes `folder`/step-NNNNNNN, where the step is that of `stored`, which has
+/// no checksums yet. Fails if the folder has this checkpoint already or if a
+/// run writes to it.
 Status writeCheckpoint(runtime::CheckpointManifest stored,
                        const CheckpointValues &values,
                        const std::string &folder);

@@ -12,27 +12,28 @@
 
 namespace fsdpc::ckpt {
 
-// Exit codes. `diff` returns `failed` for what it cannot read, so that 1 always
-// means that the two differ.
+/// Exit codes. `diff` returns `failed` for what it cannot read, so that 1
+/// always means that the two differ.
 enum ExitCode { done = 0, inputFault = 1, usageFault = 2, failed = 3 };
 
-// The arguments of all subcommands; each reads its own.
-// input: DIR, a checkpoint or a folder of them. other: B of `diff`. output: -o.
+/// The arguments of all subcommands; each reads its own.
+/// input: DIR, a checkpoint or a folder of them. other: B of `diff`. output:
+/// -o.
 struct Arguments {
   std::string input, other, output;
   std::optional<int64_t> step;
   bool json = false;
-  int64_t ranks = 1;                 // reshard, convert
-  std::optional<int64_t> samples;    // convert --from
-  uint64_t mostShard = 0;            // consolidate: bytes per file, 0: one file
-  double absolute = 0, relative = 0; // diff: tolerances
-  bool states = false;               // diff: also optimizer states
-  std::string from, to;              // convert: a format
-  std::string python;                // convert
-  std::string script;                // convert: the part that needs torch
+  int64_t ranks = 1;              ///< reshard, convert
+  std::optional<int64_t> samples; ///< convert --from
+  uint64_t mostShard = 0;         ///< consolidate: bytes per file, 0: one file
+  double absolute = 0, relative = 0; ///< diff: tolerances
+  bool states = false;               ///< diff: also optimizer states
+  std::string from, to;              ///< convert: a format
+  std::string python;                ///< convert
+  std::string script;                ///< convert: the part that needs torch
 };
 
-// Each is one subcommand: see its file and `fsdpc ckpt NAME --help`.
+/// Each is one subcommand: see its file and `fsdpc ckpt NAME --help`.
 int inspect(const Arguments &arguments);
 int verify(const Arguments &arguments);
 int diff(const Arguments &arguments);
@@ -40,14 +41,14 @@ int consolidate(const Arguments &arguments);
 int reshard(const Arguments &arguments);
 int convert(const Arguments &arguments);
 
-// Prints "error: …" and returns `code`.
+/// Prints "error: …" and returns `code`.
 int report(const Error &error, ExitCode code = inputFault);
-// Prints text to stdout. Returns `code`, or `failed` after an error, as on a
-// full disk.
+/// Prints text to stdout. Returns `code`, or `failed` after an error, as on a
+/// full disk.
 int print(const std::string &text, ExitCode code = done);
 
-// Reads the command line `ckpt SUBCOMMAND …`, of which argv[0] is "ckpt", and
-// runs the subcommand.
+/// Reads the command line `ckpt SUBCOMMAND …`, of which argv[0] is "ckpt", and
+/// runs the subcommand.
 int runCkpt(int argc, char **argv);
 
 } // namespace fsdpc::ckpt

@@ -10,9 +10,9 @@
 
 namespace fsdpc::ckpt {
 
-// Writes the tensors of `source` as a checkpoint. Those of an exchange file
-// (convert.cpp) have names that say what they are; of a plain file of weights,
-// all are values, except for what torch keeps in buffers.
+/// Writes the tensors of `source` as a checkpoint. Those of an exchange file
+/// (convert.cpp) have names that say what they are; of a plain file of weights,
+/// all are values, except for what torch keeps in buffers.
 Status writeImported(const TensorSource &source, bool isExchange,
                      const Arguments &arguments);
 

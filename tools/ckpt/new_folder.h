@@ -10,21 +10,21 @@
 
 namespace fsdpc::ckpt {
 
-// One use: open, write files below temporary(), commit.
+/// One use: open, write files below temporary(), commit.
 class NewFolder {
 public:
   NewFolder() = default;
   NewFolder(const NewFolder &) = delete;
-  // Removes the files that were written, unless they were committed.
+  /// Removes the files that were written, unless they were committed.
   ~NewFolder();
-  // Makes the temporary folder. Fails if `path` exists, unless it is an empty
-  // folder.
+  /// Makes the temporary folder. Fails if `path` exists, unless it is an empty
+  /// folder.
   Status open(const std::string &path);
-  // The path under which the caller writes the files, without a slash at the
-  // end.
+  /// The path under which the caller writes the files, without a slash at the
+  /// end.
   const std::string &temporary() const { return name; }
-  // Renames the folder to its own name and syncs its parent. Fails if another
-  // program has put files there meanwhile. Call it once.
+  /// Renames the folder to its own name and syncs its parent. Fails if another
+  /// program has put files there meanwhile. Call it once.
   Status commit();
 
 private:

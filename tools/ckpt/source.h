@@ -15,42 +15,43 @@
 
 namespace fsdpc::ckpt {
 
-// Bytes that a command holds of a tensor at once.
+/// Bytes that a command holds of a tensor at once.
 constexpr uint64_t pieceBytes = 4 << 20;
 
 struct Tensor {
   std::string name;
-  std::string part; // "" for the value, else the optimizer state: "exp_avg"
+  std::string part; ///< "" for the value, else the optimizer state: "exp_avg"
   std::string dtype;
   std::vector<int64_t> shape;
-  std::vector<std::string> aliases; // other names of a tied parameter
+  std::vector<std::string> aliases; ///< other names of a tied parameter
   uint64_t bytes = 0;
-  bool isBuffer = false; // known for checkpoints only
+  bool isBuffer = false; ///< known for checkpoints only
 
-  // Returns the name for messages, with the part.
+  /// Returns the name for messages, with the part.
   std::string label() const;
 };
 
-// The list of tensors is complete when the source is opened and does not
-// change. Sources keep their files open, and read() may be called in any order.
+/// The list of tensors is complete when the source is opened and does not
+/// change. Sources keep their files open, and read() may be called in any
+/// order.
 class TensorSource {
 public:
   virtual ~TensorSource() = default;
-  // In the order of the file; that of a checkpoint is the order of --save.
+  /// In the order of the file; that of a checkpoint is the order of --save.
   const std::vector<Tensor> &tensors() const { return list; }
-  // Files that are read, which no output may replace.
+  /// Files that are read, which no output may replace.
   const std::vector<std::string> &files() const { return paths; }
-  // Reads `bytes` bytes of a tensor from `offset`, both multiples of its
-  // element.
+  /// Reads `bytes` bytes of a tensor from `offset`, both multiples of its
+  /// element.
   virtual Status read(size_t tensor, uint64_t offset, void *to,
                       uint64_t bytes) const = 0;
 
-  // Returns the number of ranks of a checkpoint that has residuals of
-  // gradients; else 0.
+  /// Returns the number of ranks of a checkpoint that has residuals of
+  /// gradients; else 0.
   virtual int64_t residualRanks() const { return 0; }
-  // Adds what reductions have not sent of each parameter's gradients, as each
-  // of `ranks` ranks would begin with it, and the factors with which they
-  // begin. Call it once.
+  /// Adds what reductions have not sent of each parameter's gradients, as each
+  /// of `ranks` ranks would begin with it, and the factors with which they
+  /// begin. Call it once.
   virtual void addResiduals(int64_t) {}
 
 protected:
@@ -58,19 +59,19 @@ protected:
   std::vector<std::string> paths;
 };
 
-// `values`: parameters and buffers, the contents of --save. Files other than
-// checkpoints have no states, so for them both are the same.
+/// `values`: parameters and buffers, the contents of --save. Files other than
+/// checkpoints have no states, so for them both are the same.
 enum class Content { values, valuesAndStates };
 
-// Opens a safetensors file, a sharded folder or its index, or a checkpoint,
-// whose checksums are compared first. For a folder of checkpoints it takes the
-// one of `step`, or the newest.
+/// Opens a safetensors file, a sharded folder or its index, or a checkpoint,
+/// whose checksums are compared first. For a folder of checkpoints it takes the
+/// one of `step`, or the newest.
 Result<std::unique_ptr<TensorSource>>
 openTensors(const std::string &path, Content content,
             std::optional<int64_t> step = {});
 
-// Calls body(data, offset, bytes) for each piece of a tensor, in order, and
-// returns the first error.
+/// Calls body(data, offset, bytes) for each piece of a tensor, in order, and
+/// returns the first error.
 template <class Body>
 Status forEachPiece(const TensorSource &source, size_t tensor, Body body) {
   uint64_t bytes = source.tensors()[tensor].bytes;

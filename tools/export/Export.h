@@ -10,16 +10,16 @@ namespace fsdpc::exporting {
 
 struct Arguments {
   std::string model, weights, output;
-  bool external = false;    // moves inline tensors to external data
-  bool keepMissing = false; // parameters without a value keep the model's
+  bool external = false;    ///< moves inline tensors to external data
+  bool keepMissing = false; ///< parameters without a value keep the model's
 };
 
-// Reads the command line `export …`, of which argv[0] is "export". Returns -1
-// to continue, or the exit code to stop with.
+/// Reads the command line `export …`, of which argv[0] is "export". Returns -1
+/// to continue, or the exit code to stop with.
 int parseArguments(int argc, char **argv, Arguments &arguments);
 
-// Writes the model. Returns the exit code: 1 if the model or the weights are at
-// fault, 3 if the output cannot be written.
+/// Writes the model. Returns the exit code: 1 if the model or the weights are
+/// at fault, 3 if the output cannot be written.
 int run(const Arguments &arguments);
 
 } // namespace fsdpc::exporting

@@ -15,8 +15,8 @@ namespace fsdpc::exporting {
 
 using frontend::ByteRange;
 
-// A part of the output: a range of the model, `text`, or the values of a
-// tensor. Exactly one of the three is set; `bytes` is its size in the output.
+/// A part of the output: a range of the model, `text`, or the values of a
+/// tensor. Exactly one of the three is set; `bytes` is its size in the output.
 struct Piece {
   ByteRange range;
   std::string text;
@@ -24,8 +24,8 @@ struct Piece {
   uint64_t bytes = 0;
 };
 
-// The output as a list of pieces. Its size is known before any value is read,
-// which lengths of enclosing messages need.
+/// The output as a list of pieces. Its size is known before any value is read,
+/// which lengths of enclosing messages need.
 class Pieces {
 public:
   void copy(uint64_t begin, uint64_t end) {

@@ -12,31 +12,31 @@
 
 namespace fsdpc::exporting {
 
-// A tensor of the graph and the tensor that replaces its value.
+/// A tensor of the graph and the tensor that replaces its value.
 struct Value {
-  size_t tensor = 0; // in the source
+  size_t tensor = 0; ///< in the source
   int64_t onnxType = 0;
-  std::vector<int64_t> shape; // in the graph
+  std::vector<int64_t> shape; ///< in the graph
   bool isInput =
-      false; // a graph input without a value: an initializer is added
+      false; ///< a graph input without a value: an initializer is added
 };
 
-// The keys are names in the graph.
+/// The keys are names in the graph.
 using Values = std::map<std::string, Value>;
 
-// Matches tensors by name, or by an alias of a tied parameter. Fails if one is
-// missing, unknown, or has another shape, and names up to five.
+/// Matches tensors by name, or by an alias of a tied parameter. Fails if one is
+/// missing, unknown, or has another shape, and names up to five.
 Result<Values> matchValues(const frontend::ModelFile &model,
                            const frontend::ParameterTable &parameters,
                            const ckpt::TensorSource &source,
                            const Arguments &arguments);
 
-// Returns the runtime's name of an ONNX element type, or "" if values of it
-// cannot be written.
+/// Returns the runtime's name of an ONNX element type, or "" if values of it
+/// cannot be written.
 std::string dtypeOf(int64_t onnxType);
-// Returns true if values of a type can become the other one.
+/// Returns true if values of a type can become the other one.
 bool canWrite(const std::string &from, const std::string &to);
-// Converts `count` elements; floats are rounded to nearest.
+/// Converts `count` elements; floats are rounded to nearest.
 void convertTo(const char *from, const std::string &fromType, char *to,
                const std::string &toType, size_t count);
 

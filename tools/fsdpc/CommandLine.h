@@ -14,57 +14,57 @@
 
 namespace fsdpc::driver {
 
-// The tool's commands on a model. All take the flags of a compile.
+/// The tool's commands on a model. All take the flags of a compile.
 enum class Command {
   Compile,
-  Check,    // stops before code generation, and writes no program
-  Simulate, // estimates steps of the plan
-  Tune,     // plans the model with many settings
+  Check,    ///< stops before code generation, and writes no program
+  Simulate, ///< estimates steps of the plan
+  Tune,     ///< plans the model with many settings
 };
 
-// Further flags of `fsdpc simulate` and `fsdpc tune`.
+/// Further flags of `fsdpc simulate` and `fsdpc tune`.
 struct PlanFlags {
-  std::vector<int64_t> ranks; // empty: as the compile's flags say
-  int64_t accumulate = 1;     // microbatches of a step
+  std::vector<int64_t> ranks; ///< empty: as the compile's flags say
+  int64_t accumulate = 1;     ///< microbatches of a step
   schedule::Unevenness unevenness;
-  std::string json;     // the file that gets the figures, or empty
-  std::string batchDim; // tune: the dimension that microbatches may cut
-  int64_t measured = 0; // tune: how many of the best are run
+  std::string json;     ///< the file that gets the figures, or empty
+  std::string batchDim; ///< tune: the dimension that microbatches may cut
+  int64_t measured = 0; ///< tune: how many of the best are run
 };
 
-// The parsed command line. Paths are as given; an empty one means that its
-// flag is absent.
+/// The parsed command line. Paths are as given; an empty one means that its
+/// flag is absent.
 struct CommandLine {
-  std::string model;      // an ONNX model, or a dump of a phase
-  std::string output;     // the program, or the module of --compile-to
-  std::string dumpFolder; // --dump-ir: gets a file per pass
-  std::string cudaPath;   // of the toolkit, for --target=cuda
-  // Files that are written beside the program: figures of GPU kernels, the
-  // schedule as a table that may be edited, and the page of a plan with the
-  // trace of a run that the page compares it with.
+  std::string model;      ///< an ONNX model, or a dump of a phase
+  std::string output;     ///< the program, or the module of --compile-to
+  std::string dumpFolder; ///< --dump-ir: gets a file per pass
+  std::string cudaPath;   ///< of the toolkit, for --target=cuda
+  /// Files that are written beside the program: figures of GPU kernels, the
+  /// schedule as a table that may be edited, and the page of a plan with the
+  /// trace of a run that the page compares it with.
   std::string kernelReport;
   std::string scheduleTable;
   std::string profile;
   std::string report;
   std::string reportTrace;
-  // The last phase, from --compile-to.
+  /// The last phase, from --compile-to.
   pipeline::Phase last = pipeline::Phase::Executable;
   Command command = Command::Compile;
   PlanFlags plan;
   bool quiet = false;
   bool timing = false;
-  // The options of the table, checked one by one but not yet against each other
-  // (fsdp::checkOptions).
+  /// The options of the table, checked one by one but not yet against each
+  /// other (fsdp::checkOptions).
   fsdp::CompileOptions options;
-  // The symbolic dimensions for which --dim gives several values. `options` has
-  // the first of each (tools/fsdpc/Buckets.h).
+  /// The symbolic dimensions for which --dim gives several values. `options`
+  /// has the first of each (tools/fsdpc/Buckets.h).
   std::map<std::string, std::vector<std::string>> dims;
-  std::string text; // the whole line, for --info
+  std::string text; ///< the whole line, for --info
 };
 
-// Reads the command line of `commandLine.command`.
-// Returns -1 to continue, or the exit code to stop with: 0 after --help, 2
-// after an error, which is already printed.
+/// Reads the command line of `commandLine.command`.
+/// Returns -1 to continue, or the exit code to stop with: 0 after --help, 2
+/// after an error, which is already printed.
 int parseCommandLine(int argc, char **argv, CommandLine &commandLine);
 
 } // namespace fsdpc::driver

@@ -10,39 +10,39 @@
 
 namespace fsdpc::driver {
 
-// Prints "error: message (node 'n')", with notes below. Registered with the
-// context for its lifetime; `quiet` hides remarks.
+/// Prints "error: message (node 'n')", with notes below. Registered with the
+/// context for its lifetime; `quiet` hides remarks.
 class DiagnosticPrinter : public mlir::ScopedDiagnosticHandler {
 public:
   DiagnosticPrinter(mlir::MLIRContext *context, bool quiet);
 };
 
-// Prints "timing: NAME S s" for each step when it ends, with the processor
-// seconds of all threads, which a busy machine does not change. Prints nothing
-// unless `shown`.
+/// Prints "timing: NAME S s" for each step when it ends, with the processor
+/// seconds of all threads, which a busy machine does not change. Prints nothing
+/// unless `shown`.
 class Timing {
 public:
   explicit Timing(bool shown) : shown(shown) {}
-  // Ends the step that runs, if any, and begins `name`; nothing for "".
+  /// Ends the step that runs, if any, and begins `name`; nothing for "".
   void begin(llvm::StringRef name);
 
 private:
   bool shown;
-  // Must be valid until the next `begin`.
+  /// Must be valid until the next `begin`.
   llvm::StringRef current;
   std::clock_t began = 0;
 };
 
-// A line on the terminal that names the current pass; silent if `quiet` or if
-// stderr is not a terminal.
+/// A line on the terminal that names the current pass; silent if `quiet` or if
+/// stderr is not a terminal.
 class Progress {
 public:
   Progress(bool quiet, unsigned steps);
   ~Progress() { clear(); }
-  // Shows the name of the next step.
+  /// Shows the name of the next step.
   void step(llvm::StringRef name);
-  // Clears the line. Called before anything else is printed; there is one
-  // terminal, so whoever prints need not know the object.
+  /// Clears the line. Called before anything else is printed; there is one
+  /// terminal, so whoever prints need not know the object.
   static void clear();
 
 private:

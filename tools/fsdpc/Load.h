@@ -12,22 +12,22 @@
 
 namespace fsdpc::driver {
 
-// Exit codes.
+/// Exit codes.
 constexpr int kInputFault = 1, kUsageFault = 2;
 
-// Prints an error that belongs to no place in the input.
+/// Prints an error that belongs to no place in the input.
 llvm::LogicalResult usageError(const llvm::Twine &text);
 
-// Imports a model, with the options in the module, and those that the model
-// itself sets.
+/// Imports a model, with the options in the module, and those that the model
+/// itself sets.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
 importModel(llvm::StringRef path, fsdp::CompileOptions options,
             mlir::MLIRContext *context,
             frontend::ImportSummary *summary = nullptr);
 
-// Returns the modules to compile, one per bucket (tools/fsdpc/Buckets.h), with
-// their options, and fills in what their program needs. Returns none after an
-// error and sets `code` to the exit code.
+/// Returns the modules to compile, one per bucket (tools/fsdpc/Buckets.h), with
+/// their options, and fills in what their program needs. Returns none after an
+/// error and sets `code` to the exit code.
 std::vector<mlir::OwningOpRef<mlir::ModuleOp>>
 load(const CommandLine &line, mlir::MLIRContext *context,
      codegen::ExecutableOptions &executable, int &code);

@@ -11,11 +11,11 @@ class App;
 
 namespace fsdpc::driver {
 
-// Adds the flags of `line.command`, which write to `line`.
+/// Adds the flags of `line.command`, which write to `line`.
 void addPlanFlags(CLI::App &app, CommandLine &line);
 
-// Lets --ranks stand for the options of the table that it decides. The options
-// of `line` have been set.
+/// Lets --ranks stand for the options of the table that it decides. The options
+/// of `line` have been set.
 void setRanks(CommandLine &line);
 
 } // namespace fsdpc::driver

@@ -5,8 +5,8 @@
 
 namespace fsdpc::plan {
 
-// Runs the command with its arguments. Returns the exit code: 0 if the
-// schedules are equal, 1 if they differ, 2 after an error.
+/// Runs the command with its arguments. Returns the exit code: 0 if the
+/// schedules are equal, 1 if they differ, 2 after an error.
 int runDiff(int argc, char **argv);
 
 } // namespace fsdpc::plan

@@ -7,8 +7,8 @@
 
 namespace fsdpc::plan {
 
-// Compiles the `count` fastest plans for the host and runs a few steps of each
-// under mpirun, on inputs made up here. Prints predicted and measured steps.
+/// Compiles the `count` fastest plans for the host and runs a few steps of each
+/// under mpirun, on inputs made up here. Prints predicted and measured steps.
 llvm::LogicalResult measure(Planner &planner, const SearchRequest &request,
                             const SearchResult &result, int64_t count);
 

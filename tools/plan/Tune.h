@@ -8,9 +8,9 @@
 
 namespace fsdpc::plan {
 
-// Plans the model with many settings and prints the front of step and memory,
-// and why the fastest plan is fastest. `imported` is of the phase `import`,
-// with the options of the line.
+/// Plans the model with many settings and prints the front of step and memory,
+/// and why the fastest plan is fastest. `imported` is of the phase `import`,
+/// with the options of the line.
 llvm::LogicalResult tune(const driver::CommandLine &line,
                          mlir::OwningOpRef<mlir::ModuleOp> imported,
                          const Importer &importAgain);

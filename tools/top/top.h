@@ -11,18 +11,18 @@
 
 namespace fsdpc::top {
 
-// Returns a table with a line per log. `now` is the time since the epoch.
+/// Returns a table with a line per log. `now` is the time since the epoch.
 std::string tableOf(const std::vector<RunLog> &logs, double now);
 
-// Returns an SVG image of the curves of all logs: losses, norm, learning rate
-// and throughput over the steps.
+/// Returns an SVG image of the curves of all logs: losses, norm, learning rate
+/// and throughput over the steps.
 std::string plotOf(const std::vector<RunLog> &logs);
 
-// Writes the image as a PNG, for which it runs rsvg-convert.
+/// Writes the image as a PNG, for which it runs rsvg-convert.
 Status writePng(const std::string &path, const std::string &svg);
 
-// Reads the command line `top …`, of which argv[0] is "top", and runs it.
-// Returns the exit code.
+/// Reads the command line `top …`, of which argv[0] is "top", and runs it.
+/// Returns the exit code.
 int runTop(int argc, char **argv);
 
 } // namespace fsdpc::top

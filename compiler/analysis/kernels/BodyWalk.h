@@ -15,7 +15,7 @@ namespace fsdpc::analysis {
 /// An exp costs about ten.
 int64_t costOf(mlir::Operation *op);
 
-// Collects facts about one loop body. Call visit() for each root of the loop.
+/// Collects facts about one loop body. Call visit() for each root of the loop.
 class BodyWalk {
 public:
   explicit BodyWalk(IndexSpace &space) : space(space) {}
@@ -26,17 +26,17 @@ public:
   /// Visits element `index` of `value`, and all that it is computed from.
   void visit(mlir::Value value, const Index &index);
 
-  // Reductions that are read, at which index of their result. The walk stops
-  // there.
+  /// Reductions that are read, at which index of their result. The walk stops
+  /// there.
   llvm::SmallVector<std::pair<nn::ReduceOp, Index>, 4> reductions;
-  // Operands of the kernel that are read, at which linear address.
+  /// Operands of the kernel that are read, at which linear address.
   llvm::SmallVector<std::pair<mlir::BlockArgument, IndexExpr>, 8> reads;
-  llvm::SmallVector<int64_t> cuts; // lanes at which a condition changes
+  llvm::SmallVector<int64_t> cuts; ///< lanes at which a condition changes
   llvm::SmallVector<int64_t>
-      divisors;     // constants that divide the lane variable
-  int64_t cost = 0; // of an iteration, see costOf
+      divisors;     ///< constants that divide the lane variable
+  int64_t cost = 0; ///< of an iteration, see costOf
   bool drawsRandom = false;
-  bool gathers = false; // consecutive lanes are not adjacent in memory
+  bool gathers = false; ///< consecutive lanes are not adjacent in memory
 
 private:
   using Key = std::pair<void *, std::vector<IndexExpr>>;

@@ -20,22 +20,22 @@ namespace fsdpc::analysis {
 
 inline constexpr int64_t kWarp = 32;
 
-// On kernels: the grid, and for each operand and result a number of bytes that
-// divides its address.
+/// On kernels: the grid, and for each operand and result a number of bytes that
+/// divides its address.
 inline constexpr llvm::StringLiteral kGridAttr = "nn.grid";
 inline constexpr llvm::StringLiteral kAlignmentsAttr = "nn.alignments";
 
 struct GridPlan {
   int64_t blocks = 1, threads = 1;
-  llvm::SmallVector<int64_t, 3> widths; // lanes per vector, for each stage
-  int64_t vectors = 1;                  // map: per thread
-  int64_t team = 1;                     // row: threads that share a row
-  bool sumsInRegisters = false;         // row: sums of rows added up in blocks
-  // Row: stages whose loop computes a maximum and the sum of the next stage
-  // (OnlineRows.h).
+  llvm::SmallVector<int64_t, 3> widths; ///< lanes per vector, for each stage
+  int64_t vectors = 1;                  ///< map: per thread
+  int64_t team = 1;                     ///< row: threads that share a row
+  bool sumsInRegisters = false; ///< row: sums of rows added up in blocks
+  /// Row: stages whose loop computes a maximum and the sum of the next stage
+  /// (OnlineRows.h).
   llvm::SmallVector<size_t, 1> online;
-  int64_t across = 1;    // column: threads per line
-  int64_t tableRows = 1; // embedding_grad: per block
+  int64_t across = 1;    ///< column: threads per line
+  int64_t tableRows = 1; ///< embedding_grad: per block
 };
 
 /// Returns true if the function is a kernel that a GPU runs. Rows of attention

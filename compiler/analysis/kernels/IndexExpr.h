@@ -18,7 +18,7 @@ namespace fsdpc::analysis {
 /// constant + Σ coefficient · atom. Terms are sorted by atom, and no
 /// coefficient is 0.
 struct IndexExpr {
-  llvm::SmallVector<std::pair<int, int64_t>, 4> terms; // (atom, coefficient)
+  llvm::SmallVector<std::pair<int, int64_t>, 4> terms; ///< (atom, coefficient)
   int64_t constant = 0;
 
   IndexExpr() = default;
@@ -34,26 +34,26 @@ struct IndexExpr {
 using Index = llvm::SmallVector<IndexExpr, 4>;
 
 struct Range {
-  int64_t low, high; // both inclusive
+  int64_t low, high; ///< both inclusive
 };
 
-// An indivisible part of an expression. Two atoms of one space with equal
-// contents have the same number, except for variables.
+/// An indivisible part of an expression. Two atoms of one space with equal
+/// contents have the same number, except for variables.
 struct Atom {
   enum Kind {
-    Variable, // of a loop
-    Div,      // floor(inner / divisor)
-    Mod,      // inner - divisor · floor(inner / divisor)
-    Clamp,    // inner clamped to `range`
-    Dynamic   // element `index` of an integer tensor, clamped to `range`;
-              // negative values count from the end if `wraps` is set
+    Variable, ///< of a loop
+    Div,      ///< floor(inner / divisor)
+    Mod,      ///< inner - divisor · floor(inner / divisor)
+    Clamp,    ///< inner clamped to `range`
+    Dynamic   ///< element `index` of an integer tensor, clamped to `range`;
+              ///< negative values count from the end if `wraps` is set
   };
   Kind kind;
   IndexExpr inner;
   int64_t divisor = 1;
   Range range = {0, 0};
-  int depth = 0;         // of the innermost loop that it depends on
-  bool usesLane = false; // depends on the lane variable
+  int depth = 0;         ///< of the innermost loop that it depends on
+  bool usesLane = false; ///< depends on the lane variable
   mlir::Value tensor;
   Index index;
   bool wraps = false;
@@ -71,19 +71,19 @@ public:
   /// emitted. The caller restores the range.
   void setRange(const IndexExpr &variable, Range range);
 
-  // Arithmetic. Divisors are positive, and division rounds towards -∞.
-  // Operations may add atoms, which invalidates references returned by atom().
+  /// Arithmetic. Divisors are positive, and division rounds towards -∞.
+  /// Operations may add atoms, which invalidates references returned by atom().
   IndexExpr add(const IndexExpr &a, const IndexExpr &b);
   IndexExpr scale(const IndexExpr &a, int64_t factor);
   IndexExpr floorDiv(const IndexExpr &a, int64_t divisor);
   IndexExpr mod(const IndexExpr &a, int64_t divisor);
   IndexExpr clamp(const IndexExpr &a, Range range);
-  // An element of an integer tensor as an index in [0, size).
+  /// An element of an integer tensor as an index in [0, size).
   IndexExpr dynamic(mlir::Value tensor, const Index &index, int64_t size,
                     bool wraps);
 
-  // Converts between the index of a tensor's element and its row-major
-  // position.
+  /// Converts between the index of a tensor's element and its row-major
+  /// position.
   IndexExpr linearize(llvm::ArrayRef<IndexExpr> index,
                       llvm::ArrayRef<int64_t> shape);
   Index delinearize(IndexExpr linear, llvm::ArrayRef<int64_t> shape);
@@ -107,16 +107,16 @@ public:
   const Atom &atom(int id) const { return atoms[id]; }
 
 private:
-  // Returns the number of an equal atom, or adds the atom.
+  /// Returns the number of an equal atom, or adds the atom.
   int intern(Atom atom);
   IndexExpr single(int id, int64_t coefficient = 1);
-  // Replaces a matching pair of quotient and remainder with what was divided.
+  /// Replaces a matching pair of quotient and remainder with what was divided.
   void recombine(IndexExpr &a);
-  // Splits a into divisor · quotient + rest, where no coefficient of `rest` is
-  // a multiple of the divisor.
+  /// Splits a into divisor · quotient + rest, where no coefficient of `rest` is
+  /// a multiple of the divisor.
   void split(const IndexExpr &a, int64_t divisor, IndexExpr &quotient,
              IndexExpr &rest) const;
-  // Returns floor(rest / divisor) and the remainder, for a `rest` as above.
+  /// Returns floor(rest / divisor) and the remainder, for a `rest` as above.
   std::pair<IndexExpr, IndexExpr> divide(const IndexExpr &rest,
                                          int64_t divisor);
 

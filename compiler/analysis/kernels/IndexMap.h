@@ -15,7 +15,7 @@ struct Condition {
 };
 
 enum class Decision { Always, Never, Depends };
-// Decides a condition from the ranges of the variables, if they suffice.
+/// Decides a condition from the ranges of the variables, if they suffice.
 Decision decide(const IndexSpace &space, const Condition &condition);
 
 /// An element of an operand, to be taken if all the conditions hold.

@@ -14,10 +14,10 @@ namespace fsdpc::analysis {
 
 struct KeptValue {
   mlir::Value value;
-  // The level of the first loop that needs the value, which stores it.
+  /// The level of the first loop that needs the value, which stores it.
   int level;
-  // The result whose memory the value occupies until that result is written, or
-  // -1 if the call keeps the value in a row of its own.
+  /// The result whose memory the value occupies until that result is written,
+  /// or -1 if the call keeps the value in a row of its own.
   int output = -1;
 };
 

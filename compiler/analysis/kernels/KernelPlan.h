@@ -27,12 +27,13 @@
 
 namespace fsdpc::analysis {
 
-inline constexpr int64_t kColumnBlock = 64; // columns per step of the range
-inline constexpr int64_t kMapBlock = 2048; // elements per step of a longer loop
-// If lanes are not adjacent in memory, each comes from a cache line of its own,
-// and the next row needs the same lines again. Rows of up to kLongestGather
-// lanes keep them all in the cache; longer ones are cut into blocks of
-// kGatherBlock.
+inline constexpr int64_t kColumnBlock = 64; ///< columns per step of the range
+inline constexpr int64_t kMapBlock =
+    2048; ///< elements per step of a longer loop
+/// If lanes are not adjacent in memory, each comes from a cache line of its
+/// own, and the next row needs the same lines again. Rows of up to
+/// kLongestGather lanes keep them all in the cache; longer ones are cut into
+/// blocks of kGatherBlock.
 inline constexpr int64_t kLongestGather = 1024, kGatherBlock = 64;
 
 /// A value that the loops of a stage compute at each index. With `reduce` only,
@@ -56,39 +57,39 @@ struct Root {
 struct Stage {
   llvm::SmallVector<Root, 2> roots;
   int64_t outer = 1, lanes = 1;
-  // Row template: the run of adjacent elements in which reductions of the stage
-  // number a row, or 0 if none of its roots reduces rows. `lanes` is the run,
-  // or a divisor of it that the order does not notice.
+  /// Row template: the run of adjacent elements in which reductions of the
+  /// stage number a row, or 0 if none of its roots reduces rows. `lanes` is the
+  /// run, or a divisor of it that the order does not notice.
   int64_t run = 0;
   IndexExpr outerVariable, laneVariable;
-  // Lanes at which the lanes' loop is cut because a condition changes there.
+  /// Lanes at which the lanes' loop is cut because a condition changes there.
   llvm::SmallVector<int64_t, 2> cuts;
-  int64_t cost = 0;         // of one iteration, in simple ops
-  bool drawsRandom = false; // one call draws four elements
-  bool gathers = false;     // lanes are not adjacent in memory
+  int64_t cost = 0;         ///< of one iteration, in simple ops
+  bool drawsRandom = false; ///< one call draws four elements
+  bool gathers = false;     ///< lanes are not adjacent in memory
 };
 
 struct KernelPlan {
   nn::KernelTemplate kind = nn::KernelTemplate::map;
   IndexSpace space;
-  IndexExpr row;    // number of the row; map: of the run of lanes
-  int64_t rows = 1; // column: runs of columns
-  // Blocks of lanes per row, and the lanes in each block, or 0 if the template
-  // cuts no blocks. The extent is rows · blocks.
+  IndexExpr row;    ///< number of the row; map: of the run of lanes
+  int64_t rows = 1; ///< column: runs of columns
+  /// Blocks of lanes per row, and the lanes in each block, or 0 if the template
+  /// cuts no blocks. The extent is rows · blocks.
   int64_t blocks = 1;
   int64_t blockLanes = 0;
-  // If set, the range visits a block of lanes of all rows before the next
-  // block: what one row gathers is adjacent to what the next one gathers.
+  /// If set, the range visits a block of lanes of all rows before the next
+  /// block: what one row gathers is adjacent to what the next one gathers.
   bool rowsInside = false;
-  // Row template: rows that are added up in one block, or 1.
+  /// Row template: rows that are added up in one block, or 1.
   int64_t rowsPerBlock = 1;
   llvm::SmallVector<Stage, 3> stages;
   int64_t extent = 1, grain = 1;
-  // Values that a row keeps in memory from one loop to the next.
+  /// Values that a row keeps in memory from one loop to the next.
   llvm::SmallVector<mlir::Value, 2> kept;
-  // Lengths, in f32 values, of the rows that a call keeps on its stack.
+  /// Lengths, in f32 values, of the rows that a call keeps on its stack.
   llvm::SmallVector<int64_t, 1> keptRows;
-  int64_t stackBytes = 0; // bytes of stack that a call needs
+  int64_t stackBytes = 0; ///< bytes of stack that a call needs
 };
 
 /// Returns true if the function is a kernel with a plan: not one that the

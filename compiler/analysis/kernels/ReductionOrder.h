@@ -45,8 +45,8 @@ int64_t fewestSteps(int64_t length, int64_t lanes);
 
 /// Elements of a run that share running values.
 struct RowPart {
-  int64_t begin, end; // in the run; whole multiples of the width
-  int64_t width;      // number of running values, a power of two
+  int64_t begin, end; ///< in the run; whole multiples of the width
+  int64_t width;      ///< number of running values, a power of two
 };
 
 /// Returns the parts of a run of `run` elements, in their order, on a processor

@@ -19,7 +19,7 @@ bool sumsBlocksOfRows(nn::ReduceOp op);
 /// A sum over blocks of rows that were one tensor before a reshape
 /// (passes/kernels/ExpandForGrouping.h splits sums into this form).
 struct RowSums {
-  mlir::Value rows; // the input of the reshape
+  mlir::Value rows; ///< the input of the reshape
   int64_t rowsPerBlock;
 };
 std::optional<RowSums> rowSumsOf(mlir::Operation *op);

@@ -60,20 +60,20 @@ protected:
   }
   mlir::Value i64(int64_t value);
   mlir::Value address(mlir::Value base, mlir::Type element, mlir::Value index);
-  // Emits the ops that depend on lr, step, decay and sums only, and loads what
-  // random words depend on. `buffers` are set. `numbers` is
-  // the address of the first three, `memberSums` that of the others, as
-  // doubles.
+  /// Emits the ops that depend on lr, step, decay and sums only, and loads what
+  /// random words depend on. `buffers` are set. `numbers` is
+  /// the address of the first three, `memberSums` that of the others, as
+  /// doubles.
   void emitUniform(mlir::Value numbers, mlir::Value memberSums);
-  // Emits the program for `width` elements from `index` on and returns its
-  // results. The caller promises that `index` is a multiple of `lanes`.
+  /// Emits the program for `width` elements from `index` on and returns its
+  /// results. The caller promises that `index` is a multiple of `lanes`.
   llvm::SmallVector<mlir::Value> emitProgram(mlir::Value index, int64_t width,
                                              int64_t lanes = 1);
-  // The same for an optimizer, with the stores of its results.
+  /// The same for an optimizer, with the stores of its results.
   void emitStep(mlir::Value index, int64_t width, int64_t lanes = 1);
-  // Emits the sums of the program's results over the 16 elements from `index`
-  // on, without those past `end`, as fsdpc_member_sums wants them: `to` has
-  // those of the groups from `begin` on.
+  /// Emits the sums of the program's results over the 16 elements from `index`
+  /// on, without those past `end`, as fsdpc_member_sums wants them: `to` has
+  /// those of the groups from `begin` on.
   void emitGroup(mlir::Value index, mlir::Value begin, mlir::Value end,
                  mlir::Value to, int64_t lanes = 1);
   unsigned bufferCount() const {
@@ -83,19 +83,19 @@ protected:
   mlir::OpBuilder &builder;
   mlir::Location loc;
   mlir::Block &body;
-  mlir::Type copyType;     // of the compute copy; null if there is none
-  mlir::Type gradientType; // of 16 bits; null: f32
+  mlir::Type copyType;     ///< of the compute copy; null if there is none
+  mlir::Type gradientType; ///< of 16 bits; null: f32
   bool roundsBf16;
-  bool takesWord; // of the generator, to round the parameter
-  bool isSum;     // the results are summed
+  bool takesWord; ///< of the generator, to round the parameter
+  bool isSum;     ///< the results are summed
   unsigned sums, states;
   llvm::SmallVector<mlir::Value>
-      buffers;       // parameter, gradient, states, the copy or the key
-  mlir::Value scale; // f32 factor of the gradient (clipping)
+      buffers;       ///< parameter, gradient, states, the copy or the key
+  mlir::Value scale; ///< f32 factor of the gradient (clipping)
 
 private:
-  // Loads `width` elements of a buffer, in f32 if it `widens`. `half` is their
-  // type in memory, null if that is f32.
+  /// Loads `width` elements of a buffer, in f32 if it `widens`. `half` is their
+  /// type in memory, null if that is f32.
   mlir::Value loadElements(mlir::Value buffer, mlir::Type half,
                            mlir::Value index, int64_t width, int64_t lanes,
                            bool widens = true);
@@ -104,9 +104,9 @@ private:
   mlir::Value sumLanes(mlir::Value vector);
   void cloneOp(mlir::Operation &op, mlir::IRMapping &mapping, int64_t width);
 
-  mlir::IRMapping uniform; // values that are the same for all elements
-  // The key of the random words, as fsdpc_optimizer lists it; empty if the
-  // program takes none.
+  mlir::IRMapping uniform; ///< values that are the same for all elements
+  /// The key of the random words, as fsdpc_optimizer lists it; empty if the
+  /// program takes none.
   llvm::SmallVector<mlir::Value> key;
 };
 

@@ -34,7 +34,7 @@ public:
 private:
   mlir::Value exclusiveOr(mlir::Value a, mlir::Value b);
   mlir::Value add(mlir::Value a, uint32_t b);
-  // Returns the low and the high half of the 64-bit product.
+  /// Returns the low and the high half of the 64-bit product.
   std::pair<mlir::Value, mlir::Value> multiply(mlir::Value a, uint32_t b);
 
   mlir::OpBuilder &builder;

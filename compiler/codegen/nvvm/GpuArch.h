@@ -20,9 +20,9 @@ namespace fsdpc::codegen {
 /// process if it is asked for a lower version.
 struct GpuArch {
   llvm::StringRef name;
-  int number;          // 90 for sm_90
-  int ptx;             // 80 for version 8.0
-  int64_t sharedBytes; // shared memory of a multiprocessor
+  int number;          ///< 90 for sm_90
+  int ptx;             ///< 80 for version 8.0
+  int64_t sharedBytes; ///< shared memory of a multiprocessor
 };
 
 /// Returns the architectures of --gpu-arch.

@@ -11,11 +11,11 @@
 
 namespace fsdpc::codegen {
 
-// Paths of a toolkit; both folders are absolute.
+/// Paths of a toolkit; both folders are absolute.
 struct CudaToolkit {
   std::string root;
-  std::string libraries; // folder with libcudart.so and the others
-  // Returns the path of one of the toolkit's programs.
+  std::string libraries; ///< folder with libcudart.so and the others
+  /// Returns the path of one of the toolkit's programs.
   std::string program(llvm::StringRef name) const { // "ptxas"
     return root + "/bin/" + name.str();
   }

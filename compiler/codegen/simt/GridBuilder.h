@@ -11,9 +11,9 @@
 
 namespace fsdpc::codegen::simt {
 
-// Builds into one gpu.func, at the caller's insertion point. It tracks how much
-// shared memory the kernel takes, so there is one instance per kernel.
-// `threads` is the size of a block.
+/// Builds into one gpu.func, at the caller's insertion point. It tracks how
+/// much shared memory the kernel takes, so there is one instance per kernel.
+/// `threads` is the size of a block.
 class GridBuilder {
 public:
   GridBuilder(mlir::OpBuilder &builder, mlir::gpu::GPUFuncOp function,
@@ -60,15 +60,15 @@ public:
                                       Combine combine);
 
 private:
-  // Returns the address of value `i` of a thread. All slots have the size of
-  // the largest value.
+  /// Returns the address of value `i` of a thread. All slots have the size of
+  /// the largest value.
   mlir::Value place(mlir::Value shared, mlir::ValueRange sums, size_t i,
                     mlir::Value thread);
   template <typename OpTy, typename... Args> mlir::Value make(Args &&...args) {
     return OpTy::create(builder, loc, std::forward<Args>(args)...);
   }
   mlir::Value shuffle(mlir::Value value, int64_t offset, int64_t width);
-  // Combines values across groups of `width` threads of a warp.
+  /// Combines values across groups of `width` threads of a warp.
   llvm::SmallVector<mlir::Value> exchange(mlir::ValueRange values,
                                           int64_t width, Combine combine);
 

@@ -13,8 +13,8 @@ namespace fsdpc::fsdp {
 
 /// How the gradients of a layout are reduced. At most one is not 0.
 struct Compression {
-  int64_t topK = 0;      // elements that each rank sends
-  int64_t powerRank = 0; // of the factors in place of matrices
+  int64_t topK = 0;      ///< elements that each rank sends
+  int64_t powerRank = 0; ///< of the factors in place of matrices
 
   bool operator==(const Compression &) const = default;
   explicit operator bool() const { return topK != 0 || powerRank != 0; }

@@ -11,13 +11,13 @@
 
 namespace fsdpc::fsdp {
 
-// Detects the accessor that ODS generates for an attribute `layouts`. Ops of
-// one layout have `layout` instead.
+/// Detects the accessor that ODS generates for an attribute `layouts`. Ops of
+/// one layout have `layout` instead.
 template <typename OpTy>
 using LayoutsAttrOf = decltype(std::declval<OpTy &>().getLayoutsAttr());
 
-// The layouts in the attribute `layouts` of an op that has it, else the one in
-// its attribute `layout`.
+/// The layouts in the attribute `layouts` of an op that has it, else the one in
+/// its attribute `layout`.
 template <typename OpTy>
 mlir::SmallVector<mlir::FlatSymbolRefAttr> layoutRefsOf(OpTy op) {
   if constexpr (llvm::is_detected<LayoutsAttrOf, OpTy>::value)
@@ -27,33 +27,34 @@ mlir::SmallVector<mlir::FlatSymbolRefAttr> layoutRefsOf(OpTy op) {
     return {op.getLayoutAttr()};
 }
 
-// The value is not a constant, though the op has no operands; it stays the same
-// during a microbatch, so the backward reads it and never computes it again.
+/// The value is not a constant, though the op has no operands; it stays the
+/// same during a microbatch, so the backward reads it and never computes it
+/// again.
 template <typename OpTy>
 struct FixedPerMicrobatch : mlir::OpTrait::TraitBase<OpTy, FixedPerMicrobatch> {
 };
 
-// The results hold parameters: those of a layout, or a part of it.
+/// The results hold parameters: those of a layout, or a part of it.
 template <typename OpTy>
 struct HoldsWeights : mlir::OpTrait::TraitBase<OpTy, HoldsWeights> {};
 
-// mixed-precision gives the op the compute type of its layout, whatever types
-// its operands have.
+/// mixed-precision gives the op the compute type of its layout, whatever types
+/// its operands have.
 template <typename OpTy>
 struct InComputeType : mlir::OpTrait::TraitBase<OpTy, InComputeType> {};
 
-// A collective, in one piece or split, or a free. The schedule decides where it
-// stands, so it has no position of its own among the ops of a function.
+/// A collective, in one piece or split, or a free. The schedule decides where
+/// it stands, so it has no position of its own among the ops of a function.
 template <typename OpTy>
 struct MovedBySchedule : mlir::OpTrait::TraitBase<OpTy, MovedBySchedule> {};
 
-// A call whose operands in the arena are flat layouts, each with room behind it
-// for the padding of its shards. The proofs of verify-rt count that room as
-// touched.
+/// A call whose operands in the arena are flat layouts, each with room behind
+/// it for the padding of its shards. The proofs of verify-rt count that room as
+/// touched.
 template <typename OpTy>
 struct ReachesPadding : mlir::OpTrait::TraitBase<OpTy, ReachesPadding> {};
 
-// mixed-precision casts the op's operands to f32.
+/// mixed-precision casts the op's operands to f32.
 template <typename OpTy>
 struct InF32 : mlir::OpTrait::TraitBase<OpTy, InF32> {};
 

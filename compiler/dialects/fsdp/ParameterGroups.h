@@ -18,7 +18,7 @@ class ParameterGroups {
 public:
   struct Group {
     std::string pattern;
-    std::vector<ParameterOp> members; // in the module's order
+    std::vector<ParameterOp> members; ///< in the module's order
   };
 
   /// Matches the groups of the module's options. Fails with an error at the
@@ -37,7 +37,7 @@ public:
 
 private:
   std::vector<Group> list;
-  std::vector<size_t> programs; // of each group; see programsOf
+  std::vector<size_t> programs; ///< of each group; see programsOf
   llvm::DenseMap<mlir::Operation *, size_t> numbers;
 };
 

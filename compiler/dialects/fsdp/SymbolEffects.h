@@ -18,7 +18,7 @@ bool isSame(mlir::SideEffects::Resource *a, mlir::SideEffects::Resource *b);
 /// pair of their effects conflicts.
 struct SymbolEffect {
   mlir::SideEffects::Resource *resource;
-  mlir::SymbolRefAttr symbol; // null: all of the resource
+  mlir::SymbolRefAttr symbol; ///< null: all of the resource
   bool write;
 };
 

@@ -17,25 +17,25 @@ public:
   DecomposeBuilder(mlir::OpBuilder &builder, mlir::Location loc)
       : builder(builder), loc(loc) {}
 
-  // Returns the operand in the type in which statistics are computed. The
-  // decompositions call it on every float operand, so bf16 is widened once at
-  // the start and rounded once at the end.
+  /// Returns the operand in the type in which statistics are computed. The
+  /// decompositions call it on every float operand, so bf16 is widened once at
+  /// the start and rounded once at the end.
   mlir::Value enter(mlir::Value value) {
     mlir::Type element = tensorType(value).getElementType();
     if (!element.isF64())
       element = builder.getF32Type();
     return castTo(builder, loc, value, element);
   }
-  // Returns the result in its declared element type and shape.
+  /// Returns the result in its declared element type and shape.
   mlir::Value leave(mlir::Value value, mlir::Type type) {
     auto tensor = llvm::cast<mlir::RankedTensorType>(type);
     value = castTo(builder, loc, value, tensor.getElementType());
     return reshapeTo(builder, loc, value, tensor.getShape());
   }
 
-  // Changes of shape and type, without a check: callers pass shapes that the
-  // verifiers of the composite have accepted. None builds an op if the value
-  // has the wanted type already.
+  /// Changes of shape and type, without a check: callers pass shapes that the
+  /// verifiers of the composite have accepted. None builds an op if the value
+  /// has the wanted type already.
   mlir::Value broadcast(mlir::Value value, llvm::ArrayRef<int64_t> shape) {
     return broadcastTo(builder, loc, value, shape);
   }
@@ -45,7 +45,7 @@ public:
   mlir::Value cast(mlir::Value value, mlir::Type element) {
     return castTo(builder, loc, value, element);
   }
-  // A splat of the given type, or of the type of another value.
+  /// A splat of the given type, or of the type of another value.
   mlir::Value constant(mlir::Type type, double value) {
     return splat(builder, loc, type, value);
   }
@@ -53,12 +53,12 @@ public:
     return constant(like.getType(), value);
   }
 
-  // Ops whose result has the type of their operands. There are no integer
-  // forms.
+  /// Ops whose result has the type of their operands. There are no integer
+  /// forms.
   template <typename OpTy> mlir::Value unary(mlir::Value x) {
     return OpTy::create(builder, loc, x.getType(), x);
   }
-  // Broadcasts the smaller operand to the larger one.
+  /// Broadcasts the smaller operand to the larger one.
   template <typename OpTy> mlir::Value binary(mlir::Value x, mlir::Value y) {
     align(x, y);
     return OpTy::create(builder, loc, x.getType(), x, y);
@@ -73,36 +73,37 @@ public:
   mlir::Value log(mlir::Value x) { return unary<LogOp>(x); }
   mlir::Value rsqrt(mlir::Value x) { return unary<RsqrtOp>(x); }
 
-  // Returns i1 elements; operands are aligned as for arithmetic.
+  /// Returns i1 elements; operands are aligned as for arithmetic.
   mlir::Value compare(Predicate predicate, mlir::Value x, mlir::Value y) {
     align(x, y);
     auto type = tensorType(x).clone(builder.getI1Type());
     return CmpOp::create(builder, loc, type, predicate, x, y);
   }
-  // Aligns the two values first: the condition may be smaller than both, but
-  // not larger.
+  /// Aligns the two values first: the condition may be smaller than both, but
+  /// not larger.
   mlir::Value select(mlir::Value condition, mlir::Value x, mlir::Value y) {
     align(x, y);
     condition = broadcast(condition, shapeOf(x));
     return SelectOp::create(builder, loc, x.getType(), condition, x, y);
   }
-  // Returns a tensor of integers that count from 0 along `axis`.
+  /// Returns a tensor of integers that count from 0 along `axis`.
   mlir::Value iota(mlir::RankedTensorType type, int64_t axis) {
     return IotaOp::create(builder, loc, type, axis);
   }
-  // Returns one element per row of the last axis. `index` has the shape of `x`
-  // with a last dimension of 1. An index outside of the row gives NaN.
+  /// Returns one element per row of the last axis. `index` has the shape of `x`
+  /// with a last dimension of 1. An index outside of the row gives NaN.
   mlir::Value takeAlongAxis(mlir::Value x, mlir::Value index) {
     auto type = tensorType(x).clone(shapeOf(index));
     return TakeAlongAxisOp::create(builder, loc, type, x, index);
   }
 
-  // Reductions along `axes`, kept with size 1, so that the result broadcasts to
-  // the operand again. The order of additions is that of the kernel's template.
+  /// Reductions along `axes`, kept with size 1, so that the result broadcasts
+  /// to the operand again. The order of additions is that of the kernel's
+  /// template.
   mlir::Value sum(mlir::Value x, llvm::ArrayRef<int64_t> axes) {
     return reduceAlong(builder, loc, ReduceKind::sum, x, axes);
   }
-  // Multiplies by the reciprocal, a constant, instead of dividing each sum.
+  /// Multiplies by the reciprocal, a constant, instead of dividing each sum.
   mlir::Value mean(mlir::Value x, llvm::ArrayRef<int64_t> axes) {
     int64_t count = 1;
     for (int64_t axis : axes)
@@ -116,8 +117,8 @@ public:
   static int64_t lastAxis(mlir::Value x) { return tensorType(x).getRank() - 1; }
 
 private:
-  // Brings both operands to the larger shape. Only one of them may need it:
-  // shapes that grow in different dimensions (R×1 and 1×C) are not supported.
+  /// Brings both operands to the larger shape. Only one of them may need it:
+  /// shapes that grow in different dimensions (R×1 and 1×C) are not supported.
   void align(mlir::Value &x, mlir::Value &y) {
     if (broadcastsTo(shapeOf(x), shapeOf(y)))
       x = broadcast(x, shapeOf(y));

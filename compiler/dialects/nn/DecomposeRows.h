@@ -11,14 +11,14 @@ namespace fsdpc::nn {
 /// The parts of a softmax over the last axis: the maximum, exp(x - max), and
 /// the sum of these. Softmax is exps / sum, and log-sum-exp is max + log(sum).
 struct RowExp {
-  mlir::Value max, exps, sum; // R×1, R×C, R×1
+  mlir::Value max, exps, sum; ///< R×1, R×C, R×1
 };
 RowExp rowExp(DecomposeBuilder &b, mlir::Value x);
 
 /// The targets of cross-entropy as columns, and the weight of each row, which
 /// is 0 for ignored rows.
 struct TargetRows {
-  mlir::Value index, weight; // R×1, R×1
+  mlir::Value index, weight; ///< R×1, R×1
 };
 /// Builds them. `logits` is the R×C type in which statistics are computed.
 TargetRows targetRows(DecomposeBuilder &b, mlir::RankedTensorType logits,

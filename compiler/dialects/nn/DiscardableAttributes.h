@@ -18,20 +18,20 @@ namespace fsdpc::nn {
 /// The ops or arguments that may carry an attribute. Descriptions complete the
 /// sentence "belongs on ..." of the diagnostic.
 struct AttributePlace {
-  llvm::StringLiteral description; // "a module"
+  llvm::StringLiteral description; ///< "a module"
   bool (*contains)(mlir::Operation *);
 };
 
 /// The values that an attribute may have. Descriptions complete "is not ...".
 struct AttributeForm {
-  llvm::StringLiteral description; // "an i64 of 0 or more"
+  llvm::StringLiteral description; ///< "an i64 of 0 or more"
   bool (*matches)(mlir::Attribute);
 };
 
 /// A row of a dialect's table. Everything in it is static, so a table can be
 /// constexpr.
 struct DiscardableAttribute {
-  llvm::StringLiteral name; // with the dialect's prefix
+  llvm::StringLiteral name; ///< with the dialect's prefix
   AttributePlace place;
   AttributeForm form;
 };
@@ -70,7 +70,7 @@ mlir::LogicalResult
 verifyUserFunction(mlir::FunctionOpInterface function,
                    llvm::function_ref<bool(unsigned, llvm::StringRef)> isRead);
 
-// Places and forms that several attributes share.
+/// Places and forms that several attributes share.
 bool isModule(mlir::Operation *op);
 bool isAnyOp(mlir::Operation *op);
 bool isUnit(mlir::Attribute value);

@@ -17,18 +17,18 @@ namespace fsdpc::nn {
 
 /// The ways in which `outline-kernels` may place an op.
 enum class FusionKind {
-  Boundary,  // stays outside kernels: sources, sinks, views, library calls
-  Map,       // computes an element from the operands' elements at its index
-  Index,     // moves elements: transpose, pad, embedding, rotary
-  Movable,   // moves elements, and is repeated in each kernel that reads it
-  Reduction, // reduces along axes; composites that do so once or more
-  Alone      // is a kernel of its own: concat, embedding_grad
+  Boundary,  ///< stays outside kernels: sources, sinks, views, library calls
+  Map,       ///< computes an element from the operands' elements at its index
+  Index,     ///< moves elements: transpose, pad, embedding, rotary
+  Movable,   ///< moves elements, and is repeated in each kernel that reads it
+  Reduction, ///< reduces along axes; composites that do so once or more
+  Alone      ///< is a kernel of its own: concat, embedding_grad
 };
 
 /// The shape that an op iterates over and the axes that it reduces.
 struct Domain {
   llvm::SmallVector<int64_t> shape;
-  llvm::SmallVector<int64_t> axes; // ascending; empty for maps
+  llvm::SmallVector<int64_t> axes; ///< ascending; empty for maps
 
   /// The domain of a map over all elements of `value`, and of an op that
   /// reduces `axes` of it. The axes may come in any order.
@@ -61,11 +61,11 @@ struct IndexCondition {
 
 /// An index that is read from an operand of integers.
 struct DynamicIndex {
-  // The number of the operand among all operands of the op.
+  /// The number of the operand among all operands of the op.
   unsigned operand;
-  mlir::AffineMap map; // from the result's index to the operand's
-  int64_t size;        // the index lies in [0, size)
-  bool wraps;          // negative values count from the end
+  mlir::AffineMap map; ///< from the result's index to the operand's
+  int64_t size;        ///< the index lies in [0, size)
+  bool wraps;          ///< negative values count from the end
 };
 
 /// The operand and index from which an op takes an element of its result.
@@ -80,20 +80,21 @@ struct ElementSource {
   std::optional<DynamicIndex> dynamic;
 };
 
-// Traits without methods, which NNInterfaces.td gives to ops.
-// InLossTail: the op may stay f32 on the way from the last product to the loss.
+/// Traits without methods, which NNInterfaces.td gives to ops.
+/// InLossTail: the op may stay f32 on the way from the last product to the
+/// loss.
 template <typename OpTy>
 struct InLossTail : mlir::OpTrait::TraitBase<OpTy, InLossTail> {};
-// The backward may compute the op again instead of keeping its result: it is
-// one pass over memory, with the same bits each time.
+/// The backward may compute the op again instead of keeping its result: it is
+/// one pass over memory, with the same bits each time.
 template <typename OpTy>
 struct CheapToRepeat : mlir::OpTrait::TraitBase<OpTy, CheapToRepeat> {};
-// Each element of the result takes a word of Philox, of which one call gives
-// four.
+/// Each element of the result takes a word of Philox, of which one call gives
+/// four.
 template <typename OpTy>
 struct DrawsRandom : mlir::OpTrait::TraitBase<OpTy, DrawsRandom> {};
-// The result lies behind a symbol or is no memory at all, so the memory planner
-// gives it no place in the arena.
+/// The result lies behind a symbol or is no memory at all, so the memory
+/// planner gives it no place in the arena.
 template <typename OpTy>
 struct OutsideArena : mlir::OpTrait::TraitBase<OpTy, OutsideArena> {};
 

@@ -9,8 +9,8 @@
 
 namespace fsdpc::nn {
 
-// One object serves one sweep, in which no op is erased: it remembers values by
-// their address.
+/// One object serves one sweep, in which no op is erased: it remembers values
+/// by their address.
 class ProductSums {
 public:
   /// Returns one product over the rows of all terms, built at the builder's

@@ -20,13 +20,13 @@ public:
   ScalarBuilder(mlir::OpBuilder &builder, mlir::Location loc)
       : builder(builder), loc(loc) {}
 
-  // Builds any op at the location of the elementwise op that is expanded.
+  /// Builds any op at the location of the elementwise op that is expanded.
   template <typename OpTy, typename... Args> mlir::Value make(Args &&...args) {
     return OpTy::create(builder, loc, std::forward<Args>(args)...);
   }
 
-  // Builds a constant of the type of `like`: a scalar, or a splat over its
-  // lanes.
+  /// Builds a constant of the type of `like`: a scalar, or a splat over its
+  /// lanes.
   mlir::Value constant(mlir::Value like, double value) {
     mlir::Type element = mlir::getElementTypeOrSelf(like.getType());
     mlir::TypedAttr scalar;
@@ -39,8 +39,8 @@ public:
     return mlir::arith::ConstantOp::create(builder, loc, scalar);
   }
 
-  // Arithmetic on floats. Nothing is folded or reassociated here, so the order
-  // of the calls is the order of the roundings.
+  /// Arithmetic on floats. Nothing is folded or reassociated here, so the order
+  /// of the calls is the order of the roundings.
   mlir::Value add(mlir::Value x, mlir::Value y) {
     return make<mlir::arith::AddFOp>(x, y);
   }
@@ -57,30 +57,30 @@ public:
   mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z) {
     return make<mlir::math::FmaOp>(x, y, z);
   }
-  // Functions of math. Kernels do not call libm: ExpandMath.cpp replaces these
-  // by polynomials, whose bits are the same on every processor.
+  /// Functions of math. Kernels do not call libm: ExpandMath.cpp replaces these
+  /// by polynomials, whose bits are the same on every processor.
   mlir::Value exp(mlir::Value x) { return make<mlir::math::ExpOp>(x); }
   mlir::Value tanh(mlir::Value x) { return make<mlir::math::TanhOp>(x); }
   mlir::Value erf(mlir::Value x) { return make<mlir::math::ErfOp>(x); }
   mlir::Value neg(mlir::Value x) { return make<mlir::arith::NegFOp>(x); }
-  // 1 / (1 + e^-x). For large negative x the exponential is ∞ and the quotient
-  // 0, so no case is needed.
+  /// 1 / (1 + e^-x). For large negative x the exponential is ∞ and the quotient
+  /// 0, so no case is needed.
   mlir::Value sigmoid(mlir::Value x) {
     mlir::Value one = constant(x, 1);
     return div(one, add(one, exp(neg(x))));
   }
-  // Returns y, or x where |x| is so small that a function with y = x + O(x²)
-  // gives x. This keeps the sign of a zero, which y may have lost.
+  /// Returns y, or x where |x| is so small that a function with y = x + O(x²)
+  /// gives x. This keeps the sign of a zero, which y may have lost.
   mlir::Value orTiny(mlir::Value x, mlir::Value y) {
     mlir::Value tiny = make<mlir::arith::CmpFOp>(
         mlir::arith::CmpFPredicate::OLT, make<mlir::math::AbsFOp>(x),
         constant(x, 1e-18));
     return make<mlir::arith::SelectOp>(tiny, x, y);
   }
-  // Builds log(1 + x), given `log`. The sum u = 1 + x is rounded; what it has
-  // lost is added to log(u), divided by u, to first order. That correction is
-  // NaN where u is 0 or ∞ (x = -1 and x = ∞), and log(u) is already exact
-  // there.
+  /// Builds log(1 + x), given `log`. The sum u = 1 + x is rounded; what it has
+  /// lost is added to log(u), divided by u, to first order. That correction is
+  /// NaN where u is 0 or ∞ (x = -1 and x = ∞), and log(u) is already exact
+  /// there.
   mlir::Value log1p(mlir::Value x,
                     llvm::function_ref<mlir::Value(mlir::Value)> log) {
     mlir::Value one = constant(x, 1), u = add(x, one);

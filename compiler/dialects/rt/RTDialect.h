@@ -24,15 +24,15 @@ struct Manifest;
 namespace rt {
 class CallArguments;
 
-// Marks ops that copy to or from the host. A GPU runs them on streams of
-// their own, so nothing orders them with the other commands of their stream but
-// its events, which stand for both.
+/// Marks ops that copy to or from the host. A GPU runs them on streams of
+/// their own, so nothing orders them with the other commands of their stream
+/// but its events, which stand for both.
 template <typename OpTy>
 struct CopiesApart : mlir::OpTrait::TraitBase<OpTy, CopiesApart> {};
 
-// Marks ops that on a GPU reach what is offloaded of layouts through pieces of
-// device memory. On stream `compute` a piece comes ahead of the kernel that
-// reads it, and waits for nothing that the function enqueues before.
+/// Marks ops that on a GPU reach what is offloaded of layouts through pieces of
+/// device memory. On stream `compute` a piece comes ahead of the kernel that
+/// reads it, and waits for nothing that the function enqueues before.
 template <typename OpTy>
 struct ThroughPieces : mlir::OpTrait::TraitBase<OpTy, ThroughPieces> {};
 

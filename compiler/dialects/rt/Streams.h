@@ -10,7 +10,7 @@
 
 namespace fsdpc::rt {
 
-// Compute, gather and reduce: the cases of the enum Stream.
+/// Compute, gather and reduce: the cases of the enum Stream.
 constexpr int kStreams = 3;
 
 /// Returns the stream that gets the op's command, or nullopt for an op without

@@ -9,8 +9,8 @@
 
 namespace fsdpc::frontend {
 
-// A handler that checks for one float input and sets the result of `build`,
-// which returns null after it has refused the node.
+/// A handler that checks for one float input and sets the result of `build`,
+/// which returns null after it has refused the node.
 template <mlir::Value (*build)(Node &, mlir::Value)>
 mlir::LogicalResult activation(Node &node) {
   if (failed(node.expectInputs(1, 1)) ||
@@ -20,7 +20,7 @@ mlir::LogicalResult activation(Node &node) {
   return result ? node.result(result) : mlir::failure();
 }
 
-// An op of nn as a function that `activation` takes.
+/// An op of nn as a function that `activation` takes.
 template <typename OpT> mlir::Value unary(Node &node, mlir::Value x) {
   return node.b.unary<OpT>(x);
 }

@@ -8,10 +8,10 @@
 
 namespace fsdpc::frontend {
 
-// All read a window of three dimensions; null after the node was refused.
+/// All read a window of three dimensions; null after the node was refused.
 mlir::Value convolveVolume(Node &node, mlir::Value volume, mlir::Value filter,
                            int64_t group);
-// `filter` is that of the convolution whose input's cotangent it computes.
+/// `filter` is that of the convolution whose input's cotangent it computes.
 mlir::Value convolveVolumeTransposed(Node &node, mlir::Value volume,
                                      mlir::Value filter, int64_t group);
 mlir::Value maxPoolVolume(Node &node, mlir::Value volume);

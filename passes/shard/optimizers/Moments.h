@@ -38,9 +38,9 @@ struct AdamMoments {
   }
 
   fsdp::NumberPair betas;
-  Value one, beta1, beta2; // f64
+  Value one, beta1, beta2; ///< f64
   /// The new states, in this order.
-  Value average, averageSquare; // f32; null before update
+  Value average, averageSquare; ///< f32; null before update
 };
 
 } // namespace fsdpc::passes

@@ -56,7 +56,7 @@ private:
 
   fsdp::CompileOptions options;
   StateNames names;
-  UserProgram user; // null if the optimizer is a known one
+  UserProgram user; ///< null if the optimizer is a known one
 };
 
 /// Returns the program of the options, then that of each --group. Groups whose
@@ -64,8 +64,8 @@ private:
 mlir::FailureOr<std::vector<OptimizerProgram>>
 programsOf(const fsdp::CompileOptions &options, mlir::MLIRContext *context);
 
-// Programs.cpp lists these by optimizer. They take `in` by value, since decay
-// changes their gradient or parameter.
+/// Programs.cpp lists these by optimizer. They take `in` by value, since decay
+/// changes their gradient or parameter.
 Results buildAdam(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildAdamax(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildNAdam(const fsdp::CompileOptions &, Scalars, Arguments);
@@ -82,7 +82,7 @@ Results buildLARS(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildAdafactor(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildMuon(const fsdp::CompileOptions &, Scalars, Arguments);
 
-// The programs whose results are summed.
+/// The programs whose results are summed.
 Results buildLAMBSums(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildLARSSums(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildAdafactorSums(const fsdp::CompileOptions &, Scalars, Arguments);

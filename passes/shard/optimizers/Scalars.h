@@ -24,13 +24,13 @@ struct Scalars {
   mlir::OpBuilder &builder;
   mlir::Location loc;
 
-  // An f64. The location names the constant, for readers of a dump.
+  /// An f64. The location names the constant, for readers of a dump.
   Value number(double value, llvm::StringRef name) {
     return mlir::arith::ConstantOp::create(
         builder, mlir::NameLoc::get(builder.getStringAttr(name), loc),
         builder.getF64FloatAttr(value));
   }
-  // Rounds a number that is combined with an element, as PyTorch does.
+  /// Rounds a number that is combined with an element, as PyTorch does.
   Value toElement(Value x) {
     return mlir::arith::TruncFOp::create(builder, loc, builder.getF32Type(), x);
   }
@@ -116,13 +116,13 @@ struct Arguments {
                  .drop_back(rounds)),
         word(rounds ? body.getArguments().back() : mlir::Value()) {}
   mlir::Value parameter, gradient;
-  // The average of squares that follows from factors, or the update of
-  // fsdp.orthogonalize; null without either.
+  /// The average of squares that follows from factors, or the update of
+  /// fsdp.orthogonalize; null without either.
   mlir::Value number;
   mlir::ValueRange states;
   mlir::Value lr, step, decay;
-  mlir::ValueRange sums; // of the member, over all ranks
-  // With which the new parameter is rounded; null if it is not.
+  mlir::ValueRange sums; ///< of the member, over all ranks
+  /// With which the new parameter is rounded; null if it is not.
   mlir::Value word;
 
   /// Adds the decay to the gradient. In torch's terms: grad.add(param,

@@ -19,15 +19,16 @@
 
 namespace fsdpc::runtime {
 
-// Starts a thread that runs for as long as this lives. It ends the process by
-// fail() when it has found a rank that is silent, so nobody asks it anything.
+/// Starts a thread that runs for as long as this lives. It ends the process by
+/// fail() when it has found a rank that is silent, so nobody asks it anything.
 class MpiWatch {
 public:
-  // `channel` is the watch's own. `hosts` are by rank. A rank that is silent
-  // for `silence` seconds (0: no limit) ends the job with a line that names it.
+  /// `channel` is the watch's own. `hosts` are by rank. A rank that is silent
+  /// for `silence` seconds (0: no limit) ends the job with a line that names
+  /// it.
   MpiWatch(const MpiPlugin *mpi, void *channel, int rank, double silence,
            std::vector<std::string> hosts);
-  // Leaves together with the other ranks; rank 0 last.
+  /// Leaves together with the other ranks; rank 0 last.
   ~MpiWatch();
 
 private:
@@ -41,12 +42,12 @@ private:
   const int self;
   const double silence;
   const std::vector<std::string> hosts;
-  std::vector<int> peers;      // all others on rank 0, rank 0 on the others
-  std::vector<Deadline> heard; // by rank, as what follows
-  std::vector<bool> left;      // ranks that announced that they leave
+  std::vector<int> peers;      ///< all others on rank 0, rank 0 on the others
+  std::vector<Deadline> heard; ///< by rank, as what follows
+  std::vector<bool> left;      ///< ranks that announced that they leave
   std::mutex mutex;
   std::condition_variable wake;
-  bool leaving = false; // under the mutex
+  bool leaving = false; ///< under the mutex
   std::thread watcher;
 };
 

@@ -14,7 +14,7 @@
 
 namespace fsdpc::runtime {
 
-// Rank 0's copy of the key. Removes the file at the end of the meeting.
+/// Rank 0's copy of the key. Removes the file at the end of the meeting.
 class JobKey {
 public:
   JobKey() = default;
@@ -22,19 +22,19 @@ public:
   JobKey &operator=(const JobKey &) = delete;
   ~JobKey();
 
-  // Takes the key from FSDPC_SECRET, or makes one and writes the file. Call it
-  // only while listening on the job's port: who has the port owns the file.
+  /// Takes the key from FSDPC_SECRET, or makes one and writes the file. Call it
+  /// only while listening on the job's port: who has the port owns the file.
   Status make(const LaunchEnvironment &environment);
   const Bytes32 &key() const { return bytes; }
 
 private:
   Bytes32 bytes = {};
-  int folder = -1;  // open while the file exists
-  std::string name; // in the folder
+  int folder = -1;  ///< open while the file exists
+  std::string name; ///< in the folder
 };
 
-// Returns the key on another rank. Fails if there is no file (yet); the error
-// says that ranks without a shared folder need FSDPC_SECRET.
+/// Returns the key on another rank. Fails if there is no file (yet); the error
+/// says that ranks without a shared folder need FSDPC_SECRET.
 Result<Bytes32> findJobKey(const LaunchEnvironment &environment);
 
 } // namespace fsdpc::runtime

@@ -11,13 +11,13 @@
 
 namespace fsdpc::runtime {
 
-// Meets the other ranks at the environment's address and port. Rank 0 listens;
-// the others try until it answers. Connections from outside the job (without
-// its secret, of another job, of a rank that is connected already) are closed
-// and change nothing. The error has no message if another rank prints it.
-//
-// Afterwards a rank that disconnects, or that is silent for `silence` seconds
-// (0: no limit), ends the job with one line that names it.
+/// Meets the other ranks at the environment's address and port. Rank 0 listens;
+/// the others try until it answers. Connections from outside the job (without
+/// its secret, of another job, of a rank that is connected already) are closed
+/// and change nothing. The error has no message if another rank prints it.
+///
+/// Afterwards a rank that disconnects, or that is silent for `silence` seconds
+/// (0: no limit), ends the job with one line that names it.
 Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
                                      int ranksPerNode, double silence);
 

@@ -9,8 +9,8 @@
 
 namespace fsdpc::runtime {
 
-// Makes one channel. `peers` are the connections by rank. The session must
-// outlive the channel.
+/// Makes one channel. `peers` are the connections by rank. The session must
+/// outlive the channel.
 std::unique_ptr<Communicator> makeTcpChannel(int rank, Channel channel,
                                              std::vector<Socket> peers,
                                              TcpSession &session);

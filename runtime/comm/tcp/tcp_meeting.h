@@ -17,46 +17,47 @@
 
 namespace fsdpc::runtime {
 
-// The connections of one rank.
+/// The connections of one rank.
 struct Mesh {
-  // A mesh without connections.
+  /// A mesh without connections.
   explicit Mesh(int ranks) : members(size_t(ranks)) {
     for (std::vector<Socket> &link : peers)
       link.resize(size_t(ranks));
   }
 
-  // peers[link][r] is connected to rank r; a rank's own entry is closed. On the
-  // watch's link only rank 0 has connections to all.
+  /// peers[link][r] is connected to rank r; a rank's own entry is closed. On
+  /// the watch's link only rank 0 has connections to all.
   std::vector<Socket> peers[links];
-  std::vector<Member> members; // by rank
-  Bytes32 key = {};            // of the job
-  // The socket on which higher ranks call this one; closed on rank 0 and the
-  // last rank.
+  std::vector<Member> members; ///< by rank
+  Bytes32 key = {};            ///< of the job
+  /// The socket on which higher ranks call this one; closed on rank 0 and the
+  /// last rank.
   std::vector<Socket> listeners;
 };
 
-// Rank 0's side. Returns once all ranks are connected to rank 0. The error
-// names the ranks that did not come in time.
+/// Rank 0's side. Returns once all ranks are connected to rank 0. The error
+/// names the ranks that did not come in time.
 Status holdMeeting(const LaunchEnvironment &environment, Mesh &mesh);
-// The side of the other ranks. Returns once rank 0 says that all ranks are
-// there. The error has no message if another rank prints the reason.
+/// The side of the other ranks. Returns once rank 0 says that all ranks are
+/// there. The error has no message if another rank prints the reason.
 Status joinMeeting(const LaunchEnvironment &environment, Mesh &mesh);
-// Connects the ranks other than rank 0 to each other. The watch must run by
-// now: a failure ends the job by one line of one rank (failure.h).
+/// Connects the ranks other than rank 0 to each other. The watch must run by
+/// now: a failure ends the job by one line of one rank (failure.h).
 void connectPeers(const LaunchEnvironment &environment, Mesh &mesh);
 
-// The caller's part of the conversation on a new connection: proves itself to
-// the listener and the other way round, sends the greeting, whose seal it adds,
-// and returns the answer. `conversation` has the key and gets the nonces.
+/// The caller's part of the conversation on a new connection: proves itself to
+/// the listener and the other way round, sends the greeting, whose seal it
+/// adds, and returns the answer. `conversation` has the key and gets the
+/// nonces.
 Result<Answer> introduce(Socket &connection, Greeting greeting,
                          Conversation &conversation, Deadline deadline);
-// This rank's greeting to rank `to`, without its seal.
+/// This rank's greeting to rank `to`, without its seal.
 Greeting greetingFor(const LaunchEnvironment &environment, int to, int link,
                      const Bytes32 &self, const Endpoint &listener);
 
-// The words for rank 0's address in messages.
+/// The words for rank 0's address in messages.
 std::string meetingPlace(const LaunchEnvironment &environment);
-// A number of seconds as a user wrote it.
+/// A number of seconds as a user wrote it.
 std::string secondsText(double seconds);
 std::span<const uint8_t> bytesOf(const std::vector<Member> &members);
 

@@ -11,27 +11,27 @@
 
 namespace fsdpc::runtime {
 
-// Fills `mesh` with one connection for each rank above this one and each of its
-// links. All references must outlive the reception. For one thread.
+/// Fills `mesh` with one connection for each rank above this one and each of
+/// its links. All references must outlive the reception. For one thread.
 class Reception {
 public:
   Reception(const LaunchEnvironment &environment, Mesh &mesh,
             const std::vector<Socket> &listeners, const Bytes32 &key);
 
-  // Serves callers until all are here, or the deadline has passed, which shows
-  // in missing(). A connection that broke meanwhile may be made again within
-  // ten seconds.
+  /// Serves callers until all are here, or the deadline has passed, which shows
+  /// in missing(). A connection that broke meanwhile may be made again within
+  /// ten seconds.
   Status serve(Deadline deadline);
-  // Returns the ranks that are not here, as "1, 3": at most eight of them.
+  /// Returns the ranks that are not here, as "1, 3": at most eight of them.
   std::string missing() const;
-  // Tells a rank that all are connected, with the addresses of all, or that the
-  // job does not start. Only on rank 0.
+  /// Tells a rank that all are connected, with the addresses of all, or that
+  /// the job does not start. Only on rank 0.
   void start(int peer, bool starts, Deadline until);
-  // Callers that did not know the key.
+  /// Callers that did not know the key.
   int strangers() const { return turnedAway; }
 
 private:
-  // A connection whose end is not known to be a rank yet.
+  /// A connection whose end is not known to be a rank yet.
   struct Caller {
     Socket socket;
     Deadline deadline;
@@ -40,14 +40,14 @@ private:
     size_t filled = 0;
     std::array<uint8_t, sizeof(Greeting)> bytes = {};
 
-    // Bytes of the message that the caller is to send next.
+    /// Bytes of the message that the caller is to send next.
     size_t wanted() const {
       return challenged ? sizeof(Greeting) : sizeof(Hello);
     }
     std::span<const uint8_t> message() const { return {bytes.data(), filled}; }
   };
-  // The process that has a rank, and what binds a seal to its control
-  // connection.
+  /// The process that has a rank, and what binds a seal to its control
+  /// connection.
   struct Holder {
     Greeting greeting = {};
     Conversation control = {};
@@ -67,10 +67,10 @@ private:
   const std::vector<Socket> &listeners;
   const Bytes32 &key;
   const Bytes32 job;
-  const std::span<std::vector<Socket>> expected; // links of each higher rank
+  const std::span<std::vector<Socket>> expected; ///< links of each higher rank
   Deadline deadline;
   std::vector<Caller> callers;
-  std::vector<Holder> holders; // by rank
+  std::vector<Holder> holders; ///< by rank
   int turnedAway = 0;
 };
 

@@ -18,19 +18,19 @@ namespace fsdpc::runtime {
 
 class TcpSession {
 public:
-  // On rank 0, `links` holds a connection to each rank (its own is closed); on
-  // other ranks, one to rank 0. `hosts` are by rank. `silence` is in seconds.
+  /// On rank 0, `links` holds a connection to each rank (its own is closed); on
+  /// other ranks, one to rank 0. `hosts` are by rank. `silence` is in seconds.
   TcpSession(int rank, bool speaks, double silence,
              std::vector<std::string> hosts, std::vector<Socket> links);
-  // Leaves the job, together with the other ranks.
+  /// Leaves the job, together with the other ranks.
   ~TcpSession();
 
-  // Ends all ranks. The caller has printed the reason.
+  /// Ends all ranks. The caller has printed the reason.
   [[noreturn]] void abort(int code);
-  // Ends the job because a transfer with `peer` failed, but prints nothing if
-  // another rank has ended it already.
+  /// Ends the job because a transfer with `peer` failed, but prints nothing if
+  /// another rank has ended it already.
   [[noreturn]] void lost(int peer, const std::string &why);
-  // Names a rank for messages: "rank 2 on node 'x'".
+  /// Names a rank for messages: "rank 2 on node 'x'".
   std::string nameOf(int peer) const;
 
 private:
@@ -40,14 +40,14 @@ private:
   [[noreturn]] void gone(int peer, const std::string &why);
 
   const int self;
-  const bool speaks; // prints a loss that several ranks notice
+  const bool speaks; ///< prints a loss that several ranks notice
   const double silence;
   const std::vector<std::string> hosts;
   std::vector<Socket> links;
   std::vector<Deadline> heard;
-  std::vector<bool> left; // ranks that announced that they leave
+  std::vector<bool> left; ///< ranks that announced that they leave
   std::mutex sending;
-  int wake = -1; // an eventfd that is signalled when this rank leaves
+  int wake = -1; ///< an eventfd that is signalled when this rank leaves
   std::thread watcher;
 };
 

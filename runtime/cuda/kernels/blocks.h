@@ -13,32 +13,32 @@
 
 namespace fsdpc::runtime {
 
-// The type of blocks, and the bytes of one.
+/// The type of blocks, and the bytes of one.
 struct BlockForm {
   BlockType type = BlockType::None;
   int64_t bytes = 0;
 };
 
-// Elements [begin, end) of a layout, which are those of one member.
+/// Elements [begin, end) of a layout, which are those of one member.
 struct MemberRange {
   int64_t begin = 0, end = 0;
 };
 
-// Converts `count` blocks. Elements outside of all ranges count as zero,
-// whatever their memory holds; a block has elements of one range at most. All
-// memory is aligned for four elements.
+/// Converts `count` blocks. Elements outside of all ranges count as zero,
+/// whatever their memory holds; a block has elements of one range at most. All
+/// memory is aligned for four elements.
 struct ToBlocks {
   const void *from = nullptr;
   WireType type = WireType::f32;
   void *to = nullptr;
   BlockForm form;
   int64_t count = 0;
-  // In the order of their places. Null: there is one, [0, elements).
+  /// In the order of their places. Null: there is one, [0, elements).
   const MemberRange *ranges = nullptr;
   int64_t rangeCount = 0, elements = 0;
 };
 
-// Writes `elements` values of blocks, a multiple of four, in the type.
+/// Writes `elements` values of blocks, a multiple of four, in the type.
 struct FromBlocks {
   const void *from = nullptr;
   BlockForm form;
@@ -47,7 +47,7 @@ struct FromBlocks {
   int64_t elements = 0;
 };
 
-// Returns how many elements from `begin` on lie in the range that has it.
+/// Returns how many elements from `begin` on lie in the range that has it.
 FSDPC_SHARED inline int64_t realElements(const ToBlocks &t, int64_t begin) {
   if (!t.ranges)
     return t.elements - begin;
@@ -64,7 +64,7 @@ FSDPC_SHARED inline int64_t realElements(const ToBlocks &t, int64_t begin) {
              : 0;
 }
 
-// Returns four values from `at` on, of which the first `real` are read.
+/// Returns four values from `at` on, of which the first `real` are read.
 template <typename T>
 FSDPC_SHARED Four<float> readFour(const void *from, int64_t at, int64_t real) {
   auto *values = static_cast<const T *>(from);
@@ -80,7 +80,8 @@ FSDPC_SHARED Four<float> readFour(const void *from, int64_t at, int64_t real) {
   return wide;
 }
 
-// Rounds four values to codes, and writes them at place `i` of a block's fours.
+/// Rounds four values to codes, and writes them at place `i` of a block's
+/// fours.
 FSDPC_SHARED inline void roundFour(const Four<float> &values, float factor,
                                    BlockType type, void *codes, int i) {
   uint32_t code[4];
@@ -97,7 +98,7 @@ FSDPC_SHARED inline void roundFour(const Four<float> &values, float factor,
         code[0] | code[1] << 8 | code[2] << 16 | code[3] << 24;
 }
 
-// Returns the values of the i-th four elements of blocks.
+/// Returns the values of the i-th four elements of blocks.
 FSDPC_SHARED inline Four<float> widenFour(const void *blocks,
                                           const BlockForm &form, int64_t i) {
   constexpr int64_t fours = blockElements / 4;
@@ -123,7 +124,7 @@ FSDPC_SHARED inline Four<float> widenFour(const void *blocks,
   return wide;
 }
 
-// All teams of a block of threads take as many turns, since they meet in each.
+/// All teams of a block of threads take as many turns, since they meet in each.
 template <typename T>
 FSDPC_SHARED void toBlocks(const Grid &grid, const ToBlocks &t) {
   constexpr int fours = blockElements / 4;

@@ -9,7 +9,7 @@
 
 namespace fsdpc::runtime {
 
-// Both address elements, not bytes.
+/// Both address elements, not bytes.
 FSDPC_SHARED inline float load(const void *from, WireType type, int64_t i) {
   switch (type) {
   case WireType::bf16:

@@ -10,19 +10,19 @@
 
 namespace fsdpc::runtime {
 
-// Columns that a block of threads sums at a time: 128 bytes of a row.
+/// Columns that a block of threads sums at a time: 128 bytes of a row.
 constexpr int factorColumns = 32;
-// Elements whose squares a block writes at a time.
+/// Elements whose squares a block writes at a time.
 constexpr int64_t factorElements = 4096;
 
-// A member on this rank.
+/// A member on this rank.
 struct FactorMember : FactorAverages {
-  int64_t offset = 0;      // of the member in the part that the rank updates
-  int64_t firstTask = 0;   // of SumFactors
-  int64_t firstMatrix = 0; // among the layout's matrices with rows
+  int64_t offset = 0;      ///< of the member in the part that the rank updates
+  int64_t firstTask = 0;   ///< of SumFactors
+  int64_t firstMatrix = 0; ///< among the layout's matrices with rows
 };
 
-// Blocks that sum a member: one per row, per columns, or per elements.
+/// Blocks that sum a member: one per row, per columns, or per elements.
 inline int64_t factorTasks(const FactorMember &m) {
   int64_t cells = m.matrices * m.rows * m.columns;
   return m.sumsElements
@@ -31,14 +31,14 @@ inline int64_t factorTasks(const FactorMember &m) {
                                             factorColumns);
 }
 
-// Writes what ranks add up: the digits of sums of squares of the gradient times
-// `scale`, bounded by `limit`; or squares of elements. Elements of the part
-// before `begin` and from `end` on count 0. If it `adds`, the sums are added to
-// what is there.
+/// Writes what ranks add up: the digits of sums of squares of the gradient
+/// times `scale`, bounded by `limit`; or squares of elements. Elements of the
+/// part before `begin` and from `end` on count 0. If it `adds`, the sums are
+/// added to what is there.
 struct SumFactors {
   const FactorMember *members = nullptr;
   int64_t count = 0, tasks = 0;
-  const float *gradient = nullptr; // of the part's first element
+  const float *gradient = nullptr; ///< of the part's first element
   int64_t begin = 0, end = 0;
   bool adds = false;
   const float *scale = nullptr;
@@ -52,8 +52,8 @@ struct SumFactors {
     int64_t cells = m.matrices * m.rows * m.columns;
     return end - m.offset < cells ? end - m.offset : cells;
   }
-  // Returns true if sums over elements [from, to) of a member stay as they are.
-  // All threads of a block ask for the same elements.
+  /// Returns true if sums over elements [from, to) of a member stay as they
+  /// are. All threads of a block ask for the same elements.
   FSDPC_SHARED bool leaves(const FactorMember &m, int64_t from,
                            int64_t to) const {
     return adds && (to <= beginOf(m) || from >= endOf(m));
@@ -63,9 +63,9 @@ struct SumFactors {
   }
 };
 
-// Updates the averages, unless the step is left out: `failed` is at least 0
-// then. The weight of a mean is the member's step, rates[4 · member + 1], to
-// the power. `numbers` counts rows and columns.
+/// Updates the averages, unless the step is left out: `failed` is at least 0
+/// then. The weight of a mean is the member's step, rates[4 · member + 1], to
+/// the power. `numbers` counts rows and columns.
 struct UpdateFactors {
   const FactorMember *members = nullptr;
   int64_t count = 0, numbers = 0;
@@ -75,8 +75,8 @@ struct UpdateFactors {
   const int64_t *failed = nullptr;
 };
 
-// Writes the factors of rows, once averages are updated; one block of threads
-// per matrix.
+/// Writes the factors of rows, once averages are updated; one block of threads
+/// per matrix.
 struct ScaleRows {
   const FactorMember *members = nullptr;
   int64_t count = 0, matrices = 0;
@@ -84,8 +84,8 @@ struct ScaleRows {
   double *factors = nullptr;
 };
 
-// Writes the averages of squares of the elements of segments; one block per
-// segment. `values` has that of element `first` of the part.
+/// Writes the averages of squares of the elements of segments; one block per
+/// segment. `values` has that of element `first` of the part.
 struct MultiplyFactors {
   const UpdateSegment *segments = nullptr;
   int64_t count = 0, first = 0;
@@ -94,8 +94,8 @@ struct MultiplyFactors {
   float *values = nullptr;
 };
 
-// Returns the last member whose `first` is not above `number`. Members without
-// numbers lie in front of the next one, which has the same first.
+/// Returns the last member whose `first` is not above `number`. Members without
+/// numbers lie in front of the next one, which has the same first.
 FSDPC_SHARED inline int64_t memberOf(const FactorMember *members, int64_t count,
                                      int64_t FactorMember::*first,
                                      int64_t number) {
@@ -107,14 +107,14 @@ FSDPC_SHARED inline int64_t memberOf(const FactorMember *members, int64_t count,
   return low;
 }
 
-// An element of the gradient, clipped after the scale as the optimizer does.
+/// An element of the gradient, clipped after the scale as the optimizer does.
 FSDPC_SHARED inline float factorValue(const SumFactors &s,
                                       const FactorMember &m, int64_t element) {
   float scaled = s.gradient[m.offset + element] * *s.scale;
   scaled = scaled < -s.limit ? -s.limit : scaled;
   return s.limit < scaled ? s.limit : scaled;
 }
-// Exact.
+/// Exact.
 FSDPC_SHARED inline double
 factorSquare(const SumFactors &s, const FactorMember &m, int64_t element) {
   double wide = factorValue(s, m, element);
@@ -133,8 +133,8 @@ FSDPC_SHARED inline void squareElements(const Grid &grid, const SumFactors &s,
     s.put(m.firstSum + i, i < first || i >= last ? 0 : factorSquare(s, m, i));
 }
 
-// Groups count from the member's first element, and what they have of other
-// rows and ranks is 0.
+/// Groups count from the member's first element, and what they have of other
+/// rows and ranks is 0.
 FSDPC_SHARED inline void sumFactorRow(const Grid &grid, const SumFactors &s,
                                       const FactorMember &m, int64_t row) {
   int64_t from = row * m.columns, to = from + m.columns;
@@ -165,7 +165,7 @@ FSDPC_SHARED inline void sumFactorRow(const Grid &grid, const SumFactors &s,
   }
 }
 
-// Adjacent threads take adjacent columns, and the others further rows.
+/// Adjacent threads take adjacent columns, and the others further rows.
 FSDPC_SHARED inline void sumFactorColumns(const Grid &grid, const SumFactors &s,
                                           const FactorMember &m, int64_t task) {
   int64_t blocks = (m.columns + factorColumns - 1) / factorColumns;
@@ -218,7 +218,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const SumFactors &s) {
   }
 }
 
-// One thread per row and column.
+/// One thread per row and column.
 FSDPC_SHARED inline void body(const Grid &grid, const UpdateFactors &u) {
   if (*u.failed >= 0)
     return;

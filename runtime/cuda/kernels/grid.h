@@ -14,20 +14,20 @@
 
 namespace fsdpc::runtime {
 
-constexpr int ownThreads = 256; // per block, on a GPU
+constexpr int ownThreads = 256; ///< per block, on a GPU
 
-// One thread's place in the grid, and what its block shares.
+/// One thread's place in the grid, and what its block shares.
 struct Grid {
   int64_t block = 0, blocks = 1;
-  int thread = 0, threads = 1; // a power of two
-  double *shared = nullptr;    // one per thread of the block
-  // On the host with several threads: returns when all threads of the block
-  // have called it.
+  int thread = 0, threads = 1; ///< a power of two
+  double *shared = nullptr;    ///< one per thread of the block
+  /// On the host with several threads: returns when all threads of the block
+  /// have called it.
   void (*barrier)(void *) = nullptr;
   void *barrierState = nullptr;
 
-  // Bodies loop from first() by stride(), so any number of blocks covers the
-  // work.
+  /// Bodies loop from first() by stride(), so any number of blocks covers the
+  /// work.
   FSDPC_SHARED int64_t first() const { return block * threads + thread; }
   FSDPC_SHARED int64_t stride() const { return blocks * threads; }
 
@@ -40,16 +40,16 @@ struct Grid {
 #endif
   }
 
-  // Combines the values of the block's threads, and returns the result to each.
-  // With `stride`, a power of two, those of the threads that are equal modulo
-  // it. All threads of the block must call it. `combine` must be associative up
-  // to rounding; the tree is the same for every grid.
+  /// Combines the values of the block's threads, and returns the result to
+  /// each. With `stride`, a power of two, those of the threads that are equal
+  /// modulo it. All threads of the block must call it. `combine` must be
+  /// associative up to rounding; the tree is the same for every grid.
   template <typename T, typename Combine>
   FSDPC_SHARED T reduce(T value, Combine combine, int stride = 1) const {
     return reduceIn(threads, value, combine, stride);
   }
 
-  // The same in each team of `width` adjacent threads, a power of two.
+  /// The same in each team of `width` adjacent threads, a power of two.
   template <typename T, typename Combine>
   FSDPC_SHARED T reduceIn(int width, T value, Combine combine,
                           int stride = 1) const {
@@ -75,8 +75,8 @@ struct Grid {
     return reduce(value, [](T a, T b) { return a + b; });
   }
 
-  // Returns the sum of the values of the block's threads before this one, whole
-  // numbers whose sums f64 holds. All threads of the block must call it.
+  /// Returns the sum of the values of the block's threads before this one,
+  /// whole numbers whose sums f64 holds. All threads of the block must call it.
   template <typename T> FSDPC_SHARED T sumBefore(T value) const {
     if (threads == 1)
       return 0;
@@ -91,8 +91,8 @@ struct Grid {
   }
 };
 
-// Four adjacent elements, for wide accesses: 16 bytes of f32, 8 of a 16-bit
-// type. Memory that is accessed through it must be aligned as it is.
+/// Four adjacent elements, for wide accesses: 16 bytes of f32, 8 of a 16-bit
+/// type. Memory that is accessed through it must be aligned as it is.
 template <typename T> struct alignas(4 * sizeof(T)) Four {
   T at[4];
 };

@@ -8,18 +8,18 @@
 
 namespace fsdpc::runtime {
 
-// A word in pinned memory that one stream writes: `value` in the low half, and
-// if `counts` the number of writes in the high half. `word` is aligned to 8
-// bytes.
+/// A word in pinned memory that one stream writes: `value` in the low half, and
+/// if `counts` the number of writes in the high half. `word` is aligned to 8
+/// bytes.
 struct Mark {
   uint64_t *word = nullptr;
   uint32_t value = 0;
   bool counts = false;
 };
 
-// Only one stream writes a word, so reading and writing need not be one atomic
-// operation. The fence makes the mark visible to the host while the stream goes
-// on.
+/// Only one stream writes a word, so reading and writing need not be one atomic
+/// operation. The fence makes the mark visible to the host while the stream
+/// goes on.
 FSDPC_SHARED inline void body(const Grid &grid, const Mark &m) {
   // One thread writes.
   if (grid.first() != 0)

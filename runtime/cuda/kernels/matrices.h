@@ -11,8 +11,8 @@
 
 namespace fsdpc::runtime {
 
-// Writes this rank's part of the updates; one block per segment. Element i of
-// the part that the rank updates is number i + places[member] of the updates.
+/// Writes this rank's part of the updates; one block per segment. Element i of
+/// the part that the rank updates is number i + places[member] of the updates.
 struct MomentumUpdates {
   const UpdateSegment *segments = nullptr;
   int64_t count = 0;
@@ -22,8 +22,8 @@ struct MomentumUpdates {
   float *updates = nullptr;
 };
 
-// Copies the updates of segments to where the optimizer reads them: `values`
-// has that of element `first` of the part. One block per segment.
+/// Copies the updates of segments to where the optimizer reads them: `values`
+/// has that of element `first` of the part. One block per segment.
 struct PlaceUpdates {
   const UpdateSegment *segments = nullptr;
   int64_t count = 0, first = 0;
@@ -32,16 +32,16 @@ struct PlaceUpdates {
   float *values = nullptr;
 };
 
-// Sums the squares of a matrix, a sum per chunk; one block of threads each.
+/// Sums the squares of a matrix, a sum per chunk; one block of threads each.
 struct MatrixSquares {
   const float *values = nullptr;
   int64_t count = 0;
   bool bf16 = false;
-  double *digits = nullptr; // normDigits per chunk
+  double *digits = nullptr; ///< normDigits per chunk
 };
 
-// Writes a matrix divided by its norm, which is at least `eps`, from the sums
-// of its chunks. Each block adds these up for itself.
+/// Writes a matrix divided by its norm, which is at least `eps`, from the sums
+/// of its chunks. Each block adds these up for itself.
 struct NormalizeMatrix {
   const float *from = nullptr;
   int64_t count = 0;
@@ -51,7 +51,7 @@ struct NormalizeMatrix {
   float *to = nullptr;
 };
 
-// c = alpha · c + beta · d. Without d, c is only rounded.
+/// c = alpha · c + beta · d. Without d, c is only rounded.
 struct CombineMatrices {
   float *c = nullptr;
   const float *d = nullptr;
@@ -60,7 +60,7 @@ struct CombineMatrices {
   bool bf16 = false;
 };
 
-// to = factor · from.
+/// to = factor · from.
 struct ScaleMatrix {
   const float *from = nullptr;
   int64_t count = 0;
@@ -92,7 +92,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const PlaceUpdates &p) {
   }
 }
 
-// Exact, so that threads may add in any order.
+/// Exact, so that threads may add in any order.
 FSDPC_SHARED inline void body(const Grid &grid, const MatrixSquares &m) {
   int64_t chunks = (m.count + matrixChunk - 1) / matrixChunk;
   for (int64_t chunk = grid.block; chunk < chunks; chunk += grid.blocks) {

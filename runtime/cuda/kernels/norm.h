@@ -15,43 +15,44 @@
 
 namespace fsdpc::runtime {
 
-// Elements [from, to) of a layout's gradient shard, all of one member. In
-// elements of the shard, without gaps and padding.
+/// Elements [from, to) of a layout's gradient shard, all of one member. In
+/// elements of the shard, without gaps and padding.
 struct NormSegment {
   int64_t from = 0, to = 0;
 };
 
-// Elements [from, to) of the part of a layout that this rank updates, all of
-// `member`. Kernels of programs read it, too.
+/// Elements [from, to) of the part of a layout that this rank updates, all of
+/// `member`. Kernels of programs read it, too.
 struct UpdateSegment {
   int64_t from = 0, to = 0, member = 0;
 };
 
-// The tables of one layout.
+/// The tables of one layout.
 struct NormLayout {
   const void *gradient = nullptr;
   const NormSegment *segments = nullptr;
   int64_t segmentCount = 0;
-  SquareSum *sums = nullptr;     // one per segment
-  WireType type = WireType::f32; // of the gradient
+  SquareSum *sums = nullptr;     ///< one per segment
+  WireType type = WireType::f32; ///< of the gradient
 };
 
-constexpr int mostNormLayouts = 256; // per call: the list is a kernel argument
+constexpr int mostNormLayouts =
+    256; ///< per call: the list is a kernel argument
 
-// Sums every segment of the listed layouts.
+/// Sums every segment of the listed layouts.
 struct SumSquareSegments {
   const NormLayout *layouts = nullptr;
   int32_t list[mostNormLayouts] = {};
   int count = 0;
 };
 
-// A loss that is not finite is told to all ranks in the sum of the first
-// layout: this number is added to a digit, which otherwise stays below 2^53.
+/// A loss that is not finite is told to all ranks in the sum of the first
+/// layout: this number is added to a digit, which otherwise stays below 2^53.
 constexpr double lossMark = 0x1p100;
 
-// Writes to sums[i * normDigits …] the sum of squares of the i-th listed
-// layout; one block of threads per layout. `losses` are those of this rank's
-// microbatches, with their divisors behind them; null if they do not matter.
+/// Writes to sums[i * normDigits …] the sum of squares of the i-th listed
+/// layout; one block of threads per layout. `losses` are those of this rank's
+/// microbatches, with their divisors behind them; null if they do not matter.
 struct SumSquares {
   const NormLayout *layouts = nullptr;
   int32_t list[mostNormLayouts] = {};
@@ -61,9 +62,9 @@ struct SumSquares {
   int64_t microbatches = 0;
 };
 
-// Adds up what the kernel of fsdpc_member_sums has written for a list of
-// segments: `room` numbers per segment, which begin with `perMember` sums of
-// each of its groups. Writes `perMember` sums per segment.
+/// Adds up what the kernel of fsdpc_member_sums has written for a list of
+/// segments: `room` numbers per segment, which begin with `perMember` sums of
+/// each of its groups. Writes `perMember` sums per segment.
 struct SumGroups {
   const UpdateSegment *segments = nullptr;
   int64_t count = 0, room = 0;
@@ -72,8 +73,8 @@ struct SumGroups {
   SquareSum *sums = nullptr;
 };
 
-// Writes normDigits numbers for each member and sum. Member m has the segments
-// from firsts[m] up to firsts[m + 1]. One block of threads per sum.
+/// Writes normDigits numbers for each member and sum. Member m has the segments
+/// from firsts[m] up to firsts[m + 1]. One block of threads per sum.
 struct SumMembers {
   const int64_t *firsts = nullptr;
   int64_t members = 0;
@@ -82,22 +83,22 @@ struct SumMembers {
   double *digits = nullptr;
 };
 
-// Rounds `count` sums over all ranks.
+/// Rounds `count` sums over all ranks.
 struct RoundSums {
   const double *digits = nullptr;
   int64_t count = 0;
   double *sums = nullptr;
 };
 
-// Takes normDigits numbers per layout. Computes norm = sqrt(Σ sums) · toMean
-// and scale = the factor of clipping · toMean. `failed` is the index of the
-// first sum that is not finite, `count` if only a loss is not, or -1. With
-// `skips` the scale is then NaN, at which optimizers change nothing. All
-// pointers are to device memory.
+/// Takes normDigits numbers per layout. Computes norm = sqrt(Σ sums) · toMean
+/// and scale = the factor of clipping · toMean. `failed` is the index of the
+/// first sum that is not finite, `count` if only a loss is not, or -1. With
+/// `skips` the scale is then NaN, at which optimizers change nothing. All
+/// pointers are to device memory.
 struct Clip {
   const double *sums = nullptr;
   int count = 0;
-  const double *toMean = nullptr; // of the step: graphs keep only the address
+  const double *toMean = nullptr; ///< of the step: graphs keep only the address
   double maxNorm = 0;
   bool skips = false;
   float *scale = nullptr;
@@ -105,7 +106,7 @@ struct Clip {
   int64_t *failed = nullptr;
 };
 
-// The sum of a segment whose elements have type T in memory.
+/// The sum of a segment whose elements have type T in memory.
 template <typename T>
 FSDPC_SHARED SquareSum squaresOf(const NormLayout &layout,
                                  NormSegment segment) {
@@ -115,7 +116,7 @@ FSDPC_SHARED SquareSum squaresOf(const NormLayout &layout,
   return sum;
 }
 
-// One thread per segment, whatever layout it belongs to.
+/// One thread per segment, whatever layout it belongs to.
 FSDPC_SHARED inline void body(const Grid &grid, const SumSquareSegments &s) {
   for (int k = 0; k < s.count; ++k) {
     const NormLayout &layout = s.layouts[s.list[k]];
@@ -130,7 +131,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const SumSquareSegments &s) {
   }
 }
 
-// Returns true if a loss counts and is not finite.
+/// Returns true if a loss counts and is not finite.
 FSDPC_SHARED inline bool hasBadLoss(const SumSquares &s) {
   for (int64_t i = 0; s.losses && i < s.microbatches; ++i)
     if (s.losses[s.microbatches + i] != 0 && !std::isfinite(s.losses[i]))
@@ -138,8 +139,8 @@ FSDPC_SHARED inline bool hasBadLoss(const SumSquares &s) {
   return false;
 }
 
-// Writes the sum of what the block's threads have. Digits are whole numbers
-// below 2^53 in total, so the sum is exact.
+/// Writes the sum of what the block's threads have. Digits are whole numbers
+/// below 2^53 in total, so the sum is exact.
 FSDPC_SHARED inline void writeTogether(const Grid &grid, const SquareSum &own,
                                        double *to) {
   double digits[normDigits];
@@ -151,7 +152,7 @@ FSDPC_SHARED inline void writeTogether(const Grid &grid, const SquareSum &own,
   }
 }
 
-// Each thread adds some segments.
+/// Each thread adds some segments.
 FSDPC_SHARED inline void body(const Grid &grid, const SumSquares &s) {
   for (int64_t k = grid.block; k < s.count; k += grid.blocks) {
     const NormLayout &layout = s.layouts[s.list[k]];
@@ -164,7 +165,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const SumSquares &s) {
   }
 }
 
-// One thread per segment and sum.
+/// One thread per segment and sum.
 FSDPC_SHARED inline void body(const Grid &grid, const SumGroups &s) {
   for (int64_t i = grid.first(); i < s.count * s.perMember;
        i += grid.stride()) {
@@ -198,8 +199,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const RoundSums &r) {
     r.sums[i] = sumOfSquares(r.digits + i * normDigits, 1, failed);
 }
 
-// One block: its threads add some layouts each, and then their digits, which
-// remain whole numbers below 2^53, so any order gives the same bits.
+/// One block: its threads add some layouts each, and then their digits, which
+/// remain whole numbers below 2^53, so any order gives the same bits.
 FSDPC_SHARED inline void body(const Grid &grid, const Clip &c) {
   if (grid.block != 0)
     return;

@@ -21,10 +21,10 @@
 
 namespace fsdpc::runtime {
 
-// A list of kernels; numberOf gives a kernel's place at compile time.
+/// A list of kernels; numberOf gives a kernel's place at compile time.
 template <typename... Arguments> struct KernelList {
   static constexpr int count = sizeof...(Arguments);
-  // -1 for a struct that is not in the list.
+  /// -1 for a struct that is not in the list.
   template <typename Wanted> static constexpr int numberOf() {
     int number = 0, found = -1;
     ((std::is_same_v<Wanted, Arguments> ? found = number++ : number++), ...);
@@ -32,7 +32,7 @@ template <typename... Arguments> struct KernelList {
   }
 };
 
-// The order is that of the numbers; a new kernel goes to the end.
+/// The order is that of the numbers; a new kernel goes to the end.
 using OwnKernels =
     KernelList<Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip,
                ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
@@ -45,13 +45,13 @@ using OwnKernels =
                CountBefore, TakeChosen, AddChosen, AddValues, Orthonormalise,
                MultiplyRight, MultiplyLeft, SpreadFactors, CountZeroed>;
 
-// A kernel on the host: runs one thread of one block.
+/// A kernel on the host: runs one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);
 
 template <typename T> using OwnTable = std::array<T, OwnKernels::count>;
 
-// Tables by number: the addresses of the __global__ functions, and the bodies
-// compiled for the host.
+/// Tables by number: the addresses of the __global__ functions, and the bodies
+/// compiled for the host.
 extern const OwnTable<const void *> ownKernels;
 extern const OwnTable<OwnHostKernel> ownHostKernels;
 

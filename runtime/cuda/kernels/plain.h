@@ -9,35 +9,35 @@
 
 namespace fsdpc::runtime {
 
-// C[i] = A[i] · B[i], plus C[i] if `add`, for `entries` matrices. Strides of
-// entries, rows and columns are in elements. A column stride of the row's
-// length is a transposed operand.
+/// C[i] = A[i] · B[i], plus C[i] if `add`, for `entries` matrices. Strides of
+/// entries, rows and columns are in elements. A column stride of the row's
+/// length is a transposed operand.
 struct PlainProduct {
-  // Device memory. Each element is widened before it is multiplied.
+  /// Device memory. Each element is widened before it is multiplied.
   const void *a = nullptr, *b = nullptr;
   void *c = nullptr;
   WireType typeA = WireType::f32, typeB = WireType::f32, typeC = WireType::f32;
-  int64_t m = 0, n = 0, k = 0; // A has m × k elements, B k × n
+  int64_t m = 0, n = 0, k = 0; ///< A has m × k elements, B k × n
   int64_t rowA = 0, columnA = 0, rowB = 0, columnB = 0, rowC = 0;
   int64_t entries = 1, strideA = 0, strideB = 0, strideC = 0;
   bool add = false;
 };
 
-// Finishes a product, whose sums are in C: adds a row and a matrix, if there
-// are any, and computes GELU (in tanh's form) or multiplies by its slope at
-// `input`. Matrices have C's strides: `entries` of them, `stride` elements
-// apart.
+/// Finishes a product, whose sums are in C: adds a row and a matrix, if there
+/// are any, and computes GELU (in tanh's form) or multiplies by its slope at
+/// `input`. Matrices have C's strides: `entries` of them, `stride` elements
+/// apart.
 enum class ProductEnd { none, gelu, geluGrad };
 struct FinishProduct {
   ProductEnd end = ProductEnd::none;
   void *c = nullptr;
   const void *bias = nullptr, *addend = nullptr, *input = nullptr;
-  void *extra = nullptr; // takes GELU's input, unless null
+  void *extra = nullptr; ///< takes GELU's input, unless null
   WireType type = WireType::f32;
   int64_t m = 0, n = 0, row = 0, entries = 1, stride = 0;
 };
 
-// Adds the rows of a matrix: to[j] = sum of from[i, j].
+/// Adds the rows of a matrix: to[j] = sum of from[i, j].
 struct SumRows {
   const void *from = nullptr;
   void *to = nullptr;
@@ -45,8 +45,8 @@ struct SumRows {
   int64_t rows = 0, columns = 0, rowFrom = 0, columnFrom = 1;
 };
 
-// Rounds dense f32 rows to rows of the plan's type, which have strides of
-// batch, head and row.
+/// Rounds dense f32 rows to rows of the plan's type, which have strides of
+/// batch, head and row.
 struct StoreRows {
   const float *from = nullptr;
   void *to = nullptr;
@@ -55,13 +55,13 @@ struct StoreRows {
   int64_t headsOfBatch = 1, firstHead = 0, heads = 0, rows = 0, width = 0;
 };
 
-// The result: the output, or the cotangent of the input or of the filter.
+/// The result: the output, or the cotangent of the input or of the filter.
 enum class ConvolutionKind { forward, input, weight };
 
-// Operands as in fsdpc_convolution. Pairs are (rows, columns). Images are
-// batch × channels × rows × columns, filters are filters × (channels / groups)
-// × rows × columns; both are dense. `pads` are those before the first row and
-// column: those behind the last follow from the extents of the output.
+/// Operands as in fsdpc_convolution. Pairs are (rows, columns). Images are
+/// batch × channels × rows × columns, filters are filters × (channels / groups)
+/// × rows × columns; both are dense. `pads` are those before the first row and
+/// column: those behind the last follow from the extents of the output.
 struct PlainConvolution {
   ConvolutionKind kind = ConvolutionKind::forward;
   WireType type = WireType::f32;
@@ -72,7 +72,7 @@ struct PlainConvolution {
   int64_t strides[2] = {}, pads[2] = {}, dilations[2] = {};
 };
 
-// One thread per element of C, and a loop over k.
+/// One thread per element of C, and a loop over k.
 FSDPC_SHARED inline void body(const Grid &grid, const PlainProduct &p) {
   int64_t cells = p.m * p.n;
   for (int64_t i = grid.first(); i < p.entries * cells; i += grid.stride()) {
@@ -89,7 +89,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const PlainProduct &p) {
   }
 }
 
-// GELU by tanh, and its slope. Beyond +-10 they are x or 0, and 1 or 0.
+/// GELU by tanh, and its slope. Beyond +-10 they are x or 0, and 1 or 0.
 FSDPC_SHARED inline float geluTanhOf(float x) {
   float u = 0.7978845608f * (x + 0.044715f * x * x * x);
   return 0.5f * x * (1 + tanhf(u));
@@ -101,8 +101,8 @@ FSDPC_SHARED inline float geluSlopeOf(float x) {
          0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
 }
 
-// One thread per element of C. The sum is rounded once more, since C was
-// rounded when the product was stored; libraries round once.
+/// One thread per element of C. The sum is rounded once more, since C was
+/// rounded when the product was stored; libraries round once.
 FSDPC_SHARED inline void body(const Grid &grid, const FinishProduct &p) {
   int64_t cells = p.m * p.n;
   for (int64_t i = grid.first(); i < p.entries * cells; i += grid.stride()) {
@@ -122,7 +122,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const FinishProduct &p) {
   }
 }
 
-// One thread per column.
+/// One thread per column.
 FSDPC_SHARED inline void body(const Grid &grid, const SumRows &p) {
   for (int64_t j = grid.first(); j < p.columns; j += grid.stride()) {
     float sum = 0;
@@ -132,8 +132,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const SumRows &p) {
   }
 }
 
-// One thread per element, for the heads [firstHead, firstHead + heads) of all
-// batch entries in a row.
+/// One thread per element, for the heads [firstHead, firstHead + heads) of all
+/// batch entries in a row.
 FSDPC_SHARED inline void body(const Grid &grid, const StoreRows &s) {
   int64_t cells = s.heads * s.rows * s.width;
   for (int64_t i = grid.first(); i < cells; i += grid.stride()) {
@@ -149,8 +149,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const StoreRows &s) {
   }
 }
 
-// Returns the output row or column (`axis`) whose window has `input` at kernel
-// index `k`, or -1.
+/// Returns the output row or column (`axis`) whose window has `input` at kernel
+/// index `k`, or -1.
 FSDPC_SHARED inline int64_t outputOf(const PlainConvolution &c, int axis,
                                      int64_t input, int64_t k) {
   // Solves output · stride + k · dilation - pad = input for the output, which
@@ -162,8 +162,8 @@ FSDPC_SHARED inline int64_t outputOf(const PlainConvolution &c, int axis,
   return reach / c.strides[axis];
 }
 
-// Returns the input row or column (`axis`) at kernel index `k` of an output's
-// window, or a negative number if it lies in the padding.
+/// Returns the input row or column (`axis`) at kernel index `k` of an output's
+/// window, or a negative number if it lies in the padding.
 FSDPC_SHARED inline int64_t inputOf(const PlainConvolution &c, int axis,
                                     int64_t output, int64_t k) {
   int64_t input =
@@ -171,8 +171,8 @@ FSDPC_SHARED inline int64_t inputOf(const PlainConvolution &c, int axis,
   return input < c.in[axis] ? input : -1;
 }
 
-// One element of y: a sum over channels and kernel cells. Taps in the padding
-// are left out.
+/// One element of y: a sum over channels and kernel cells. Taps in the padding
+/// are left out.
 FSDPC_SHARED inline float forwardCell(const PlainConvolution &c, int64_t n,
                                       int64_t filter, int64_t row,
                                       int64_t column) {
@@ -195,8 +195,8 @@ FSDPC_SHARED inline float forwardCell(const PlainConvolution &c, int64_t n,
   return sum;
 }
 
-// One element of dx: a sum over the filters of the group and the outputs whose
-// windows contain it.
+/// One element of dx: a sum over the filters of the group and the outputs whose
+/// windows contain it.
 FSDPC_SHARED inline float inputCell(const PlainConvolution &c, int64_t n,
                                     int64_t channel, int64_t row,
                                     int64_t column) {
@@ -219,7 +219,7 @@ FSDPC_SHARED inline float inputCell(const PlainConvolution &c, int64_t n,
   return sum;
 }
 
-// One element of dw: a sum over images and output positions.
+/// One element of dw: a sum over images and output positions.
 FSDPC_SHARED inline float weightCell(const PlainConvolution &c, int64_t filter,
                                      int64_t tap, int64_t i, int64_t j) {
   int64_t channels = c.channels / c.groups;
@@ -240,8 +240,8 @@ FSDPC_SHARED inline float weightCell(const PlainConvolution &c, int64_t filter,
   return sum;
 }
 
-// One thread per element of y, which gathers what it is made of. So no two
-// threads add to one element, and the bits do not depend on the grid.
+/// One thread per element of y, which gathers what it is made of. So no two
+/// threads add to one element, and the bits do not depend on the grid.
 FSDPC_SHARED inline void body(const Grid &grid, const PlainConvolution &c) {
   bool weight = c.kind == ConvolutionKind::weight;
   bool input = c.kind == ConvolutionKind::input;

@@ -11,9 +11,9 @@
 
 namespace fsdpc::runtime {
 
-// `planes` is batch × channels, each a dense plane of shape.in or shape.out.
-// `source` has the extents of the input, or for a gradient those of the output.
-// Memory of the device.
+/// `planes` is batch × channels, each a dense plane of shape.in or shape.out.
+/// `source` has the extents of the input, or for a gradient those of the
+/// output. Memory of the device.
 struct PoolingCells {
   PoolingShape shape = {};
   int64_t planes = 0;
@@ -21,7 +21,8 @@ struct PoolingCells {
   WireType type = WireType::f32;
   const void *source = nullptr;
   void *destination = nullptr;
-  int32_t *indices = nullptr; // max: of each output's maximum within its window
+  int32_t *indices =
+      nullptr; ///< max: of each output's maximum within its window
 };
 
 template <typename T>

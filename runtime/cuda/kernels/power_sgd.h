@@ -13,8 +13,8 @@
 
 namespace fsdpc::runtime {
 
-// Overwrites to[i] with from[i], or with `add` adds it. Nothing is aligned
-// beyond an element.
+/// Overwrites to[i] with from[i], or with `add` adds it. Nothing is aligned
+/// beyond an element.
 struct AddValues {
   const void *from = nullptr;
   WireType type = WireType::f32;
@@ -23,10 +23,10 @@ struct AddValues {
   bool add = true;
 };
 
-// Makes `count` vectors of `length` elements orthonormal, one after the other;
-// one that depends on those before it becomes zero. Vectors that are zero are
-// first replaced by those of `first`, unless that is null. One block of
-// threads. `lanes` has powerLanes numbers.
+/// Makes `count` vectors of `length` elements orthonormal, one after the other;
+/// one that depends on those before it becomes zero. Vectors that are zero are
+/// first replaced by those of `first`, unless that is null. One block of
+/// threads. `lanes` has powerLanes numbers.
 struct Orthonormalise {
   float *vectors = nullptr;
   const float *first = nullptr;
@@ -34,8 +34,8 @@ struct Orthonormalise {
   double *lanes = nullptr;
 };
 
-// left = M · right, or right = Mᵀ · left, for a matrix M of `shape`. A factor
-// has its `rank` vectors one after the other.
+/// left = M · right, or right = Mᵀ · left, for a matrix M of `shape`. A factor
+/// has its `rank` vectors one after the other.
 struct MultiplyRight {
   const float *matrix = nullptr, *right = nullptr;
   PowerShape shape;
@@ -49,9 +49,9 @@ struct MultiplyLeft {
   float *right = nullptr;
 };
 
-// Adds left · rightᵀ to those of its elements that lie in [begin, begin +
-// elements) of the sum, and takes `share` of it from the matrix. The matrix
-// begins at element `offset` of the layout, as `begin` counts.
+/// Adds left · rightᵀ to those of its elements that lie in [begin, begin +
+/// elements) of the sum, and takes `share` of it from the matrix. The matrix
+/// begins at element `offset` of the layout, as `begin` counts.
 struct SpreadFactors {
   const float *left = nullptr, *right = nullptr;
   PowerShape shape;
@@ -70,8 +70,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const AddValues &a) {
   }
 }
 
-// Returns the dot product to all threads of the block, in the order that
-// powerLanes describes.
+/// Returns the dot product to all threads of the block, in the order that
+/// powerLanes describes.
 FSDPC_SHARED inline double dotInLanes(const Grid &grid, double *lanes,
                                       const float *a, const float *b,
                                       int64_t length) {
@@ -93,7 +93,7 @@ FSDPC_SHARED inline double dotInLanes(const Grid &grid, double *lanes,
   return sum;
 }
 
-// The second round removes what the first one's rounding has left.
+/// The second round removes what the first one's rounding has left.
 FSDPC_SHARED inline void orthonormaliseVector(const Grid &grid,
                                               const Orthonormalise &o,
                                               int64_t vector) {
@@ -128,8 +128,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const Orthonormalise &o) {
     orthonormaliseVector(grid, o, vector);
 }
 
-// One thread per result, which adds in the lanes of the host. Threads that are
-// adjacent read the same row.
+/// One thread per result, which adds in the lanes of the host. Threads that are
+/// adjacent read the same row.
 FSDPC_SHARED inline void body(const Grid &grid, const MultiplyRight &m) {
   constexpr int64_t lanes = powerRowLanes;
   int64_t columns = m.shape.columns, whole = columns / lanes * lanes;
@@ -151,8 +151,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const MultiplyRight &m) {
   }
 }
 
-// One thread per result, which adds row by row. It reads some rows ahead of
-// their sum, so that loads overlap.
+/// One thread per result, which adds row by row. It reads some rows ahead of
+/// their sum, so that loads overlap.
 FSDPC_SHARED inline void body(const Grid &grid, const MultiplyLeft &m) {
   constexpr int ahead = 8;
   int64_t rows = m.shape.rows, columns = m.shape.columns;

@@ -10,27 +10,27 @@
 
 namespace fsdpc::runtime {
 
-// Stores loss and divisor, or a metric, of this rank's microbatch k. The graph
-// of a section is replayed for several microbatches, so k cannot be an
-// argument: it follows from the microbatch's number among all ranks', which
-// lies with the slot's random key.
+/// Stores loss and divisor, or a metric, of this rank's microbatch k. The graph
+/// of a section is replayed for several microbatches, so k cannot be an
+/// argument: it follows from the microbatch's number among all ranks', which
+/// lies with the slot's random key.
 struct ReportLoss {
-  const float *loss = nullptr, *valid = nullptr; // valid: null means 1
+  const float *loss = nullptr, *valid = nullptr; ///< valid: null means 1
   const uint32_t *random = nullptr;
   uint32_t ranks = 1;
-  float *losses = nullptr, *valids = nullptr; // valids: null for a metric
+  float *losses = nullptr, *valids = nullptr; ///< valids: null for a metric
 };
 
-// Adds to the number of gradients of the step in which a hook has replaced
-// elements.
+/// Adds to the number of gradients of the step in which a hook has replaced
+/// elements.
 struct CountZeroed {
   const float *zeroed = nullptr;
   double *sum = nullptr;
 };
 
-// Takes a step's numbers, of the two lists of `count` words that the host
-// offers: the second one if the step before was skipped, which the host does
-// not know yet. `skipped` is at least 0 then.
+/// Takes a step's numbers, of the two lists of `count` words that the host
+/// offers: the second one if the step before was skipped, which the host does
+/// not know yet. `skipped` is at least 0 then.
 struct TakeNumbers {
   const int64_t *skipped = nullptr;
   const uint64_t *offered = nullptr;
@@ -38,22 +38,22 @@ struct TakeNumbers {
   int64_t count = 0;
 };
 
-// A buffer of the model and its copy. Without a copy its values before a step
-// are not kept: it becomes zero where they would be put back.
+/// A buffer of the model and its copy. Without a copy its values before a step
+/// are not kept: it becomes zero where they would be put back.
 struct KeptBuffer {
   char *own = nullptr, *copy = nullptr;
   int64_t bytes = 0;
 };
 
-// Copies buffers; or, with `failed`, puts their copies back if it is at least
-// 0.
+/// Copies buffers; or, with `failed`, puts their copies back if it is at least
+/// 0.
 struct KeepBuffers {
   const KeptBuffer *buffers = nullptr;
   int64_t count = 0;
   const int64_t *failed = nullptr;
 };
 
-// random[2] is j = k · ranks + rank.
+/// random[2] is j = k · ranks + rank.
 FSDPC_SHARED inline void body(const Grid &grid, const ReportLoss &r) {
   if (grid.first() != 0)
     return;

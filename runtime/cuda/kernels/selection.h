@@ -16,32 +16,33 @@ namespace fsdpc::runtime {
 constexpr int digitBits = 4;
 static_assert(selectionDigits == 1 << digitBits);
 
-// The k-th largest magnitude as far as it is known, and how many of the k are
-// above it.
+/// The k-th largest magnitude as far as it is known, and how many of the k are
+/// above it.
 struct Threshold {
   uint32_t magnitude = 0;
   int64_t above = 0;
 };
 
-// How many values of a segment have a larger magnitude than the threshold, and
-// how many the same.
+/// How many values of a segment have a larger magnitude than the threshold, and
+/// how many the same.
 struct SegmentCount {
   int64_t above = 0, equal = 0;
 };
 
-// Writes for each strip of the values how many of them have which digit, of
-// those whose bits above the digit are the threshold's.
+/// Writes for each strip of the values how many of them have which digit, of
+/// those whose bits above the digit are the threshold's.
 struct CountDigits {
   const float *values = nullptr;
   int64_t elements = 0;
-  int shift = 0;        // of the digit
-  bool isFirst = false; // nothing is known yet
+  int shift = 0;        ///< of the digit
+  bool isFirst = false; ///< nothing is known yet
   const Threshold *threshold = nullptr;
   int64_t strips = 1;
-  int64_t *counts = nullptr; // selectionDigits per strip
+  int64_t *counts = nullptr; ///< selectionDigits per strip
 };
 
-// Adds the digit to the threshold of the `count` largest. One block of threads.
+/// Adds the digit to the threshold of the `count` largest. One block of
+/// threads.
 struct PickDigit {
   const int64_t *counts = nullptr;
   int64_t strips = 1, count = 0;
@@ -50,7 +51,7 @@ struct PickDigit {
   Threshold *threshold = nullptr;
 };
 
-// Counts the values of each segment of selectionSegment.
+/// Counts the values of each segment of selectionSegment.
 struct CountChosen {
   const float *values = nullptr;
   int64_t elements = 0;
@@ -58,23 +59,24 @@ struct CountChosen {
   SegmentCount *counts = nullptr;
 };
 
-// Replaces the counts by those of all segments in front. One block of threads.
+/// Replaces the counts by those of all segments in front. One block of threads.
 struct CountBefore {
   SegmentCount *counts = nullptr;
   int64_t segments = 0;
 };
 
-// Moves the `count` largest values out of `values`, in the order of places. Of
-// equal magnitudes the lower places come first.
+/// Moves the `count` largest values out of `values`, in the order of places. Of
+/// equal magnitudes the lower places come first.
 struct TakeChosen {
   float *values = nullptr;
   int64_t elements = 0, count = 0;
   const Threshold *threshold = nullptr;
-  const SegmentCount *before = nullptr; // by segment
+  const SegmentCount *before = nullptr; ///< by segment
   ChosenElement *chosen = nullptr;
 };
 
-// Adds what one rank has sent to elements [begin, begin + elements) of the sum.
+/// Adds what one rank has sent to elements [begin, begin + elements) of the
+/// sum.
 struct AddChosen {
   const ChosenElement *chosen = nullptr;
   int64_t count = 0;
@@ -124,7 +126,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const PickDigit &p) {
   *p.threshold = found;
 }
 
-// The part [from, to) of a segment that a thread works on.
+/// The part [from, to) of a segment that a thread works on.
 struct SegmentPart {
   int64_t from = 0, to = 0;
 };
@@ -164,7 +166,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const CountChosen &c) {
   }
 }
 
-// Each thread takes adjacent segments.
+/// Each thread takes adjacent segments.
 FSDPC_SHARED inline void body(const Grid &grid, const CountBefore &c) {
   if (grid.block != 0)
     return;

@@ -16,17 +16,17 @@
 
 namespace fsdpc::runtime {
 
-// A mask keeps keys, or is of values that are added to the scores.
+/// A mask keeps keys, or is of values that are added to the scores.
 enum class MaskType { none, keep, added };
 
-// The rows of `heads` heads from `firstHead` on, where heads are counted over
-// the whole batch. Matrices are dense, queries × keys per head.
+/// The rows of `heads` heads from `firstHead` on, where heads are counted over
+/// the whole batch. Matrices are dense, queries × keys per head.
 struct SoftmaxRows {
   float *scores = nullptr;
-  void *weights = nullptr; // in the plan's type; f32 may alias the scores
-  float *lse = nullptr;    // of all heads of the whole batch
+  void *weights = nullptr; ///< in the plan's type; f32 may alias the scores
+  float *lse = nullptr;    ///< of all heads of the whole batch
   const void *mask = nullptr;
-  int64_t maskStrides[4] = {}; // of batch, head, query, key
+  int64_t maskStrides[4] = {}; ///< of batch, head, query, key
   MaskType maskType = MaskType::none;
   WireType addedType = WireType::f32;
   WireType type = WireType::f32;
@@ -35,18 +35,18 @@ struct SoftmaxRows {
   int64_t headsOfBatch = 1, firstHead = 0, heads = 0, queries = 0, keys = 0;
 };
 
-// The same rows with the operands of the gradient.
+/// The same rows with the operands of the gradient.
 struct SoftmaxGradRows {
   SoftmaxRows rows;
   const float *dweights = nullptr;
-  void *dscores = nullptr; // in the plan's type; f32 may alias dweights
+  void *dscores = nullptr; ///< in the plan's type; f32 may alias dweights
   const void *grad = nullptr, *output = nullptr;
-  int64_t gradStrides[3] = {}, outputStrides[3] = {}; // batch, head, row
+  int64_t gradStrides[3] = {}, outputStrides[3] = {}; ///< batch, head, row
   int64_t valueWidth = 0;
 };
 
-// Row `index` of a launch: its place, and how many keys it sees. `seen` keys,
-// from the first on: what the causal mask leaves.
+/// Row `index` of a launch: its place, and how many keys it sees. `seen` keys,
+/// from the first on: what the causal mask leaves.
 struct SoftmaxRow {
   int64_t batch, head, query, seen;
   FSDPC_SHARED SoftmaxRow(const SoftmaxRows &s, int64_t index) {
@@ -66,7 +66,7 @@ struct SoftmaxRow {
   }
 };
 
-// Scales and masks the score of one key.
+/// Scales and masks the score of one key.
 FSDPC_SHARED inline float scoreOf(const SoftmaxRows &s, const SoftmaxRow &row,
                                   float product, int64_t key) {
   float score = product * s.scale;
@@ -79,9 +79,9 @@ FSDPC_SHARED inline float scoreOf(const SoftmaxRows &s, const SoftmaxRow &row,
   return score + load(s.mask, s.addedType, place);
 }
 
-// Three passes over a row: the largest score, the sum of exponentials, the
-// weights. Scores are overwritten by their exponentials in between, so each is
-// computed once.
+/// Three passes over a row: the largest score, the sum of exponentials, the
+/// weights. Scores are overwritten by their exponentials in between, so each is
+/// computed once.
 FSDPC_SHARED inline void body(const Grid &grid, const SoftmaxRows &s) {
   for (int64_t r = grid.block; r < s.heads * s.queries; r += grid.blocks) {
     SoftmaxRow row(s, r);
@@ -108,10 +108,10 @@ FSDPC_SHARED inline void body(const Grid &grid, const SoftmaxRows &s) {
   }
 }
 
-// dscore = weight · (dweight - dot) · scale, where dot = grad · output is the
-// sum of weight · dweight over the row. The weights are recomputed from the
-// log-sum-exp, so the forward pass need not keep them, and add up to 1 where
-// its rounding would show (attention_lse.h).
+/// dscore = weight · (dweight - dot) · scale, where dot = grad · output is the
+/// sum of weight · dweight over the row. The weights are recomputed from the
+/// log-sum-exp, so the forward pass need not keep them, and add up to 1 where
+/// its rounding would show (attention_lse.h).
 FSDPC_SHARED inline void body(const Grid &grid, const SoftmaxGradRows &g) {
   const SoftmaxRows &s = g.rows;
   for (int64_t r = grid.block; r < s.heads * s.queries; r += grid.blocks) {

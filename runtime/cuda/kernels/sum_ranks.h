@@ -11,11 +11,11 @@
 
 namespace fsdpc::runtime {
 
-// Most ranks whose values may lie anywhere. More ranks must lie at a stride.
+/// Most ranks whose values may lie anywhere. More ranks must lie at a stride.
 constexpr int mostAddends = 64;
 
-// Casts from[i] to to[i], and fills [elements, padded) with zeroes. `to` has
-// `padded` elements and is aligned for four of them.
+/// Casts from[i] to to[i], and fills [elements, padded) with zeroes. `to` has
+/// `padded` elements and is aligned for four of them.
 struct Cast {
   const void *from = nullptr;
   void *to = nullptr;
@@ -23,28 +23,28 @@ struct Cast {
   int64_t elements = 0, padded = 0;
 };
 
-// Overwrites shard[i] with the sum of the ranks' values, each rounded to
-// `wire`, or with `add` adds them one rank after the other. Values from
-// `elements` on count as zero. The shard may lie inside one of the parts, but
-// not with `add`.
+/// Overwrites shard[i] with the sum of the ranks' values, each rounded to
+/// `wire`, or with `add` adds them one rank after the other. Values from
+/// `elements` on count as zero. The shard may lie inside one of the parts, but
+/// not with `add`.
 struct SumRanks {
-  // The addends of this rank's shard. Memory of other ranks must be mapped, and
-  // what fills it must be done: the kernel does not wait for anybody.
+  /// The addends of this rank's shard. Memory of other ranks must be mapped,
+  /// and what fills it must be done: the kernel does not wait for anybody.
   const void *parts[mostAddends] = {};
-  const void *first = nullptr; // instead of `parts`: `stride` elements apart
+  const void *first = nullptr; ///< instead of `parts`: `stride` elements apart
   int64_t stride = 0;
   int ranks = 1;
   WireType type = WireType::f32, wire = WireType::f32;
   int64_t elements = 0, shardElements = 0;
   float *shard = nullptr;
   bool add = false;
-  // Unless None, all parts are in such blocks, whatever `type` says, and the
-  // stride and the shard are whole blocks.
+  /// Unless None, all parts are in such blocks, whatever `type` says, and the
+  /// stride and the shard are whole blocks.
   BlockForm blocks;
 };
 
-// Writes to values[i] the sum of parts[r][i] over the ranks r, in rank order.
-// Parts are given as above.
+/// Writes to values[i] the sum of parts[r][i] over the ranks r, in rank order.
+/// Parts are given as above.
 struct SumDoubles {
   const double *parts[mostAddends] = {};
   const double *first = nullptr;
@@ -52,7 +52,7 @@ struct SumDoubles {
   double *values = nullptr;
 };
 
-// Four elements at a time while all four are real, then single ones.
+/// Four elements at a time while all four are real, then single ones.
 template <typename From, typename To>
 FSDPC_SHARED void castAll(const Grid &grid, const Cast &c) {
   auto *from = static_cast<const From *>(c.from);
@@ -84,14 +84,14 @@ FSDPC_SHARED void castTo(const Grid &grid, const Cast &c) {
                                  : castAll<Float16, To>(grid, c);
 }
 
-// Chooses the pair of types. Equal types copy, which the padding may need.
+/// Chooses the pair of types. Equal types copy, which the padding may need.
 FSDPC_SHARED inline void body(const Grid &grid, const Cast &c) {
   c.toType == WireType::f32    ? castTo<float>(grid, c)
   : c.toType == WireType::bf16 ? castTo<BFloat16>(grid, c)
                                : castTo<Float16>(grid, c);
 }
 
-// An addend's element as the other ranks receive it: rounded to the wire type.
+/// An addend's element as the other ranks receive it: rounded to the wire type.
 template <typename T> FSDPC_SHARED float travelled(T value, WireType wire) {
   float wide = widen(value);
   return wire == WireType::f32    ? wide
@@ -99,15 +99,15 @@ template <typename T> FSDPC_SHARED float travelled(T value, WireType wire) {
                                   : widen(narrow<Float16>(wide));
 }
 
-// Returns where a rank's values begin.
+/// Returns where a rank's values begin.
 template <typename T>
 FSDPC_SHARED const T *addend(const SumRanks &s, int rank) {
   return s.first ? static_cast<const T *>(s.first) + rank * s.stride
                  : static_cast<const T *>(s.parts[rank]);
 }
 
-// Each thread sums whole elements over all ranks, in rank order, so the bits do
-// not depend on the grid.
+/// Each thread sums whole elements over all ranks, in rank order, so the bits
+/// do not depend on the grid.
 template <typename T>
 FSDPC_SHARED void sumAll(const Grid &grid, const SumRanks &s) {
   // The shard's or the first rank's value starts the sum, as on the host:
@@ -143,7 +143,7 @@ FSDPC_SHARED void sumAll(const Grid &grid, const SumRanks &s) {
     one(i);
 }
 
-// All elements of the shard, from the blocks of each rank.
+/// All elements of the shard, from the blocks of each rank.
 FSDPC_SHARED inline void sumBlocks(const Grid &grid, const SumRanks &s) {
   auto *shard4 = reinterpret_cast<Four<float> *>(s.shard);
   int64_t stride = s.stride / blockElements * s.blocks.bytes;
@@ -172,7 +172,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const SumRanks &s) {
                              : sumAll<Float16>(grid, s);
 }
 
-// All ranks compute it, each for itself, and get the same bits.
+/// All ranks compute it, each for itself, and get the same bits.
 FSDPC_SHARED inline void body(const Grid &grid, const SumDoubles &s) {
   for (int64_t i = grid.first(); i < s.count; i += grid.stride()) {
     double sum = 0;

@@ -15,12 +15,12 @@ class OptionsTest : public testing::Test {
 protected:
   OptionsTest() { context.loadDialect<FSDPDialect>(); }
 
-  // Sets an option as on the command line. Returns the error.
+  /// Sets an option as on the command line. Returns the error.
   std::string set(llvm::StringRef name, llvm::StringRef text) {
     return setOption(*findOption(name), text, options);
   }
 
-  // Returns the options after a way through the attribute of a module.
+  /// Returns the options after a way through the attribute of a module.
   CompileOptions reread() {
     mlir::OwningOpRef<mlir::ModuleOp> module =
         mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));

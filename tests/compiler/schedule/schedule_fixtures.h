@@ -11,7 +11,7 @@
 
 namespace fsdpc::schedule {
 
-// Measures processor time, which other processes hardly affect.
+/// Measures processor time, which other processes hardly affect.
 struct Stopwatch {
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) &&                 \
     !defined(__SANITIZE_THREAD__)
@@ -50,14 +50,14 @@ inline Collective reduce(std::string label, int definition, int ready,
   return c;
 }
 
-// Two units of two ops, 10 µs each, with a gather of 15 µs and 100 bytes for
-// either, and a reduction of unit a's gradient, defined by op 1.
-//
-//   op        0    1    2    3
-//   unit      a    a    b    b
-//   gather a  use..use
-//   gather b            use..use
-//   reduce a       def  ready
+/// Two units of two ops, 10 µs each, with a gather of 15 µs and 100 bytes for
+/// either, and a reduction of unit a's gradient, defined by op 1.
+///
+///   op        0    1    2    3
+///   unit      a    a    b    b
+///   gather a  use..use
+///   gather b            use..use
+///   reduce a       def  ready
 inline Problem twoUnits() {
   Problem problem;
   problem.ops.assign(4, Op{10});
@@ -68,9 +68,9 @@ inline Problem twoUnits() {
   return problem;
 }
 
-// Forward and backward of `units` units with `opsPerPass` ops each. Every pass
-// gathers and every backward pass reduces. One activation per op is saved for
-// the backward pass.
+/// Forward and backward of `units` units with `opsPerPass` ops each. Every pass
+/// gathers and every backward pass reduces. One activation per op is saved for
+/// the backward pass.
 inline Problem training(int units, int opsPerPass, double opUs,
                         double gatherUs) {
   Problem problem;
@@ -103,7 +103,7 @@ inline Problem training(int units, int opsPerPass, double opUs,
   return problem;
 }
 
-// A problem that is well-formed but otherwise has no structure.
+/// A problem that is well-formed but otherwise has no structure.
 inline Problem randomProblem(unsigned seed) {
   std::mt19937 random(seed);
   auto between = [&](int low, int high) {

@@ -13,7 +13,7 @@
 
 class Checkpoints : public Program {
 protected:
-  // The names in a folder, in order.
+  /// The names in a folder, in order.
   std::vector<std::string> names(const std::string &at) {
     std::vector<std::string> found;
     for (auto &entry : std::filesystem::directory_iterator(folder / at))
@@ -25,7 +25,7 @@ protected:
     std::filesystem::remove_all(folder / "c");
     std::filesystem::remove(folder / "out.safetensors");
   }
-  // Losses by step; a resumed run has those from its first step on.
+  /// Losses by step; a resumed run has those from its first step on.
   std::vector<double> losses() {
     std::vector<double> found;
     for (const nlohmann::json &line : log())

@@ -17,7 +17,7 @@ namespace fsdpc::testing {
 
 using namespace runtime;
 
-// Deterministic values whose sums depend on the order of addition.
+/// Deterministic values whose sums depend on the order of addition.
 inline float valueOf(int rank, int64_t element) {
   uint64_t x = (uint64_t(rank) + 1) * 0x9e3779b97f4a7c15u +
                uint64_t(element) * 0xbf58476d1ce4e5b9u;
@@ -30,13 +30,13 @@ inline float valueOf(int rank, int64_t element) {
 
 struct ReduceCase {
   int64_t elements;
-  int64_t shardElements; // 0: as in a layout of that length
+  int64_t shardElements; ///< 0: as in a layout of that length
   WireType type, wire;
   bool add;
 };
 
-// One element; an odd number; several pieces of staging; shards that are only
-// padding.
+/// One element; an odd number; several pieces of staging; shards that are only
+/// padding.
 inline std::vector<ReduceCase> reduceCases(
     const std::vector<int64_t> &counts = {1, 31, 1000, 70001, 1200001}) {
   std::vector<ReduceCase> cases;
@@ -48,7 +48,7 @@ inline std::vector<ReduceCase> reduceCases(
   return cases;
 }
 
-// A multiple of 32 elements, as layouts are cut.
+/// A multiple of 32 elements, as layouts are cut.
 inline int64_t shardOf(const ReduceCase &c, int ranks) {
   if (c.shardElements)
     return c.shardElements;
@@ -70,7 +70,7 @@ inline std::vector<char> gradientOf(const ReduceCase &c, int rank) {
   return bytes;
 }
 
-// One piece of the pipeline over groups, and up to three.
+/// One piece of the pipeline over groups, and up to three.
 inline std::vector<ReduceCase> hybridCases() {
   std::vector<ReduceCase> cases = reduceCases({1, 1000});
   cases.push_back({150001, 0, WireType::f32, WireType::f32, true});
@@ -78,8 +78,8 @@ inline std::vector<ReduceCase> hybridCases() {
   return cases;
 }
 
-// The reductions of hybridCases() over groups of `groupRanks` ranks, as the
-// bytes of this rank's shards one after the other.
+/// The reductions of hybridCases() over groups of `groupRanks` ranks, as the
+/// bytes of this rank's shards one after the other.
 inline std::string runHybridCases(Communicator &whole, int groupRanks) {
   std::string results;
   auto made = HybridGroups::make(whole, groupRanks);
@@ -97,8 +97,8 @@ inline std::string runHybridCases(Communicator &whole, int groupRanks) {
   return results;
 }
 
-// Messages around a ring, of sizes from none to many pieces, in both directions
-// at once.
+/// Messages around a ring, of sizes from none to many pieces, in both
+/// directions at once.
 inline std::string runRing(Communicator &ring) {
   std::string results;
   int ranks = ring.size(), self = ring.rank();
@@ -123,8 +123,8 @@ inline std::string runRing(Communicator &ring) {
   return results;
 }
 
-// The groups of a channel: rings in groups of every second rank, whose
-// collectives alternate with the channel's own, and hybrid reductions.
+/// The groups of a channel: rings in groups of every second rank, whose
+/// collectives alternate with the channel's own, and hybrid reductions.
 inline std::string runGroupCases(Job &job) {
   Communicator &whole = *job.channel[reduceChannel];
   std::string results = runRing(whole);
@@ -145,8 +145,8 @@ inline std::string runGroupCases(Job &job) {
   return results;
 }
 
-// Lists of what ranks own: of one element, of several pieces, of both types,
-// none of some ranks, and all of the last one.
+/// Lists of what ranks own: of one element, of several pieces, of both types,
+/// none of some ranks, and all of the last one.
 inline std::vector<std::vector<ReduceCase>> ownedLists() {
   std::vector<std::vector<ReduceCase>> lists = {{}};
   for (const ReduceCase &c : reduceCases({1, 31, 1000, 200001}))
@@ -160,8 +160,8 @@ inline int ownerOf(size_t list, size_t index, int ranks) {
   return int(list ? size_t(ranks) - 1 : index * index % size_t(ranks));
 }
 
-// Sums of ownedLists() on their owners, which then share them: the bytes that
-// this rank has afterwards.
+/// Sums of ownedLists() on their owners, which then share them: the bytes that
+/// this rank has afterwards.
 inline std::string runOwnedCases(Job &job) {
   std::string results;
   auto lists = ownedLists();
@@ -191,8 +191,8 @@ inline std::string runOwnedCases(Job &job) {
   return results;
 }
 
-// Reductions, gathers with the piece in place and elsewhere, sums of doubles,
-// and a barrier.
+/// Reductions, gathers with the piece in place and elsewhere, sums of doubles,
+/// and a barrier.
 inline std::string runCases(Job &job) {
   std::string results;
   auto append = [&](const void *data, size_t bytes) {
@@ -232,7 +232,7 @@ inline std::string runCases(Job &job) {
   return results + runOwnedCases(job);
 }
 
-// Runs each job on a thread of its own. Returns the results by rank.
+/// Runs each job on a thread of its own. Returns the results by rank.
 inline std::vector<std::string>
 runJobs(std::vector<std::unique_ptr<Job>> &jobs,
         const std::function<std::string(Job &)> &run = runCases) {

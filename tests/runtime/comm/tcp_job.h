@@ -24,7 +24,7 @@ namespace fsdpc::runtime::testing {
 
 using Variables = std::map<std::string, std::string>;
 
-// Another process may take it before the job does, which is rare.
+/// Another process may take it before the job does, which is rare.
 inline int freePort() {
   int file = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in name = {};
@@ -37,7 +37,7 @@ inline int freePort() {
   return ntohs(name.sin_port);
 }
 
-// The processes of one job, and what they print.
+/// The processes of one job, and what they print.
 class TcpJob : public ::testing::Test {
 protected:
   TcpJob() {
@@ -64,7 +64,7 @@ protected:
             {"FSDPC_JOIN_SECONDS", "20"}};
   }
 
-  // The process inherits this one's environment and `variables`.
+  /// The process inherits this one's environment and `variables`.
   void start(const Variables &variables, std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), TCP_PEER);
     pid_t process = fork();
@@ -92,8 +92,8 @@ protected:
     }
   }
 
-  // Returns exit codes in the order of starting: negative for signals, and -99
-  // for a process that does not end, which is then killed.
+  /// Returns exit codes in the order of starting: negative for signals, and -99
+  /// for a process that does not end, which is then killed.
   std::vector<int> ends(double seconds) {
     Deadline deadline = inSeconds(seconds);
     std::vector<int> codes;
@@ -120,7 +120,7 @@ protected:
     text << std::ifstream(path).rdbuf();
     return text.str();
   }
-  // Returns the line that begins with "error:", or everything if not just one.
+  /// Returns the line that begins with "error:", or everything if not just one.
   std::string error() {
     std::string text = printed(), line, found;
     std::istringstream lines(text);
@@ -139,7 +139,7 @@ protected:
   std::vector<pid_t> processes;
 };
 
-constexpr double patience = 60; // seconds; the machine may be busy
+constexpr double patience = 60; ///< seconds; the machine may be busy
 constexpr int unended = -99;
 
 } // namespace fsdpc::runtime::testing

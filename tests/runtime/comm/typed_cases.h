@@ -19,7 +19,7 @@ namespace fsdpc::testing {
 
 using namespace runtime;
 
-// Deterministic bits, of which small types take the upper ones.
+/// Deterministic bits, of which small types take the upper ones.
 inline uint64_t bitsOf(int rank, int64_t element) {
   uint64_t x = (uint64_t(rank) + 1) * 0x9e3779b97f4a7c15u +
                uint64_t(element) * 0xbf58476d1ce4e5b9u;
@@ -28,8 +28,8 @@ inline uint64_t bitsOf(int rank, int64_t element) {
   return x ^ (x >> 29);
 }
 
-// Floats around 1, so that products of eight ranks stay finite in f16 too;
-// integers of all sizes, so that sums and products wrap around.
+/// Floats around 1, so that products of eight ranks stay finite in f16 too;
+/// integers of all sizes, so that sums and products wrap around.
 template <typename T> T typedValue(int rank, int64_t element) {
   uint64_t bits = bitsOf(rank, element);
   if constexpr (std::is_integral_v<T>)
@@ -39,7 +39,7 @@ template <typename T> T typedValue(int rank, int64_t element) {
                      (0.5f + float(bits >> 40) / float(1 << 24)));
 }
 
-// One element of all ranks, combined as collectives.h says.
+/// One element of all ranks, combined as collectives.h says.
 template <typename T>
 T expectedOf(const std::vector<T> &values, Reduction reduction) {
   using Wide = std::conditional_t<std::is_integral_v<T>, __int128, float>;
@@ -110,7 +110,7 @@ private:
                      std::to_string(count) + "\n";
   }
 
-  // Piece `piece` of what `rank` has.
+  /// Piece `piece` of what `rank` has.
   static std::string text(int rank, int piece, size_t bytes) {
     std::string made(bytes, 0);
     for (size_t i = 0; i < bytes; ++i)
@@ -118,7 +118,7 @@ private:
     return made;
   }
 
-  // The collectives that only move bytes, with every rank as the root.
+  /// The collectives that only move bytes, with every rank as the root.
   void moves(size_t bytes) {
     std::string all, toMe;
     for (int rank = 0; rank < size; ++rank) {
@@ -146,7 +146,7 @@ private:
     pass(bytes);
   }
 
-  // A message from rank to rank, from the first to the last.
+  /// A message from rank to rank, from the first to the last.
   void pass(size_t bytes) {
     std::string data = text(0, 3, bytes);
     if (self > 0) {
@@ -166,7 +166,7 @@ private:
       reductions<T>(type, name, count, reduction, root);
   }
 
-  // Elements [begin, begin + count) of all ranks, combined by plain loops.
+  /// Elements [begin, begin + count) of all ranks, combined by plain loops.
   template <typename T>
   std::vector<T> expectedFrom(int64_t begin, int64_t count,
                               Reduction reduction) const {
@@ -214,7 +214,7 @@ private:
     expect(are(own.data(), head), what + " all-reduce in place", size_t(count));
   }
 
-  // The NaN of any one rank is the least and the largest value.
+  /// The NaN of any one rank is the least and the largest value.
   void notANumber() {
     for (int rank = 0; rank < size; ++rank)
       for (Reduction reduction : {Reduction::min, Reduction::max}) {
@@ -229,7 +229,7 @@ private:
   std::string differences;
 };
 
-// Runs the suite on a channel and on the groups of every second rank.
+/// Runs the suite on a channel and on the groups of every second rank.
 inline std::string runTypedCases(Job &job) {
   Communicator &channel = *job.channel[controlChannel];
   std::string differences = TypedSuite(channel).run();

@@ -21,30 +21,31 @@ namespace fsdpc::testing {
 
 using namespace fsdpc::runtime;
 
-constexpr int64_t most = 300032; // elements per shard, more than a piece of
-                                 // sums that groups hand on
+constexpr int64_t most = 300032; ///< elements per shard, more than a piece of
+                                 ///< sums that groups hand on
 enum class Kind { peer, nccl, deterministic };
 
 // ---- defined once for each side of the table ----
 
-// Runs a test's ranks on the emulation, or on the first GPU.
-// `groupRanks` are those of a shard group; 0: all.
+/// Runs a test's ranks on the emulation, or on the first GPU.
+/// `groupRanks` are those of a shard group; 0: all.
 class Rank;
 void onRanks(int ranks, Kind kind, const std::function<void(Rank &)> &body,
              int groupRanks = 0);
-// The kinds and numbers of ranks that are possible there.
+/// The kinds and numbers of ranks that are possible there.
 std::vector<std::tuple<Kind, int>> kindsAndRanks();
-// Allocate and free memory that collectives use as a device's, and that the
-// host can read and write while it keeps what accessToMemory() returns.
+/// Allocate and free memory that collectives use as a device's, and that the
+/// host can read and write while it keeps what accessToMemory() returns.
 CudaStatus allocateVisible(CudaApi &api, void *&memory, size_t bytes);
 CudaStatus freeVisible(CudaApi &api, void *memory);
 std::shared_ptr<void> accessToMemory();
 
 // ---- the same for both ----
 
-// Returns how many elements differ from sums over all ranks, in rank order and,
-// with `add`, on top of before(i). valueAt(rank, i) is an addend, which travels
-// in `type`. NCCL sums in an order of its own, and in the type it is given.
+/// Returns how many elements differ from sums over all ranks, in rank order
+/// and, with `add`, on top of before(i). valueAt(rank, i) is an addend, which
+/// travels in `type`. NCCL sums in an order of its own, and in the type it is
+/// given.
 struct SumCheck {
   Kind kind;
   int ranks;
@@ -79,10 +80,10 @@ inline int64_t SumCheck::wrong(const float *found, int64_t elements) const {
 
 inline void expectOk(CudaStatus status) { ASSERT_EQ(status, cudaOk); }
 
-// One rank with its streams, memory and channels.
+/// One rank with its streams, memory and channels.
 class Rank {
 public:
-  // `firstStep` is the limit of the first step; negative: that of later ones.
+  /// `firstStep` is the limit of the first step; negative: that of later ones.
   Rank(CudaApi &api, Job &job, Kind kind, double watchdog,
        double firstStep = -1, int groupRanks = 0)
       : access(accessToMemory()), api(api), job(job) {
@@ -127,16 +128,16 @@ public:
     expectOk(api.synchronizeStream(streams[channel + 1]));
   }
 
-  std::shared_ptr<void> access; // the test reads and writes device memory
+  std::shared_ptr<void> access; ///< the test reads and writes device memory
   CudaApi &api;
   Job &job;
-  std::array<CudaStream, 3> streams; // compute, and one per channel
+  std::array<CudaStream, 3> streams; ///< compute, and one per channel
   CollectiveChannels channels;
   char *memory = nullptr, *whole = nullptr;
   float *shard = nullptr;
 };
 
-// Runs `body` for each rank, on a thread of its own.
+/// Runs `body` for each rank, on a thread of its own.
 inline void onRanksOf(CudaApi &api, int ranks, Kind kind,
                       const std::function<void(Rank &)> &body,
                       double watchdog = 0, double firstStep = -1,

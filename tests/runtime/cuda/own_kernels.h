@@ -79,7 +79,7 @@ inline std::vector<BFloat16> narrowed(const std::vector<float> &values) {
 
 constexpr WireType types[] = {WireType::f32, WireType::bf16, WireType::f16};
 
-// The bytes of the values in a type, as castToWire rounds them.
+/// The bytes of the values in a type, as castToWire rounds them.
 inline std::vector<char> bytesIn(WireType type,
                                  const std::vector<float> &values) {
   std::vector<char> bytes(values.size() * elementBytes(type));
@@ -93,7 +93,7 @@ template <typename T> std::string image(const std::vector<T> &values) {
           values.size() * sizeof(T)};
 }
 
-// Memory that is aligned as on a device.
+/// Memory that is aligned as on a device.
 template <typename T> struct Aligned {
   explicit Aligned(const std::vector<T> &values)
       : bytes(image(values).size() + 64) {

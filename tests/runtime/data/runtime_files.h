@@ -11,7 +11,7 @@
 #include <iterator>
 #include <string>
 
-// Under the system's folder for temporary files.
+/// Under the system's folder for temporary files.
 class TemporaryFolder {
 public:
   TemporaryFolder() {
@@ -36,8 +36,8 @@ private:
   std::string path;
 };
 
-// Returns a .npy file with `count` elements 0, 1, 2, … of type T, whatever its
-// header says.
+/// Returns a .npy file with `count` elements 0, 1, 2, … of type T, whatever its
+/// header says.
 template <class T>
 std::string npy(const std::string &descr, const std::string &shape,
                 int64_t count, int version = 1,
@@ -62,8 +62,8 @@ std::string npy(const std::string &descr, const std::string &shape,
   return bytes;
 }
 
-// Writes what the toy program reads: 40 samples of ids in [0, 10) and targets,
-// and a file that contains its weights.
+/// Writes what the toy program reads: 40 samples of ids in [0, 10) and targets,
+/// and a file that contains its weights.
 inline void writeToyData(const TemporaryFolder &folder) {
   std::string ids = npy<int32_t>("<i4", "(40, 3)", 120);
   auto *values = reinterpret_cast<int32_t *>(&ids[128]);

@@ -15,19 +15,19 @@ using namespace runtime;
 
 struct Backend {
   const char *name;
-  int threads; // compute threads
-  // Makes the device of a single rank, with room for a test's buffers.
+  int threads; ///< compute threads
+  /// Makes the device of a single rank, with room for a test's buffers.
   Result<std::unique_ptr<Device>> (*make)(const Manifest &, int threads);
 };
 
-// The linked backend, once per number of threads that makes a difference.
+/// The linked backend, once per number of threads that makes a difference.
 const std::vector<Backend> &backends();
 
 inline void PrintTo(const Backend &backend, std::ostream *out) {
   *out << backend.name << " with " << backend.threads << " threads";
 }
 
-// A fixture whose device is made from a manifest that the test fills.
+/// A fixture whose device is made from a manifest that the test fills.
 class DeviceTest : public ::testing::TestWithParam<Backend> {
 protected:
   std::unique_ptr<Device> make(const Manifest &manifest) {

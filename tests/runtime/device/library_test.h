@@ -18,8 +18,8 @@ namespace fsdpc::testing {
 
 using namespace fsdpc::runtime;
 
-// A tensor that is stored as f32 or in a 16-bit type, and read and written as
-// doubles. Aligned to 64 bytes, as the runtime's memory is.
+/// A tensor that is stored as f32 or in a 16-bit type, and read and written as
+/// doubles. Aligned to 64 bytes, as the runtime's memory is.
 struct Tensor {
   Tensor(const std::string &dtype, int64_t elements)
       : type(wireType(dtype)), bytes(elements * elementBytes(type) + 64) {
@@ -47,7 +47,7 @@ struct Tensor {
   int64_t size() const {
     return int64_t((bytes.size() - 64) / elementBytes(type));
   }
-  // One unit in the last place, with room for sums in f32.
+  /// One unit in the last place, with room for sums in f32.
   double tolerance() const {
     return type == WireType::f32    ? 1e-5
            : type == WireType::bf16 ? 1.0 / 128
@@ -62,7 +62,7 @@ struct Tensor {
   void *data;
 };
 
-// Expects |got - expected| to be within the rounding of what was summed.
+/// Expects |got - expected| to be within the rounding of what was summed.
 inline void expectClose(const Tensor &got, const std::vector<double> &expected,
                         double magnitude) {
   ASSERT_EQ(got.size(), int64_t(expected.size()));
@@ -72,7 +72,7 @@ inline void expectClose(const Tensor &got, const std::vector<double> &expected,
         << "at " << i;
 }
 
-// An operand of a call: its host copy, and where the call finds its address.
+/// An operand of a call: its host copy, and where the call finds its address.
 struct Operand {
   Operand(Tensor &tensor)
       : host(tensor.data), bytes(tensor.bytes.size() - 64) {}
@@ -85,7 +85,7 @@ struct Operand {
 
 class Libraries : public DeviceTest {
 protected:
-  // The types that the backend's libraries compute in. f16 is the host's.
+  /// The types that the backend's libraries compute in. f16 is the host's.
   static bool onHost() { return GetParam().name == std::string("host"); }
   static std::vector<std::string> dtypes() {
     std::vector<std::string> all = {"f32", "bf16"};
@@ -96,8 +96,8 @@ protected:
 
   using Call = std::function<void(Device &, const std::vector<void *> &)>;
 
-  // Runs `call` on this backend, and on one thread to compare the bits.
-  // Operands are copied to device memory and back.
+  /// Runs `call` on this backend, and on one thread to compare the bits.
+  /// Operands are copied to device memory and back.
   void run(const Manifest &manifest, const std::vector<Operand> &operands,
            Tensor &result, const Tensor &initial, const Call &call) {
     auto once = [&](Device &device) {

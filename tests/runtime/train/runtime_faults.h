@@ -37,7 +37,7 @@ inline const std::map<std::string, std::vector<int>> codes = {
     {"mkdir", {ENOSPC}},
     {"rmdir", {EIO}}};
 
-// A command that succeeds if a folder of checkpoints holds anything else.
+/// A command that succeeds if a folder of checkpoints holds anything else.
 inline std::string leftovers(const std::string &checkpoints) {
   return "ls -A " + checkpoints + " | grep '^[.]' | grep -vx '[.]lock'";
 }
@@ -59,9 +59,9 @@ protected:
                  "target=target.npy --threads 1 " +
                  flags);
   }
-  // Runs two ranks as processes of their own, in a group of their own. Returns
-  // when the lock of their folder is free, since processes that are killed
-  // together need not end together.
+  /// Runs two ranks as processes of their own, in a group of their own. Returns
+  /// when the lock of their folder is free, since processes that are killed
+  /// together need not end together.
   Outcome pair(const std::string &first, const std::string &second,
                const std::string &flags) {
     static int port = 13000 + getpid() % 7000;
@@ -81,7 +81,7 @@ protected:
     return shell("timeout 60 setsid sh job; code=$?; "
                  "flock checkpoints/.lock true; exit $code");
   }
-  // Returns the faults of every call that a run counted.
+  /// Returns the faults of every call that a run counted.
   std::vector<Fault> countedFaults() {
     std::vector<Fault> faults;
     std::istringstream counts(folder.read("counts"));
@@ -97,7 +97,7 @@ protected:
       folder.write(name, "old");
     folder.write("log", "{\"old\":1}\n");
   }
-  // Returns the bytes before the tensors of a safetensors file.
+  /// Returns the bytes before the tensors of a safetensors file.
   static int64_t headerBytes(const std::filesystem::path &path) {
     uint64_t length = 0;
     std::ifstream(path, std::ios::binary)
@@ -108,7 +108,7 @@ protected:
     return bool(fsdpc::runtime::SafeTensors::open(folder / name));
   }
 
-  // Returns what is wrong with the state after a run, or an empty string.
+  /// Returns what is wrong with the state after a run, or an empty string.
   std::string wrong(const Outcome &outcome, bool unlinks) {
     if (outcome.code != 0 && outcome.code != 3)
       return "its exit code is " + std::to_string(outcome.code);
@@ -138,7 +138,7 @@ protected:
   }
 };
 
-// Draws the sample. A test that fails prints its fault, so it can be repeated.
+/// Draws the sample. A test that fails prints its fault, so it can be repeated.
 template <class Any>
 std::vector<Any> sampled(std::vector<Any> faults, size_t most = 40) {
   const char *wanted = std::getenv("FSDPC_FAULTS");

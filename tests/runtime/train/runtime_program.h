@@ -19,7 +19,7 @@
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool sanitized = true; // sanitizers enlarge a process
+inline constexpr bool sanitized = true; ///< sanitizers enlarge a process
 #else
 inline constexpr bool sanitized = false;
 #endif
@@ -37,13 +37,13 @@ struct Outcome {
   }
 };
 
-// Each test has a folder of its own, with the toy's data.
+/// Each test has a folder of its own, with the toy's data.
 class Program : public testing::Test {
 protected:
   Program() { writeToyData(folder); }
 
-  // Runs a shell command in the test's folder. Returns what all its parts
-  // print.
+  /// Runs a shell command in the test's folder. Returns what all its parts
+  /// print.
   Outcome shell(const std::string &command) {
     int status = std::system(
         ("cd " + folder / "" + " && { " + command + "\n} >out 2>err </dev/null")
@@ -52,7 +52,7 @@ protected:
                     folder.read("out"), folder.read("err")};
     return outcome;
   }
-  // `environment` is a list of NAME=VALUE before the command.
+  /// `environment` is a list of NAME=VALUE before the command.
   Outcome run(const std::string &flags, const std::string &environment = "") {
     return shell(environment +
                  " " TOY_PROGRAM
@@ -69,8 +69,8 @@ protected:
         " " TOY_PROGRAM " --data ids=ids.npy --data target=target.npy " +
         flags);
   }
-  // Starts ranks as torchrun does: processes that know their rank and a port.
-  // If there are several environments, rank r gets the r-th.
+  /// Starts ranks as torchrun does: processes that know their rank and a port.
+  /// If there are several environments, rank r gets the r-th.
   Outcome torchrun(int ranks, const std::string &flags,
                    const std::vector<std::string> &environments = {}) {
     static int port = 21000 + getpid() % 8000;
@@ -88,7 +88,7 @@ protected:
                  "exit $code )");
   }
 
-  // Returns the losses and norms of a run as printed, and the saved bytes.
+  /// Returns the losses and norms of a run as printed, and the saved bytes.
   std::string trace(const Outcome &outcome) {
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     std::string text;
@@ -118,7 +118,7 @@ protected:
     return values;
   }
 
-  // Overwrites the target of one sample.
+  /// Overwrites the target of one sample.
   void setTarget(size_t sample, float value) {
     std::string target = folder.read("target.npy");
     std::memcpy(&target[128 + sample * 4], &value, 4);

@@ -11,9 +11,9 @@
 
 namespace fsdpc::testing {
 
-// Calls `body` for blocks [begin, end), one after the other, on each of
-// `threads` threads. Meanwhile the functions of HostThreads.h work on these
-// threads.
+/// Calls `body` for blocks [begin, end), one after the other, on each of
+/// `threads` threads. Meanwhile the functions of HostThreads.h work on these
+/// threads.
 void runBlocks(int64_t threads, int64_t begin, int64_t end,
                const std::function<void(int64_t)> &body);
 

@@ -20,14 +20,14 @@ class LLJIT;
 
 namespace fsdpc::testing {
 
-// A buffer like the runtime's, aligned to 64 bytes, with guards at both ends
-// that show when a kernel writes past it.
+/// A buffer like the runtime's, aligned to 64 bytes, with guards at both ends
+/// that show when a kernel writes past it.
 class Buffer {
 public:
   explicit Buffer(mlir::RankedTensorType type);
   void *data() { return storage.data() + start; }
   size_t bytes() const { return size; }
-  // False if somebody wrote outside of the tensor.
+  /// False if somebody wrote outside of the tensor.
   bool guardsIntact() const;
   void fill(const nn::ReferenceTensor &tensor);
   nn::ReferenceTensor read(mlir::RankedTensorType type) const;
@@ -42,21 +42,21 @@ using KernelFunction = void (*)(int64_t, int64_t, void *const *);
 
 class LoadedKernels {
 public:
-  // Compiles and loads kernels. Exits with a message if the text is wrong.
-  // `threads` is the number per block of a grid, or 0 for loops.
+  /// Compiles and loads kernels. Exits with a message if the text is wrong.
+  /// `threads` is the number per block of a grid, or 0 for loops.
   LoadedKernels(mlir::MLIRContext &context, const std::string &text,
                 const std::string &cpu = "native", int64_t threads = 0);
   ~LoadedKernels();
 
   std::vector<mlir::func::FuncOp> kernels();
-  // Returns a kernel as written, before composites were decomposed.
+  /// Returns a kernel as written, before composites were decomposed.
   mlir::func::FuncOp original(llvm::StringRef name);
-  // The kernel's outer range, or its number of blocks.
+  /// The kernel's outer range, or its number of blocks.
   int64_t extent(mlir::func::FuncOp kernel);
-  // Sizes of pieces of the range that are worth testing.
+  /// Sizes of pieces of the range that are worth testing.
   std::vector<int64_t> pieces(int64_t extent);
   KernelFunction find(llvm::StringRef name);
-  // Calls the kernel on [begin, end), with as many threads as a block has.
+  /// Calls the kernel on [begin, end), with as many threads as a block has.
   void run(llvm::StringRef name, int64_t begin, int64_t end,
            void *const *buffers);
 
@@ -71,24 +71,25 @@ private:
   std::unique_ptr<llvm::orc::LLJIT> jit;
 };
 
-// Registers the dialects that kernels use.
+/// Registers the dialects that kernels use.
 void prepareContext(mlir::MLIRContext &context);
 
-// Decomposes and plans the kernels, as the passes of the pipeline do.
+/// Decomposes and plans the kernels, as the passes of the pipeline do.
 llvm::LogicalResult planKernels(mlir::ModuleOp module, bool onGpu);
 
-// Reproducible inputs: floats in [-3, 3], and integers in [0, bound) if the
-// argument has `test.bound`, else any integers.
+/// Reproducible inputs: floats in [-3, 3], and integers in [0, bound) if the
+/// argument has `test.bound`, else any integers.
 nn::ReferenceTensor randomTensor(mlir::RankedTensorType type, int64_t bound,
                                  uint64_t &state);
 
-// Runs a kernel on random operands, with its range in one piece and in several.
-// Returns what is wrong, or an empty string: bits that depend on the pieces, a
-// write past a result, or a difference from the reference interpreter.
-//
-// Operands with `test.bound` are integers below it, from `test.low` on; those
-// with `test.positive` are positive floats. `bound` is for operands without
-// either. A kernel with `test.adds_bf16` sums values that it has rounded.
+/// Runs a kernel on random operands, with its range in one piece and in
+/// several. Returns what is wrong, or an empty string: bits that depend on the
+/// pieces, a write past a result, or a difference from the reference
+/// interpreter.
+///
+/// Operands with `test.bound` are integers below it, from `test.low` on; those
+/// with `test.positive` are positive floats. `bound` is for operands without
+/// either. A kernel with `test.adds_bf16` sums values that it has rounded.
 std::string checkKernel(LoadedKernels &loaded, mlir::func::FuncOp kernel,
                         int64_t bound = 0, bool positive = false);
 

@@ -17,7 +17,7 @@
 
 namespace fsdpc::testing {
 
-// Replaces each `$X` with its value in `names`.
+/// Replaces each `$X` with its value in `names`.
 inline std::string
 expand(std::string text,
        const std::vector<std::pair<std::string, std::string>> &names) {
@@ -27,17 +27,17 @@ expand(std::string text,
   return text;
 }
 
-// The parameter is the number of threads per block of a grid, or 0 for loops.
+/// The parameter is the number of threads per block of a grid, or 0 for loops.
 class KernelTest : public ::testing::TestWithParam<int> {
 protected:
   KernelTest() { prepareContext(context); }
 
-  // `body` is the text after the function's name.
+  /// `body` is the text after the function's name.
   void add(const std::string &body) {
     text += llvm::formatv("func.func private @k{0}{1}\n", count++, body);
   }
 
-  // Grids have no erf and no atan for f64.
+  /// Grids have no erf and no atan for f64.
   bool hasCode(const std::string &op, const std::string &type) {
     return !GetParam() || type != "f64" ||
            (op.find("erf") == std::string::npos && op != "atan");

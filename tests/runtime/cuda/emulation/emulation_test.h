@@ -31,7 +31,7 @@ protected:
     EXPECT_CUDA(cuda.allocatePinned(pointers, pointerBytes));
   }
 
-  // Enqueues host code as a kernel.
+  /// Enqueues host code as a kernel.
   void run(CudaStream stream, std::function<void()> work) {
     EXPECT_CUDA(tryRun(stream, std::move(work)));
   }
@@ -66,12 +66,12 @@ protected:
     return made;
   }
 
-  // Pinned memory for the addresses of works, one in each 256 bytes.
+  /// Pinned memory for the addresses of works, one in each 256 bytes.
   static constexpr size_t pointerBytes = size_t(1) << 20;
   std::vector<std::unique_ptr<std::function<void()>>> works;
   void *pointers = nullptr;
   size_t used = 0;
-  Emulation cuda; // last member: its streams use the others
+  Emulation cuda; ///< last member: its streams use the others
 };
 
 } // namespace fsdpc::runtime::emulation

@@ -17,7 +17,7 @@
 
 namespace fsdpc::runtime::emulation {
 
-// Sleeps until all ranks have joined, and returns the state then.
+/// Sleeps until all ranks have joined, and returns the state then.
 inline CudaStatus awaitCommunicator(CudaApi &cuda,
                                     CudaCommunicator communicator) {
   CudaStatus state;
@@ -26,8 +26,8 @@ inline CudaStatus awaitCommunicator(CudaApi &cuda,
   return state;
 }
 
-// One rank with its own stream and memory. Used by one thread. `cuda` must
-// outlive it.
+/// One rank with its own stream and memory. Used by one thread. `cuda` must
+/// outlive it.
 class NcclRank {
 public:
   NcclRank(CudaApi &cuda, const NcclId &id, int rank, int size)
@@ -49,7 +49,7 @@ public:
   NcclRank(const NcclRank &) = delete;
   NcclRank &operator=(const NcclRank &) = delete;
 
-  // Keeps the first error; later ones follow from it.
+  /// Keeps the first error; later ones follow from it.
   void check(CudaStatus status, const char *what) {
     if (status != cudaOk && error.empty())
       error = std::string(what) + ": " + cuda.errorText(status);
@@ -74,7 +74,7 @@ public:
   const int rank, size;
   CudaStream stream = nullptr;
   CudaCommunicator communicator = nullptr;
-  std::string error; // the first error
+  std::string error; ///< the first error
 
 private:
   void gather(size_t elements);
@@ -90,7 +90,7 @@ private:
   std::vector<void *> allocations;
 };
 
-// In place, as the runtime gathers.
+/// In place, as the runtime gathers.
 inline void NcclRank::gather(size_t elements) {
   auto *whole = allocate<int32_t>(elements * size_t(size));
   auto *own = whole + elements * size_t(rank);
@@ -105,8 +105,8 @@ inline void NcclRank::gather(size_t elements) {
              "a gathered element is wrong");
 }
 
-// In place, with small whole numbers, which are exact in any order of
-// summation.
+/// In place, with small whole numbers, which are exact in any order of
+/// summation.
 template <typename T> void NcclRank::reduce(size_t elements, WireType type) {
   auto *whole = allocate<T>(elements * size_t(size));
   for (size_t i = 0; i < elements * size_t(size); ++i)
@@ -123,7 +123,7 @@ template <typename T> void NcclRank::reduce(size_t elements, WireType type) {
   }
 }
 
-// Every rank sends a different number to each rank, itself included.
+/// Every rank sends a different number to each rank, itself included.
 inline void NcclRank::exchange(size_t elements) {
   auto *from = allocate<int32_t>(elements * size_t(size));
   auto *to = allocate<int32_t>(elements * size_t(size));
@@ -145,8 +145,8 @@ inline void NcclRank::exchange(size_t elements) {
              "an exchanged element is wrong");
 }
 
-// Sums over the ranks first, first + step, …; an all-reduce cuts what it sums,
-// so few elements leave some ranks without a part.
+/// Sums over the ranks first, first + step, …; an all-reduce cuts what it sums,
+/// so few elements leave some ranks without a part.
 inline void NcclRank::sumOnAll(CudaCommunicator over, int first, int step,
                                int count, size_t elements) {
   auto *values = allocate<float>(elements);
@@ -160,7 +160,7 @@ inline void NcclRank::sumOnAll(CudaCommunicator over, int first, int step,
            "an element that is summed on all ranks is wrong");
 }
 
-// A group of reductions, one to each rank, whose roots then share their sums.
+/// A group of reductions, one to each rank, whose roots then share their sums.
 template <typename T>
 void NcclRank::sumAndShare(size_t elements, WireType type) {
   auto *values = allocate<T>(elements), *sum = allocate<T>(elements);
@@ -190,7 +190,7 @@ void NcclRank::sumAndShare(size_t elements, WireType type) {
            "an element that a root has summed is wrong");
 }
 
-// Even and odd ranks sum among themselves, beside the whole communicator.
+/// Even and odd ranks sum among themselves, beside the whole communicator.
 inline void NcclRank::inHalves(size_t elements) {
   CudaCommunicator half = nullptr;
   check(cuda.splitCommunicator(half, communicator, rank % 2),
@@ -201,7 +201,7 @@ inline void NcclRank::inHalves(size_t elements) {
   check(cuda.destroyCommunicator(half), "destroyCommunicator");
 }
 
-// A captured collective runs at each launch of the graph.
+/// A captured collective runs at each launch of the graph.
 inline void NcclRank::replay() {
   auto *whole = allocate<int32_t>(size_t(size));
   CudaGraph graph = nullptr;
