@@ -17,7 +17,7 @@ from harness import Failure
 from hostile_folder import Hostile
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
-INSTALLED = ["bin/fsdpc", "bin/fsdpc-opt", "lib/libfsdpc_runtime.a", "include/fsdpc/fsdpc.h",
+INSTALLED = ["bin/fsdpc", "bin/fsdpc-opt", "lib/libfsdpc_runtime.a", "lib/ckpt/torch_convert.py", "include/fsdpc/fsdpc.h",
              "include/fsdpc/fsdpc_calls.h", "share/doc/fsdpc/README.md", "share/doc/fsdpc/docs/architecture.md"]
 
 

@@ -30,11 +30,13 @@ int print(const std::string &text, ExitCode code) {
 
 namespace {
 
-// torch_convert.py is installed beside the runtime's library.
+// The script is installed beside the runtime's library, with the modules that
+// it imports.
 std::string scriptPath() {
   std::error_code unknown;
   auto program = std::filesystem::read_symlink("/proc/self/exe", unknown);
-  return (program.parent_path().parent_path() / "lib" / "torch_convert.py")
+  return (program.parent_path().parent_path() / "lib" / "ckpt" /
+          "torch_convert.py")
       .string();
 }
 

@@ -10,16 +10,25 @@ seen as "step/NAME", and the numbers "step", "sample", "skipped", "in_a_row" and
 "optimizer": {"state": {name: {"step": tensor, "exp_avg": tensor, …}}}, "step": N, "sample": N, "skipped": N}, and with a loss
 scale "scaler", which a GradScaler loads. It has the names of the model's state_dict, as get_state_dict of
 torch.distributed.checkpoint.state_dict has them. With --plain, EXCHANGE has only the values and buffers, under their own names, as
---init of a program takes them. Files are mapped, so no tensor is in memory twice. Needs torch 2.4 or newer and no other package.
+--init of a program takes them. Files are mapped, so no tensor is in memory twice. Needs torch and no other package: 2.4 or newer to
+write, 2.10 or newer to read.
+
+What is read may be a stranger's, and the readers of torch.distributed.checkpoint run the pickles that they find, in `.metadata` and in
+the bytes of numbers. So none of them is called: dcp_metadata.py and torch_files.py read instead.
 """
 import argparse
 import json
 import mmap
 import sys
+from math import prod
+
+from dcp_metadata import DTYPES, Tensor, read_metadata
+from plain_pickle import Refused, quoted
 
 try:
     import torch
     import torch.distributed.checkpoint as dcp
+    import torch_files
 except ImportError as missing:
     sys.exit(f"error: {sys.executable} has no torch ({missing}); name a Python that has it with --python, or run "
              f"'{sys.executable} -m pip install torch'")
@@ -96,10 +105,6 @@ def state_of(options) -> dict:
 
 
 # ---- from torch ----
-
-def fail(why: str):
-    sys.exit(f"error: {why}")
-
 
 def exchange_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype.is_floating_point else dtype
@@ -182,7 +187,7 @@ def number_in(number) -> int | float | None:
 
 
 def from_state_dict(source: str, out: str, plain: bool) -> None:
-    state = torch.load(source, map_location="cpu", mmap=True, weights_only=True)
+    state = torch_files.load(source)
     if not isinstance(state, dict):
         fail(f"'{source}' holds a {type(state).__name__}, not a state_dict")
     optimizer = state.get("optimizer", state.get("optim"))
@@ -212,24 +217,37 @@ def from_state_dict(source: str, out: str, plain: bool) -> None:
     finish(out, sources, wanted, aliases, numbers, plain)
 
 
+def copy_chunks(folder: str, key: str, entry: Tensor, out: torch.Tensor) -> None:
+    """Copies a tensor of the folder to `out`, which may have another type."""
+    for chunk in entry.chunks:
+        held = torch_files.load_piece(folder, chunk.piece)
+        if not isinstance(held, torch.Tensor) or tuple(held.shape) != chunk.sizes or held.dtype != getattr(torch, entry.dtype):
+            found = f"{list(held.shape)} {held.dtype}" if isinstance(held, torch.Tensor) else type(held).__name__
+            raise Refused(f"'{folder}' has {found} for {quoted(key)} where its .metadata has {list(chunk.sizes)} {entry.dtype}")
+        part = out
+        for axis, (offset, size) in enumerate(zip(chunk.offsets, chunk.sizes)):
+            part = part.narrow(axis, offset, size)
+        part.copy_(held.detach())
+
+
 def from_dcp(source: str, out: str, plain: bool) -> None:
-    metadata = dcp.FileSystemReader(source).read_metadata()
-    # Without planner_data, names are joined by dots: "model.h.0.weight".
-    paths = metadata.planner_data or {key: key.split(".", 1) for key in metadata.state_dict_metadata}
-    wanted, keys, held, paths_of = {}, {}, {}, {}
-    for key, entry in metadata.state_dict_metadata.items():
-        path = tuple(map(str, paths[key]))
-        is_tensor = hasattr(entry, "properties")
-        if number_at(path, 0):
-            held[key], paths_of[key] = torch.zeros(entry.size, dtype=entry.properties.dtype) if is_tensor else 0, path
-        if is_tensor and (name := kept(path, entry.properties.dtype, list(entry.size))):
-            wanted[name], keys[name] = (exchange_dtype(entry.properties.dtype), list(entry.size)), key
-    if held:
-        dcp.load(held, checkpoint_id=source, no_dist=True)
-    numbers = dict(found for key, path in paths_of.items() if (found := number_at(path, held[key])))
+    wanted, keys, numbers = {}, {}, {}
+    entries = read_metadata(source)
+    for key, entry in entries.items():
+        is_tensor = isinstance(entry, Tensor)
+        if number_at(entry.path, 0) and (not is_tensor or prod(entry.shape) == 1):
+            held = torch_files.load_piece(source, entry.chunks[0].piece if is_tensor else entry.piece)
+            if found := number_at(entry.path, held):
+                numbers[found[0]] = found[1]
+        if not is_tensor or entry.dtype not in DTYPES:
+            continue
+        dtype, shape = getattr(torch, entry.dtype), list(entry.shape)
+        if name := kept(entry.path, dtype, shape):
+            wanted[name], keys[name] = (exchange_dtype(dtype), shape), key
     made = finish(out, {}, wanted, {}, numbers, plain)
-    # A flat dict is what the checkpoint holds; torch writes into the mapped file.
-    dcp.load({keys[name]: tensor for name, tensor in made.items() if name in keys}, checkpoint_id=source, no_dist=True)
+    for name, tensor in made.items():
+        if name in keys:
+            copy_chunks(source, keys[name], entries[keys[name]], tensor)
 
 
 def main() -> None:
@@ -252,11 +270,16 @@ def main() -> None:
         else:
             torch.save(state, options.output)
     else:
+        torch_files.check_version()
         (from_dcp if options.what == "from-dcp" else from_state_dict)(options.input, options.output, options.plain)
 
 
 if __name__ == "__main__":
     try:
         main()
+    except Refused as refusal:
+        sys.exit(f"error: {refusal}")
+    except OSError as error:
+        sys.exit(f"error: cannot open '{error.filename}': {error.strerror}" if error.filename else f"error: {error}")
     except Exception as error:  # torch reports what it cannot read by many types
         sys.exit(f"error: {type(error).__name__}: {error}")
