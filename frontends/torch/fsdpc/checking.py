@@ -8,27 +8,17 @@ import json
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .errors import MismatchError, ToolWarning
+from .agreement import Agreement, compare
+from .errors import ToolWarning
 from .program import run
 from .tool import PathLike, call, compile
 
 _DROPOUTS = ("dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How near the program is to the module."""
-    loss: float           # of the module
-    loss_error: float     # relative
-    gradients: int        # that were compared
-    worst_gradient: str   # the parameter with the largest difference
-    gradient_error: float  # its difference, relative to the L2 norm of the module's gradient
 
 
 @contextlib.contextmanager
@@ -91,33 +81,4 @@ def check_export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *,
         data = {name: value for name, value in inputs.items() if name in read}
         done = run(program, steps=1, data=data, progress=False, save_gradients=file, threads=1)
         saved = load_file(file)
-    return _compare(expected, done.losses[0], gradients, saved, tolerance)
-
-
-def _compare(expected: float, found: float, gradients: dict[str, torch.Tensor | None], saved: dict[str, torch.Tensor],
-             tolerance: float) -> Agreement:
-    loss_error = abs(found - expected) / max(abs(expected), 1e-6)
-    faults = [] if loss_error <= tolerance else [f"the loss is {found:.7g} in the program and {expected:.7g} in the module"]
-    worst, worst_error = "", 0.0
-    norm = sum(float(gradient.norm()) ** 2 for gradient in gradients.values() if gradient is not None) ** 0.5
-    for name, gradient in gradients.items():
-        ours = saved.get(name)
-        if gradient is None and ours is None:
-            continue
-        if gradient is None or ours is None:
-            trained, other = ("program", "module") if gradient is None else ("module", "program")
-            present = ours if gradient is None else gradient
-            assert present is not None
-            if float(present.norm()) > 0:
-                faults.append(f"'{name}' has a gradient in the {trained}, but none in the {other}")
-            continue
-        # A gradient that is zero but for rounding, as that of a bias before a batch norm, is measured by the size of all.
-        error = float((ours.to(gradient) - gradient).norm()) / max(float(gradient.norm()), 1e-2 * norm, 1e-12)
-        if error > worst_error:
-            worst, worst_error = name, error
-        if error > tolerance:
-            faults.append(f"the gradient of '{name}' differs by {error:.1e}")
-    if faults:
-        raise MismatchError("the program is not the module: " + "; ".join(faults))
-    compared = sum(gradient is not None and name in saved for name, gradient in gradients.items())
-    return Agreement(expected, loss_error, compared, worst, worst_error)
+    return compare(model, expected, done.losses[0], gradients, saved, tolerance)

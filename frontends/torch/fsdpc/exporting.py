@@ -24,6 +24,7 @@ import torch
 
 from .checking import check_export
 from .errors import ExportError
+from .ties import parted, under_all_names
 from .tool import PathLike
 
 Inputs = Mapping[str, Any]
@@ -148,19 +149,15 @@ def _check_survivors(model: torch.nn.Module, expected: Mapping[str, int], onnx_m
     for op, count in expected.items():
         if found[op] < count:
             raise ExportError(f"the module has {count} {op} in training mode, but the exported graph only {found[op]}")
-    names: dict[int, list[str]] = defaultdict(list)
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names[id(parameter)].append(name)
-    for tied in names.values():
-        kept = [name for name in tied if name in onnx_model.graph.initializers]
-        if len(kept) > 1:
-            raise ExportError(f"the tied weight '{kept[0]}' became two in the export, also '{kept[1]}', which would train apart")
+    for one, other in parted(model, onnx_model.graph.initializers):
+        raise ExportError(f"the tied weight '{one}' became two in the export, also '{other}', which would train apart")
 
 
 def _annotate(model: torch.nn.Module, onnx_model: Any) -> None:
     onnx_model.metadata_props["fsdpc.export"] = "1"
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        value = onnx_model.graph.initializers.get(name)
+    values = under_all_names(model, onnx_model.graph.initializers)
+    for name, parameter in model.named_parameters():
+        value = values.get(name)
         if value is not None and not parameter.requires_grad:
             value.metadata_props["fsdpc.requires_grad"] = "False"
 

@@ -161,6 +161,146 @@ def test_from_module_to_trained_module(tmp_path):
     assert model.b.weight is model.a.weight and model(x).item() < 0.5 * before
 
 
+class Tied(nn.Module):
+    """An embedding and a head, between them what `middle` says; `tie` makes some of their weights one."""
+
+    def __init__(self, tie, middle=None, **parts):
+        super().__init__()
+        self.middle = middle or (lambda m, x: torch.tanh(m.proj(x)))
+        for name, part in (parts or embedding_first()).items():
+            setattr(self, name, part)
+        self.proj = nn.Linear(6, 6)
+        tie(self)
+
+    def forward(self, ids):
+        return F.cross_entropy(self.head(self.middle(self, self.emb(ids))).flatten(0, 1), ids.flatten())
+
+
+def embedding_first():
+    return {"emb": nn.Embedding(9, 6), "head": nn.Linear(6, 9, bias=False)}
+
+
+def head_first():
+    return {"head": nn.Linear(6, 9, bias=False), "emb": nn.Embedding(9, 6)}
+
+
+def head_is_embedding(m):
+    m.head.weight = m.emb.weight
+
+
+def embedding_is_head(m):
+    m.emb.weight = m.head.weight
+
+
+def tie_all(m):
+    m.more = nn.ModuleList([nn.Embedding(9, 6), nn.Linear(6, 9, bias=False)])
+    m.more[0].weight = m.more[1].weight = m.head.weight = m.emb.weight
+
+
+def with_all(m, x):
+    return torch.tanh(m.proj(x)) + torch.sin(m.more[1](x)) @ m.more[0].weight
+
+
+def share_embeddings(m):
+    m.encoder, m.decoder = nn.Module(), nn.Module()
+    m.encoder.embed, m.decoder.embed = m.emb, nn.Embedding(9, 6)
+    m.decoder.embed.weight = m.head.weight = m.emb.weight
+
+
+def with_decoder(m, x):
+    return torch.tanh(m.proj(x)) + m.decoder.embed.weight.mean(0)
+
+
+def share_blocks(m):
+    block = nn.Sequential(nn.Linear(6, 6), nn.Tanh())
+    m.blocks = nn.ModuleList([block, nn.Sequential(block, nn.Linear(6, 6))])
+
+
+def with_blocks(m, x):
+    for block in m.blocks:
+        x = block(x)
+    return m.proj(x)
+
+
+def tie_buffers(m):
+    m.a, m.b = nn.Module(), nn.Module()
+    m.a.scale = nn.Buffer(torch.rand(6))
+    m.b.scale = m.a.scale
+
+
+def share_norm(m):
+    m.norm = nn.BatchNorm1d(6).eval()
+    m.alias = m.norm
+
+
+def freeze(m):
+    head_is_embedding(m)
+    m.emb.weight.requires_grad_(False)
+
+
+TIED = {
+    "embedding first": lambda: Tied(head_is_embedding),
+    "embedding first, tied to the head": lambda: Tied(embedding_is_head),
+    "head first": lambda: Tied(embedding_is_head, **head_first()),
+    "head first, tied to the embedding": lambda: Tied(head_is_embedding, **head_first()),
+    "four ways": lambda: Tied(tie_all, with_all),
+    "encoder and decoder": lambda: Tied(share_embeddings, with_decoder),
+    "blocks within blocks": lambda: Tied(share_blocks, with_blocks),
+    "buffers": lambda: Tied(tie_buffers, lambda m, x: torch.tanh(m.proj(x) * m.a.scale) + torch.cos(m.b.scale)),
+    "frozen": lambda: Tied(freeze),
+    "a fixed batch norm under two names": lambda: Tied(share_norm, lambda m, x: m.norm(m.proj(x).flatten(0, 1)).view(x.shape)),
+}
+
+
+@pytest.mark.parametrize("name", TIED)
+def test_tied_models_agree_and_load(name, tmp_path):
+    model, ids = TIED[name](), torch.randint(9, (8, 5))
+    path = fsdpc.export(model, {"ids": ids}, tmp_path / "model.onnx", check=True)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    assert fsdpc.check_export(model, {"ids": ids}, path).gradients == len(parameters)
+    fsdpc.compile(path, tmp_path / "train", optimizer="sgd", lr=0.5)
+    fsdpc.run(tmp_path / "train", steps=3, data={"ids": ids}, save=tmp_path / "trained.safetensors")
+    before = model(ids).item()
+    missing = fsdpc.load(model, tmp_path / "trained.safetensors")
+    # Buffers that nothing updates are constants of the program.
+    assert set(missing) <= {name for name, _ in model.named_buffers(remove_duplicate=False)}
+    assert model(ids).item() < before
+
+
+def test_a_tied_weight_of_which_the_program_lost_a_gradient(tmp_path):
+    """The file is that of a head that takes the weights and gives them no gradient."""
+    exported, ids = Tied(head_is_embedding), torch.randint(9, (8, 5))
+
+    def forward(ids):
+        logits = torch.tanh(exported.proj(exported.emb(ids))) @ exported.emb.weight.detach().T
+        return F.cross_entropy(logits.flatten(0, 1), ids.flatten())
+
+    exported.forward = forward
+    path = fsdpc.export(exported, {"ids": ids}, tmp_path / "model.onnx")
+    del exported.forward
+    with pytest.raises(fsdpc.MismatchError, match="the gradient of 'emb.weight' differs"):
+        fsdpc.check_export(exported, {"ids": ids}, path)
+
+
+def test_a_tie_that_the_file_lost(tmp_path):
+    model, ids = Tied(head_is_embedding), torch.randint(9, (8, 5))
+    exported = Tied(lambda m: None)
+    exported.load_state_dict(model.state_dict())
+    path = fsdpc.export(exported, {"ids": ids}, tmp_path / "model.onnx", check=True)
+    with pytest.raises(fsdpc.MismatchError, match="the tied weight 'emb.weight' became two in the program, also 'head.weight'"):
+        fsdpc.check_export(model, {"ids": ids}, path)
+
+
+def test_a_tied_weight_with_two_values_is_refused(tmp_path):
+    from safetensors.torch import save_file
+    model = Tied(head_is_embedding)
+    before = model.emb.weight.clone()
+    save_file({"emb.weight": torch.zeros(9, 6), "head.weight": torch.ones(9, 6)}, tmp_path / "file.safetensors")
+    with pytest.raises(fsdpc.InputError, match="'emb.weight' and 'head.weight' of .* differ"):
+        fsdpc.load(model, tmp_path / "file.safetensors")
+    assert torch.equal(model.emb.weight, before)
+
+
 def test_files_that_do_not_fit_are_refused(tmp_path):
     from safetensors.torch import save_file
     model = CASES["plain"]()
