@@ -3,6 +3,7 @@
 
 With --python and a Python that has pyarrow and tokenizers, it converts columns and texts and reads them back.
 """
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,19 @@ def check_packages(bench) -> None:
     expect(not bench.path("t.npy").exists(), "an output")
 
 
+def check_old_arrow(bench) -> None:
+    """A pyarrow that unpickles what files hold is refused before it reads one; a stand-in fails later, as it has no readers."""
+    bench.path("rows.parquet").write_text("")
+    for version, mention in (("14.0.0", "pyarrow 14.0.0 can run code"), ("9.0.0", "pyarrow 9.0.0 can run code"), ("14.0.1", "pyarrow.parquet")):
+        package = bench.path(version) / "pyarrow"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f"__version__ = '{version}'\nclass ArrowException(Exception): pass\n")
+        (package / "parquet.py").write_text("raise SystemExit('error: pyarrow.parquet')\n")
+        done = run([sys.executable, TOOL, "columns", "rows.parquet", "-o", "r"], expected=1, cwd=bench.folder,
+                   env={**os.environ, "PYTHONPATH": str(package.parent)})
+        expect(mention in done.stderr, done.stderr)
+
+
 def check_columns(bench, python) -> None:
     for source, out in (("rows.parquet", "p"), ("rows.arrow", "a")):
         run([python, TOOL, "columns", source, source, "-o", out, "--columns", "x,y"], cwd=bench.folder)
@@ -81,6 +95,7 @@ def check_tokens(bench, python) -> None:
 
 def test(bench, options) -> None:
     check_packages(bench)
+    check_old_arrow(bench)
     if options.python:
         run([options.python, "-c", MAKE], cwd=bench.folder)
         check_columns(bench, options.python)
