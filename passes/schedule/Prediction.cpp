@@ -126,9 +126,9 @@ double storedParameter(const Layout &layout) {
 }
 
 // The passes over layouts before their optimizers: the norm, and the sums and
-// updates that LAMB, Adafactor, Muon and others take of whole parameters. They
-// are the ops of @update that read the memory of layouts and write none. Each
-// rank reads what it answers for, also of what it keeps whole.
+// updates that some take of whole parameters. They are the ops of @update that
+// read the memory of layouts and write none. Each rank reads what it answers
+// for, also of what it keeps whole.
 double passesUs(ModuleOp module, const Manifest &manifest,
                 const schedule::Machine &machine) {
   auto update = module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kUpdate);

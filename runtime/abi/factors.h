@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Says how an optimizer that factors the averages of squares (Adafactor) sees a
-// parameter: as matrices along its last two axes, with a number per row and per
-// column of each. A parameter with fewer axes is one row whose columns have the
-// averages themselves, so there is no number for the row.
+// Says how an optimizer that factors the averages of squares sees a parameter:
+// as matrices along its last two axes, with a number per row and per column of
+// each. A parameter with fewer axes is one row whose columns have the averages
+// themselves, so there is no number for the row.
 //
 // The ranks add up the sums of rows and columns of their parts exactly. A row
 // or a column that is cut anywhere needs the digits of an exact sum for that

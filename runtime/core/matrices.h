@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Muon's matrices on the ranks: who orthogonalises which, what travels to the
-// owners and back, and this rank's part of the updates. Host and GPUs share it.
+// The matrices of orthogonal optimizers on the ranks: who orthogonalises which,
+// what travels to the owners and back, and this rank's part of the updates.
+// Host and GPUs share it.
 #pragma once
 
 #include "runtime/core/rank.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Adafactor's averages of squares on the host: sums along rows and columns of
-// this rank's gradients, the averages that follow from the sums of all ranks,
-// and their products.
+// Averages of squares on the host: sums along rows and columns of this rank's
+// gradients, the averages that follow from the sums of all ranks, and their
+// products.
 //
 // Sums of rows and columns that ranks may have cut are exact (square_sum.h):
 // those of rows over groups of 16 elements, which lie on one rank; those of

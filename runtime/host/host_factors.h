@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Averages of squares along rows and columns of parameters, for Adafactor.
-// host_update.cpp multiplies them for the elements that a kernel is about to
-// read.
+// Averages of squares along rows and columns of parameters. host_update.cpp
+// multiplies them for the elements that a kernel is about to read.
 #pragma once
 
 #include "runtime/core/rank.h"

@@ -9,7 +9,7 @@
 #include "runtime/abi/member_sums.h"
 #include "runtime/core/rank.h"
 #include "runtime/host/host_factors.h"
-#include "runtime/host/host_muon.h"
+#include "runtime/host/host_matrices.h"
 #include "runtime/host/host_offload.h"
 #include "runtime/host/host_squares.h"
 #include "runtime/train/update_ratios.h"

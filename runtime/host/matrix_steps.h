@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The steps of Newton and Schulz that make the singular values of a matrix
-// nearly equal (Jordan et al., Muon, 2024), in the order of roundings of
-// torch.optim.Muon. The products are cut by columns, so that neither threads
-// nor ranks change a bit.
+// nearly equal (fsdp.orthogonalize), in the order of roundings of torch. The
+// products are cut by columns, so that neither threads nor ranks change a bit.
 #pragma once
 
 #include "runtime/core/matrices.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Muon's momentum of an element, on the host and on GPUs
-// (runtime/cuda/kernels), as fsdp.momentum_updates defines it and the program
-// of the optimizer computes it again to store it.
+// The momentum of an element whose matrix is orthogonalised, on the host and on
+// GPUs (runtime/cuda/kernels), as fsdp.momentum_updates defines it and the
+// program of the optimizer computes it again to store it.
 #pragma once
 
 #include "runtime/numeric/bfloat16.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The ops of @update for optimizers that look at a parameter as a matrix:
-// averages of squares along rows and columns (Adafactor), and updates that are
-// orthogonalised as a whole (Muon).
+// averages of squares along rows and columns, and updates that are
+// orthogonalised as a whole.
 #ifndef FSDPC_FSDP_MATRICES
 #define FSDPC_FSDP_MATRICES
 
@@ -44,7 +44,7 @@ def FSDP_UpdateFactorsOp : FSDP_Op<"update_factors",
      LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Updates the factored averages of squares";
   let description = [{
-    Adafactor keeps averages of a gradient's squares along rows and along columns. They
+    The optimizer keeps averages of a gradient's squares along rows and along columns. They
     are the buffers PARAMETER.row_var and PARAMETER.col_var marked `state`, or
     PARAMETER.variance if it has fewer than two axes. With t the step, counted from 1,
     each becomes itself · (1 - t^power) + mean · t^power, where the means follow from
@@ -80,7 +80,7 @@ def FSDP_MomentumUpdatesOp : FSDP_Op<"momentum_updates",
      LayoutUserOpInterface, UsesSymbols]> {
   let summary = "This rank's part of the momentum's updates, at its place in the whole";
   let description = [{
-    Muon's update of an element before its matrix is orthogonalised. With g the gradient
+    The update of an element before its matrix is orthogonalised. With g the gradient
     times `scale`, its elements clipped to `clip_value` if that is not 0, and negated with
     `maximize`, the momentum m (the first state) becomes m + (1 - momentum)·(g - m). The
     update is that, or with `nesterov` g + momentum·(m - g). The state itself is left to

@@ -19,7 +19,7 @@ def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
     member that lie in this rank's shard. The result has a row per sum, those of a
     member one after the other, the members in the order of their layouts.
     `fsdp.all_reduce` makes them sums over whole parameters, which optimizers take as
-    operands: LAMB and LARS scale a parameter's update by the ratio of two norms.
+    operands, such as two norms by whose ratio a parameter's update is scaled.
 
     Groups of 16 elements are summed in f64, and the groups exactly, so that the bits
     depend neither on ranks nor on layouts: a row holds the 16 digits of a number of

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Names the buffers that hold the state of an optimizer with averages of
-// squares along rows and columns (Adafactor), and gives their shapes: those of
-// torch.optim.Adafactor, so that a converted state needs no other shape.
+// squares along rows and columns, and gives their shapes: those of torch.optim,
+// so that a converted state needs no other shape.
 #include "compiler/dialects/fsdp/Layouts.h"
 
 #include "llvm/Support/MathExtras.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Muon's updates of whole matrices, beside their products: the momentum, the
+// Updates of whole matrices without their products: the momentum, the
 // norm, what is added to a product, and the way to the optimizer. Numbers are
 // f32 in memory; with `bf16` each is rounded to that where torch rounds it.
 #pragma once

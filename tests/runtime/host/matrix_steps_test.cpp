@@ -2,7 +2,7 @@
 //
 // Newton's and Schulz's steps of Muon against plain loops in f64, and the ranks
 // that own matrices.
-#include "runtime/host/host_muon.h"
+#include "runtime/host/host_matrices.h"
 #include "runtime/host/matrix_steps.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Muon's updates of whole matrices on the host, for host_update.cpp.
+// Updates of whole matrices on the host, for host_update.cpp.
 #pragma once
 
 #include "runtime/core/rank.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Muon on the host: the updates of this rank's part at their place among those
-// of all ranks, their way to the matrices' owners and back, and the matrices
-// that this rank owns (matrix_steps.h).
-#include "runtime/host/host_muon.h"
+// Updates of whole matrices on the host: those of this rank's part at their
+// place among those of all ranks, their way to the matrices' owners and back,
+// and the matrices that this rank owns (matrix_steps.h).
+#include "runtime/host/host_matrices.h"
 
 #include "runtime/core/matrices.h"
 #include "runtime/host/host_device.h"
