@@ -111,10 +111,10 @@ Strings OptionType<GroupList>::texts(const GroupList &list) {
 // The hyperparameters of another optimizer, and its learning rate, start from
 // their defaults; they then count as not given.
 static void changeOptimizer(CompileOptions &options, StringRef name) {
-  Optimizer other = options.optimizer;
+  const OptimizerInfo *other = options.optimizer.info;
   [[maybe_unused]] std::string fault = parseName(name, other);
   assert(fault.empty() && "the option's parser has checked the name");
-  if (other == options.optimizer)
+  if (other == options.optimizer.info)
     return;
   const CompileOptions defaults;
   for (const OptionInfo &option : allOptions()) {
@@ -123,7 +123,7 @@ static void changeOptimizer(CompileOptions &options, StringRef name) {
     option.copy(defaults, options);
     std::erase(options.given, &option);
   }
-  options.optimizer = {other, "", ""};
+  options.optimizer = OptimizerChoice(*other);
 }
 
 CompileOptions CompileOptions::ofGroup(const ParameterGroup &group) const {
@@ -146,7 +146,7 @@ std::string checkGroups(const CompileOptions &options) {
     std::string flag = "'--group=" + group.pattern + ": ...'";
     for (const auto &[name, text] : group.settings) {
       const OptionInfo &option = *findOption(name);
-      if (isHyperparameter(option) && !takes(infoOf(own.optimizer), name))
+      if (isHyperparameter(option) && !takes(*own.optimizer.info, name))
         return flag + " sets " + keyOf(name) +
                ", which optimizer=" + own.optimizer.name() +
                " does not take; it needs optimizer=" +

@@ -109,10 +109,10 @@ template <> ArrayRef<EnumName<ReduceType>> enumNames() {
 
 // The optimizers' names lie in their own table (Optimizers.cpp), so that a new
 // one is entered once.
-template <> ArrayRef<EnumName<Optimizer>> enumNames() {
-  static const SmallVector<EnumName<Optimizer>> names =
+template <> ArrayRef<EnumName<const OptimizerInfo *>> enumNames() {
+  static const SmallVector<EnumName<const OptimizerInfo *>> names =
       llvm::map_to_vector(allOptimizers(), [](const OptimizerInfo &info) {
-        return EnumName<Optimizer>{info.name, info.optimizer};
+        return EnumName<const OptimizerInfo *>{info.name, &info};
       });
   return names;
 }
@@ -121,6 +121,12 @@ template <> ArrayRef<EnumName<LrAdjustment>> enumNames() {
   static constexpr EnumName<LrAdjustment> names[] = {
       {"original", LrAdjustment::Original},
       {"match_rms_adamw", LrAdjustment::MatchRmsAdamW}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<ProductType>> enumNames() {
+  static constexpr EnumName<ProductType> names[] = {
+      {"f32", ProductType::F32}, {"bf16", ProductType::BF16}};
   return names;
 }
 
@@ -239,8 +245,9 @@ FSDPC_OPTION_ENUM(Master)
 FSDPC_OPTION_ENUM(ElementType)
 FSDPC_OPTION_ENUM(BlockType)
 FSDPC_OPTION_ENUM(ReduceType)
-FSDPC_OPTION_ENUM(Optimizer)
+FSDPC_OPTION_ENUM(const OptimizerInfo *)
 FSDPC_OPTION_ENUM(LrAdjustment)
+FSDPC_OPTION_ENUM(ProductType)
 FSDPC_OPTION_ENUM(Prefetch)
 FSDPC_OPTION_ENUM(RecomputeLevel)
 FSDPC_OPTION_ENUM(Target)

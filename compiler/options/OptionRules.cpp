@@ -63,8 +63,6 @@ std::string checkHyperparameters(const CompileOptions &options) {
     return "--beta2-decay '" + printNumber(options.beta2Decay) + "' is above 0";
   if (options.clipThreshold < 1)
     return "--d '" + printNumber(options.clipThreshold) + "' is below 1";
-  if (options.muonType == ElementType::f16)
-    return "--muon-dtype 'f16' is not f32 or bf16";
   return "";
 }
 
@@ -74,7 +72,7 @@ std::string checkHyperparameters(const CompileOptions &options) {
 static bool isMet(const OptionInfo &option, const CompileOptions &options) {
   const OptionCondition &condition = option.condition;
   if (condition.values.empty())
-    return takes(infoOf(options.optimizer), option.name);
+    return takes(*options.optimizer.info, option.name);
   SmallVector<std::string> used = {
       findOption(condition.option)->print(options)};
   if (condition.option == "strategy")

@@ -6,6 +6,7 @@
 // dump and back.
 #include "compiler/options/OptionTypes.h"
 
+#include "compiler/options/Optimizers.h"
 #include "compiler/schedule/machine.h"
 #include "runtime/support/input_file.h"
 
@@ -24,8 +25,14 @@ namespace fsdpc::fsdp {
 
 // An error or a summary shows the file, and never the program's text.
 std::string OptimizerChoice::name() const {
-  return kind == Optimizer::User ? file : nameOf(kind).str();
+  return isUser() ? file : info->name.str();
 }
+
+bool OptimizerChoice::isUser() const { return info == &userOptimizer(); }
+
+OptimizerChoice::OptimizerChoice() : info(&allOptimizers().front()) {}
+OptimizerChoice::OptimizerChoice(std::string file, std::string text)
+    : info(&userOptimizer()), file(std::move(file)), text(std::move(text)) {}
 
 std::string OptionType<OptimizerChoice>::parse(const OptionInfo &,
                                                StringRef text,
@@ -34,11 +41,11 @@ std::string OptionType<OptimizerChoice>::parse(const OptionInfo &,
   // optimizer.
   value = {};
   if (!text.ends_with(".mlir"))
-    return parseName(text, value.kind);
+    return parseName(text, value.info);
   auto buffer = llvm::MemoryBuffer::getFile(text, /*IsText=*/true);
   if (!buffer)
     return "cannot be read: " + buffer.getError().message();
-  value = {Optimizer::User, text.str(), (*buffer)->getBuffer().str()};
+  value = {text.str(), (*buffer)->getBuffer().str()};
   return "";
 }
 
@@ -47,19 +54,19 @@ std::string OptionType<OptimizerChoice>::read(const OptionInfo &,
                                               OptimizerChoice &value) {
   value = {};
   if (auto name = dyn_cast<StringAttr>(attribute))
-    return parseName(name.getValue(), value.kind);
+    return parseName(name.getValue(), value.info);
   auto array = dyn_cast<ArrayAttr>(attribute);
   if (!array || array.size() != 2 ||
       !llvm::all_of(array, llvm::IsaPred<StringAttr>))
     return wrongAttribute("a name, or the name of a file and its text");
   auto part = [&](unsigned i) { return cast<StringAttr>(array[i]).str(); };
-  value = {Optimizer::User, part(0), part(1)};
+  value = {part(0), part(1)};
   return "";
 }
 
 Attribute OptionType<OptimizerChoice>::write(const OptimizerChoice &value,
                                              Builder builder) {
-  if (value.kind == Optimizer::User)
+  if (value.isUser())
     return builder.getStrArrayAttr({value.file, value.text});
   return builder.getStringAttr(value.name());
 }

@@ -17,7 +17,8 @@
 
 namespace fsdpc::fsdp {
 
-/// The names of an enum's values. An alias follows the name proper.
+/// The names of an enum's values, or of pointers to rows of a table. An alias
+/// follows the name proper.
 template <typename Enum> struct EnumName {
   llvm::StringLiteral name;
   Enum value;
@@ -100,7 +101,9 @@ template <> struct OptionType<ByteLimit> : TextOption<ByteLimit> {
 /// A name, or a file that ends in .mlir and is read here. In the attribute a
 /// name is a string, and a file an array of its name and its text.
 template <> struct OptionType<OptimizerChoice> : SingleOption {
-  static std::string legalValues() { return joinNames<Optimizer>(); }
+  static std::string legalValues() {
+    return joinNames<const OptimizerInfo *>();
+  }
   static std::string parse(const OptionInfo &, llvm::StringRef,
                            OptimizerChoice &);
   static std::string print(const OptimizerChoice &value) {

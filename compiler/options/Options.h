@@ -28,6 +28,7 @@
 namespace fsdpc::fsdp {
 
 struct OptionInfo;
+struct OptimizerInfo;
 
 /// Says how Dropout and BatchNormalization behave: as the graph's training_mode
 /// says, or always or never in training mode. torch's exports of a model in
@@ -64,27 +65,6 @@ enum class LayoutKind { Flat, Parameter };
 /// When gradients are summed over ranks. Step communicates once per step, and
 /// keeps whole gradients on every rank in between.
 enum class ReductionTime { Microbatch, Step };
-/// Optimizers.h has their names, hyperparameters and defaults. The last is a
-/// program that the user has written.
-enum class Optimizer {
-  AdamW,
-  Adam,
-  SGD,
-  Adadelta,
-  Adagrad,
-  Adamax,
-  NAdam,
-  RAdam,
-  RMSprop,
-  Rprop,
-  ASGD,
-  Lion,
-  LAMB,
-  LARS,
-  Adafactor,
-  Muon,
-  User
-};
 /// The type in which gradients travel between ranks: a float, or the blocks
 /// (runtime/abi/blocks.h) of ZeRO++'s qgZ.
 enum class ReduceType { F32, BF16, F16, I8, F8E4M3, I4 };
@@ -106,6 +86,8 @@ enum class RecomputeLevel { None, Cheap, Units, Auto };
 /// adjust_lr_fn: by sqrt(max(1, rows / columns)), or by 0.2 sqrt(max(rows,
 /// columns)).
 enum class LrAdjustment { Original, MatchRmsAdamW };
+/// The type that the products of orthogonalised matrices are rounded to.
+enum class ProductType { F32, BF16 };
 /// CudaEmulation runs the CUDA runtime and kernels on host threads, for tests.
 enum class Target { Host, Cuda, CudaEmulation };
 /// Architectures of GPUs, oldest first.
@@ -131,10 +113,16 @@ mlir::FloatType floatType(ElementType, mlir::MLIRContext *);
 /// An optimizer. For the user's own, the file that it was read from and the
 /// file's text, so that a dump does not depend on the file.
 struct OptimizerChoice {
-  Optimizer kind = Optimizer::AdamW;
-  std::string file, text;
+  /// Chooses the default.
+  OptimizerChoice();
+  explicit OptimizerChoice(const OptimizerInfo &info) : info(&info) {}
+  OptimizerChoice(std::string file, std::string text);
 
-  operator Optimizer() const { return kind; }
+  /// A row of the table (Optimizers.h); never null.
+  const OptimizerInfo *info;
+  std::string file, text; // empty if it is not the user's own
+
+  bool isUser() const;
   /// Returns the optimizer's name, or that of the file.
   std::string name() const;
 };
@@ -279,22 +267,22 @@ struct CompileOptions {
       givenAlpha;
   std::optional<NumberPair> givenBetas;
   double dampening = 0;
-  double rho = 0.9;                                       ///< adadelta
-  double lrDecay = 0;                                     ///< adagrad
-  double initialAccumulator = 0;                          ///< adagrad
-  double momentumDecay = 4e-3;                            ///< nadam
-  NumberPair etas = {0.5, 1.2};                           ///< rprop
-  NumberPair stepSizes = {1e-6, 50};                      ///< rprop
-  double lambd = 1e-4;                                    ///< asgd
-  double t0 = 1e6;                                        ///< asgd, in steps
-  double trust = 1e-3;                                    ///< lars
-  double beta2Decay = -0.8;                               ///< adafactor
-  double eps1 = 0x1p-23;                                  ///< adafactor
-  double clipThreshold = 1;                               ///< adafactor
-  NumberTriple nsCoefficients = {3.4445, -4.775, 2.0315}; ///< muon
-  int64_t nsSteps = 5;                                    ///< muon
-  LrAdjustment adjustLr = LrAdjustment::Original;         ///< muon
-  ElementType muonType = ElementType::f32;
+  double rho = 0.9;                                       /// adadelta
+  double lrDecay = 0;                                     /// adagrad
+  double initialAccumulator = 0;                          /// adagrad
+  double momentumDecay = 4e-3;                            /// nadam
+  NumberPair etas = {0.5, 1.2};                           /// rprop
+  NumberPair stepSizes = {1e-6, 50};                      /// rprop
+  double lambd = 1e-4;                                    /// asgd
+  double t0 = 1e6;                                        /// asgd, in steps
+  double trust = 1e-3;                                    /// lars
+  double beta2Decay = -0.8;                               /// adafactor
+  double eps1 = 0x1p-23;                                  /// adafactor
+  double clipThreshold = 1;                               /// adafactor
+  NumberTriple nsCoefficients = {3.4445, -4.775, 2.0315}; /// muon
+  int64_t nsSteps = 5;                                    /// muon
+  LrAdjustment adjustLr = LrAdjustment::Original;         /// muon
+  ProductType productType = ProductType::F32;             /// muon
   bool nesterov = false;
   bool amsgrad = false;
   bool centered = false; ///< rmsprop
@@ -364,7 +352,8 @@ struct CompileOptions {
   double eps() const;
   double weightDecay() const;
   double momentum() const;
-  /// Returns true if the momentum is Nesterov's: if given, or for Muon.
+  /// Returns true if the momentum is Nesterov's: as given, or as the optimizer
+  /// has it by default.
   bool usesNesterov() const;
   double alpha() const;
   NumberPair betas() const;

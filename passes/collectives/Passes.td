@@ -183,7 +183,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
     |---|---|
     | `norm` | there is not one sum_squares of all trainable layouts, one all_reduce of it, and one clip_scale of that |
     | `scale` | the backward begins with `fsdp.loss_scale`, but `--loss-scale` is none |
-    | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale |
+    | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale, or that takes what the layout does not say |
     | `sums` | the sums that an optimizer takes are not those of its layout's members, of gradients scaled by clip_scale and added up over the ranks once, or no optimizer takes them |
     | `factors` | the factors that an optimizer takes are not those of its layout's members, updated once from sums of all ranks |
     | `updates` | the updates that an optimizer takes are not those of its layout's momentum, collected, orthogonalised and spread once each |

@@ -181,9 +181,11 @@ FailureOr<Value> buildUpdates(OpBuilder &builder,
     int64_t rank = cast<RankedTensorType>(parameter.getType()).getRank();
     if (rank != 2)
       return parameter.emitOpError("'")
-             << name << "' has " << rank << " dimensions, but muon updates "
-             << "matrices; give it another optimizer, as with '--group=" << name
-             << ": optimizer=adamw'";
+             << name << "' has " << rank << " dimensions, but "
+             << program.own().optimizer.name()
+             << " updates matrices; give it another optimizer, as with "
+                "'--group="
+             << name << ": optimizer=adamw'";
   }
   const fsdp::CompileOptions &options = program.own();
   Location loc = layout.getLoc();
@@ -208,7 +210,7 @@ FailureOr<Value> buildUpdates(OpBuilder &builder,
       number(options.eps()),
       builder.getI32IntegerAttr(int32_t(options.nsSteps)),
       builder.getStringAttr(fsdp::nameOf(options.adjustLr)),
-      flag(options.muonType == ElementType::bf16));
+      flag(options.productType == fsdp::ProductType::BF16));
   return fsdp::SpreadMatricesOp::create(builder, loc, own.getType(), name,
                                         own.getResult())
       .getResult();

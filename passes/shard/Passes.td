@@ -20,7 +20,8 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     use, at multiples of 16 elements. Each has a factor of the learning rate (1, or what
     --group and --layer-decay make of it) and a weight decay (that of its group, else 0
     where --no-decay matches). A trainable parameter that no gradient reaches joins the frozen
-    ones, with a remark: torch.optim skips it too.
+    ones, with a remark: torch.optim skips it too. `optimizer` says what the members' optimizer
+    keeps and takes, as its row in `Optimizers.cpp` or the user's program has it.
 
     A unit has the strategy of the first `strategy-of` whose glob matches its name, else
     that of `strategy`. It stands on the unit's layouts where it differs from `strategy`,
@@ -87,7 +88,8 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     After:
     ```mlir
     fsdp.layout @h.0.flat of @h.0 trainable elements 64 : f32 states 2 {
-      members = [#fsdp.member<@h.0.w[0, 64] rate 1.0 : f64 decay 0.01 : f64>], whole = []}
+      members = [#fsdp.member<@h.0.w[0, 64] rate 1.0 : f64 decay 0.01 : f64>],
+      optimizer = #fsdp.optimizer<states = ["exp_avg", "exp_avg_sq"]>, whole = []}
     …
     %f = fsdp.flat @h.0.flat : tensor<64xf32>
     %w = fsdp.view %f[@h.0.w at 0] : tensor<64xf32> -> tensor<8x8xf32>
@@ -171,12 +173,12 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
       fsdp.yield %p2 : f32
     ```
 
-    LAMB and LARS take sums over whole parameters. For each program that takes any, one
+    Some programs take sums over whole parameters. For each that takes any, one
     `fsdp.member_sums` of the layouts with this program follows clip_scale, with one
     `fsdp.all_reduce` of its results; its layouts with `no_master` have both of their own, whose
     region takes the parameter in bf16. The region of each optimizer takes the sums of its
-    member as f64. Values that follow from them alone are computed once per member. LAMB computes
-    its update in both regions, rather than keep it.
+    member as f64. Values that follow from them alone are computed once per member. An update
+    that is summed is computed in both regions, rather than kept.
     ```mlir
     %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<6xf64> {
     ^bb0(%p: f32, %g: f32, %m: f32, %v: f32, %lr: f64, %step: f64, %decay: f64):
@@ -187,8 +189,8 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     fsdp.optimizer @b.flat, %c sums %t[4] : tensor<f32>, tensor<6xf64> {
     ```
 
-    Adafactor keeps no number per element but one per row and per column. For each
-    program of it, sums of squares along these are added up over the ranks, and
+    A factored optimizer keeps no number per element but one per row and per column. For
+    its program, sums of squares along these are added up over the ranks, and
     `fsdp.update_factors` updates the averages and gives factors, whose products the
     regions take as the element's average of squares:
     ```mlir
@@ -199,7 +201,7 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     fsdp.optimizer @a.flat, %c sums %t[0] factors %f[0] : tensor<f32>, tensor<3xf64>, tensor<12xf64> {
     ```
 
-    Muon updates whole matrices. For each layout with its program this rank's part of the
+    An orthogonal optimizer updates whole matrices. For each layout with its program this rank's part of the
     momentum's updates goes to the matrices' owners, which orthogonalise them, and comes
     back; the region takes the element's update:
     ```mlir
@@ -295,7 +297,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `stage` | another op touches the memory of layouts: collectives come later |
     | `norm` | @update does not have one sum_squares of all trainable layouts, one all_reduce of it, and one clip_scale of that |
     | `scale` | the backward begins with `fsdp.loss_scale`, but `--loss-scale` is none |
-    | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale |
+    | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale, or that takes what the layout does not say |
     | `sums` | the sums that an optimizer takes are not those of its layout's members, of gradients scaled by clip_scale and added up over the ranks once, or no optimizer takes them |
     | `factors` | the factors that an optimizer takes are not those of its layout's members, updated once from sums of all ranks |
     | `updates` | the updates that an optimizer takes are not those of its layout's momentum, collected, orthogonalised and spread once each |

@@ -205,6 +205,19 @@ private:
     return runs;
   }
 
+  // Returns what the optimizer of the members keeps and takes; null if they are
+  // frozen.
+  fsdp::OptimizerAttr optimizerOf(const Group &group) {
+    if (group.frozen)
+      return {};
+    const OptimizerProgram &program = programs[group.program];
+    Builder attrs(module.getContext());
+    return fsdp::OptimizerAttr::get(
+        module.getContext(),
+        attrs.getStrArrayAttr(program.states().drop_back(options.ema > 0)),
+        program.sums().size(), program.isFactored(), program.isOrthogonal());
+  }
+
   // Places the members in order, each at a multiple of memberAlignment.
   // Rate and decay are properties of the member, since --group and --no-decay
   // concern single parameters of a unit. `part` numbers the runs of one group.
@@ -238,10 +251,10 @@ private:
     if (part)
       name += ".part" + std::to_string(part);
     OpBuilder builder(module.getContext());
-    // Frozen members have no states. The average is a state too, and follows
-    // those of the optimizer.
-    int64_t states = trainable ? programs[group.program].states().size() : 0;
+    // The average is a state too, and follows those of the optimizer.
     bool average = trainable && options.ema > 0;
+    fsdp::OptimizerAttr optimizer = optimizerOf(group);
+    int64_t states = optimizer ? optimizer.getStates().size() + average : 0;
     Type wire = fsdp::wireTypeOf(
         fsdp::gatheredBy(group.strategy, group.keptF32, options),
         module.getContext());
@@ -268,7 +281,7 @@ private:
         /*no_master=*/UnitAttr(), builder.getI64IntegerAttr(states),
         average ? builder.getUnitAttr() : UnitAttr(),
         /*offloaded=*/ArrayAttr(),
-        /*secondary=*/UnitAttr(), builder.getArrayAttr(members),
+        /*secondary=*/UnitAttr(), builder.getArrayAttr(members), optimizer,
         builder.getStrArrayAttr(
             fsdp::replicatedBy(group.strategy, options, trainable)));
     if (fsdp::leavesUnsummed(layout, options, symbols))

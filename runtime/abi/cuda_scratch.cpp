@@ -100,9 +100,8 @@ struct SumBytes {
   std::array<int64_t, 5> shared{};
 };
 SumBytes sumBytes(const Layout &layout, int64_t part, int64_t own) {
-  int64_t perMember = sumsOfOptimizer(layout.optimizer);
-  bool factored = isFactored(layout.optimizer),
-       orthogonal = isOrthogonal(layout.optimizer);
+  int64_t perMember = layout.sums;
+  bool factored = layout.factored, orthogonal = layout.orthogonal;
   if (perMember == 0 && !orthogonal)
     return {};
   int64_t members = int64_t(layout.members.size());
@@ -256,10 +255,9 @@ int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {
   // rows and columns.
   int64_t layouts = int64_t(manifest.layouts.size()), members = 0, factors = 0;
   for (const Layout &layout : manifest.layouts) {
-    members +=
-        int64_t(layout.members.size()) * sumsOfOptimizer(layout.optimizer);
+    members += int64_t(layout.members.size()) * layout.sums;
     for (const Member &member : layout.members)
-      if (isFactored(layout.optimizer))
+      if (layout.factored)
         factors += factorShapeOf(member.shape).sumCount();
   }
   int64_t added = std::max(std::max(layouts, members) * normDigits, factors);
@@ -288,7 +286,7 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
   bool products = !manifest.matmuls.empty() || !manifest.convolutions.empty() ||
                   !manifest.attentions.empty();
   for (const Layout &layout : manifest.layouts)
-    products |= layout.trainable && isOrthogonal(layout.optimizer);
+    products |= layout.orthogonal;
   scratch.library = products ? libraryWorkspaceBytes : 0;
   // A plan that cuDNN computes is also counted as products: the runtime falls
   // back to them if cuDNN asks for more than the scratch.

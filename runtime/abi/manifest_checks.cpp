@@ -5,6 +5,7 @@
 // program is refused here, before it allocates anything.
 #include "runtime/abi/manifest_checks.h"
 #include "runtime/abi/blocks.h"
+#include "runtime/abi/member_sums.h"
 #include "runtime/abi/memory_plan.h"
 #include "runtime/abi/plan_shapes.h"
 #include "runtime/abi/power_sgd.h"
@@ -169,6 +170,22 @@ Status checkResiduals(const Manifest &manifest) {
   return {};
 }
 
+// Scratch memory is planned by what the optimizer takes of whole parameters.
+Status checkOptimizer(const Layout &layout) {
+  bool isNamed = !layout.stateNames.empty();
+  if (isNamed && int32_t(layout.stateNames.size()) !=
+                     layout.states - int32_t(layout.average))
+    return Error{"layout '" + layout.name + "' has " +
+                 std::to_string(layout.states) + " states, but names " +
+                 std::to_string(layout.stateNames.size())};
+  bool takes = layout.sums != 0 || layout.factored || layout.orthogonal;
+  if (layout.sums < 0 || layout.sums > mostSums ||
+      (layout.factored && layout.orthogonal) || (takes && !layout.trainable))
+    return Error{"layout '" + layout.name +
+                 "' has an optimizer that takes what none does"};
+  return {};
+}
+
 // Checks that what a layout keeps fits together.
 Status checkLayout(const Manifest &manifest, const Layout &layout) {
   if (layout.states < int32_t(layout.average) || layout.states > mostStates)
@@ -257,6 +274,7 @@ Status checkManifest(const Manifest &manifest) {
   FSDPC_TRY(checkBuckets(manifest));
   for (const Layout &layout : manifest.layouts) {
     FSDPC_TRY(checkLayout(manifest, layout));
+    FSDPC_TRY(checkOptimizer(layout));
     FSDPC_TRY(checkMembers(layout));
   }
   FSDPC_TRY(checkBlocks(manifest));

@@ -64,7 +64,8 @@ template <class V> void fields(V &v, Layout &x) {
   v("statesOffloaded", x.statesOffloaded);
   v("gradientOffloaded", x.gradientOffloaded);
   v("parametersOffloaded", x.parametersOffloaded);
-  v("optimizer", x.optimizer);
+  v("optimizer", x.optimizer), v("stateNames", x.stateNames);
+  v("sums", x.sums), v("factored", x.factored), v("orthogonal", x.orthogonal);
   v("members", x.members);
 }
 

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 namespace fsdpc {
 
@@ -16,19 +15,5 @@ namespace fsdpc {
 constexpr int64_t sumGroup = 16;
 /// Sums per member that a program may yield at most.
 constexpr int32_t mostSums = 8;
-
-/// Returns true if an optimizer of this name keeps averages of rows and columns
-/// (runtime/abi/factors.h).
-constexpr bool isFactored(std::string_view name) { return name == "adafactor"; }
-
-/// Returns true if it takes updates of whole matrices.
-constexpr bool isOrthogonal(std::string_view name) { return name == "muon"; }
-
-/// Sums per member that an optimizer of this name takes: LAMB and LARS those of
-/// two norms, Adafactor those of two root mean squares and of elements. Memory
-/// is planned by it.
-constexpr int32_t sumsOfOptimizer(std::string_view name) {
-  return name == "lamb" || name == "lars" ? 2 : isFactored(name) ? 3 : 0;
-}
 
 } // namespace fsdpc

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Adafactor's averages of squares along rows and columns on a GPU
+// Averages of squares along rows and columns on a GPU
 // (kernels/factors.h). Averages of elements, which follow from them, exist for
 // a round of segments at a time.
 #include "runtime/abi/cuda_scratch.h"
-#include "runtime/abi/member_sums.h"
 #include "runtime/core/factor_averages.h"
 #include "runtime/cuda/update.h"
 
@@ -21,7 +20,7 @@ Status CudaUpdate::addFactors(const fsdpc_rank &rank, size_t index,
   const LayoutBuffers &buffers = rank.layouts[index];
   if (buffers.factors.empty())
     return {};
-  if (!isFactored(layout.optimizer))
+  if (!layout.factored)
     return Error{"optimizer '" + layout.optimizer + "' of layout '" +
                  layout.name + "' has factors, for which no memory is planned"};
   std::vector<FactorMember> own(buffers.factors.size());

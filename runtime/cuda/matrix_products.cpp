@@ -6,7 +6,6 @@
 // rounding to bf16, are kernels of the runtime.
 #include "runtime/cuda/matrix_products.h"
 
-#include "runtime/abi/member_sums.h"
 #include "runtime/cuda/kernels/own.h"
 
 #include <algorithm>
@@ -46,7 +45,7 @@ Result<MatrixProducts::Shape> MatrixProducts::planned(int64_t rows,
 
 Status MatrixProducts::plan(const Manifest &manifest) {
   for (const Layout &layout : manifest.layouts) {
-    if (!layout.trainable || !isOrthogonal(layout.optimizer))
+    if (!layout.orthogonal)
       continue;
     for (const Member &member : layout.members) {
       if (member.shape.size() != 2)

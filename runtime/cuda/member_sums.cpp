@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The kernels of optimizers in rounds of segments, and sums over whole
-// parameters, for LAMB, LARS and Adafactor, with the bits of the host: a kernel
-// of the program sums groups of 16 elements, and exact sums add these up
-// (runtime/numeric/square_sum.h). Each rank sums what it answers for in norms.
+// parameters, with the bits of the host: a kernel of the program sums groups of
+// 16 elements, and exact sums add these up (runtime/numeric/square_sum.h). Each
+// rank sums what it answers for in norms.
 #include "runtime/abi/member_sums.h"
 #include "runtime/abi/cuda_scratch.h"
 #include "runtime/comm/failure.h"
@@ -50,7 +50,7 @@ std::vector<UpdateSegment> CudaUpdate::updatedSegments(const fsdpc_rank &rank,
 Status CudaUpdate::addSums(const fsdpc_rank &rank, size_t index,
                            Optimizer &optimizer) {
   const Layout &layout = rank.manifest.layouts[index];
-  int64_t perMember = sumsOfOptimizer(layout.optimizer);
+  int64_t perMember = layout.sums;
   if (perMember == 0)
     return {};
   auto memberTotal = int64_t(layout.members.size());
@@ -107,7 +107,7 @@ void CudaUpdate::sumMembers(const fsdpc_rank &rank, int32_t index,
                             const Launch &launch) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const Optimizer &optimizer = optimizers[size_t(index)];
-  if (perMember != sumsOfOptimizer(layout.optimizer))
+  if (perMember != layout.sums)
     fail("optimizer '" + layout.optimizer + "' of layout '" + layout.name +
          "' takes " + std::to_string(perMember) +
          " sums per parameter, for which no memory is planned");

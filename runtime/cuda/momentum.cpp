@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// This rank's part of Muon's updates on a GPU, before matrices are
+// This rank's part of the updates of matrices on a GPU, before these are
 // orthogonalised, and their way to the optimizer's kernel afterwards
 // (kernels/matrices.h).
-#include "runtime/abi/member_sums.h"
 #include "runtime/core/matrices.h"
 #include "runtime/cuda/update.h"
 
@@ -16,7 +15,7 @@ Status CudaUpdate::addMatrices(const fsdpc_rank &rank, size_t index,
                                Optimizer &optimizer) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
-  if (!isOrthogonal(layout.optimizer))
+  if (!layout.orthogonal)
     return {};
   std::vector<int64_t> places;
   int64_t before = 0;

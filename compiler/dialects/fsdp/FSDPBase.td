@@ -109,4 +109,30 @@ def FSDP_Member : AttrDef<FSDP_Dialect, "Member"> {
 }
 def FSDP_Members : TypedArrayAttrBase<FSDP_Member, "members of a layout">;
 
+def FSDP_Optimizer : AttrDef<FSDP_Dialect, "Optimizer"> {
+  let mnemonic = "optimizer";
+  let summary = "what the optimizer of a layout keeps of an element, and what it takes of whole parameters";
+  let description = [{
+    `states` names the f32 states of an element, without the average of `--ema`. `sums` is the
+    number of sums over each whole parameter that the program takes (`fsdp.member_sums`). A
+    `factored` one takes averages of squares along rows and columns (`fsdp.update_factors`), an
+    `orthogonal` one updates of whole matrices (`fsdp.orthogonalize`).
+
+    **Constraints**
+    - `states` are different names, and `sums` is from 0 to 8.
+    - It is not both `factored` and `orthogonal`.
+  }];
+  let parameters = (ins "::mlir::ArrayAttr":$states, DefaultValuedParameter<"int64_t", "0">:$sums,
+                        DefaultValuedParameter<"bool", "false">:$factored,
+                        DefaultValuedParameter<"bool", "false">:$orthogonal);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Returns true if the update of an element needs nothing of the others.
+    bool isPointwise() const {
+      return getSums() == 0 && !getFactored() && !getOrthogonal();
+    }
+  }];
+}
+
 #endif

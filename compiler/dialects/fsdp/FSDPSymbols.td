@@ -134,7 +134,10 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     (`--reduce-hook=top-k`; Stich et al., Sparsified SGD with Memory, 2018). With `power_sgd` it
     sends two factors of that rank in place of each matrix that is more than twice as large as they
     are, and keeps what they lack (`--reduce-hook=power-sgd`; Vogels et al., PowerSGD, 2019).
-    Rates and decays of the members can be edited in a dump.
+    Rates and decays of the members can be edited in a dump. `optimizer` says what the
+    optimizer keeps and takes: the memory plan, the runtime and checkpoints ask it, and
+    none of them knows an optimizer's name. Without it the states have no names, and nothing is taken of
+    whole parameters.
 
     **Constraints**
     - The symbol is unique in its module, and `unit` names an `fsdp.unit`.
@@ -144,7 +147,8 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     - `elements` is the end of the last member.
     - Each member names an `fsdp.parameter` with that number of elements, trainable
       if and only if the layout is.
-    - A frozen layout has no states, no `average` and no `group`.
+    - A frozen layout has no states, no `average`, no `group` and no `optimizer`.
+    - `optimizer`, where present, names all states but that of `average`.
     - With `average`, or an `offloaded` state, there is at least one state.
     - `offloaded` lists no "gradient" of a frozen layout, none that `whole` lists, and no
       "parameter" if `whole` lists "master".
@@ -160,7 +164,8 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     Example:
     ```mlir
     fsdp.layout @h.0.flat of @h.0 trainable elements 32 : bf16 states 2 {
-      members = [#fsdp.member<@h.0.weight[0, 32] rate 1.0 : f64 decay 0.01 : f64>], whole = ["compute"]}
+      members = [#fsdp.member<@h.0.weight[0, 32] rate 1.0 : f64 decay 0.01 : f64>],
+      optimizer = #fsdp.optimizer<states = ["exp_avg", "exp_avg_sq"], sums = 2>, whole = ["compute"]}
     fsdp.layout @h.0.flat.group1 of @h.0 group 1 trainable elements 16 : bf16 states 1 average offloaded ["state", "gradient"] {
       members = [#fsdp.member<@h.0.bias[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     fsdp.layout @h.0.frozen of @h.0 strategy "zero2" elements 8 : f32 states 0 {
@@ -184,6 +189,7 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
                        OptionalAttr<StrArrayAttr>:$offloaded,
                        UnitAttr:$secondary,
                        FSDP_Members:$members,
+                       OptionalAttr<FSDP_Optimizer>:$optimizer,
                        StrArrayAttr:$whole);
   let assemblyFormat = [{
     $sym_name `of` $unit (`strategy` $strategy^)? (`group` $group^)?

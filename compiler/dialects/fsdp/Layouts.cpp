@@ -29,6 +29,11 @@ RankedTensorType getFlatType(LayoutOp layout) {
                                layout.getCompute());
 }
 
+bool isPointwise(LayoutOp layout) {
+  OptimizerAttr optimizer = layout.getOptimizerAttr();
+  return !optimizer || optimizer.isPointwise();
+}
+
 // Each shard pads by less than its alignment.
 int64_t wholeGradientElementsOf(LayoutOp layout,
                                 const CompileOptions &options) {

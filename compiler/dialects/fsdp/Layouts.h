@@ -59,6 +59,10 @@ bool isOffloaded(LayoutOp layout, llvm::StringRef what);
 bool keepsF32(ParameterOp parameter);
 bool keepsF32(LayoutOp layout, const mlir::SymbolTable &symbols);
 
+/// Returns true if the update of an element of the layout needs nothing of the
+/// others, and no op of the runtime's own.
+bool isPointwise(LayoutOp layout);
+
 /// Returns how an optimizer that factors its state sees the parameter.
 FactorShape factorShapeOf(ParameterOp parameter);
 

@@ -113,6 +113,12 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   layout.powerRank = op.getPowerSgd().value_or(0);
   if (op.getTrainable())
     layout.optimizer = optimizerOf(op, options);
+  if (OptimizerAttr optimizer = op.getOptimizerAttr()) {
+    layout.stateNames = strings(optimizer.getStates());
+    layout.sums = int32_t(optimizer.getSums());
+    layout.factored = optimizer.getFactored();
+    layout.orthogonal = optimizer.getOrthogonal();
+  }
   for (auto kept : op.getWhole().getAsRange<StringAttr>()) {
     layout.masterWhole |= kept == "master";
     layout.gradientWhole |= kept == "gradient";

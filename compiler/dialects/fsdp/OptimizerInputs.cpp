@@ -40,7 +40,7 @@ Places placesOfFactors(UpdateFactorsOp factors, const SymbolTable &symbols) {
 
 OptimizerInputs::OptimizerInputs(Block &update, ClipScaleOp clip,
                                  const SymbolTable &symbols)
-    : update(update), clip(clip) {
+    : update(update), clip(clip), symbols(symbols) {
   for (auto sums : update.getOps<MemberSumsOp>())
     places[sums] = placesOfSums(sums, symbols);
   for (auto factors : update.getOps<UpdateFactorsOp>())
@@ -52,6 +52,32 @@ std::optional<int64_t> OptimizerInputs::placeIn(Operation *op,
   const Places &ofOp = places.find(op)->second;
   auto place = ofOp.find(optimizer.getLayoutAttr());
   return place == ofOp.end() ? std::nullopt : std::optional(place->second);
+}
+
+// The memory plan and the runtime ask the layout, and not the op, what the
+// optimizer takes of whole parameters.
+LogicalResult OptimizerInputs::verifyTaken(OptimizerOp optimizer) {
+  auto layout = symbols.lookup<LayoutOp>(optimizer.getLayout());
+  OptimizerAttr said = layout.getOptimizerAttr();
+  int64_t sums = said ? said.getSums() : 0;
+  bool factored = said && said.getFactored(),
+       orthogonal = said && said.getOrthogonal();
+  if (sums == optimizer.getSumsPerMember() &&
+      factored == bool(optimizer.getFactors()) &&
+      orthogonal == bool(optimizer.getUpdates()))
+    return success();
+  auto list = [](int64_t sums, bool factors, bool updates) {
+    return std::to_string(sums) + " sums" + (factors ? ", factors" : "") +
+           (updates ? ", updates" : "");
+  };
+  InFlightDiagnostic diag =
+      optimizer.emitOpError("breaks rule 'optimizer': it takes ")
+      << list(optimizer.getSumsPerMember(), bool(optimizer.getFactors()),
+              bool(optimizer.getUpdates()))
+      << " of a parameter, but the 'optimizer' of layout '"
+      << layout.getSymName() << "' says " << list(sums, factored, orthogonal);
+  diag.attachNote(layout.getLoc()) << "the layout";
+  return diag;
 }
 
 // The sums that an optimizer takes are those of its layout's members, whole:
@@ -223,9 +249,9 @@ LogicalResult OptimizerInputs::verifyMemberSums() {
 }
 
 LogicalResult OptimizerInputs::verify(OptimizerOp optimizer) {
-  return failure(failed(verifySums(optimizer)) ||
-                 failed(verifyFactors(optimizer)) ||
-                 failed(verifyUpdates(optimizer, clip)));
+  return failure(
+      failed(verifySums(optimizer)) || failed(verifyFactors(optimizer)) ||
+      failed(verifyUpdates(optimizer, clip)) || failed(verifyTaken(optimizer)));
 }
 
 LogicalResult OptimizerInputs::verifyUsed() {

@@ -27,12 +27,13 @@ Places placesOfFactors(UpdateFactorsOp factors,
 /// The rules of these inputs. Errors begin with the name of the rule.
 class OptimizerInputs {
 public:
-  /// `symbols` are those of the module, `clip` scales its gradients.
+  /// `symbols` are those of the module and must outlive this; `clip` scales its
+  /// gradients.
   OptimizerInputs(mlir::Block &update, ClipScaleOp clip,
                   const mlir::SymbolTable &symbols);
 
-  /// Checks that the sums, factors and updates of an optimizer are those of its
-  /// layout, over all ranks and scaled by `clip`.
+  /// Checks that the sums, factors and updates of an optimizer are those that
+  /// its layout says it takes, over all ranks and scaled by `clip`.
   llvm::LogicalResult verify(OptimizerOp optimizer);
 
   /// Checks that the optimizers take all that @update computes for them, once.
@@ -41,6 +42,7 @@ public:
 
 private:
   std::optional<int64_t> placeIn(mlir::Operation *op, OptimizerOp optimizer);
+  llvm::LogicalResult verifyTaken(OptimizerOp optimizer);
   llvm::LogicalResult verifySums(OptimizerOp optimizer);
   llvm::LogicalResult verifyFactors(OptimizerOp optimizer);
   llvm::LogicalResult verifyFactors(MemberSumsOp sums);
@@ -48,6 +50,7 @@ private:
 
   mlir::Block &update;
   ClipScaleOp clip;
+  const mlir::SymbolTable &symbols;
   /// By the op that computes the vector. Each optimizer asks where its own
   /// numbers begin, which would otherwise add up those of all before it.
   llvm::DenseMap<mlir::Operation *, Places> places;

@@ -50,20 +50,6 @@ replicatedBy(Strategy strategy, const CompileOptions &options, bool trainable) {
   return whole;
 }
 
-// Sums over whole parameters, rows and columns are of several layouts at once,
-// whose types may differ, and updates of whole matrices are the runtime's own:
-// they read f32.
-static bool readsElements(LayoutOp layout, const CompileOptions &options) {
-  size_t group = layout.getGroup().value_or(0);
-  Optimizer optimizer =
-      group == 0 || group > options.groups.size()
-          ? options.optimizer.kind
-          : options.ofGroup(options.groups[group - 1]).optimizer.kind;
-  return !llvm::is_contained(
-      {Optimizer::LAMB, Optimizer::LARS, Optimizer::Adafactor, Optimizer::Muon},
-      optimizer);
-}
-
 static bool roundsOnWire(LayoutOp layout, const CompileOptions &options,
                          const SymbolTable &symbols) {
   switch (options.reduceType) {
@@ -78,7 +64,10 @@ static bool roundsOnWire(LayoutOp layout, const CompileOptions &options,
   }
 }
 
-// Under ddp @update gathers f32, and an owner's gradients travel together.
+// Under ddp @update gathers f32, and an owner's gradients travel together. Sums
+// over whole parameters, rows and columns are of several layouts at once, whose
+// types may differ, and updates of whole matrices are the runtime's own: they
+// read f32.
 bool leavesUnsummed(LayoutOp layout, const CompileOptions &options,
                     const SymbolTable &symbols) {
   Strategy strategy = strategyOf(layout, options);
@@ -86,8 +75,7 @@ bool leavesUnsummed(LayoutOp layout, const CompileOptions &options,
          !options.accumulates() && strategy != Strategy::DDP &&
          !isOwned(strategy) && !options.compressesGradients() &&
          !options.offload.gradients && !isOffloaded(layout, "gradient") &&
-         !roundsOnWire(layout, options, symbols) &&
-         readsElements(layout, options);
+         !roundsOnWire(layout, options, symbols) && isPointwise(layout);
 }
 
 // Sorted, so that the summary and the tests do not depend on the order of

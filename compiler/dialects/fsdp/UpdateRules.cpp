@@ -216,7 +216,8 @@ LogicalResult verifyUpdate(ModuleOp module, Block &update) {
   FailureOr<ClipScaleOp> clip = verifyNorm(module, update);
   if (failed(clip) || failed(verifyScale(module)))
     return failure();
-  OptimizerInputs inputs(update, *clip, SymbolTable(module));
+  SymbolTable symbols(module);
+  OptimizerInputs inputs(update, *clip, symbols);
   DenseMap<StringAttr, OptimizerOp> optimizers;
   for (auto optimizer : update.getOps<OptimizerOp>()) {
     auto [first, isNew] =

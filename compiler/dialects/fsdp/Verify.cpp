@@ -59,6 +59,36 @@ static LogicalResult verifyOffloaded(LayoutOp layout) {
   return success();
 }
 
+LogicalResult
+OptimizerAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                      ArrayAttr states, int64_t sums, bool factored,
+                      bool orthogonal) {
+  DenseSet<Attribute> names;
+  for (Attribute state : states)
+    if (!isa<StringAttr>(state) || !names.insert(state).second)
+      return emitError() << "has states " << states
+                         << "; expected different names";
+  if (sums < 0 || sums > mostSums)
+    return emitError() << "has " << sums << " sums; it may have " << mostSums;
+  if (factored && orthogonal)
+    return emitError() << "is both factored and orthogonal";
+  return success();
+}
+
+// The average is a state, too, but none of the optimizer's.
+static LogicalResult verifyOptimizer(LayoutOp layout) {
+  OptimizerAttr optimizer = layout.getOptimizerAttr();
+  if (!optimizer)
+    return success();
+  if (!layout.getTrainable())
+    return layout.emitOpError("is frozen, but has an optimizer");
+  int64_t own = layout.getStates() - int64_t(layout.getAverage());
+  if (own != int64_t(optimizer.getStates().size()))
+    return layout.emitOpError() << "has " << own << " states of its optimizer, "
+                                << "but names " << optimizer.getStates();
+  return success();
+}
+
 // Checks the op alone; verifySymbolUses compares its members with parameters.
 LogicalResult LayoutOp::verify() {
   if (!getCompute().isF32() && !nn::isHalf(getCompute()))
@@ -83,6 +113,8 @@ LogicalResult LayoutOp::verify() {
                          << (getGroup() ? "a group" : "an average");
   if (getAverage() && getStates() == 0)
     return emitOpError("has an average, but no states; it is the last one");
+  if (failed(verifyOptimizer(*this)))
+    return failure();
   // Members are in ascending order and do not overlap; gaps are padding up to
   // the alignment. The last member ends the layout, so nothing is hidden behind
   // it.

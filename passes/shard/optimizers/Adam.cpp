@@ -15,12 +15,11 @@ namespace fsdpc::passes {
 // AdamW shrinks the parameter directly, Adam adds the decay to the gradient. p
 // -= lr / c1 · m / (sqrt(v) / sqrt(c2) + eps), with the averages m and v and
 // their bias corrections c1 and c2.
-Results buildAdam(const fsdp::CompileOptions &options, Scalars s,
-                  Arguments in) {
+static Results buildAdam(const fsdp::CompileOptions &options, Scalars s,
+                         Arguments in) {
   AdamMoments moments(options, s);
   Value eps = s.element(options.eps(), "eps");
-  if (options.optimizer == fsdp::Optimizer::AdamW ||
-      options.decoupledWeightDecay)
+  if (options.optimizer.info->decouplesDecay || options.decoupledWeightDecay)
     in.decayParameter(s, moments.one);
   else
     in.decayGradient(s);
@@ -50,8 +49,8 @@ Results buildAdam(const fsdp::CompileOptions &options, Scalars s,
 // The second state is a decaying maximum instead of an average of squares. The
 // state decays and takes the gradient where that is larger, as an infinity
 // norm: u = max(beta2 u, |g| + eps).
-Results buildAdamax(const fsdp::CompileOptions &options, Scalars s,
-                    Arguments in) {
+static Results buildAdamax(const fsdp::CompileOptions &options, Scalars s,
+                           Arguments in) {
   fsdp::NumberPair betas = options.betas();
   Value one = s.number(1, "one");
   Value beta1 = s.number(betas.first, "beta1");
@@ -122,8 +121,8 @@ static Value momentumOf(Scalars s, Value step, Value one, Value beta1,
   return s.mul(beta1, s.sub(one, half));
 }
 
-Results buildNAdam(const fsdp::CompileOptions &options, Scalars s,
-                   Arguments in) {
+static Results buildNAdam(const fsdp::CompileOptions &options, Scalars s,
+                          Arguments in) {
   AdamMoments moments(options, s);
   Value one = moments.one, beta1 = moments.beta1;
   Value eps = s.element(options.eps(), "eps");
@@ -160,8 +159,8 @@ Results buildNAdam(const fsdp::CompileOptions &options, Scalars s,
 }
 
 // RAdam divides by the second average only when its variance is tractable.
-Results buildRAdam(const fsdp::CompileOptions &options, Scalars s,
-                   Arguments in) {
+static Results buildRAdam(const fsdp::CompileOptions &options, Scalars s,
+                          Arguments in) {
   fsdp::NumberPair betas = options.betas();
   Value one = s.number(1, "one"), two = s.number(2, "two"),
         four = s.number(4, "four");
@@ -205,6 +204,14 @@ Results buildRAdam(const fsdp::CompileOptions &options, Scalars s,
   Value isTractable = s.isAbove(length, s.number(5, "threshold"));
   Value p = s.sub(in.parameter, s.select(isTractable, rectified, plain));
   return {p, m, v};
+}
+
+ArrayRef<Program> adamPrograms() {
+  static constexpr Program programs[] = {
+      {"adamw", buildAdam},  {"adam", buildAdam},   {"adamax", buildAdamax},
+      {"nadam", buildNAdam}, {"radam", buildRAdam},
+  };
+  return programs;
 }
 
 } // namespace fsdpc::passes

@@ -12,8 +12,8 @@ namespace fsdpc::passes {
 // Adadelta (Zeiler, 2012) needs no scale of its own: the root of the average of
 // squared changes takes the place of a learning rate, which torch multiplies
 // on.
-Results buildAdadelta(const fsdp::CompileOptions &options, Scalars s,
-                      Arguments in) {
+static Results buildAdadelta(const fsdp::CompileOptions &options, Scalars s,
+                             Arguments in) {
   Value one = s.number(1, "one");
   Value rho = s.number(options.rho, "rho");
   Value eps = s.element(options.eps(), "eps");
@@ -29,8 +29,8 @@ Results buildAdadelta(const fsdp::CompileOptions &options, Scalars s,
 }
 
 // The states begin at zero, so an initial sum is put in at the first step.
-Results buildAdagrad(const fsdp::CompileOptions &options, Scalars s,
-                     Arguments in) {
+static Results buildAdagrad(const fsdp::CompileOptions &options, Scalars s,
+                            Arguments in) {
   Value one = s.number(1, "one");
   Value eps = s.element(options.eps(), "eps");
   in.decayGradient(s);
@@ -53,8 +53,8 @@ Results buildAdagrad(const fsdp::CompileOptions &options, Scalars s,
 
 // Centered, it subtracts the square of the average gradient, which makes the
 // average of squares a variance.
-Results buildRMSprop(const fsdp::CompileOptions &options, Scalars s,
-                     Arguments in) {
+static Results buildRMSprop(const fsdp::CompileOptions &options, Scalars s,
+                            Arguments in) {
   Value one = s.number(1, "one");
   Value alpha = s.number(options.alpha(), "alpha");
   Value eps = s.element(options.eps(), "eps");
@@ -84,6 +84,15 @@ Results buildRMSprop(const fsdp::CompileOptions &options, Scalars s,
   Results results = {s.add(in.parameter, change)};
   results.append(states);
   return results;
+}
+
+ArrayRef<Program> adaptivePrograms() {
+  static constexpr Program programs[] = {
+      {"adadelta", buildAdadelta},
+      {"adagrad", buildAdagrad},
+      {"rmsprop", buildRMSprop},
+  };
+  return programs;
 }
 
 } // namespace fsdpc::passes

@@ -14,101 +14,32 @@
 using namespace mlir;
 
 namespace fsdpc::passes {
-namespace {
 
 using Options = fsdp::CompileOptions;
-using fsdp::Optimizer;
 
-struct Program {
-  Optimizer optimizer;
-  StateNames (*states)(const Options &);
-  Results (*build)(const Options &, Scalars, Arguments);
-  // For an optimizer that takes sums over whole parameters: their names, and
-  // the program whose results are summed.
-  ArrayRef<StringRef> sums = {};
-  Results (*buildSums)(const Options &, Scalars, Arguments) = nullptr;
-  bool isFactored = false;
-};
-
-// The names of arguments in a dump: sums of squares of the parameter, the
-// update and the gradient.
-constexpr StringRef lambSums[] = {"sum_p2", "sum_u2"};
-constexpr StringRef larsSums[] = {"sum_p2", "sum_g2"};
-constexpr StringRef adafactorSums[] = {"sum_p2", "sum_u2", "elements"};
-
-// The names of states are those of torch.optim's state_dict, since checkpoints
-// and exports use them.
-StateNames adamStates(const Options &options) {
-  StateNames names = {"exp_avg", "exp_avg_sq"};
-  if (options.amsgrad)
-    names.push_back("max_exp_avg_sq");
-  return names;
+ArrayRef<ArrayRef<Program>> allPrograms() {
+  static const ArrayRef<Program> programs[] = {
+      adamPrograms(),       adaptivePrograms(), sgdPrograms(),
+      trustRatioPrograms(), factoredPrograms(), orthogonalPrograms()};
+  return programs;
 }
 
-StateNames sgdStates(const Options &options) {
-  return options.momentum() != 0 ? StateNames{"momentum_buffer"} : StateNames();
+// Every row of the table of optimizers has one.
+static const Program &programOf(const Options &options) {
+  for (ArrayRef<Program> family : allPrograms())
+    for (const Program &program : family)
+      if (program.optimizer == options.optimizer.info->name)
+        return program;
+  llvm_unreachable("no file has the program of an optimizer");
 }
-
-StateNames rmspropStates(const Options &options) {
-  StateNames names = {"square_avg"};
-  if (options.centered)
-    names.push_back("grad_avg");
-  if (options.momentum() != 0)
-    names.push_back("momentum_buffer");
-  return names;
-}
-
-template <size_t count> StateNames names(const char *const (&list)[count]) {
-  return StateNames(std::begin(list), std::end(list));
-}
-StateNames adadeltaStates(const Options &) {
-  return names({"square_avg", "acc_delta"});
-}
-StateNames adagradStates(const Options &) { return names({"sum"}); }
-StateNames adamaxStates(const Options &) {
-  return names({"exp_avg", "exp_inf"});
-}
-StateNames rpropStates(const Options &) { return names({"prev", "step_size"}); }
-StateNames asgdStates(const Options &) { return names({"ax"}); }
-StateNames adafactorStates(const Options &) { return {}; }
-StateNames muonStates(const Options &) { return names({"momentum_buffer"}); }
-StateNames lionStates(const Options &) { return names({"exp_avg"}); }
-
-// One entry for each optimizer but User.
-constexpr Program programs[] = {
-    {Optimizer::AdamW, adamStates, buildAdam},
-    {Optimizer::Adam, adamStates, buildAdam},
-    {Optimizer::SGD, sgdStates, buildSGD},
-    {Optimizer::Adadelta, adadeltaStates, buildAdadelta},
-    {Optimizer::Adagrad, adagradStates, buildAdagrad},
-    {Optimizer::Adamax, adamaxStates, buildAdamax},
-    {Optimizer::NAdam, adamStates, buildNAdam},
-    {Optimizer::RAdam, adamStates, buildRAdam},
-    {Optimizer::RMSprop, rmspropStates, buildRMSprop},
-    {Optimizer::Rprop, rpropStates, buildRprop},
-    {Optimizer::ASGD, asgdStates, buildASGD},
-    {Optimizer::Lion, lionStates, buildLion},
-    {Optimizer::LAMB, adamStates, buildLAMB, lambSums, buildLAMBSums},
-    {Optimizer::LARS, sgdStates, buildLARS, larsSums, buildLARSSums},
-    {Optimizer::Adafactor, adafactorStates, buildAdafactor, adafactorSums,
-     buildAdafactorSums, true},
-    {Optimizer::Muon, muonStates, buildMuon},
-};
-
-const Program &programOf(const Options &options) {
-  return *llvm::find_if(programs, [&](const Program &program) {
-    return program.optimizer == options.optimizer;
-  });
-}
-
-} // namespace
 
 FailureOr<OptimizerProgram> OptimizerProgram::of(const Options &options,
                                                  MLIRContext *context) {
   OptimizerProgram program;
   program.options = options;
-  if (options.optimizer != Optimizer::User) {
-    program.names = programOf(options).states(options);
+  program.sumNames = fsdp::namesIn(options.optimizer.info->sums);
+  if (!options.optimizer.isUser()) {
+    program.names = fsdp::stateNames(options);
   } else {
     program.user = parseUserProgram(options.optimizer, context);
     if (!program.user)
@@ -192,18 +123,6 @@ FailureOr<std::vector<OptimizerProgram>> programsOf(const Options &options,
     programs.push_back(std::move(*program));
   }
   return programs;
-}
-
-ArrayRef<StringRef> OptimizerProgram::sums() const {
-  return user ? ArrayRef<StringRef>() : programOf(options).sums;
-}
-
-bool OptimizerProgram::isOrthogonal() const {
-  return options.optimizer == Optimizer::Muon;
-}
-
-bool OptimizerProgram::isFactored() const {
-  return !user && programOf(options).isFactored;
 }
 
 Results OptimizerProgram::buildSums(Scalars s, Arguments in) const {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The programs of the optimizers. Each file beside this one has a family.
+// The programs of the optimizers. Each file beside this one has those of a
+// family, by the names of their rows in Optimizers.cpp.
 #pragma once
 
-#include "compiler/options/Options.h"
+#include "compiler/options/Optimizers.h"
 #include "passes/shard/optimizers/Scalars.h"
 #include "passes/shard/optimizers/UserProgram.h"
 
@@ -33,7 +34,7 @@ public:
 
   /// The names of the sums over a whole parameter that the program takes. Most
   /// take none.
-  llvm::ArrayRef<llvm::StringRef> sums() const;
+  llvm::ArrayRef<llvm::StringRef> sums() const { return sumNames; }
   /// Builds the program whose results are summed: an f64 for each of sums().
   /// Its arguments are those of `build` before the sums; it sees the same
   /// gradient.
@@ -41,10 +42,10 @@ public:
 
   /// Returns true if the program takes the average of the gradient's squares
   /// from factors instead of a state.
-  bool isFactored() const;
+  bool isFactored() const { return options.optimizer.info->isFactored; }
   /// Returns true if the program takes updates of whole matrices from
   /// fsdp.orthogonalize.
-  bool isOrthogonal() const;
+  bool isOrthogonal() const { return options.optimizer.info->isOrthogonal; }
   /// The options of the program's group. Differ from those of the run where the
   /// --group names an optimizer or its numbers.
   const fsdp::CompileOptions &own() const { return options; }
@@ -55,8 +56,9 @@ private:
   Arguments prepare(Scalars s, Arguments in) const;
 
   fsdp::CompileOptions options;
-  StateNames names;
-  UserProgram user; ///< null if the optimizer is a known one
+  fsdp::StateNames names;
+  fsdp::StateNames sumNames;
+  UserProgram user; // null if the optimizer is a known one
 };
 
 /// Returns the program of the options, then that of each --group. Groups whose
@@ -64,27 +66,25 @@ private:
 mlir::FailureOr<std::vector<OptimizerProgram>>
 programsOf(const fsdp::CompileOptions &options, mlir::MLIRContext *context);
 
-/// Programs.cpp lists these by optimizer. They take `in` by value, since decay
-/// changes their gradient or parameter.
-Results buildAdam(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildAdamax(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildNAdam(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildRAdam(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildAdadelta(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildAdagrad(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildRMSprop(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildSGD(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildASGD(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildRprop(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildLion(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildLAMB(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildLARS(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildAdafactor(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildMuon(const fsdp::CompileOptions &, Scalars, Arguments);
+/// Builds a program in the region of its op. Takes `Arguments` by value, since
+/// decay changes their gradient or parameter.
+using Builder = Results (*)(const fsdp::CompileOptions &, Scalars, Arguments);
 
-/// The programs whose results are summed.
-Results buildLAMBSums(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildLARSSums(const fsdp::CompileOptions &, Scalars, Arguments);
-Results buildAdafactorSums(const fsdp::CompileOptions &, Scalars, Arguments);
+/// The program of an optimizer that has a row in Optimizers.cpp.
+struct Program {
+  llvm::StringLiteral optimizer;
+  Builder build;
+  /// Builds what is summed, for an optimizer with sums.
+  Builder buildSums = nullptr;
+};
+
+/// Returns the program of every optimizer, by the files that have them.
+llvm::ArrayRef<llvm::ArrayRef<Program>> allPrograms();
+llvm::ArrayRef<Program> adamPrograms();
+llvm::ArrayRef<Program> adaptivePrograms();
+llvm::ArrayRef<Program> sgdPrograms();
+llvm::ArrayRef<Program> trustRatioPrograms();
+llvm::ArrayRef<Program> factoredPrograms();
+llvm::ArrayRef<Program> orthogonalPrograms();
 
 } // namespace fsdpc::passes

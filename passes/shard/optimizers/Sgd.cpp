@@ -10,7 +10,8 @@ using namespace mlir;
 namespace fsdpc::passes {
 
 // SGD, with optional momentum and Nesterov momentum.
-Results buildSGD(const fsdp::CompileOptions &options, Scalars s, Arguments in) {
+static Results buildSGD(const fsdp::CompileOptions &options, Scalars s,
+                        Arguments in) {
   in.decayGradient(s);
   Value g = in.gradient;
   Results states;
@@ -38,8 +39,8 @@ Results buildSGD(const fsdp::CompileOptions &options, Scalars s, Arguments in) {
 // torch computes eta and mu at the end of a step for the next one and keeps
 // them in f32. Here they are functions of the step before, at the rate of this
 // step; with a schedule torch is one step behind.
-Results buildASGD(const fsdp::CompileOptions &options, Scalars s,
-                  Arguments in) {
+static Results buildASGD(const fsdp::CompileOptions &options, Scalars s,
+                         Arguments in) {
   Value one = s.number(1, "one");
   Value lambd = s.number(options.lambd, "lambd");
   in.decayGradient(s);
@@ -68,8 +69,8 @@ Results buildASGD(const fsdp::CompileOptions &options, Scalars s,
 
 // Each element has a step size, which grows while the sign of its gradient
 // stays and shrinks when it turns; then the gradient counts as 0.
-Results buildRprop(const fsdp::CompileOptions &options, Scalars s,
-                   Arguments in) {
+static Results buildRprop(const fsdp::CompileOptions &options, Scalars s,
+                          Arguments in) {
   Value first = s.equal(in.step, s.number(1, "one"));
   Value size = s.select(first, s.toElement(in.lr), in.states[1]);
   Value product = s.mul(in.gradient, in.states[0]);
@@ -90,8 +91,8 @@ Results buildRprop(const fsdp::CompileOptions &options, Scalars s,
 
 // The sign of an average of gradient and momentum. The momentum that is kept is
 // a slower average.
-Results buildLion(const fsdp::CompileOptions &options, Scalars s,
-                  Arguments in) {
+static Results buildLion(const fsdp::CompileOptions &options, Scalars s,
+                         Arguments in) {
   fsdp::NumberPair betas = options.betas();
   Value one = s.number(1, "one");
   Value beta1 = s.number(betas.first, "beta1");
@@ -106,6 +107,16 @@ Results buildLion(const fsdp::CompileOptions &options, Scalars s,
   Value rate = s.toElement(s.neg(in.lr));
   Value p = s.add(in.parameter, s.mul(rate, direction));
   return {p, mix(beta2)};
+}
+
+ArrayRef<Program> sgdPrograms() {
+  static constexpr Program programs[] = {
+      {"sgd", buildSGD},
+      {"asgd", buildASGD},
+      {"rprop", buildRprop},
+      {"lion", buildLion},
+  };
+  return programs;
 }
 
 } // namespace fsdpc::passes

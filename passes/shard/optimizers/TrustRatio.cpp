@@ -50,8 +50,8 @@ LAMBStep lambStep(const fsdp::CompileOptions &options, Scalars s,
 
 } // namespace
 
-Results buildLAMBSums(const fsdp::CompileOptions &options, Scalars s,
-                      Arguments in) {
+static Results buildLAMBSums(const fsdp::CompileOptions &options, Scalars s,
+                             Arguments in) {
   Value update = lambStep(options, s, in).update;
   Value ofParameter = s.squareOf(in.parameter);
   return {ofParameter, s.squareOf(update)};
@@ -59,8 +59,8 @@ Results buildLAMBSums(const fsdp::CompileOptions &options, Scalars s,
 
 // The update is computed again rather than kept: it needs no memory, and both
 // programs round alike.
-Results buildLAMB(const fsdp::CompileOptions &options, Scalars s,
-                  Arguments in) {
+static Results buildLAMB(const fsdp::CompileOptions &options, Scalars s,
+                         Arguments in) {
   LAMBStep step = lambStep(options, s, in);
   Value norm = s.sqrt(in.sums[0]);
   Value ofUpdate = s.sqrt(in.sums[1]);
@@ -70,15 +70,16 @@ Results buildLAMB(const fsdp::CompileOptions &options, Scalars s,
   return {p, step.average, step.averageSquare};
 }
 
-Results buildLARSSums(const fsdp::CompileOptions &, Scalars s, Arguments in) {
+static Results buildLARSSums(const fsdp::CompileOptions &, Scalars s,
+                             Arguments in) {
   Value ofParameter = s.squareOf(in.parameter);
   return {ofParameter, s.squareOf(in.gradient)};
 }
 
 // The ratio is a learning rate of the parameter's own, so the momentum is of
 // steps and not of gradients.
-Results buildLARS(const fsdp::CompileOptions &options, Scalars s,
-                  Arguments in) {
+static Results buildLARS(const fsdp::CompileOptions &options, Scalars s,
+                         Arguments in) {
   Value trust = s.number(options.trust, "trust");
   Value eps = s.number(options.eps(), "eps");
   Value norm = s.sqrt(in.sums[0]);
@@ -99,6 +100,14 @@ Results buildLARS(const fsdp::CompileOptions &options, Scalars s,
   Results results = {s.add(in.parameter, s.mul(rate, step))};
   results.append(states);
   return results;
+}
+
+ArrayRef<Program> trustRatioPrograms() {
+  static constexpr Program programs[] = {
+      {"lamb", buildLAMB, buildLAMBSums},
+      {"lars", buildLARS, buildLARSSums},
+  };
+  return programs;
 }
 
 } // namespace fsdpc::passes

@@ -140,8 +140,8 @@ UserProgram parseUserProgram(const fsdp::OptimizerChoice &choice,
   return module;
 }
 
-StateNames stateNames(const UserProgram &program) {
-  StateNames names;
+fsdp::StateNames stateNames(const UserProgram &program) {
+  fsdp::StateNames names;
   func::FuncOp function = functionOf(**program);
   for (unsigned i = kElements; i < function.getNumArguments() - kNumbers; ++i)
     names.push_back(

@@ -3,7 +3,7 @@
 // The optimizer that a user has written: --optimizer=FILE.mlir.
 #pragma once
 
-#include "compiler/options/Options.h"
+#include "compiler/options/Optimizers.h"
 #include "passes/shard/optimizers/Scalars.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -13,7 +13,6 @@
 
 namespace fsdpc::passes {
 
-using StateNames = llvm::SmallVector<llvm::StringRef>;
 using Results = llvm::SmallVector<mlir::Value>;
 
 /// A module with one function, which has been checked. Shared, since MLIR's own
@@ -27,7 +26,7 @@ UserProgram parseUserProgram(const fsdp::OptimizerChoice &choice,
 
 /// Returns the names of its states, which live as long as the context. In the
 /// order of the arguments, each unique in the program.
-StateNames stateNames(const UserProgram &program);
+fsdp::StateNames stateNames(const UserProgram &program);
 
 /// Copies its ops. Returns the new parameter and the new states. `in` must have
 /// as many states as names.

@@ -152,7 +152,7 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
         {"nesterov", "false"}},
        ""},
       {{{"optimizer", "muon"}, {"muon-dtype", "f16"}},
-       "--muon-dtype 'f16' is not f32 or bf16"},
+       "--muon-dtype 'f16' is none of f32|bf16"},
       {{{"optimizer", "muon"}, {"target", "cuda"}}, ""},
       {{{"ns-steps", "4"}},
        "'--ns-steps' has no effect with '--optimizer=adamw'; it needs "

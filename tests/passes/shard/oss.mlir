@@ -2,8 +2,8 @@
 
 // Under oss each trainable parameter is a layout, so that one rank can own it.
 // Each is packed behind its own gradient. Frozen ones have nothing to own.
-// CHECK: fsdp.layout @u.flat of @u trainable elements 4 {{.*}}[#fsdp.member<@a[0, 4]{{.*}}>], whole = ["compute"]
-// CHECK: fsdp.layout @u.flat.part1 of @u trainable elements 64 {{.*}}[#fsdp.member<@b[0, 64]{{.*}}>], whole = ["compute"]
+// CHECK: fsdp.layout @u.flat of @u trainable elements 4 {{.*}}[#fsdp.member<@a[0, 4]{{.*}}>], {{.*}}whole = ["compute"]
+// CHECK: fsdp.layout @u.flat.part1 of @u trainable elements 64 {{.*}}[#fsdp.member<@b[0, 64]{{.*}}>], {{.*}}whole = ["compute"]
 // CHECK: fsdp.layout @u.frozen of @u elements 24 {{.*}}[#fsdp.member<@f[0, 8]{{.*}}>, #fsdp.member<@g[16, 8]{{.*}}>], whole = ["compute"]
 // CHECK-NOT: fsdp.layout
 module attributes {fsdp.options = {strategy = "oss"}} {

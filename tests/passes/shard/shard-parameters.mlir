@@ -191,6 +191,38 @@ module attributes {fsdp.options = {lr = 0.01 : f64, "weight-decay" = 0.5 : f64, 
 
 // -----
 
+// A layout says what its optimizer keeps and takes, the average aside: the plans, the
+// runtime and checkpoints know no names of optimizers.
+// CHECK: fsdp.layout @u.flat of @u trainable elements 8 : f32 states 3 average {
+// CHECK-SAME: optimizer = #fsdp.optimizer<states = ["exp_avg", "exp_avg_sq"], sums = 2>
+// CHECK: fsdp.layout @u.flat.group1 {{.*}} states 1 average {
+// CHECK-SAME: optimizer = #fsdp.optimizer<states = [], sums = 3, factored = true>
+// CHECK: fsdp.layout @u.flat.group2 {{.*}} states 2 average {
+// CHECK-SAME: optimizer = #fsdp.optimizer<states = ["momentum_buffer"], orthogonal = true>
+// CHECK: fsdp.layout @u.flat.group3 {{.*}} states 3 average {
+// CHECK-SAME: optimizer = #fsdp.optimizer<states = ["square_avg", "grad_avg"]>
+// CHECK: fsdp.layout @u.frozen of @u elements 8 : f32 states 0 {
+// CHECK-NOT: #fsdp.optimizer
+// CHECK-SAME: whole
+module attributes {fsdp.options = {optimizer = "lamb", ema = 0.5 : f64, frozen = ["e"], group = [
+    "b: optimizer=adafactor", "c: optimizer=muon", "d: optimizer=rmsprop centered=true"]}} {
+  fsdp.parameter @a : tensor<8xf32> trainable unit @u
+  fsdp.parameter @b : tensor<8xf32> trainable unit @u
+  fsdp.parameter @c : tensor<2x4xf32> trainable unit @u
+  fsdp.parameter @d : tensor<8xf32> trainable unit @u
+  fsdp.parameter @e : tensor<8xf32> unit @u
+  fsdp.unit @u
+  func.func @microbatch(%g: tensor<8xf32>, %h: tensor<2x4xf32>) {
+    fsdp.gradient @a, %g : tensor<8xf32>
+    fsdp.gradient @b, %g : tensor<8xf32>
+    fsdp.gradient @c, %h : tensor<2x4xf32>
+    fsdp.gradient @d, %g : tensor<8xf32>
+    return
+  }
+}
+
+// -----
+
 // A group whose parameters all belong to groups before it has no effect.
 // expected-error@+1 {{--group 'a.' has no effect: every trainable parameter that it matches is matched by an earlier one, such as 'a', and the first counts; put it first}}
 module attributes {fsdp.options = {group = ["a: lr=0.1", "a.: lr=1"]}} {

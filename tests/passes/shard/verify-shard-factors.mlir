@@ -11,9 +11,9 @@ module {
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.buffer @x.variance : tensor<16xf32> state {rule = "zeros"}
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1, factored = true>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1, factored = true>, whole = []}
   func.func @microbatch(%x: tensor<2x8xf32>, %y: tensor<16xf32>) {
     %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<2x8xf32>) -> tensor<16xf32>
     fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
@@ -57,9 +57,9 @@ module {
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.buffer @x.variance : tensor<16xf32> state {rule = "zeros"}
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1, factored = true>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1, factored = true>, whole = []}
   func.func @microbatch(%x: tensor<2x8xf32>, %y: tensor<16xf32>) {
     %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<2x8xf32>) -> tensor<16xf32>
     fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
@@ -103,9 +103,9 @@ module {
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.buffer @x.variance : tensor<16xf32> state {rule = "zeros"}
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1, factored = true>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1, factored = true>, whole = []}
   func.func @microbatch(%x: tensor<16xf32>, %y: tensor<16xf32>) {
     %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
     fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
@@ -150,9 +150,9 @@ module {
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.buffer @x.variance : tensor<16xf32> state {rule = "zeros"}
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1, factored = true>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1, factored = true>, whole = []}
   func.func @microbatch(%x: tensor<2x8xf32>, %y: tensor<16xf32>) {
     %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<2x8xf32>) -> tensor<16xf32>
     fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
@@ -198,9 +198,9 @@ module {
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.buffer @x.variance : tensor<16xf32> state {rule = "zeros"}
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1, factored = true>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1, factored = true>, whole = []}
   func.func @microbatch(%x: tensor<2x8xf32>, %y: tensor<16xf32>) {
     %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<2x8xf32>) -> tensor<16xf32>
     fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
@@ -245,9 +245,9 @@ module {
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.buffer @x.variance : tensor<16xf32> state {rule = "zeros"}
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1, factored = true>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1, factored = true>, whole = []}
   func.func @microbatch(%x: tensor<2x8xf32>, %y: tensor<16xf32>) {
     %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<2x8xf32>) -> tensor<16xf32>
     fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>

@@ -9,9 +9,9 @@ module {
   fsdp.unit @b
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.layout @a.flat of @a trainable elements 24 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   func.func @microbatch(%x: tensor<16xf32>, %y: tensor<8xf32>) {
     %g = fsdp.pack @a.flat(%x, %y) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>, tensor<8xf32>) -> tensor<24xf32>
     fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<24xf32>
@@ -51,9 +51,9 @@ module {
   fsdp.unit @b
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.layout @a.flat of @a trainable elements 24 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   func.func @microbatch(%x: tensor<16xf32>, %y: tensor<8xf32>) {
     %g = fsdp.pack @a.flat(%x, %y) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>, tensor<8xf32>) -> tensor<24xf32>
     fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<24xf32>
@@ -94,9 +94,9 @@ module {
   fsdp.unit @b
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.layout @a.flat of @a trainable elements 24 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   func.func @microbatch(%x: tensor<16xf32>, %y: tensor<8xf32>) {
     %g = fsdp.pack @a.flat(%x, %y) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>, tensor<8xf32>) -> tensor<24xf32>
     fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<24xf32>
@@ -138,9 +138,9 @@ module {
   fsdp.unit @b
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.layout @a.flat of @a trainable elements 24 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   func.func @microbatch(%x: tensor<16xf32>, %y: tensor<8xf32>) {
     %g = fsdp.pack @a.flat(%x, %y) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>, tensor<8xf32>) -> tensor<24xf32>
     fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<24xf32>
@@ -182,9 +182,9 @@ module {
   fsdp.unit @b
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.layout @a.flat of @a trainable elements 24 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   func.func @microbatch(%x: tensor<16xf32>, %y: tensor<8xf32>) {
     %g = fsdp.pack @a.flat(%x, %y) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>, tensor<8xf32>) -> tensor<24xf32>
     fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<24xf32>
@@ -226,9 +226,9 @@ module attributes {fsdp.options = {"loss-scale" = "1024"}} {
   fsdp.unit @b
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.layout @a.flat of @a trainable elements 24 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   func.func @microbatch(%x: tensor<16xf32>, %y: tensor<8xf32>) {
     %g = fsdp.pack @a.flat(%x, %y) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>, tensor<8xf32>) -> tensor<24xf32>
     fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<24xf32>
@@ -271,7 +271,7 @@ module {
   fsdp.unit @b
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.layout @a.flat of @a trainable elements 24 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
     members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<16xf32>, %y: tensor<8xf32>) {
@@ -314,9 +314,9 @@ module {
   fsdp.unit @b
   fsdp.parameter @x : tensor<16xf32> trainable unit @b
   fsdp.layout @a.flat of @a trainable elements 24 : f32 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
-    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@x[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 1>, whole = []}
   func.func @microbatch(%x: tensor<16xf32>, %y: tensor<8xf32>) {
     %g = fsdp.pack @a.flat(%x, %y) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>, tensor<8xf32>) -> tensor<24xf32>
     fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<24xf32>
@@ -343,6 +343,66 @@ module {
     fsdp.optimizer @b.flat, %c sums %t[2] : tensor<f32>, tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
+    }
+    return
+  }
+}
+
+// -----
+
+// The memory plan and the runtime ask the layout what its optimizer takes.
+module {
+  fsdp.unit @a
+  fsdp.parameter @v : tensor<16xf32> trainable unit @a
+  // expected-note @below {{the layout}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = [], sums = 2>, whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
+    %n = fsdp.member_sums [@a.flat], %c : tensor<f32> -> tensor<1x16xf64> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      %wide = arith.extf %p : f32 to f64
+      fsdp.yield %wide : f64
+    }
+    %t = fsdp.all_reduce %n : tensor<1x16xf64>
+    // expected-error @below {{breaks rule 'optimizer': it takes 1 sums of a parameter, but the 'optimizer' of layout 'a.flat' says 2 sums}}
+    fsdp.optimizer @a.flat, %c sums %t[0] : tensor<f32>, tensor<1x16xf64> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
+      fsdp.yield %p : f32
+    }
+    return
+  }
+}
+
+// -----
+
+// One that says nothing takes nothing, and one that takes nothing says so.
+module {
+  fsdp.unit @a
+  fsdp.parameter @v : tensor<2x8xf32> trainable unit @a
+  // expected-note @below {{the layout}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 {
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = ["m"], orthogonal = true>, whole = []}
+  func.func @microbatch(%x: tensor<2x8xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<2x8xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
+    // expected-error @below {{breaks rule 'optimizer': it takes 0 sums of a parameter, but the 'optimizer' of layout 'a.flat' says 0 sums, updates}}
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %m0: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p, %m0 : f32, f32
     }
     return
   }

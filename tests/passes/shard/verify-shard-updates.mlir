@@ -6,7 +6,7 @@ module {
   fsdp.unit @a
   fsdp.parameter @v : tensor<2x8xf32> trainable unit @a
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = ["m0"], orthogonal = true>, whole = []}
   fsdp.unit @b
   fsdp.parameter @x : tensor<2x8xf32> trainable unit @b
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 1 {
@@ -45,7 +45,7 @@ module {
   fsdp.unit @a
   fsdp.parameter @v : tensor<2x8xf32> trainable unit @a
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = ["m0"], orthogonal = true>, whole = []}
   fsdp.unit @b
   fsdp.parameter @x : tensor<2x8xf32> trainable unit @b
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 1 {
@@ -85,7 +85,7 @@ module {
   fsdp.unit @a
   fsdp.parameter @v : tensor<2x8xf32> trainable unit @a
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = ["m0"], orthogonal = true>, whole = []}
   fsdp.unit @b
   fsdp.parameter @x : tensor<2x8xf32> trainable unit @b
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 1 {
@@ -125,7 +125,7 @@ module {
   fsdp.unit @a
   fsdp.parameter @v : tensor<2x8xf32> trainable unit @a
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = ["m0"], orthogonal = true>, whole = []}
   fsdp.unit @b
   fsdp.parameter @x : tensor<2x8xf32> trainable unit @b
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 1 {

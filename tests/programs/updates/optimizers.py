@@ -13,6 +13,7 @@ as f32 does, so there the measure is the tensor's own. Then
   average     asgd's averaged parameter
   written     Lion as a user writes it (tests/models/lion.mlir): the bits of --optimizer=lion
   emulated    each optimizer's last variant as kernels of the emulated GPU: within the same limit
+  known       every optimizer that the compiler knows is compared here, or in muon.py
   wrong       the same with one constant of a dump, or of its sums, changed by a hundredth: beyond the limit (--all: each constant)
   bits        of zero1, ddp and hybrid in groups of half of the ranks: those of zero3, on one to four ranks (--all: of each
               optimizer)
@@ -191,6 +192,14 @@ def written(trials: Trials, variant: str) -> tuple[str, str]:
     return f"lion.mlir gives {'other bits than' if differ else 'the bits of'} {variant}", f"lion.mlir: other bits on {differ}" if differ else ""
 
 
+def known(trials: Trials, compared: list[str]) -> tuple[str, str]:
+    """The compiler lists its optimizers when it refuses another name."""
+    refused = harness.run([trials.bench.fsdpc, trials.model, "--optimizer=none"], expected=2).stderr
+    names = set(re.search(r"is none of ([\w|]+)", refused)[1].split("|"))
+    left_out = sorted(names - {*compared, "muon"})   # muon.py: its parameters are matrices
+    return f"{len(names)} optimizers are known", f"known, but not compared: {', '.join(left_out)}" if left_out else ""
+
+
 def programs(text: str) -> list[list[re.Match]]:
     """Returns the constants of each layout's program, in the same order for all layouts."""
     starts = [match.start() for match in re.finditer(r"fsdp\.optimizer @", text)] + [len(text)]
@@ -288,6 +297,8 @@ def test(bench, options):
     each(lambda _, variant: zeros(zeroed, variant), *[(variant,) for variant in of_formulas])
     each(average, *[(variant,) for variant in trials.reference.of("asgd") if "asgd" in optimizers])
     each(written, *[(variant,) for variant in last if variant.startswith("lion")])
+    if not options.optimizers:
+        each(known, (optimizers,))
     each(emulated, *[(variant,) for variant in last])
     each(wrong, *[(variant, number) for variant in last for number in wrong_constants(
         harness.dump(bench.path(f"{variant}.ir"), "build-update").read_text(), options.all)])

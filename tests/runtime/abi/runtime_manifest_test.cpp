@@ -25,6 +25,9 @@ TEST(Manifest, RoundTrips) {
   manifest.reshardTo = 2;
   manifest.layouts[0].secondary = true;
   manifest.layouts[0].statesOffloaded = true;
+  manifest.layouts[0].stateNames = {"exp_avg", "exp_avg_sq"};
+  manifest.layouts[0].sums = 2;
+  manifest.layouts[0].factored = true;
   manifest.maxAccumulate = 4;
   manifest.buffers[0].countsOneRank = true;
   std::string text = toJson(manifest);
@@ -36,6 +39,9 @@ TEST(Manifest, RoundTrips) {
   EXPECT_EQ(read->maxAccumulate, 4);
   EXPECT_TRUE(read->layouts[0].secondary);
   EXPECT_TRUE(read->layouts[0].statesOffloaded);
+  EXPECT_EQ(read->layouts[0].stateNames, manifest.layouts[0].stateNames);
+  EXPECT_EQ(read->layouts[0].sums, 2);
+  EXPECT_TRUE(read->layouts[0].factored);
   EXPECT_TRUE(read->buffers[0].countsOneRank);
   EXPECT_EQ(read->layouts[0].members[0].source.offset, uint64_t(1) << 63);
 }
@@ -57,6 +63,36 @@ TEST(Manifest, NamesWhatIsWrong) {
               HasSubstr("'microbatch' calls command 2, which does not exist"));
   EXPECT_THAT(readError(replaced(text, "\"version\": 1", "\"version\": 9")),
               HasSubstr("'version' is 9, not 1"));
+}
+
+// Scratch memory is planned by what the optimizer takes, and checkpoints have a
+// name per state, or none.
+TEST(Manifest, OptimizersTakeWhatIsPlanned) {
+  auto refusal = [](auto change) {
+    Manifest manifest = sample();
+    change(manifest.layouts[0]);
+    return readError(toJson(manifest));
+  };
+  EXPECT_EQ(refusal([](Layout &l) { l.sums = 8; }), "");
+  EXPECT_EQ(refusal([](Layout &l) { l.orthogonal = true; }), "");
+  EXPECT_THAT(refusal([](Layout &l) { l.stateNames = {"exp_avg"}; }),
+              HasSubstr("layout 'h.0' has 2 states, but names 1"));
+  EXPECT_THAT(refusal([](Layout &l) {
+                l.average = true;
+                l.stateNames = {"exp_avg", "exp_avg_sq"};
+              }),
+              HasSubstr("layout 'h.0' has 2 states, but names 2"));
+  const std::string none = "layout 'h.0' has an optimizer that takes what none "
+                           "does";
+  EXPECT_THAT(refusal([](Layout &l) { l.sums = 9; }), HasSubstr(none));
+  EXPECT_THAT(refusal([](Layout &l) { l.sums = -1; }), HasSubstr(none));
+  EXPECT_THAT(refusal([](Layout &l) { l.factored = l.orthogonal = true; }),
+              HasSubstr(none));
+  EXPECT_THAT(refusal([](Layout &l) {
+                l.trainable = false;
+                l.sums = 1;
+              }),
+              HasSubstr(none));
 }
 
 // Data choose a bucket by the shape of their samples.

@@ -110,11 +110,12 @@ TEST_F(PlannedMemory, OwnedGradientsTravelTogether) {
 }
 
 // Layouts share memory of one kind, and each kind is as long as the layout
-// needs it that needs most: LAMB sums of groups, Muon numbers of elements.
+// needs it that needs most: one sums of groups, the other numbers of elements.
 TEST_F(PlannedMemory, MixedOptimizersShareRoom) {
-  layout.optimizer = "lamb";
+  layout.sums = 2;
   Layout other = layout;
-  other.optimizer = "muon";
+  other.sums = 0;
+  other.orthogonal = true;
   other.elements = 1 << 22;
   manifest.layouts.push_back(other);
   EXPECT_GT(scratch().tables, groupSumsCap + other.elements);

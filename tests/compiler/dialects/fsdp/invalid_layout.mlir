@@ -94,6 +94,25 @@ fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 average {members =
 
 // -----
 
+// Its optimizer keeps the others.
+fsdp.unit @u
+fsdp.parameter @w : tensor<8xf32> trainable unit @u
+// expected-error @below {{has 1 states of its optimizer, but names ["exp_avg", "exp_avg_sq"]}}
+fsdp.layout @u.flat of @u trainable elements 8 : f32 states 2 average {members = [
+  #fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>],
+  optimizer = #fsdp.optimizer<states = ["exp_avg", "exp_avg_sq"]>, whole = []}
+
+// -----
+
+// Nothing updates frozen members.
+fsdp.unit @u
+fsdp.parameter @w : tensor<8xf32> unit @u
+// expected-error @below {{is frozen, but has an optimizer}}
+fsdp.layout @u.frozen of @u elements 8 : f32 states 0 {members = [
+  #fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], optimizer = #fsdp.optimizer<states = []>, whole = []}
+
+// -----
+
 // A layout that every rank has whole is not gathered, from no shards at all.
 fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u

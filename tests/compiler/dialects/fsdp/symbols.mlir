@@ -18,9 +18,11 @@ fsdp.buffer @bn.num_batches_tracked : tensor<i64> counts
 fsdp.unit @h.0 {module_class = "gpt.Block", scope = "h.0"}
 // CHECK: fsdp.layout @h.0.flat of @h.0 trainable elements 32 : bf16 states 2
 // CHECK-SAME: #fsdp.member<@h.0.weight[0, 32] rate 1.000000e+00 : f64 decay 1.000000e-02 : f64>
+// CHECK-SAME: optimizer = #fsdp.optimizer<states = ["exp_avg", "exp_avg_sq"], sums = 2>
 // CHECK-SAME: whole = ["compute"]
 fsdp.layout @h.0.flat of @h.0 trainable elements 32 : bf16 states 2 {
-  members = [#fsdp.member<@h.0.weight[0, 32] rate 1.0 : f64 decay 0.01 : f64>], whole = ["compute"]}
+  members = [#fsdp.member<@h.0.weight[0, 32] rate 1.0 : f64 decay 0.01 : f64>],
+  optimizer = #fsdp.optimizer<states = ["exp_avg", "exp_avg_sq"], sums = 2>, whole = ["compute"]}
 // The optimizer of a group, and the average of the parameters as the last state.
 // CHECK: fsdp.layout @h.0.flat.group2 of @h.0 group 2 trainable elements 8 : f32 states 3 average
 fsdp.layout @h.0.flat.group2 of @h.0 group 2 trainable elements 8 : f32 states 3 average {

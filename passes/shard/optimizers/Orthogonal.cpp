@@ -11,8 +11,8 @@ using namespace mlir;
 
 namespace fsdpc::passes {
 
-Results buildMuon(const fsdp::CompileOptions &options, Scalars s,
-                  Arguments in) {
+static Results buildMuon(const fsdp::CompileOptions &options, Scalars s,
+                         Arguments in) {
   Value one = s.number(1, "one");
   Value momentum = s.number(options.momentum(), "momentum");
   // The op fsdp.momentum_updates has computed the same average for the matrix;
@@ -22,6 +22,11 @@ Results buildMuon(const fsdp::CompileOptions &options, Scalars s,
   in.decayParameter(s, one);
   Value change = s.mul(s.toElement(s.neg(in.lr)), in.number);
   return {s.add(in.parameter, change), average};
+}
+
+ArrayRef<Program> orthogonalPrograms() {
+  static constexpr Program programs[] = {{"muon", buildMuon}};
+  return programs;
 }
 
 } // namespace fsdpc::passes

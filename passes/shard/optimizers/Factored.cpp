@@ -25,16 +25,16 @@ static Value updateOf(const fsdp::CompileOptions &options, Scalars s,
   return s.div(in.gradient, root);
 }
 
-Results buildAdafactorSums(const fsdp::CompileOptions &options, Scalars s,
-                           Arguments in) {
+static Results buildAdafactorSums(const fsdp::CompileOptions &options,
+                                  Scalars s, Arguments in) {
   Value update = updateOf(options, s, in);
   Value ofParameter = s.squareOf(in.parameter);
   Value ofUpdate = s.squareOf(update);
   return {ofParameter, ofUpdate, s.number(1, "element")};
 }
 
-Results buildAdafactor(const fsdp::CompileOptions &options, Scalars s,
-                       Arguments in) {
+static Results buildAdafactor(const fsdp::CompileOptions &options, Scalars s,
+                              Arguments in) {
   Value one = s.number(1, "one");
   Value eps2 = s.number(options.eps(), "eps");
   Value threshold = s.number(options.clipThreshold, "d");
@@ -54,6 +54,12 @@ Results buildAdafactor(const fsdp::CompileOptions &options, Scalars s,
   in.decayParameter(s, one);
   Value change = s.mul(s.toElement(s.neg(limited)), update);
   return {s.add(in.parameter, change)};
+}
+
+ArrayRef<Program> factoredPrograms() {
+  static constexpr Program programs[] = {
+      {"adafactor", buildAdafactor, buildAdafactorSums}};
+  return programs;
 }
 
 } // namespace fsdpc::passes
