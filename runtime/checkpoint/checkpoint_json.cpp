@@ -92,16 +92,23 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
   layout.states = int32_t(numberIn(json, "states", mostStates));
   // Checkpoints written before there were averages do not have it.
   layout.average = truthIn(json, "average", false);
-  // Nor the optimizer, which says whose the states are.
+  // Nor the optimizer, which says whose the states are, nor their names.
   if (json.contains("optimizer"))
     layout.optimizer = textIn(json, "optimizer");
   if (json.contains("dtype"))
     layout.dtype = textIn(json, "dtype");
+  if (json.contains("stateNames"))
+    for (const Json &name : listIn(json, "stateNames"))
+      layout.stateNames.push_back(asText(name, "stateNames"));
+  layout.factored = truthIn(json, "factored", false);
   if (layout.dtype != "f32" && layout.dtype != "bf16")
     refuse("dtype", json.at("dtype"), "f32 or bf16");
   if (layout.ownStates() < 0)
     throw std::runtime_error("layout '" + layout.name +
                              "' has an average among no states");
+  if (!layout.stateNames.empty() &&
+      layout.stateNames.size() != size_t(layout.ownStates()))
+    refuse("stateNames", json.at("stateNames"), "a name per state");
   if (json.contains("group")) {
     layout.group = numberIn(json, "group", ranks);
     if (layout.group == 0 || ranks % layout.group)
@@ -227,6 +234,10 @@ Json layoutJson(const StoredLayout &layout) {
                {"members", members}};
   if (!layout.optimizer.empty())
     json["optimizer"] = layout.optimizer;
+  if (!layout.stateNames.empty())
+    json["stateNames"] = layout.stateNames;
+  if (layout.factored)
+    json["factored"] = true;
   if (layout.group)
     json["group"] = layout.group;
   if (layout.owner != noOwner)

@@ -40,6 +40,9 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
     copy.states = layout.trainable ? layout.states : 0;
     copy.average = layout.average;
     copy.optimizer = storedName(layout.optimizer);
+    for (const std::string &name : layout.stateNames)
+      copy.stateNames.push_back(storedName(name));
+    copy.factored = layout.factored;
     copy.residual = layout.keepsResidual() ? layout.elements : 0;
     copy.powerRank = layout.powerRank;
     if (layout.noMaster)

@@ -192,6 +192,21 @@ Status TrainingCheckpoint::readMaster(const Member &member, int64_t begin,
   return readLayout(placeOf(member), 0, begin, count, to);
 }
 
+int32_t TrainingCheckpoint::stateOf(const Layout &layout, const Member &member,
+                                    int32_t state) const {
+  const std::vector<std::string> &have =
+      stored.layouts[placeOf(member).layout].stateNames;
+  auto find = [&](const std::string &name) {
+    return std::find(have.begin(), have.end(), storedName(name));
+  };
+  bool isKnown = std::all_of(
+      layout.stateNames.begin(), layout.stateNames.end(),
+      [&](const std::string &name) { return find(name) != have.end(); });
+  if (layout.stateNames.empty() || !isKnown)
+    return state;
+  return int32_t(find(layout.stateNames[size_t(state)]) - have.begin());
+}
+
 Status TrainingCheckpoint::readState(const Member &member, int32_t state,
                                      int64_t begin, int64_t count,
                                      float *to) const {
@@ -207,7 +222,11 @@ std::optional<int64_t> TrainingCheckpoint::since(const Layout &layout,
   const Place &place = placeOf(member);
   const StoredLayout &home = stored.layouts[place.layout];
   int32_t own = layout.states - int32_t(layout.average);
-  if (home.ownStates() == 0 && (own > 0 || home.optimizer != layout.optimizer))
+  // A converted checkpoint does not say whose its averages of rows and columns
+  // are.
+  bool isSame = home.optimizer == layout.optimizer ||
+                (home.optimizer.empty() && home.factored && layout.factored);
+  if (home.ownStates() == 0 && (own > 0 || !isSame))
     return std::nullopt;
   return home.sinceOf(place.member);
 }

@@ -370,8 +370,10 @@ Status loadStates(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint) {
               int64_t begin = from - member.offset + at;
               return layout.average && state == layout.states - 1
                          ? checkpoint.readAverage(member, begin, count, values)
-                         : checkpoint.readState(member, state, begin, count,
-                                                values);
+                         : checkpoint.readState(
+                               member,
+                               checkpoint.stateOf(layout, member, state), begin,
+                               count, values);
             };
             if (rank.isInFile(layout.statesOffloaded))
               return loadFile(to - from, read,

@@ -4,6 +4,7 @@
 // a run that writes is safe, because a checkpoint gets its name when it is
 // whole. One that the run removes meanwhile is an error that names it.
 #include "tools/ckpt/checkpoints.h"
+#include "runtime/abi/factors.h"
 #include "runtime/abi/memory_plan.h"
 #include "runtime/abi/power_sgd.h"
 #include "runtime/checkpoint/checkpoint_file.h"
@@ -71,61 +72,23 @@ std::string settingOf(const CheckpointManifest &stored,
   return "";
 }
 
-namespace {
+// Parts of tensors other than the states of elements.
+constexpr std::string_view otherParts[] = {
+    "value", "buffer",       "number",          "step",
+    "ema",   rowFactors + 1, columnFactors + 1, vectorFactors + 1};
 
-// A checkpoint counts states and knows each layout's optimizer, but not the
-// names of the states, which passes/shard/optimizers/Programs.cpp defines.
-// Returns an empty list if the optimizer is not known or has fewer states than
-// the layout.
-std::vector<std::string> knownStates(const CheckpointManifest &stored,
-                                     const StoredLayout &layout) {
-  static const struct {
-    const char *optimizer;
-    std::vector<std::string> names; // the first ones of these
-  } known[] = {{"adamw", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
-               {"adam", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
-               {"nadam", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
-               {"radam", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
-               {"sgd", {"momentum_buffer"}},
-               {"adadelta", {"square_avg", "acc_delta"}},
-               {"adagrad", {"sum"}},
-               {"adamax", {"exp_avg", "exp_inf"}},
-               {"rmsprop", {"square_avg", "grad_avg", "momentum_buffer"}},
-               {"rprop", {"prev", "step_size"}},
-               {"asgd", {"ax"}},
-               {"lion", {"exp_avg"}},
-               {"lamb", {"exp_avg", "exp_avg_sq"}},
-               {"lars", {"momentum_buffer"}}};
-  std::string command = settingOf(stored, "the command line of the compile");
-  auto gives = [&](const char *text) {
-    return command.find(text) != std::string::npos;
-  };
-  std::string optimizer = layout.optimizer;
-  size_t states = size_t(layout.ownStates());
-  // Older checkpoints say one optimizer for all layouts, whatever the groups.
-  if (optimizer.empty() && !gives("--group"))
-    optimizer = settingOf(stored, "the optimizer");
-  // Without centered, rmsprop has the square and the momentum. A group may say
-  // so for itself, and then either pair is possible.
-  if (optimizer == "rmsprop" && states == 2) {
-    if (!gives("centered"))
-      return {"square_avg", "momentum_buffer"};
-    if (gives("--group"))
-      return {};
-  }
-  for (auto &[name, names] : known)
-    if (name == optimizer && states <= names.size())
-      return {names.begin(), names.begin() + std::ptrdiff_t(states)};
-  return {};
+// Returns true if the name of a state can stand in an exchange with PyTorch
+// ("NAME/PARAMETER"). A program of the user's names its states at will.
+static bool isPlain(const std::string &name) {
+  return name.find('/') == std::string::npos &&
+         std::find(std::begin(otherParts), std::end(otherParts), name) ==
+             std::end(otherParts);
 }
 
-} // namespace
-
-// The weight average comes last, as in the layout's own order of states
-// (StoredLayout::average).
-std::vector<std::string> stateNames(const CheckpointManifest &stored,
-                                    const StoredLayout &layout) {
-  std::vector<std::string> names = knownStates(stored, layout);
+std::vector<std::string> stateNames(const StoredLayout &layout) {
+  std::vector<std::string> names = layout.stateNames;
+  if (!std::all_of(names.begin(), names.end(), isPlain))
+    names.clear();
   for (size_t i = names.size(); i < size_t(layout.ownStates()); ++i)
     names.push_back("state" + std::to_string(i));
   if (layout.average)
@@ -203,7 +166,7 @@ private:
     for (const StoredLayout &layout : stored.layouts)
       for (const Member &member : layout.members)
         for (int32_t state = 0; state < layout.states; ++state)
-          add(member, stateNames(stored, layout)[size_t(state)],
+          add(member, stateNames(layout)[size_t(state)],
               [this, &member, state](auto... place) {
                 return checkpoint.readState(member, state, place...);
               });

@@ -2,9 +2,10 @@
 //
 // Sorts tensors into the parameters, states and buffers of a checkpoint.
 // Parameters whose states have the same names become a layout: so groups may
-// have different optimizers. Adafactor's states, which are not one number per
-// element, are buffers as in a run's own checkpoints.
+// have different optimizers. Averages of rows and columns, which are not one
+// number per element, are buffers as in a run's own checkpoints.
 #include "tools/ckpt/imported.h"
+#include "runtime/abi/factors.h"
 #include "runtime/support/spelling.h"
 #include "tools/ckpt/checkpoint_writer.h"
 
@@ -21,14 +22,16 @@ using namespace runtime;
 
 namespace {
 
-// The order in which optimizers hold their states; each has only some of them.
-// States of an optimizer of one's own have other names, "state0" and so on, and
-// come in the order of these.
+// The order in which programs from before states had names hold them; others
+// find a state by its name. States with other names, such as "state0", follow
+// in the order of these.
 const std::vector<std::string> stateOrder = {
     "exp_avg",    "exp_avg_sq", "exp_inf",   "max_exp_avg_sq",
     "square_avg", "acc_delta",  "grad_avg",  "momentum_buffer",
     "sum",        "prev",       "step_size", "ax"};
-const std::vector<std::string> factors = {"row_var", "col_var", "variance"};
+// Averages of rows and columns: the ends of their buffers' names.
+const std::vector<std::string> factors = {rowFactors + 1, columnFactors + 1,
+                                          vectorFactors + 1};
 const char average[] = "ema"; // the last state, if there is one
 
 bool isIn(const std::vector<std::string> &names, const std::string &name) {
@@ -181,18 +184,20 @@ Status Import::addParameter(const std::string &name, size_t index) {
       std::any_of(factors.begin(), factors.end(), [&](const auto &factor) {
         return parts.count(factor) && parts.at(factor).count(name);
       });
-  std::string optimizer = isFactored ? "adafactor" : "";
-  // The layout with the same states and optimizer, or a new one.
+  // The layout with the same states, or a new one.
   size_t at = 0;
   while (at < statesOf.size() &&
-         (statesOf[at] != *has || stored.layouts[at].optimizer != optimizer))
+         (statesOf[at] != *has || stored.layouts[at].factored != isFactored))
     ++at;
   if (at == statesOf.size()) {
     StoredLayout layout;
     layout.name = has->empty() && !isFactored ? "frozen" : "trained";
     layout.states = int32_t(has->size());
     layout.average = !has->empty() && has->back() == average;
-    layout.optimizer = optimizer;
+    layout.factored = isFactored;
+    layout.stateNames = *has;
+    if (layout.average)
+      layout.stateNames.pop_back();
     stored.layouts.push_back(std::move(layout));
     statesOf.push_back(*std::move(has));
   }

@@ -29,8 +29,7 @@ Json bytesOf(const std::string &path) {
 }
 
 // The parameters of a layout at their offsets, in elements of the flat buffer.
-Json describeLayout(const CheckpointManifest &stored,
-                    const StoredLayout &layout) {
+Json describeLayout(const StoredLayout &layout) {
   Json parameters = Json::array();
   for (const Member &member : layout.members)
     parameters.push_back({{"name", member.name},
@@ -40,7 +39,7 @@ Json describeLayout(const CheckpointManifest &stored,
                           {"offset", member.offset}});
   return {{"name", layout.name},
           {"shard", layout.shard},
-          {"states", stateNames(stored, layout)},
+          {"states", stateNames(layout)},
           {"residual", layout.residual},
           {"parameters", parameters}};
 }
@@ -50,7 +49,7 @@ Json describe(const std::string &folder, const CheckpointManifest &stored) {
   Json layouts = Json::array(), buffers = Json::array(), files = Json::array(),
        settings = Json::object();
   for (const StoredLayout &layout : stored.layouts)
-    layouts.push_back(describeLayout(stored, layout));
+    layouts.push_back(describeLayout(layout));
   for (const Buffer &buffer : stored.buffers)
     buffers.push_back({{"name", buffer.name},
                        {"dtype", buffer.dtype},
@@ -149,7 +148,7 @@ std::string table(const std::string &folder, const CheckpointManifest &stored) {
         (layout.owner == noOwner ? "per rank"
                                  : "on rank " + std::to_string(layout.owner));
     if (layout.states > 0)
-      text += ", with " + joined(stateNames(stored, layout));
+      text += ", with " + joined(stateNames(layout));
     if (layout.residual > 0)
       text += ", and every rank's residual";
     text += "\n";

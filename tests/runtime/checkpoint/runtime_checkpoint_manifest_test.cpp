@@ -64,6 +64,30 @@ TEST(CheckpointManifest, ReadsBackAndChecksSizes) {
     EXPECT_FALSE(parseCheckpoint(text)) << text;
 }
 
+// A checkpoint from before states had names does not have them, and one that
+// has them is read by programs from before.
+TEST(CheckpointManifest, StatesMayHaveNames) {
+  CheckpointManifest stored = small();
+  EXPECT_EQ(toJson(stored).find("stateNames"), std::string::npos);
+  stored.layouts[0].stateNames = {"exp_avg"};
+  stored.layouts[0].factored = true;
+  std::string text = toJson(stored);
+  EXPECT_THAT(text, HasSubstr("\"format\":1"));
+  auto read = parseCheckpoint(text);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_THAT(read->layouts[0].stateNames, ElementsAre("exp_avg"));
+  EXPECT_TRUE(read->layouts[0].factored);
+  EXPECT_FALSE(parseCheckpoint(toJson(small()))->layouts[0].factored);
+  // A name per state of the optimizer, so the average has none.
+  stored.layouts[0].stateNames.push_back("exp_avg_sq");
+  EXPECT_FALSE(parseCheckpoint(toJson(stored)));
+  stored.layouts[0].states = 2;
+  stored.layouts[0].average = true;
+  EXPECT_FALSE(parseCheckpoint(toJson(stored)));
+  stored.layouts[0].average = false;
+  EXPECT_TRUE(parseCheckpoint(toJson(stored)));
+}
+
 // A layout with an owner has one shard, the whole, in the owner's file.
 TEST(CheckpointManifest, OwnersHaveOneShard) {
   CheckpointManifest stored = small();
