@@ -4,10 +4,12 @@
 
 usage: code-report.py [--list]
 
-Knowledge of ops belongs into ODS, so few files may list ops or name MatmulOp outside of the nn dialect. Long
-files open with a head of three lines that says what they do. Names of files and constants follow their part
-(docs/architecture.md, Names), and one helper per layer knows the bytes of a type. --list prints the files behind each
-count. The share of comment lines is printed for information: it has no limit, because a limit would be met with filler.
+Knowledge of ops belongs into ODS, so few files may list ops or name MatmulOp outside of the nn dialect. What an optimizer
+is stands in its row of Optimizers.cpp and its program, so no other file may hold its name in quotes; frontends may, which
+turn other tools' settings into options. Long files open with a head of three lines that says what they do. Names of files
+and constants follow their part (docs/architecture.md, Names), and one helper per layer knows the bytes of a type. --list
+prints the files behind each count. The share of comment lines is printed for information: it has no limit, because a
+limit would be met with filler.
 """
 import argparse
 import pathlib
@@ -31,9 +33,13 @@ BYTE_HELPERS = ("compiler/dialects/nn/ElementBytes.h", "runtime/abi/element_type
 OWN_BYTES = re.compile(r"BitWidth\(\)(?: \+ 7\))? / 8\b|divideCeil\([^;]*BitWidth|\"(?:f64|f32)\"\s+\? [48]\b|::[fF](?:64|32) \? [48] :|"
                        r"\{\"(?:f32|F32)\", 4\}")
 LIMITS = {"files that list ops (a TypeSwitch, or isa of three and more)": 10, "files outside nn that name MatmulOp": 8,
+          "files outside of its declaration that name an optimizer": 0,
           "files of over 100 lines without a head of 3 lines": 0, "files whose names are not in their part's style": 0,
           "constants whose names are not in their part's style": 0, "headers without #pragma once": 0,
           "places that compute the bytes of a type by themselves": 0}
+# The names of the rows, and the files that may hold them.
+OPTIMIZER_ROW = re.compile(r'^ *\{?\.name = "([\w-]+)",\n *\.hyperparameters', re.M)
+OPTIMIZER_FILES = re.compile(r"(^|/)Optimizers\.cpp$|^passes/shard/optimizers/|^frontends/|^tests/|/tests/")
 
 
 def is_llvm(name: str) -> bool:
@@ -80,11 +86,17 @@ def main() -> int:
                    if path.suffix in (".h", ".cpp", ".cu", ".cuh"))
     texts = {name: LICENCE.sub("", (ROOT / name).read_text(), count=1) for name in names}
     own = {name: text for name, text in texts.items() if not name.startswith("tests/")}
+    optimizers = {row for name, text in own.items() if name.endswith("/Optimizers.cpp") for row in OPTIMIZER_ROW.findall(text)}
+    if not optimizers:
+        sys.exit("code-report.py: no row of Optimizers.cpp was found")
     found = {
         "files that list ops (a TypeSwitch, or isa of three and more)": [
             name for name, text in own.items() if "TypeSwitch<" in text or LIST_OF_OPS.search(text)],
         "files outside nn that name MatmulOp": [name for name, text in own.items() if re.search(r"\bMatmulOp\b", text)
                                                 and not name.startswith("compiler/dialects/nn/")],
+        "files outside of its declaration that name an optimizer": [
+            name for name, text in own.items() if not OPTIMIZER_FILES.search(name)
+            and any(f'"{row}"' in re.sub(r"//.*", "", text) for row in optimizers)],
         "files of over 100 lines without a head of 3 lines": [
             name for name, text in own.items() if text.count("\n") > 100 and head_lines(text) < 3],
         "files whose names are not in their part's style": [name for name in texts if is_misnamed(name)],
