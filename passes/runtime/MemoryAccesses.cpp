@@ -7,7 +7,6 @@
 
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/rt/LaunchEffects.h"
-#include "passes/runtime/Reach.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -62,12 +61,32 @@ MemoryAccess accessThrough(rt::PointerOp pointer, bool write) {
   llvm_unreachable("all spaces are listed");
 }
 
+// Returns how many bytes the op accesses behind each of its addresses. An op
+// without the interface accesses none if it has no effects and no address;
+// otherwise it is an error, since nothing would tell how far it goes.
+FailureOr<SmallVector<rt::AccessRange>>
+rangesOf(Operation *op, ArrayRef<MemoryEffects::EffectInstance> effects,
+         const SymbolTable &symbols) {
+  SmallVector<rt::AccessRange> ranges;
+  if (auto accessing = dyn_cast<rt::AccessRangesOpInterface>(op)) {
+    if (failed(accessing.getAccessRanges(symbols, ranges)))
+      return failure();
+    return ranges;
+  }
+  if (effects.empty() &&
+      llvm::none_of(op->getOperandTypes(), llvm::IsaPred<rt::PointerType>))
+    return ranges;
+  return op->emitOpError("does not say which bytes it accesses; implement "
+                         "rt.AccessRangesOpInterface");
+}
+
 // Adds what the op does to the memory behind one operand. An operand that is no
-// pointer and has no effect is skipped. A pointer without an effect is an
-// error: an op that forgets to declare one would otherwise pass as harmless.
+// pointer and has no effect is skipped. A pointer without an effect or range is
+// an error: an op that forgets to declare one would otherwise pass as harmless.
 LogicalResult addOperand(OpOperand &operand,
                          ArrayRef<MemoryEffects::EffectInstance> effects,
-                         const SymbolTable &symbols, int64_t gatherPadding,
+                         ArrayRef<rt::AccessRange> ranges,
+                         int64_t gatherPadding,
                          SmallVectorImpl<MemoryAccess> &accesses) {
   Operation *op = operand.getOwner();
   bool read = false, write = false;
@@ -88,12 +107,19 @@ LogicalResult addOperand(OpOperand &operand,
     return op->emitOpError("takes as operand ")
            << operand.getOperandNumber()
            << " an address that is not the result of an rt.pointer";
-  // The op's own plan must not reach further than its pointer declares, since
-  // only the declared bytes are checked for races.
-  if (int64_t reach = reachOf(operand, symbols);
-      reach > static_cast<int64_t>(pointer.getBytes()))
+  const rt::AccessRange *range =
+      llvm::find_if(ranges, [&](const rt::AccessRange &each) {
+        return each.address == &operand;
+      });
+  if (range == ranges.end())
+    return op->emitOpError(
+               "does not say how many bytes it accesses of operand ")
+           << operand.getOperandNumber() << "; add them in getAccessRanges";
+  // The op must not reach further than its pointer declares, since only the
+  // declared bytes are checked for races.
+  if (range->bytes > static_cast<int64_t>(pointer.getBytes()))
     return op->emitOpError("touches ")
-           << reach << " bytes of operand " << operand.getOperandNumber()
+           << range->bytes << " bytes of operand " << operand.getOperandNumber()
            << ", but its pointer reaches " << pointer.getBytes();
   MemoryAccess access = accessThrough(pointer, write);
   if (write && fsdp::isSame(access.memory, rt::ReadOnlyMemory::get()))
@@ -143,9 +169,12 @@ fsdpc::passes::accessesOf(Operation *op, const SymbolTable &symbols,
   auto symbolEffects = fsdp::symbolEffectsOf(op, *effects);
   if (failed(symbolEffects))
     return failure();
+  auto ranges = rangesOf(op, *effects, symbols);
+  if (failed(ranges))
+    return failure();
   SmallVector<MemoryAccess> accesses;
   for (OpOperand &operand : op->getOpOperands())
-    if (failed(addOperand(operand, *effects, symbols, gatherPadding, accesses)))
+    if (failed(addOperand(operand, *effects, *ranges, gatherPadding, accesses)))
       return failure();
   // Events are how commands are ordered. They are no memory that could race.
   for (const fsdp::SymbolEffect &effect : *symbolEffects)

@@ -76,11 +76,13 @@ def VerifyRT : Pass<"verify-rt", "::mlir::ModuleOp"> {
   let description = [{
     The effects of an op in ODS say which memory it touches: the bytes behind its
     pointers, the parameters, gradients and optimizer state of the layouts that it
-    names, the model's buffers, the communication windows of its channel. The
+    names, the model's buffers, the communication windows of its channel. Its
+    `AccessRangesOpInterface` says how many bytes that is behind each pointer. The
     pass refuses a module in which
 
-    - an op does not state its effects, or leaves out one of its pointers or the
-      layouts that it names,
+    - an op does not state its effects or ranges, or leaves out one of its pointers or
+      the layouts that it names,
+    - the module lacks a layout, buffer or kernel that an op names,
     - an op writes to memory that only the runtime writes (inputs, constants),
     - an event is waited for before it is recorded,
     - an op touches more bytes than its pointer says,

@@ -54,6 +54,20 @@ def RT_AttentionPlan : AttrDef<RT_Dialect, "AttentionPlan",
     (`library` $library^)? `>`
   }];
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Return the bytes from the first element of a tensor to its last. That of a mask is 0
+    /// without one. The tensors from `grad` on are the backward's.
+    int64_t bytesOfQuery() const;
+    int64_t bytesOfKey() const;
+    int64_t bytesOfValue() const;
+    int64_t bytesOfMask() const;
+    int64_t bytesOfOutput() const;
+    int64_t bytesOfLse() const;
+    int64_t bytesOfGrad() const;
+    int64_t bytesOfDQuery() const;
+    int64_t bytesOfDKey() const;
+    int64_t bytesOfDValue() const;
+  }];
 }
 
 def RT_AttentionOp : RT_Command<"attention", "compute", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
@@ -93,9 +107,13 @@ def RT_AttentionOp : RT_Command<"attention", "compute", [DeclareOpInterfaceMetho
     rt.attention <f32, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0.5 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8]> @attention_rows(%q, %k, %v) -> %o, %lse
     ```
   }];
-  let arguments = (ins RT_PlanIndex<RT_AttentionPlan>:$plan, RT_Kernel<OptionalAttr<FlatSymbolRefAttr>>:$rows, RT_Read<>:$query,
-                       RT_Read<>:$key, RT_Read<>:$value, RT_Read<Optional<RT_Pointer>>:$mask,
-                       RT_Written<>:$output, RT_Written<>:$lse);
+  let arguments = (ins RT_PlanIndex<RT_AttentionPlan>:$plan, RT_Kernel<OptionalAttr<FlatSymbolRefAttr>>:$rows,
+                       RT_Read<"getPlan().bytesOfQuery()">:$query,
+                       RT_Read<"getPlan().bytesOfKey()">:$key,
+                       RT_Read<"getPlan().bytesOfValue()">:$value,
+                       RT_Read<"getPlan().bytesOfMask()", Optional<RT_Pointer>>:$mask,
+                       RT_Written<"getPlan().bytesOfOutput()">:$output,
+                       RT_Written<"getPlan().bytesOfLse()">:$lse);
   let assemblyFormat = [{
     $plan ($rows^)? `(` $query `,` $key `,` $value (`mask` $mask^)? `)` `->` $output `,` $lse attr-dict
   }];
@@ -127,10 +145,17 @@ def RT_AttentionGradOp : RT_Command<"attention_grad", "compute",
     rt.attention_grad <bf16, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0.5 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8] grad [64, 32, 8] -> [64, 32, 8], [48, 0, 8], [48, 0, 8] library "cudnn">(%do, %q, %k, %v, %o, %lse) -> %dq, %dk, %dv
     ```
   }];
-  let arguments = (ins RT_PlanIndex<RT_AttentionPlan>:$plan, RT_Kernel<OptionalAttr<FlatSymbolRefAttr>>:$rows, RT_Read<>:$grad,
-                       RT_Read<>:$query, RT_Read<>:$key, RT_Read<>:$value,
-                       RT_Read<>:$output, RT_Read<>:$lse, RT_Read<Optional<RT_Pointer>>:$mask,
-                       RT_Written<>:$dquery, RT_Written<>:$dkey, RT_Written<>:$dvalue);
+  let arguments = (ins RT_PlanIndex<RT_AttentionPlan>:$plan, RT_Kernel<OptionalAttr<FlatSymbolRefAttr>>:$rows,
+                       RT_Read<"getPlan().bytesOfGrad()">:$grad,
+                       RT_Read<"getPlan().bytesOfQuery()">:$query,
+                       RT_Read<"getPlan().bytesOfKey()">:$key,
+                       RT_Read<"getPlan().bytesOfValue()">:$value,
+                       RT_Read<"getPlan().bytesOfOutput()">:$output,
+                       RT_Read<"getPlan().bytesOfLse()">:$lse,
+                       RT_Read<"getPlan().bytesOfMask()", Optional<RT_Pointer>>:$mask,
+                       RT_Written<"getPlan().bytesOfDQuery()">:$dquery,
+                       RT_Written<"getPlan().bytesOfDKey()">:$dkey,
+                       RT_Written<"getPlan().bytesOfDValue()">:$dvalue);
   let assemblyFormat = [{
     $plan ($rows^)? `(` $grad `,` $query `,` $key `,` $value `,` $output `,` $lse
     (`mask` $mask^)? `)` `->` $dquery `,` $dkey `,` $dvalue attr-dict

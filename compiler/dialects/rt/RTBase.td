@@ -86,27 +86,46 @@ def ThroughPieces : NativeOpTrait<"ThroughPieces"> { let cppNamespace = "::fsdpc
 class RT_Passed<string parameters, string passing> {
   string cParameters = parameters;
   string pass = passing;
+  // Adds the range of bytes that the call accesses behind an address (getAccessRanges). Attributes
+  // leave it empty.
+  string addRange = "";
 }
 
-// Addresses, by what the call does with the bytes that they reach. The address of
-// an absent pointer is null.
-class RT_Address<Constraint pointers, list<OpVariableDecorator> effects, string type>
-    : Arg<pointers, "", effects>, RT_Passed<type # " *$name", "address(get$Name())">;
-class RT_Read<Constraint pointers = RT_Pointer> : RT_Address<pointers, [MemRead], "const void">;
-class RT_Written<Constraint pointers = RT_Pointer> : RT_Address<pointers, [MemWrite], "void">;
-class RT_Updated<Constraint pointers = RT_Pointer>
-    : RT_Address<pointers, [MemRead, MemWrite], "void">;
+// Addresses, by what the call does with the bytes behind them. The address of an absent pointer is
+// null. `bytes` is the C++ expression of how many bytes the call accesses, from the address on. It
+// may ask the op for its plan and symbols, and `sizes` (AccessSizes) for the bytes of what symbols
+// name. It may not ask for the pointer, whose bytes verify-rt compares with these.
+class RT_Address<string bytes, Constraint pointers, list<OpVariableDecorator> effects, string type>
+    : Arg<pointers, "", effects>, RT_Passed<type # " *$name", "address(get$Name())"> {
+  let addRange = "addRange(get$NameMutable(), [&]() -> ::llvm::FailureOr<int64_t> { return "
+                 # bytes # "; }, ranges)";
+}
+class RT_Read<string bytes, Constraint pointers = RT_Pointer>
+    : RT_Address<bytes, pointers, [MemRead], "const void">;
+class RT_Written<string bytes, Constraint pointers = RT_Pointer>
+    : RT_Address<bytes, pointers, [MemWrite], "void">;
+class RT_Updated<string bytes, Constraint pointers = RT_Pointer>
+    : RT_Address<bytes, pointers, [MemRead, MemWrite], "void">;
 
-// Arrays of addresses, one per layout of the call.
-class RT_Addresses<list<OpVariableDecorator> effects>
+// Arrays of addresses. `bytes` is the C++ expression of a list with one number per address.
+class RT_Addresses<string bytes, list<OpVariableDecorator> effects, string parameters,
+                   string function>
     : Arg<Variadic<RT_Pointer>, "", effects>,
-      RT_Passed<"void *const *$name", "addresses(get$Name())">;
-def RT_ReadEach : RT_Addresses<[MemRead]>;
-def RT_WrittenEach : RT_Addresses<[MemWrite]>;
+      RT_Passed<parameters, function # "(get$Name())"> {
+  let addRange = "addRanges(get$NameMutable(), " # bytes # ", ranges)";
+}
+// One address per layout of the call.
+class RT_ReadEach<string bytes>
+    : RT_Addresses<bytes, [MemRead], "void *const *$name", "addresses">;
+class RT_WrittenEach<string bytes>
+    : RT_Addresses<bytes, [MemWrite], "void *const *$name", "addresses">;
 // An array of addresses and its length. The op says itself which it reads.
-def RT_Buffers : Arg<Variadic<RT_Pointer>>,
-                 RT_Passed<"void *const *$name, int32_t count",
-                           "countedAddresses(get$Name())">;
+class RT_Buffers<string bytes>
+    : RT_Addresses<bytes, [], "void *const *$name, int32_t count", "countedAddresses">;
+
+// Expressions for `bytes`: one f32, and the flat buffers of the call's layouts.
+defvar OneF32 = "sizeof(float)";
+defvar FlatBuffers = "sizes.flats(getLayoutRefs())";
 
 // Attributes, which all are constants of the program.
 class RT_PassedAttr<Constraint attribute, string parameters, string function,
@@ -129,11 +148,16 @@ def RT_Int32 : RT_PassedAttr<I32Attr, "int32_t $name", "constant">;
 def RT_Int64 : RT_PassedAttr<I64Attr, "int64_t $name", "constant">;
 def RT_Float64 : RT_PassedAttr<F64Attr, "double $name", "constant">;
 
+// The name of an argument as ODS has it in accessors: get$Name().
+class RT_AccessorName<string argument> {
+  string name = !toupper(!substr(argument, 0, 1)) # !substr(argument, 1);
+}
+
 // An op that is one call of the C function `fsdpc_MNEMONIC`, which returns nothing.
 // The function's parameters are the rank and then, in their order, the op's
 // arguments, each of which says how it is passed.
 class RT_Call<string mnemonic, list<Trait> traits = []>
-    : RT_Op<mnemonic, !listconcat([AbiCallOpInterface, CommandOpInterface], traits)> {
+    : RT_Op<mnemonic, !listconcat([AbiCallOpInterface, CommandOpInterface, AccessRangesOpInterface], traits)> {
   // Set for a function whose work needs more of the rank than its device.
   bit usesRank = 0;
 
@@ -142,16 +166,29 @@ class RT_Call<string mnemonic, list<Trait> traits = []>
     static ::llvm::StringRef getFunction() { return "fsdpc_}] # mnemonic # [{"; }
     /// Passes the function's arguments, in its order, without the rank.
     void passArguments(::fsdpc::rt::CallArguments &call);
+    /// Adds the bytes that the call accesses behind each of its addresses.
+    ::llvm::LogicalResult getAccessRanges(const ::mlir::SymbolTable &symbols,
+        ::llvm::SmallVectorImpl<::fsdpc::rt::AccessRange> &ranges);
   }];
   let extraClassDeclaration = callDeclarations;
   let extraClassDefinition = [{
     void $cppClass::passArguments(::fsdpc::rt::CallArguments &call) {
       }] # !interleave(!foreach(i, !range(!size(arguments)),
              !subst("$name", !getdagname(arguments, i),
-             !subst("$Name", !toupper(!substr(!getdagname(arguments, i), 0, 1))
-                             # !substr(!getdagname(arguments, i), 1),
+             !subst("$Name", RT_AccessorName<!getdagname(arguments, i)>.name,
              !if(!initialized(!getdagarg<RT_Passed>(arguments, i)),
                  "call." # !getdagarg<RT_Passed>(arguments, i).pass # ";", "?")))), "\n      ") # [{
+    }
+    ::llvm::LogicalResult $cppClass::getAccessRanges(const ::mlir::SymbolTable &symbols,
+        ::llvm::SmallVectorImpl<::fsdpc::rt::AccessRange> &ranges) {
+      [[maybe_unused]] ::fsdpc::rt::AccessSizes sizes(*this, symbols);
+      }] # !interleave(!foreach(i, !range(!size(arguments)),
+             !subst("$Name", RT_AccessorName<!getdagname(arguments, i)>.name,
+             !if(!initialized(!getdagarg<RT_Passed>(arguments, i)),
+             !if(!empty(!getdagarg<RT_Passed>(arguments, i).addRange), "",
+                 "if (::llvm::failed(" # !getdagarg<RT_Passed>(arguments, i).addRange
+                 # "))\n        return ::llvm::failure();\n      "),
+             ""))), "") # [{return ::llvm::success();
     }
   }];
   assert !foldl(1, !range(!size(arguments)), all, i,

@@ -31,7 +31,7 @@ def RT_AllGatherOp : RT_Command<"all_gather", "gather",
     rt.all_gather [@h.1.flat] -> %flat
     ```
   }];
-  let arguments = (ins RT_LayoutIndices:$layouts, RT_WrittenEach:$destinations);
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_WrittenEach<FlatBuffers>:$destinations);
   let assemblyFormat = "$layouts `->` $destinations attr-dict";
 }
 
@@ -54,7 +54,7 @@ def RT_KeepSecondaryOp : RT_Command<"keep_secondary", "gather",
     rt.keep_secondary [@h.1.flat], %flat
     ```
   }];
-  let arguments = (ins RT_LayoutIndices:$layouts, RT_ReadEach:$sources);
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_ReadEach<FlatBuffers>:$sources);
   let assemblyFormat = "$layouts `,` $sources attr-dict";
 }
 
@@ -77,7 +77,7 @@ def RT_GatherSecondaryOp : RT_Command<"gather_secondary", "gather",
     rt.gather_secondary [@h.1.flat] -> %flat
     ```
   }];
-  let arguments = (ins RT_LayoutIndices:$layouts, RT_WrittenEach:$destinations);
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_WrittenEach<FlatBuffers>:$destinations);
   let assemblyFormat = "$layouts `->` $destinations attr-dict";
 }
 
@@ -102,7 +102,7 @@ def RT_ReduceScatterOp : RT_Command<"reduce_scatter", "reduce",
     rt.reduce_scatter [@h.1.flat], %grad
     ```
   }];
-  let arguments = (ins RT_LayoutIndices:$layouts, RT_ReadEach:$gradients);
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_ReadEach<FlatBuffers>:$gradients);
   let assemblyFormat = "$layouts `,` $gradients attr-dict";
 }
 
@@ -123,7 +123,8 @@ def RT_AccumulateOp : RT_Command<"accumulate", "compute",
     rt.accumulate @h.1.flat, %grad
     ```
   }];
-  let arguments = (ins RT_LayoutIndex:$layout, RT_Read<>:$gradient);
+  let arguments = (ins RT_LayoutIndex:$layout,
+                       RT_Read<"sizes.flat(getLayoutAttr())">:$gradient);
   let assemblyFormat = "$layout `,` $gradient attr-dict";
 }
 
@@ -190,7 +191,8 @@ def RT_WholeGradientOp : RT_Command<"whole_gradient", "gather",
     rt.whole_gradient @h.1.flat -> %gradient
     ```
   }];
-  let arguments = (ins RT_LayoutIndex:$layout, RT_Written<>:$gradient);
+  let arguments = (ins RT_LayoutIndex:$layout,
+                       RT_Written<"sizes.wholeGradient(getLayoutAttr())">:$gradient);
   let assemblyFormat = "$layout `->` $gradient attr-dict";
 }
 
@@ -217,7 +219,8 @@ def RT_UpdateStatisticsOp : RT_Command<"update_statistics", "reduce",
     rt.update_statistics @bn.running_mean, %mean momentum 1.000000e-01
     ```
   }];
-  let arguments = (ins RT_BufferIndex:$buffer, RT_Read<>:$statistic, RT_Float64:$momentum,
+  let arguments = (ins RT_BufferIndex:$buffer,
+                       RT_Read<"sizes.buffer(getBufferAttr())">:$statistic, RT_Float64:$momentum,
                        RT_PassedAttr<DefaultValuedAttr<ConfinedAttr<I32Attr, [IntNonNegative, IntMaxValue<3>]>, "0">,
                                      "int32_t $name", "constant">:$mode);
   let assemblyFormat = "$buffer `,` $statistic `momentum` $momentum attr-dict";

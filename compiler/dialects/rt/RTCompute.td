@@ -33,7 +33,7 @@ def RT_LaunchOp : RT_Command<"launch", "compute",
     rt.launch @gelu_8x48(%x, %y)
     ```
   }];
-  let arguments = (ins RT_Kernel<>:$kernel, RT_Buffers:$buffers);
+  let arguments = (ins RT_Kernel<>:$kernel, RT_Buffers<"sizes.buffersOf(getKernelAttr())">:$buffers);
   let assemblyFormat = "$kernel `(` $buffers `)` attr-dict";
 }
 
@@ -66,6 +66,15 @@ def RT_MatmulPlan : AttrDef<RT_Dialect, "MatmulPlan",
     (`bias` $bias^)? (`addend` $addend^)? (`epilogue` $epilogue^)?
     (`library` $library^)? `>`
   }];
+  let extraClassDeclaration = [{
+    /// Return the bytes from the first element of a tensor to its last, over the whole batch.
+    /// An addend and the input of GELU have those of C.
+    int64_t bytesOfA() const;
+    int64_t bytesOfB() const;
+    int64_t bytesOfC() const;
+    int64_t bytesOfBias() const;
+    int64_t bytesOfExtra() const;
+  }];
 }
 
 def RT_MatmulOp : RT_Command<"matmul", "compute", [AttrSizedOperandSegments]> {
@@ -88,10 +97,13 @@ def RT_MatmulOp : RT_Command<"matmul", "compute", [AttrSizedOperandSegments]> {
     rt.matmul <64 x 16 x 32, f32, f32 -> f32 batch [] strides [], [], [] transposed false, true accumulate false> %x, %w -> %y
     ```
   }];
-  let arguments = (ins RT_PlanIndex<RT_MatmulPlan>:$plan, RT_Read<>:$a, RT_Read<>:$b,
-                       RT_Read<Optional<RT_Pointer>>:$bias, RT_Read<Optional<RT_Pointer>>:$addend,
-                       RT_Read<Optional<RT_Pointer>>:$input, RT_Updated<>:$c,
-                       RT_Written<Optional<RT_Pointer>>:$extra);
+  let arguments = (ins RT_PlanIndex<RT_MatmulPlan>:$plan, RT_Read<"getPlan().bytesOfA()">:$a,
+                       RT_Read<"getPlan().bytesOfB()">:$b,
+                       RT_Read<"getPlan().bytesOfBias()", Optional<RT_Pointer>>:$bias,
+                       RT_Read<"getPlan().bytesOfC()", Optional<RT_Pointer>>:$addend,
+                       RT_Read<"getPlan().bytesOfC()", Optional<RT_Pointer>>:$input,
+                       RT_Updated<"getPlan().bytesOfC()">:$c,
+                       RT_Written<"getPlan().bytesOfExtra()", Optional<RT_Pointer>>:$extra);
   let assemblyFormat = [{
     $plan $a `,` $b (`bias` $bias^)? (`plus` $addend^)? (`input` $input^)? `->` $c
     (`,` $extra^)? attr-dict
@@ -118,6 +130,12 @@ def RT_ConvolutionPlan : AttrDef<RT_Dialect, "ConvolutionPlan",
     $strides `pads` $pads `dilations` $dilations `groups` $groups
     (`library` $library^)? `>`
   }];
+  let extraClassDeclaration = [{
+    /// Return the bytes of an operand of `rt.convolution`, by kind.
+    int64_t bytesOfX() const;
+    int64_t bytesOfW() const;
+    int64_t bytesOfY() const;
+  }];
 }
 
 def RT_ConvolutionOp : RT_Command<"convolution", "compute"> {
@@ -142,7 +160,8 @@ def RT_ConvolutionOp : RT_Command<"convolution", "compute"> {
     rt.convolution <"forward", f32, [2, 4, 8, 8], [6, 2, 3, 3] -> [2, 6, 4, 4] strides [2, 2] pads [1, 1, 1, 1] dilations [1, 1] groups 2> %x, %w -> %y
     ```
   }];
-  let arguments = (ins RT_PlanIndex<RT_ConvolutionPlan>:$plan, RT_Read<>:$x, RT_Read<>:$w, RT_Written<>:$y);
+  let arguments = (ins RT_PlanIndex<RT_ConvolutionPlan>:$plan, RT_Read<"getPlan().bytesOfX()">:$x,
+                       RT_Read<"getPlan().bytesOfW()">:$w, RT_Written<"getPlan().bytesOfY()">:$y);
   let assemblyFormat = "$plan $x `,` $w `->` $y attr-dict";
 }
 
@@ -167,6 +186,12 @@ def RT_PoolingPlan : AttrDef<RT_Dialect, "PoolingPlan",
     `strides` $strides `pads` $pads `count_padding` $countPadding
     (`library` $library^)? `>`
   }];
+  let extraClassDeclaration = [{
+    /// Return the bytes of an operand of `rt.pooling`, by kind.
+    int64_t bytesOfSource() const;
+    int64_t bytesOfDestination() const;
+    int64_t bytesOfWorkspace() const;
+  }];
 }
 
 def RT_PoolingOp : RT_Command<"pooling", "compute"> {
@@ -188,8 +213,9 @@ def RT_PoolingOp : RT_Command<"pooling", "compute"> {
     rt.pooling <"max", f32, [2, 4, 8, 8] -> [2, 4, 4, 4] kernel [3, 3] strides [2, 2] pads [1, 1, 1, 1] count_padding false> %x -> %y workspace %index
     ```
   }];
-  let arguments = (ins RT_PlanIndex<RT_PoolingPlan>:$plan, RT_Read<>:$source, RT_Written<>:$destination,
-                       RT_Updated<Optional<RT_Pointer>>:$workspace);
+  let arguments = (ins RT_PlanIndex<RT_PoolingPlan>:$plan, RT_Read<"getPlan().bytesOfSource()">:$source,
+                       RT_Written<"getPlan().bytesOfDestination()">:$destination,
+                       RT_Updated<"getPlan().bytesOfWorkspace()", Optional<RT_Pointer>>:$workspace);
   let assemblyFormat = "$plan $source `->` $destination (`workspace` $workspace^)? attr-dict";
 }
 

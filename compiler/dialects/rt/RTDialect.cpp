@@ -7,6 +7,8 @@
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/nn/DiscardableAttributes.h"
+#include "compiler/dialects/nn/ElementBytes.h"
+#include "compiler/dialects/rt/AccessRanges.h"
 #include "compiler/dialects/rt/CallArguments.h"
 #include "compiler/dialects/rt/LaunchEffects.h"
 #include "compiler/dialects/rt/RuntimeCall.h"

@@ -36,6 +36,27 @@ def AbiCallOpInterface : OpInterface<"AbiCallOpInterface"> {
   ];
 }
 
+def AccessRangesOpInterface : OpInterface<"AccessRangesOpInterface"> {
+  let cppNamespace = "::fsdpc::rt";
+  let description = [{
+    An op that reads or writes memory in a program of rt ops. It says how many bytes it
+    accesses behind each of its addresses, from what the runtime passes on to kernels and
+    libraries (plans, types of kernels, layouts), never from the pointers: `verify-rt`
+    compares the two. Which bytes are read and which are written is in its effects.
+
+    No method has a default, and `verify-rt` refuses an op with effects or addresses that
+    lacks the interface. After IREE's `getAsyncAccessRanges`.
+  }];
+  let methods = [
+    InterfaceMethod<[{
+      Adds one range to `ranges` for each address that the op takes. Emits an error
+      if the module lacks a symbol on which a range depends.
+    }], "::llvm::LogicalResult", "getAccessRanges",
+    (ins "const ::mlir::SymbolTable &":$symbols,
+         "::llvm::SmallVectorImpl<::fsdpc::rt::AccessRange> &":$ranges)>
+  ];
+}
+
 def PlanAttrInterface : AttrInterface<"PlanAttrInterface"> {
   let cppNamespace = "::fsdpc::rt";
   let description = [{

@@ -24,7 +24,7 @@ def RT_OffloadOp : RT_Command<"offload", "reduce", [CopiesApart, MemoryEffects<[
     rt.offload %x bytes 1536 to 0
     ```
   }];
-  let arguments = (ins RT_Read<>:$memory, RT_Int64:$bytes, RT_Int64:$place);
+  let arguments = (ins RT_Read<"static_cast<int64_t>(getBytes())">:$memory, RT_Int64:$bytes, RT_Int64:$place);
   let assemblyFormat = "$memory `bytes` $bytes `to` $place attr-dict";
 }
 
@@ -43,7 +43,7 @@ def RT_FetchOp : RT_Command<"fetch", "gather", [CopiesApart, MemoryEffects<[MemR
     rt.fetch %x bytes 1536 from 0
     ```
   }];
-  let arguments = (ins RT_Written<>:$memory, RT_Int64:$bytes, RT_Int64:$place);
+  let arguments = (ins RT_Written<"static_cast<int64_t>(getBytes())">:$memory, RT_Int64:$bytes, RT_Int64:$place);
   let assemblyFormat = "$memory `bytes` $bytes `from` $place attr-dict";
 }
 

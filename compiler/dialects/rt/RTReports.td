@@ -23,7 +23,7 @@ def RT_PoisonOp : RT_Command<"poison", "compute"> {
     rt.poison %dead bytes 1536
     ```
   }];
-  let arguments = (ins RT_Written<>:$memory, RT_Int64:$bytes);
+  let arguments = (ins RT_Written<"static_cast<int64_t>(getBytes())">:$memory, RT_Int64:$bytes);
   let assemblyFormat = "$memory `bytes` $bytes attr-dict";
 }
 
@@ -47,7 +47,7 @@ def RT_ReportLossOp : RT_Command<"report_loss", "compute", [MemoryEffects<[MemWr
     ```
   }];
   let usesRank = 1;
-  let arguments = (ins RT_Read<>:$loss, RT_Read<Optional<RT_Pointer>>:$valid);
+  let arguments = (ins RT_Read<OneF32>:$loss, RT_Read<OneF32, Optional<RT_Pointer>>:$valid);
   let assemblyFormat = "$loss (`valid` $valid^)? attr-dict";
 }
 
@@ -81,7 +81,8 @@ def RT_ReportOutputOp : RT_Command<"report_output", "compute", [MemoryEffects<[M
     ```
   }];
   let usesRank = 1;
-  let arguments = (ins RT_PlanIndex<RT_OutputPlan>:$plan, RT_Read<>:$value);
+  let arguments = (ins RT_PlanIndex<RT_OutputPlan>:$plan,
+                       RT_Read<"nn::tensorBytes(getPlan().getType())">:$value);
   let assemblyFormat = "$plan $value attr-dict";
 }
 
@@ -102,7 +103,7 @@ def RT_ReportZeroedOp : RT_Command<"report_zeroed", "compute", [MemoryEffects<[M
     ```
   }];
   let usesRank = 1;
-  let arguments = (ins RT_Read<>:$zeroed);
+  let arguments = (ins RT_Read<OneF32>:$zeroed);
   let assemblyFormat = "$zeroed attr-dict";
 }
 

@@ -25,7 +25,8 @@ def RT_SumSquaresOp : RT_Command<"sum_squares", "compute",
     rt.sum_squares [@h.0.flat, @h.1.flat] -> %sums
     ```
   }];
-  let arguments = (ins RT_LayoutIndices:$layouts, RT_Written<>:$sums);
+  let arguments = (ins RT_LayoutIndices:$layouts,
+                       RT_Written<"AccessSizes::exactSums(getLayouts().size())">:$sums);
   let assemblyFormat = "$layouts `->` $sums attr-dict";
 }
 
@@ -44,7 +45,8 @@ def RT_AllReduceOp : RT_Command<"all_reduce", "reduce", [MemoryEffects<[MemWrite
     rt.all_reduce %sums count 32
     ```
   }];
-  let arguments = (ins RT_Int32:$count, RT_Updated<>:$values);
+  let arguments = (ins RT_Int32:$count,
+                       RT_Updated<"int64_t(sizeof(double)) * getCount()">:$values);
   let assemblyFormat = "$values `count` $count attr-dict";
 }
 
@@ -67,8 +69,9 @@ def RT_ClipOp : RT_Command<"clip", "compute", [MemoryEffects<[MemWrite<FSDP_Step
     rt.clip [@h.0.flat, @h.1.flat], %sums max_norm 1.000000e+00 -> %scale
     ```
   }];
-  let arguments = (ins RT_LayoutIndices:$layouts, RT_Read<>:$sums, RT_Float64:$max_norm,
-                       RT_Written<>:$scale);
+  let arguments = (ins RT_LayoutIndices:$layouts,
+                       RT_Read<"AccessSizes::exactSums(getLayouts().size())">:$sums,
+                       RT_Float64:$max_norm, RT_Written<OneF32>:$scale);
   let assemblyFormat = "$layouts `,` $sums `max_norm` $max_norm `->` $scale attr-dict";
 }
 
@@ -92,8 +95,8 @@ def RT_FactorSumsOp : RT_Command<"factor_sums", "compute",
     rt.factor_sums [@h.0.flat], %scale clip_value 0.000000e+00 -> %sums
     ```
   }];
-  let arguments = (ins RT_LayoutIndices:$layouts, RT_Read<>:$scale, RT_Float64:$clip_value,
-                       RT_Written<>:$sums);
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_Read<OneF32>:$scale, RT_Float64:$clip_value,
+                       RT_Written<"sizes.factorSums(getLayoutRefs())">:$sums);
   let assemblyFormat = "$layouts `,` $scale `clip_value` $clip_value `->` $sums attr-dict";
 }
 
@@ -117,8 +120,9 @@ def RT_UpdateFactorsOp : RT_Command<"update_factors", "compute",
     rt.update_factors [@h.0.flat], %sums eps 1.000000e-07 power -8.000000e-01 -> %factors
     ```
   }];
-  let arguments = (ins RT_LayoutIndices:$layouts, RT_Read<>:$sums, RT_Float64:$eps,
-                       RT_Float64:$power, RT_Written<>:$factors);
+  let arguments = (ins RT_LayoutIndices:$layouts,
+                       RT_Read<"sizes.factorSums(getLayoutRefs())">:$sums, RT_Float64:$eps,
+                       RT_Float64:$power, RT_Written<"sizes.factors(getLayoutRefs())">:$factors);
   let assemblyFormat = "$layouts `,` $sums `eps` $eps `power` $power `->` $factors attr-dict";
 }
 
@@ -141,9 +145,9 @@ def RT_MomentumUpdatesOp : RT_Command<"momentum_updates", "compute",
     rt.momentum_updates @h.0.flat, %scale momentum 9.500000e-01 clip_value 0.000000e+00 nesterov 1 maximize 0 -> %updates
     ```
   }];
-  let arguments = (ins RT_LayoutIndex:$layout, RT_Read<>:$scale, RT_Float64:$momentum,
+  let arguments = (ins RT_LayoutIndex:$layout, RT_Read<OneF32>:$scale, RT_Float64:$momentum,
                        RT_Float64:$clip_value, RT_Int32:$nesterov, RT_Int32:$maximize,
-                       RT_Written<>:$updates);
+                       RT_Written<"sizes.matrices(getLayoutAttr())">:$updates);
   let assemblyFormat = [{
     $layout `,` $scale `momentum` $momentum `clip_value` $clip_value `nesterov` $nesterov
     `maximize` $maximize `->` $updates attr-dict
@@ -167,7 +171,8 @@ def RT_MoveMatricesOp : RT_Command<"move_matrices", "reduce", [MemoryEffects<[Me
     rt.move_matrices @h.0.flat, %updates to_owners 1
     ```
   }];
-  let arguments = (ins RT_LayoutIndex:$layout, RT_Updated<>:$elements, RT_Int32:$to_owners);
+  let arguments = (ins RT_LayoutIndex:$layout,
+                       RT_Updated<"sizes.matrices(getLayoutAttr())">:$elements, RT_Int32:$to_owners);
   let assemblyFormat = "$layout `,` $elements `to_owners` $to_owners attr-dict";
 }
 
@@ -190,9 +195,11 @@ def RT_OrthogonalizeOp : RT_Command<"orthogonalize", "compute"> {
     rt.orthogonalize @h.0.flat, %updates a 3.444500e+00 b -4.775000e+00 c 2.031500e+00 eps 1.000000e-07 steps 5 bf16 0 match_rms 0 -> %result
     ```
   }];
-  let arguments = (ins RT_LayoutIndex:$layout, RT_Read<>:$updates, RT_Float64:$a,
+  let arguments = (ins RT_LayoutIndex:$layout,
+                       RT_Read<"sizes.matrices(getLayoutAttr())">:$updates, RT_Float64:$a,
                        RT_Float64:$b, RT_Float64:$c, RT_Float64:$eps, RT_Int32:$steps,
-                       RT_Int32:$bf16, RT_Int32:$match_rms, RT_Written<>:$result);
+                       RT_Int32:$bf16, RT_Int32:$match_rms,
+                       RT_Written<"sizes.orthogonalized(getLayoutAttr())">:$result);
   let assemblyFormat = [{
     $layout `,` $updates `a` $a `b` $b `c` $c `eps` $eps `steps` $steps `bf16` $bf16
     `match_rms` $match_rms `->` $result attr-dict
@@ -237,9 +244,10 @@ def RT_MemberSumsOp : RT_Command<"member_sums", "compute",
     rt.member_sums @squares([@h.0.flat], %scale) per_member 1 -> %sums
     ```
   }];
-  let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndices:$layouts, RT_Read<>:$scale,
-                       RT_Int32:$per_member, RT_Written<>:$sums,
-                       RT_Read<Optional<RT_Pointer>>:$factors);
+  let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndices:$layouts,
+                       RT_Read<OneF32>:$scale, RT_Int32:$per_member,
+                       RT_Written<"sizes.memberSums(getLayoutRefs(), getPerMember())">:$sums,
+                       RT_Read<"sizes.factors(getLayoutRefs())", Optional<RT_Pointer>>:$factors);
   let assemblyFormat = [{
     $kernel `(` $layouts `,` $scale `)` `per_member` $per_member (`factors` $factors^)? `->` $sums attr-dict
   }];
@@ -300,12 +308,14 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
     rt.optimizer @sgd(@h.0.flat, %scale)
     ```
   }];
-  let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndex:$layout, RT_Read<>:$scale,
+  let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndex:$layout, RT_Read<OneF32>:$scale,
                        RT_PassedAttr<DefaultValuedAttr<I32Attr, "0">,
                                      "int32_t $name", "constant">:$per_member,
-                       RT_Read<Optional<RT_Pointer>>:$sums, RT_Read<Optional<RT_Pointer>>:$factors,
-                       RT_Read<Optional<RT_Pointer>>:$updates,
-                       RT_Read<Optional<RT_Pointer>>:$gradient);
+                       RT_Read<"sizes.memberSums(getLayoutRefs(), getPerMember())",
+                               Optional<RT_Pointer>>:$sums,
+                       RT_Read<"sizes.factors(getLayoutRefs())", Optional<RT_Pointer>>:$factors,
+                       RT_Read<"sizes.matrices(getLayoutAttr())", Optional<RT_Pointer>>:$updates,
+                       RT_Read<"sizes.wholeGradient(getLayoutAttr())", Optional<RT_Pointer>>:$gradient);
   let assemblyFormat = [{
     $kernel `(` $layout `,` $scale `)` (`sums` $sums^ `per_member` $per_member)?
     (`factors` $factors^)? (`updates` $updates^)? (`gradient` $gradient^)? attr-dict

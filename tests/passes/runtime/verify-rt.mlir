@@ -79,6 +79,10 @@ module attributes {fsdp.arena = {bytes = 4096 : i64}} {
 
 // A gather also writes its padding: 128 bytes for each of --max-ranks.
 module attributes {fsdp.arena = {bytes = 64 : i64}, fsdp.options = {"max-ranks" = 2 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @a.w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@a.w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch() {
     %0 = rt.pointer arena + 0 bytes 64
     // expected-error @below {{accesses memory up to byte 320 of an arena of 64 bytes}}
@@ -91,6 +95,10 @@ module attributes {fsdp.arena = {bytes = 64 : i64}, fsdp.options = {"max-ranks" 
 
 // Compute reads what stream gather writes without waiting for it.
 module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 2 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @a.w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@a.w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
     %y = nn.exp %x : tensor<4x4xf32>
     return %y : tensor<4x4xf32>
@@ -112,6 +120,10 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
 
 // Compute writes what stream reduce still reads. Two reads are not a race.
 module attributes {fsdp.arena = {bytes = 512 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @a.w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@a.w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
     %y = nn.exp %x : tensor<4x4xf32>
     return %y : tensor<4x4xf32>
@@ -133,6 +145,10 @@ module attributes {fsdp.arena = {bytes = 512 : i64}} {
 // An event orders everything enqueued on its stream before, also through a
 // third stream.
 module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 1 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @a.w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@a.w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
     %y = nn.exp %x : tensor<4x4xf32>
     return %y : tensor<4x4xf32>
@@ -155,6 +171,18 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
 
 // The accumulators of a layout: compute adds to what stream reduce still sums.
 module attributes {fsdp.arena = {bytes = 512 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @a.w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@a.w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  fsdp.unit @b
+  fsdp.parameter @b.w : tensor<16xf32> trainable unit @b
+  fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@b.w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  fsdp.unit @c
+  fsdp.parameter @c.w : tensor<16xf32> trainable unit @c
+  fsdp.layout @c.flat of @c trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@c.w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch() {
     %0 = rt.pointer arena + 0 bytes 64
     %1 = rt.pointer arena + 64 bytes 64
@@ -173,6 +201,14 @@ module attributes {fsdp.arena = {bytes = 512 : i64}} {
 // Sums of parameters are added up on another stream, and the optimizer reads
 // them there. Each layout has one member.
 module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 1 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @a.w : tensor<1xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 1 : f32 states 0 {
+    members = [#fsdp.member<@a.w[0, 1] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  fsdp.unit @b
+  fsdp.parameter @b.w : tensor<1xf32> trainable unit @b
+  fsdp.layout @b.flat of @b trainable elements 1 : f32 states 0 {
+    members = [#fsdp.member<@b.w[0, 1] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func private @sums(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64) -> f64 attributes {nn.kernel} {
     return %lr : f64
   }
@@ -198,6 +234,10 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
 
 // The shards of a layout: an optimizer changes them before they are gathered.
 module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 1 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @a.w : tensor<1xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 1 : f32 states 0 {
+    members = [#fsdp.member<@a.w[0, 1] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func private @sgd(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64) -> f32 attributes {nn.kernel} {
     return %p : f32
   }
@@ -216,6 +256,10 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
 
 // Parameters that every rank keeps: compute reads them while they are gathered.
 module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 1 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @a.w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@a.w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
     %y = nn.exp %x : tensor<4x4xf32>
     return %y : tensor<4x4xf32>
@@ -256,6 +300,7 @@ module attributes {fsdp.arena = {bytes = 512 : i64}} {
 
 // Running statistics: compute reads what stream reduce updates.
 module attributes {fsdp.arena = {bytes = 512 : i64}} {
+  fsdp.buffer @mean : tensor<4xf32>
   func.func private @exp(%x: tensor<4xf32>) -> tensor<4xf32> attributes {nn.kernel} {
     %y = nn.exp %x : tensor<4xf32>
     return %y : tensor<4xf32>
@@ -305,6 +350,74 @@ module attributes {fsdp.arena = {bytes = 512 : i64}} {
     %0 = rt.pointer arena + 0 bytes 64
     // expected-error @below {{does not declare its memory effects; declare them in ODS}}
     "foreign.op"(%0) : (!rt.ptr) -> ()
+    return
+  }
+}
+
+// -----
+
+// An op of another dialect states effects, but not which bytes it accesses. It is
+// refused too.
+module attributes {fsdp.arena = {bytes = 512 : i64}} {
+  fsdp.unit @a
+  func.func @microbatch() {
+    // expected-error @below {{does not say which bytes it accesses; implement rt.AccessRangesOpInterface}}
+    fsdp.enter @a
+    return
+  }
+}
+
+// -----
+
+// What a call touches depends on symbols, which the module must have.
+module attributes {fsdp.arena = {bytes = 512 : i64}} {
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    // expected-error @below {{references layout 'a.flat', which the module lacks}}
+    rt.reduce_scatter [@a.flat], %0
+    return
+  }
+}
+
+// -----
+
+module attributes {fsdp.arena = {bytes = 512 : i64}} {
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    // expected-error @below {{references buffer 'mean', which the module lacks}}
+    rt.update_statistics @mean, %0 momentum 1.000000e-01
+    return
+  }
+}
+
+// -----
+
+// A launch has the buffers of its kernel.
+module attributes {fsdp.arena = {bytes = 512 : i64}} {
+  func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    // expected-error @below {{has 3 addresses for 2 buffers}}
+    rt.launch @exp(%0, %0, %0)
+    return
+  }
+}
+
+// -----
+
+// A gather has a destination per layout.
+module attributes {fsdp.arena = {bytes = 512 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @a.w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@a.w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    // expected-error @below {{has 2 addresses for 1 buffers}}
+    rt.all_gather [@a.flat] -> %0, %0
     return
   }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // verify-rt and verify-schedule on ops that they have never seen. A dialect of
-// the test has ops that state their effects, and the same ops with an effect
-// removed. The verifiers prove the former like any other op and refuse the
-// latter, and every op of the project's dialects must be of the former kind.
+// the test has ops that state their effects and ranges, and the same ops with
+// an effect or range removed. The verifiers prove the former like any other op
+// and refuse the latter, and every op of the project's dialects must be of the
+// former kind.
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/rt/RTDialect.h"
 #include "passes/runtime/Passes.h"
@@ -33,10 +34,26 @@ public:
   rt::Stream getStream() { return rt::Stream::compute; }
 };
 
-// Writes through all its pointers.
-class WriteOp : public TestOp<WriteOp, MemoryEffectOpInterface::Trait> {
+using Ranges = SmallVectorImpl<rt::AccessRange>;
+
+// An op that accesses 64 bytes behind each of its pointers.
+template <typename ConcreteOp, template <typename> class... Traits>
+class RangedOp : public TestOp<ConcreteOp, MemoryEffectOpInterface::Trait,
+                               rt::AccessRangesOpInterface::Trait, Traits...> {
 public:
-  using TestOp::TestOp;
+  using TestOp<ConcreteOp, MemoryEffectOpInterface::Trait,
+               rt::AccessRangesOpInterface::Trait, Traits...>::TestOp;
+  LogicalResult getAccessRanges(const SymbolTable &, Ranges &ranges) {
+    for (OpOperand &operand : (*this)->getOpOperands())
+      ranges.push_back({&operand, 64});
+    return success();
+  }
+};
+
+// Writes through all its pointers.
+class WriteOp : public RangedOp<WriteOp> {
+public:
+  using RangedOp::RangedOp;
   static StringRef getOperationName() { return "test.write"; }
   void getEffects(Effects &effects) {
     for (OpOperand &operand : (*this)->getOpOperands())
@@ -45,10 +62,9 @@ public:
 };
 
 // The same with the effect on all pointers but the first removed.
-class WriteFirstOp
-    : public TestOp<WriteFirstOp, MemoryEffectOpInterface::Trait> {
+class WriteFirstOp : public RangedOp<WriteFirstOp> {
 public:
-  using TestOp::TestOp;
+  using RangedOp::RangedOp;
   static StringRef getOperationName() { return "test.write_first"; }
   void getEffects(Effects &effects) {
     if ((*this)->getNumOperands() > 0)
@@ -57,7 +73,34 @@ public:
   }
 };
 
-// The same with all effects removed.
+// The same as WriteOp without ranges.
+class UnrangedOp : public TestOp<UnrangedOp, MemoryEffectOpInterface::Trait> {
+public:
+  using TestOp::TestOp;
+  static StringRef getOperationName() { return "test.unranged"; }
+  void getEffects(Effects &effects) {
+    for (OpOperand &operand : (*this)->getOpOperands())
+      effects.emplace_back(MemoryEffects::Write::get(), &operand);
+  }
+};
+
+// The same as WriteOp with the range of all pointers but the first removed.
+class RangeFirstOp : public TestOp<RangeFirstOp, MemoryEffectOpInterface::Trait,
+                                   rt::AccessRangesOpInterface::Trait> {
+public:
+  using TestOp::TestOp;
+  static StringRef getOperationName() { return "test.range_first"; }
+  void getEffects(Effects &effects) {
+    for (OpOperand &operand : (*this)->getOpOperands())
+      effects.emplace_back(MemoryEffects::Write::get(), &operand);
+  }
+  LogicalResult getAccessRanges(const SymbolTable &, Ranges &ranges) {
+    ranges.push_back({&(*this)->getOpOperand(0), 64});
+    return success();
+  }
+};
+
+// The same as WriteOp with all effects removed.
 class SilentOp : public TestOp<SilentOp> {
 public:
   using TestOp::TestOp;
@@ -65,10 +108,9 @@ public:
 };
 
 // Writes the gradients of the layouts in its attribute `layouts`.
-class LayoutOp : public TestOp<LayoutOp, MemoryEffectOpInterface::Trait,
-                               fsdp::LayoutUserOpInterface::Trait> {
+class LayoutOp : public RangedOp<LayoutOp, fsdp::LayoutUserOpInterface::Trait> {
 public:
-  using TestOp::TestOp;
+  using RangedOp::RangedOp;
   static StringRef getOperationName() { return "test.layout"; }
   ArrayAttr getLayoutsAttr() {
     return (*this)->getAttrOfType<ArrayAttr>("layouts");
@@ -93,9 +135,9 @@ public:
 };
 
 // Writes a communication window, which no rt op does on stream compute.
-class WindowOp : public TestOp<WindowOp, MemoryEffectOpInterface::Trait> {
+class WindowOp : public RangedOp<WindowOp> {
 public:
-  using TestOp::TestOp;
+  using RangedOp::RangedOp;
   static StringRef getOperationName() { return "test.window"; }
   void getEffects(Effects &effects) {
     effects.emplace_back(MemoryEffects::Write::get(), rt::GatherWindow::get());
@@ -103,9 +145,9 @@ public:
 };
 
 // Reads or writes memory that it does not name.
-class AnywhereOp : public TestOp<AnywhereOp, MemoryEffectOpInterface::Trait> {
+class AnywhereOp : public RangedOp<AnywhereOp> {
 public:
-  using TestOp::TestOp;
+  using RangedOp::RangedOp;
   static StringRef getOperationName() { return "test.anywhere"; }
   void getEffects(Effects &effects) {
     effects.emplace_back(MemoryEffects::Write::get());
@@ -117,8 +159,8 @@ public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(TestDialect)
   explicit TestDialect(MLIRContext *context)
       : Dialect(getDialectNamespace(), context, TypeID::get<TestDialect>()) {
-    addOperations<WriteOp, WriteFirstOp, SilentOp, LayoutOp, SilentLayoutOp,
-                  WindowOp, AnywhereOp>();
+    addOperations<WriteOp, WriteFirstOp, UnrangedOp, RangeFirstOp, SilentOp,
+                  LayoutOp, SilentLayoutOp, WindowOp, AnywhereOp>();
   }
   static StringRef getDialectNamespace() { return "test"; }
 };
@@ -201,6 +243,30 @@ TEST_F(VerifyEffectsTest, RefusesAPointerWithoutEffect) {
       "does not declare whether it reads or writes the memory of operand 1");
 }
 
+// Without operands too: an effect is on memory, whichever that is.
+TEST_F(VerifyEffectsTest, RefusesAnOpWithoutRanges) {
+  constexpr const char *message = "does not say which bytes it accesses; "
+                                  "implement rt.AccessRangesOpInterface";
+  EXPECT_ERROR(verifyRT(pointers + std::string(R"(
+    "test.unranged"(%0) : (!rt.ptr) -> ())")),
+               message);
+  EXPECT_ERROR(verifyRT(R"(fsdp.enter @u)"), message);
+}
+
+TEST_F(VerifyEffectsTest, RefusesAPointerWithoutRange) {
+  EXPECT_ERROR(verifyRT(pointers + std::string(R"(
+    "test.range_first"(%0, %1) : (!rt.ptr, !rt.ptr) -> ())")),
+               "does not say how many bytes it accesses of operand 1");
+}
+
+// Ranges are compared with pointers, whichever op states them.
+TEST_F(VerifyEffectsTest, RefusesAPointerThatDeclaresTooLittle) {
+  EXPECT_ERROR(verifyRT(R"(
+    %0 = rt.pointer arena + 0 bytes 63
+    "test.write"(%0) : (!rt.ptr) -> ())"),
+               "touches 64 bytes of operand 0, but its pointer reaches 63");
+}
+
 TEST_F(VerifyEffectsTest, RefusesALayoutWithoutEffect) {
   constexpr const char *op =
       R"("test.silent_layout"() {layouts = [@l]} : () -> ())";
@@ -272,6 +338,20 @@ TEST_F(VerifyEffectsTest, EveryOpStatesItsEffects) {
         << name.getStringRef().str();
   }
   EXPECT_GT(count, 100);
+}
+
+// All ops of rt that have addresses or put commands on streams.
+TEST_F(VerifyEffectsTest, EveryCommandStatesItsRanges) {
+  int count = 0;
+  for (RegisteredOperationName name : context.getRegisteredOperations()) {
+    if (name.getDialectNamespace() != "rt" ||
+        !name.hasInterface<rt::CommandOpInterface>())
+      continue;
+    ++count;
+    EXPECT_TRUE(name.hasInterface<rt::AccessRangesOpInterface>())
+        << name.getStringRef().str();
+  }
+  EXPECT_GT(count, 25);
 }
 
 } // namespace verify_effects_test
