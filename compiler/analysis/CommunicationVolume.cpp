@@ -8,6 +8,8 @@
 // the end of the compile.
 #include "compiler/analysis/CommunicationVolume.h"
 
+#include "compiler/dialects/fsdp/Interfaces.h"
+
 #include "mlir/IR/Builders.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -44,12 +46,13 @@ static std::string sumOf(const CommunicationVolume &volume, Level level) {
   std::string sum;
   bool reshards =
       llvm::any_of(volume.terms, [](const CommunicationVolume::Term &term) {
-        return term.what == kGatherSecondary;
+        return term.what == fsdp::kGatherSecondary;
       });
   for (const CommunicationVolume::Term &term : volume.terms) {
     if (term.level != level)
       continue;
-    bool gathers = term.what == "all_gather" || term.what == kGatherSecondary;
+    bool gathers =
+        term.what == "all_gather" || term.what == fsdp::kGatherSecondary;
     bool twice =
         term.what == "all_gather" && !(reshards && term.level == Level::Ranks);
     StringRef elements = term.elements;

@@ -24,9 +24,6 @@ namespace fsdpc::analysis {
 /// an owner has a part itself.
 enum class Level { Ranks, Group, Groups, Each, Owners, GroupOwners };
 
-/// The name of the term of gathers that read secondary shards.
-inline constexpr llvm::StringLiteral kGatherSecondary = "gather_secondary";
-
 /// A sum of terms.
 struct CommunicationVolume {
   struct Term {

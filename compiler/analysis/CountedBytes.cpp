@@ -11,7 +11,6 @@
 #include "compiler/options/Options.h"
 #include "runtime/abi/top_k.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 #include <map>
 #include <set>
@@ -27,7 +26,6 @@ namespace {
 constexpr llvm::StringLiteral kChosenSymbol = "T", kFactorSymbol = "R";
 // The elements of matrices that go to owners and back.
 constexpr llvm::StringLiteral kMatrixSymbol = "M";
-constexpr llvm::StringLiteral kCollectMatrices = "collect_matrices";
 
 // Names the elements that terms are about where layouts differ in strategy,
 // type or compression. A program of one strategy and type needs no names: then
@@ -122,6 +120,26 @@ public:
   Wire(fsdp::CompileOptions options, const SymbolTable &symbols)
       : options(std::move(options)), symbols(symbols) {}
 
+  // A layout as an op sends it.
+  Sent sent(fsdp::LayoutOp layout, fsdp::SentForm form) const {
+    switch (form) {
+    case fsdp::SentForm::Computed:
+      return computed(layout);
+    case fsdp::SentForm::Gathered:
+      return gathered(layout);
+    case fsdp::SentForm::HandedOver:
+      return handedOver(layout);
+    case fsdp::SentForm::Reduced:
+      return reduced(layout);
+    case fsdp::SentForm::Wide:
+      return wide(layout);
+    case fsdp::SentForm::ToOwners:
+    case fsdp::SentForm::FromOwners:
+      return {"f32", uint64_t(fsdp::memberElementsOf(layout)) * sizeof(float),
+              kMatrixSymbol};
+    }
+    llvm_unreachable("all forms are listed");
+  }
   Sent computed(fsdp::LayoutOp layout) const {
     return inType(layout, computeType(layout));
   }
@@ -212,9 +230,10 @@ void addSums(ModuleOp module, StringRef function, StringRef symbol,
 class Matrices {
 public:
   // Notes that a term is about those of a layout; `describe` comes after all.
-  void add(StringRef what, Level level, StringRef strategy, uint64_t elements) {
-    terms[{what.str(), level}].insert(strategy.str());
-    if (what == kCollectMatrices)
+  void add(fsdp::Sending sending, Level level, StringRef strategy,
+           uint64_t elements) {
+    terms[{sending.name.str(), level}].insert(strategy.str());
+    if (sending.form == fsdp::SentForm::ToOwners)
       counts[strategy.str()] += elements;
   }
 
@@ -273,8 +292,12 @@ public:
             member.getElements();
   }
 
-  // Counts the op, if it is a collective.
-  void visit(Operation *op);
+  // Counts what the op sends.
+  void visit(fsdp::SendsOpInterface op) {
+    fsdp::Sending sending = op.getSending();
+    for (FlatSymbolRefAttr name : op.getSentLayouts())
+      add(sending, symbols.lookup<fsdp::LayoutOp>(name.getAttr()));
+  }
 
   CommunicationVolume finish(ModuleOp module) {
     parts.describe(module, volume);
@@ -287,8 +310,9 @@ public:
   }
 
 private:
-  void count(StringRef what, bool eachMicrobatch, Level level,
-             fsdp::LayoutOp layout, Sent sent) {
+  void count(fsdp::Sending sending, Level level, fsdp::LayoutOp layout,
+             Sent sent) {
+    StringRef what = sending.name;
     if (sent.symbol.empty())
       parts.add(what, level, sent.type, layout);
     auto it = llvm::find_if(volume.terms, [&](auto &term) {
@@ -298,54 +322,54 @@ private:
     if (it != volume.terms.end())
       it->bytes += sent.bytes;
     else
-      volume.terms.push_back({what.str(), level, eachMicrobatch, sent.bytes,
-                              sent.type.str(), sent.symbol.str()});
+      volume.terms.push_back({what.str(), level, sending.eachMicrobatch,
+                              sent.bytes, sent.type.str(), sent.symbol.str()});
   }
 
-  // Sums the collectives of one kind. The bytes are those of the flat buffers,
-  // without the shards' padding. Groups hand on their sums in f32.
-  void add(StringRef what, bool eachMicrobatch, ArrayAttr layouts,
-           Sent (Wire::*sentOf)(fsdp::LayoutOp) const) {
-    for (auto name : layouts.getAsRange<FlatSymbolRefAttr>()) {
-      auto layout = symbols.lookup<fsdp::LayoutOp>(name.getValue());
-      if (fsdp::Compression compression = fsdp::compressionOf(layout);
-          compression && what.starts_with("reduce")) {
-        addCompression(what, eachMicrobatch, layout, compression);
-        continue;
-      }
-      bool hybrid = parts.isHybrid(layout);
-      bool inGroup = hybrid || what == kGatherSecondary;
-      count(what, eachMicrobatch, inGroup ? Level::Group : Level::Ranks, layout,
-            (wire.*sentOf)(layout));
-      if (hybrid && what.starts_with("reduce"))
-        count(what, eachMicrobatch, Level::Groups, layout, wire.wide(layout));
-    }
+  // The bytes are those of the flat buffers, without the shards' padding.
+  // Groups hand on their sums in f32.
+  void add(fsdp::Sending sending, fsdp::LayoutOp layout) {
+    if (sending.form == fsdp::SentForm::ToOwners ||
+        sending.form == fsdp::SentForm::FromOwners)
+      return addMatrices(sending, layout);
+    bool reduces = sending.form == fsdp::SentForm::HandedOver ||
+                   sending.form == fsdp::SentForm::Reduced;
+    if (fsdp::Compression compression = fsdp::compressionOf(layout);
+        compression && reduces)
+      return addCompression(sending, layout, compression);
+    bool hybrid = parts.isHybrid(layout);
+    bool inGroup = hybrid || sending.name == fsdp::kGatherSecondary;
+    count(sending, inGroup ? Level::Group : Level::Ranks, layout,
+          wire.sent(layout, sending.form));
+    if (hybrid && reduces)
+      count(sending, Level::Groups, layout, wire.wide(layout));
   }
 
-  // Counts the parts of matrices that are sent to owners or, if `isBack`, from
-  // owners to the ranks that update these parts, or to all ranks. Under oss an
-  // owner has its matrices whole.
-  void addMatrices(StringRef what, FlatSymbolRefAttr name, bool isBack) {
-    auto layout = symbols.lookup<fsdp::LayoutOp>(name.getValue());
+  // Counts the parts of matrices that are sent to owners, or from owners to the
+  // ranks that update these parts or to all ranks. Under oss an owner has its
+  // matrices whole.
+  void addMatrices(fsdp::Sending sending, fsdp::LayoutOp layout) {
+    bool isBack = sending.form == fsdp::SentForm::FromOwners;
     if (parts.isOwned(layout))
       return;
     Level level = isBack && fsdp::keepsWhole(layout, "state") ? Level::Ranks
                   : isBack && parts.isHybrid(layout) ? Level::GroupOwners
                                                      : Level::Owners;
-    uint64_t elements = fsdp::memberElementsOf(layout);
-    matrices.add(what, level, parts.strategyOf(layout), elements);
-    count(what, /*eachMicrobatch=*/false, level, layout,
-          {"f32", elements * sizeof(float), kMatrixSymbol});
+    matrices.add(sending, level, parts.strategyOf(layout),
+                 fsdp::memberElementsOf(layout));
+    count(sending, level, layout, wire.sent(layout, sending.form));
   }
 
   // A reduction of factors gathers their sums.
-  void addCompression(StringRef what, bool eachMicrobatch,
-                      fsdp::LayoutOp layout, fsdp::Compression compression) {
+  void addCompression(fsdp::Sending sending, fsdp::LayoutOp layout,
+                      fsdp::Compression compression) {
     if (compression.topK)
-      return count(what, eachMicrobatch, Level::Each, layout,
+      return count(sending, Level::Each, layout,
                    Wire::chosen(compression.topK));
-    for (StringRef each : {what, StringRef("gather_factors")})
-      count(each, eachMicrobatch, Level::Ranks, layout, wire.factors(layout));
+    for (StringRef name : {sending.name, StringRef("gather_factors")}) {
+      sending.name = name;
+      count(sending, Level::Ranks, layout, wire.factors(layout));
+    }
   }
 
   SymbolTable symbols;
@@ -354,43 +378,6 @@ private:
   Matrices matrices;
   Wire wire;
 };
-
-void Counter::visit(Operation *op) {
-  TypeSwitch<Operation *>(op)
-      .Case<fsdp::AllGatherOp, fsdp::AllGatherStartOp>([&](auto gather) {
-        // Secondary shards hold what has been converted.
-        if (gather.getFromSecondary())
-          add(kGatherSecondary, true, gather.getLayouts(), &Wire::computed);
-        else
-          add("all_gather", true, gather.getLayouts(), &Wire::gathered);
-      })
-      .Case<fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp>(
-          [&](auto reduce) {
-            add("reduce_scatter", true, reduce.getLayouts(), &Wire::handedOver);
-          })
-      .Case([&](fsdp::ReduceGradientsOp reduce) {
-        add("reduce_gradients", false, reduce.getLayouts(), &Wire::reduced);
-      })
-      .Case([&](fsdp::GatherGradientsOp gather) {
-        // ddp gathers gradients that are reduced already. They are f32 shards
-        // of the accumulators, so the wire type does not apply.
-        add("gather_gradients", false, gather.getLayouts(), &Wire::wide);
-      })
-      .Case([&](fsdp::WholeGradientOp gather) {
-        add("gather_gradients", false,
-            ArrayAttr::get(gather.getContext(), gather.getLayoutAttr()),
-            &Wire::wide);
-      })
-      .Case([&](fsdp::CollectMatricesOp collect) {
-        addMatrices(kCollectMatrices, collect.getLayoutAttr(), false);
-      })
-      .Case([&](fsdp::SpreadMatricesOp spread) {
-        addMatrices("spread_matrices", spread.getLayoutAttr(), true);
-      })
-      .Case([&](fsdp::GatherParametersOp gather) {
-        add("gather_parameters", false, gather.getLayouts(), &Wire::gathered);
-      });
-}
 
 } // namespace
 
@@ -401,7 +388,8 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
   module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (evaluate && op == evaluate)
       return WalkResult::skip();
-    counter.visit(op);
+    if (auto sending = dyn_cast<fsdp::SendsOpInterface>(op))
+      counter.visit(sending);
     return WalkResult::advance();
   });
   return counter.finish(module);

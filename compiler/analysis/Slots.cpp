@@ -159,17 +159,13 @@ void SlotFinder::define(Operation *op) {
     places[op->getResult(0)] = place;
     return;
   }
-  if (auto start = dyn_cast<fsdp::AllGatherStartOp>(op)) {
-    // The types of the result are at the wait.
-    auto wait = cast<fsdp::AllGatherWaitOp>(*start.getToken().user_begin());
-    return gather(op, wait.getResults());
+  // Of a start, the tensors are the results of its wait.
+  if (auto transfer = dyn_cast<fsdp::TransferOpInterface>(op)) {
+    if (transfer.getTransferKind() == fsdp::TransferKind::Gather)
+      return gather(op, transfer.getArrivals());
+    if (transfer.getTransferKind() == fsdp::TransferKind::Fetch)
+      return fetch(op, transfer.getArrivals());
   }
-  if (isa<fsdp::AllGatherOp>(op))
-    return gather(op, op->getResults());
-  if (auto start = dyn_cast<fsdp::FetchStartOp>(op))
-    return fetch(op, (*start.getToken().user_begin())->getResults());
-  if (isa<fsdp::FetchOp>(op))
-    return fetch(op, op->getResults());
   auto pack = dyn_cast<fsdp::PackOp>(op);
   SlotKind kind = pack || isa<fsdp::WholeGradientOp>(op) ? SlotKind::Gradient
                                                          : SlotKind::Activation;
@@ -323,7 +319,7 @@ FailureOr<SmallVector<Slot>> SlotFinder::run() {
     if (failed(verifyStrides(&op)))
       return failure();
     define(&op);
-    if (isa<fsdp::OffloadOp, fsdp::OffloadStartOp>(op) &&
+    if (fsdp::isTransfer(&op, fsdp::TransferKind::Offload) &&
         failed(verifyOffloaded(&op)))
       return failure();
     auto call = dyn_cast<nn::LibraryCallOpInterface>(op);
@@ -380,10 +376,9 @@ std::string fsdpc::analysis::labelOf(const Slot &slot) {
   auto nameOf = [](Attribute symbol) {
     return cast<FlatSymbolRefAttr>(symbol).getValue().str();
   };
-  if (auto gather = dyn_cast<fsdp::AllGatherStartOp>(value.op))
-    return "all_gather of " + nameOf(gather.getLayouts()[value.result]);
-  if (auto gather = dyn_cast<fsdp::AllGatherOp>(value.op))
-    return "all_gather of " + nameOf(gather.getLayouts()[value.result]);
+  if (fsdp::isTransfer(value.op, fsdp::TransferKind::Gather))
+    return "all_gather of " + nameOf(cast<fsdp::LayoutUserOpInterface>(value.op)
+                                         .getLayoutRefs()[value.result]);
   if (auto pack = dyn_cast<fsdp::PackOp>(value.op))
     return "gradients of " + nameOf(pack.getLayoutAttr());
   if (auto whole = dyn_cast<fsdp::WholeGradientOp>(value.op))

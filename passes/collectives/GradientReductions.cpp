@@ -26,8 +26,7 @@ LogicalResult GradientReductions::verify(Operation *op) {
     return success(); // its start names the gradients
   bool accumulates = isa<fsdp::AccumulateOp>(op);
   if (accumulates != reducesInUpdate ||
-      (!accumulates &&
-       !isa<fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp>(op)))
+      (!accumulates && !fsdp::isTransfer(op, fsdp::TransferKind::Reduce)))
     return broken(op, "reduce-once")
            << "with --reduce="
            << (reducesInUpdate ? "step gradients are accumulated"

@@ -43,7 +43,7 @@ Value storageOf(Value value) {
 // where their elements lie dense.
 bool isProducer(Operation *op) {
   auto call = dyn_cast<nn::LibraryCallOpInterface>(op);
-  return !isa<nn::ViewOpInterface, nn::ConcatOp, fsdp::PackOp>(op) &&
+  return !isa<nn::ViewOpInterface>(op) && !op->hasTrait<nn::HoldsOperands>() &&
          !op->hasTrait<nn::OutsideArena>() &&
          !op->hasTrait<fsdp::HoldsWeights>() && !nn::isStrided(op) &&
          !(call && call.writesStrides());
@@ -53,7 +53,7 @@ bool isProducer(Operation *op) {
 // two lie together, and neither can leave alone.
 bool sharesMemory(Operation *user, Value value) {
   auto call = dyn_cast<nn::LibraryCallOpInterface>(user);
-  return isa<nn::ConcatOp, fsdp::PackOp>(user) ||
+  return user->hasTrait<nn::HoldsOperands>() ||
          (call && call.getOverwritten() &&
           storageOf(call.getOverwritten()) == value);
 }

@@ -116,7 +116,7 @@ private:
     // A sharded layout is read through a gather, a replicated one through
     // fsdp.replicated. Anything else would read memory that this rank does not
     // have, or communicate what it has already.
-    bool gathers = isa<fsdp::AllGatherOp, fsdp::AllGatherStartOp>(op);
+    bool gathers = fsdp::isTransfer(op, fsdp::TransferKind::Gather);
     auto layouts = dyn_cast<fsdp::LayoutUserOpInterface>(op);
     if (!layouts || (!gathers && !isa<fsdp::ReplicatedOp>(op)))
       return success();

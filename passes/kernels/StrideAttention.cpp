@@ -97,8 +97,7 @@ bool Tree::read(Value value, const nn::Strides &strides) {
       reads = true;
       continue;
     }
-    if (!isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp>(op) ||
-        nn::isStrided(op))
+    if (!op->hasTrait<nn::MayLieInOperand>() || nn::isStrided(op))
       return false;
     std::optional<nn::Strides> result = nn::stridesOfResult(op, strides);
     ops.insert(op);
@@ -121,8 +120,7 @@ bool Tree::write(Value value, const nn::Strides &strides) {
            llvm::count_if(value.getUses(), [](OpOperand &use) {
              return !takesStrides(use);
            }) == 1;
-  if (!isa<nn::ReshapeOp, nn::TransposeOp, nn::ConcatOp>(op) ||
-      nn::isStrided(op))
+  if (!op->hasTrait<nn::MayLieInResult>() || nn::isStrided(op))
     return false;
   ops.insert(op);
   return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
@@ -142,8 +140,7 @@ bool Tree::write(Value value, const nn::Strides &strides) {
 void strideOperand(Value value, const Requirements &required) {
   SmallVector<Value> sources;
   for (Operation *op = value.getDefiningOp();
-       isa_and_nonnull<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp>(op) &&
-       !nn::isStrided(op);
+       op && op->hasTrait<nn::MayLieInOperand>() && !nn::isStrided(op);
        op = op->getOperand(0).getDefiningOp())
     sources.push_back(op->getOperand(0));
   // The search begins at the dense end: a longer path saves more copies.
@@ -206,8 +203,7 @@ void strideResult(Value value, const Requirements &required) {
     return user;
   };
   for (Operation *op = onlyUser(value);
-       isa_and_nonnull<nn::ReshapeOp, nn::TransposeOp, nn::ConcatOp>(op) &&
-       !nn::isStrided(op);
+       op && op->hasTrait<nn::MayLieInResult>() && !nn::isStrided(op);
        op = onlyUser(op->getResult(0)))
     targets.push_back(op->getResult(0));
   for (Value target : llvm::reverse(targets)) {

@@ -196,7 +196,7 @@ struct TieOperands : fsdpc::passes::impl::TieOperandsBase<TieOperands> {
     unsigned uses = 0;
     for (Operation *user : value.getUsers()) {
       if (user != launch &&
-          (nn::isView(user) || isa<nn::ConcatOp, fsdp::PackOp>(user) ||
+          (nn::isView(user) || user->hasTrait<nn::HoldsOperands>() ||
            !user->isBeforeInBlock(launch)))
         return false;
       uses += user == launch;

@@ -69,7 +69,8 @@ StringRef firstStream(const Slot &slot) {
 StringRef lastStream(const Slot &slot) {
   bool reduced = llvm::any_of(slot.values, [](const SlotValue &value) {
     return llvm::any_of(value.op->getUsers(), [](Operation *user) {
-      return isa<fsdp::ReduceScatterStartOp, fsdp::OffloadStartOp>(user);
+      return fsdp::isTransfer(user, fsdp::TransferKind::Reduce) ||
+             fsdp::isTransfer(user, fsdp::TransferKind::Offload);
     });
   });
   return reduced ? "reduce" : "compute";
@@ -78,9 +79,9 @@ StringRef lastStream(const Slot &slot) {
 std::string describe(const Slot &slot) {
   const SlotValue &value = slot.values.front();
   std::string text = value.op->getName().stripDialect().str();
-  if (auto gather = dyn_cast<fsdp::AllGatherStartOp>(value.op)) {
-    Attribute layout = gather.getLayouts()[value.result];
-    text += " @" + cast<FlatSymbolRefAttr>(layout).getValue().str();
+  if (fsdp::isTransfer(value.op, fsdp::TransferKind::Gather)) {
+    auto gather = cast<fsdp::LayoutUserOpInterface>(value.op);
+    text += " @" + gather.getLayoutRefs()[value.result].getValue().str();
   } else if (auto unit = value.op->getAttrOfType<FlatSymbolRefAttr>(
                  fsdp::FSDPDialect::kUnitAttr)) {
     text += " of unit @" + unit.getValue().str();

@@ -266,9 +266,9 @@ LogicalResult FunctionConverter::convertMatrices(Operation *op) {
       });
 }
 
-// Ops that only name memory (views, packs, constants) have no call: the
-// pointers of their users contain them.
 LogicalResult FunctionConverter::convert(Operation *op) {
+  if (op->hasTrait<nn::NoCall>() || isa<func::ReturnOp>(op))
+    return success();
   if (auto call = dyn_cast<rt::RuntimeCallOpInterface>(op)) {
     // An edited dump may ask for what no library computes.
     if (!call.getPlan())
@@ -277,12 +277,6 @@ LogicalResult FunctionConverter::convert(Operation *op) {
     return success();
   }
   return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ConcatOp,
-            nn::ConstantOp, fsdp::ViewOp, fsdp::PackOp, fsdp::ReplicatedOp,
-            fsdp::RandomOp, fsdp::LossScaleOp, fsdp::MicrobatchWeightOp,
-            fsdp::LoadOp, fsdp::FreeOp, fsdp::EnterOp, fsdp::ExitOp,
-            func::ReturnOp>(
-          [](Operation *) { return success(); }) // addresses, or nothing at all
       .Case([&](nn::LaunchOp op) {
         SmallVector<Value> buffers = pointersOf(op->getOperands());
         llvm::append_range(buffers, pointersOf(op->getResults()));

@@ -17,7 +17,6 @@
 #include "compiler/dialects/nn/Build.h"
 
 #include "runtime/abi/top_k.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -36,12 +35,19 @@ Value throughViews(Value value) {
   return value;
 }
 
-std::string labelOf(StringRef what, ArrayAttr layouts) {
+using LayoutRefs = ArrayRef<FlatSymbolRefAttr>;
+
+std::string labelOf(StringRef what, LayoutRefs layouts) {
   std::string label = (what + " of ").str();
   for (auto [index, layout] : llvm::enumerate(layouts))
-    label +=
-        (index ? ", " : "") + cast<FlatSymbolRefAttr>(layout).getValue().str();
+    label += (index ? ", " : "") + layout.getValue().str();
   return label;
+}
+
+// The layouts of a gather or reduction, whole or split.
+SmallVector<FlatSymbolRefAttr> layoutsOf(fsdp::TransferOpInterface transfer) {
+  return cast<fsdp::LayoutUserOpInterface>(transfer.getOperation())
+      .getLayoutRefs();
 }
 
 // Reads one function in three steps: ops and segments, collectives, then
@@ -69,18 +75,18 @@ public:
 
 private:
   void readOps();
-  void readGather(Operation *first, ArrayAttr layouts, Operation *wait,
-                  ValueRange results);
+  void readGather(fsdp::TransferOpInterface gather);
   void addArrival(CollectiveOps ops, schedule::Collective c);
-  void countBlocks(ArrayAttr layouts, ValueRange results,
+  void countBlocks(LayoutRefs layouts, ValueRange results,
                    CollectiveOps &ops) const;
-  int64_t countCompressed(ArrayAttr layouts, ValueRange gradients,
+  int64_t countCompressed(LayoutRefs layouts, ValueRange gradients,
                           CollectiveOps &ops) const;
-  void countStored(ArrayAttr layouts, StringRef what, CollectiveOps &ops) const;
-  void readReduction(Operation *first, ArrayAttr layouts, ValueRange gradients);
-  void readOffload(Operation *first, ValueRange values);
-  void readFetch(Operation *first, Operation *wait, ValueRange results);
-  void readCollective(Operation *op);
+  void countStored(LayoutRefs layouts, StringRef what,
+                   CollectiveOps &ops) const;
+  void readReduction(fsdp::TransferOpInterface reduction);
+  void readOffload(fsdp::TransferOpInterface offload);
+  void readFetch(fsdp::TransferOpInterface fetch);
+  void readCollective(fsdp::TransferOpInterface transfer);
   LogicalResult readMemory();
   using ResultKey = std::pair<Operation *, unsigned>;
   DenseMap<ResultKey, int> collectivesByMemory() const;
@@ -156,32 +162,25 @@ void Reader::readOps() {
 // Elements of a collective's buffers, of the layouts that are not among
 // `special` and of those that are.
 std::pair<int64_t, int64_t> splitElements(const DenseSet<StringAttr> &special,
-                                          ArrayAttr layouts,
+                                          LayoutRefs layouts,
                                           ValueRange buffers) {
   int64_t others = 0, found = 0;
-  for (auto [layout, buffer] :
-       llvm::zip_equal(layouts.getAsRange<FlatSymbolRefAttr>(), buffers))
+  for (auto [layout, buffer] : llvm::zip_equal(layouts, buffers))
     (special.contains(layout.getAttr()) ? found : others) += elementsOf(buffer);
   return {others, found};
 }
 
-// Returns true if the gather, whole or split, reads secondary shards.
-bool readsSecondary(Operation *gather) {
-  if (auto start = dyn_cast<fsdp::AllGatherStartOp>(gather))
-    return start.getFromSecondary();
-  return cast<fsdp::AllGatherOp>(gather).getFromSecondary();
-}
-
-void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
-                        ValueRange results) {
-  CollectiveOps ops{first, wait, SmallVector<Value>(results), {}};
+void Reader::readGather(fsdp::TransferOpInterface gather) {
+  SmallVector<FlatSymbolRefAttr> layouts = layoutsOf(gather);
+  ValueRange results = gather.getArrivals();
+  CollectiveOps ops{gather, gather.getWait(), SmallVector<Value>(results), {}};
   auto [whole, groups] = splitElements(hybridLayouts, layouts, results);
   int64_t width = nn::elementBytes(results[0].getType());
   ops.wholeBytes = whole * width;
   ops.groupBytes = groups * width;
   ops.elementBytes = width;
   // Secondary shards hold what has been converted.
-  if (readsSecondary(first)) {
+  if (gather.readsSecondary()) {
     ops.secondaryRanks = options.reshardTo;
   } else {
     ops.castElements = whole;
@@ -220,10 +219,9 @@ void Reader::addArrival(CollectiveOps ops, schedule::Collective c) {
 }
 
 // Replaces the bytes of buffers that travel in blocks.
-void Reader::countBlocks(ArrayAttr layouts, ValueRange results,
+void Reader::countBlocks(LayoutRefs layouts, ValueRange results,
                          CollectiveOps &ops) const {
-  for (auto [name, buffer] :
-       llvm::zip_equal(layouts.getAsRange<FlatSymbolRefAttr>(), results)) {
+  for (auto [name, buffer] : llvm::zip_equal(layouts, results)) {
     auto wire = blockLayouts.find(name.getAttr());
     if (wire == blockLayouts.end())
       continue;
@@ -238,10 +236,9 @@ void Reader::countBlocks(ArrayAttr layouts, ValueRange results,
 }
 
 // Counts the layouts whose reduction is compressed, and returns their elements.
-int64_t Reader::countCompressed(ArrayAttr layouts, ValueRange gradients,
+int64_t Reader::countCompressed(LayoutRefs layouts, ValueRange gradients,
                                 CollectiveOps &ops) const {
-  for (auto [name, gradient] :
-       llvm::zip_equal(layouts.getAsRange<FlatSymbolRefAttr>(), gradients)) {
+  for (auto [name, gradient] : llvm::zip_equal(layouts, gradients)) {
     auto layout = compressedLayouts.lookup(name.getAttr());
     if (!layout)
       continue;
@@ -263,9 +260,9 @@ int64_t Reader::countCompressed(ArrayAttr layouts, ValueRange gradients,
 
 // Counts what each rank has offloaded of the layouts: gradients and masters are
 // of f32, parameters without a master of the type that is computed in.
-void Reader::countStored(ArrayAttr layouts, StringRef what,
+void Reader::countStored(LayoutRefs layouts, StringRef what,
                          CollectiveOps &ops) const {
-  for (auto name : layouts.getAsRange<FlatSymbolRefAttr>()) {
+  for (FlatSymbolRefAttr name : layouts) {
     auto layout = offloadedLayouts.lookup(name.getAttr());
     if (!layout || !fsdp::isOffloaded(layout, what))
       continue;
@@ -276,9 +273,11 @@ void Reader::countStored(ArrayAttr layouts, StringRef what,
   }
 }
 
-void Reader::readReduction(Operation *first, ArrayAttr layouts,
-                           ValueRange gradients) {
-  CollectiveOps ops{first, nullptr, {}, {}};
+void Reader::readReduction(fsdp::TransferOpInterface reduction) {
+  SmallVector<FlatSymbolRefAttr> layouts = layoutsOf(reduction);
+  ValueRange gradients = reduction->getOperands();
+  // The token has one user (verify-schedule's rule 'token').
+  CollectiveOps ops{reduction, reduction.getWait(), {}, {}};
   auto [whole, groups] = splitElements(hybridLayouts, layouts, gradients);
   whole -= countCompressed(layouts, gradients, ops);
   ops.wholeBytes = options.reducedBytes(whole);
@@ -295,9 +294,6 @@ void Reader::readReduction(Operation *first, ArrayAttr layouts,
   ops.sumBytes = groups * int64_t(sizeof(float)); // groups hand on f32
   countStored(layouts, "gradient", ops);
   ops.continuesSums = options.accumulates();
-  // The token has one user (verify-schedule's rule 'token').
-  if (auto start = dyn_cast<fsdp::ReduceScatterStartOp>(first))
-    ops.wait = *start.getToken().user_begin();
   schedule::Collective c;
   c.kind = schedule::CollectiveKind::Reduce;
   c.channel = reduceChannel;
@@ -321,58 +317,49 @@ std::string activationsOf(StringRef what, Operation *op) {
 
 // An offload starts after the last op that reads its values, so their memory
 // ends with its wait.
-void Reader::readOffload(Operation *first, ValueRange values) {
-  CollectiveOps ops{first, nullptr, {}, {}};
-  if (auto start = dyn_cast<fsdp::OffloadStartOp>(first))
-    ops.wait = *start.getToken().user_begin();
+void Reader::readOffload(fsdp::TransferOpInterface offload) {
+  CollectiveOps ops{offload, offload.getWait(), {}, {}};
   schedule::Collective c;
   c.kind = schedule::CollectiveKind::Reduce;
   c.channel = reduceChannel;
   c.latest = turn;
   c.isLocal = true;
-  for (Value value : values) {
-    ops.fileBytes += nn::tensorBytes(value.getType());
+  for (Value value : offload->getOperands()) {
+    ops.fileBytes += fsdp::offloadedBytesOf(value);
     if (Operation *op = value.getDefiningOp())
       c.earliest = std::max(c.earliest, positionOf(op) + 1);
     for (Operation *user : usersOfMemory(value))
       if (!isScheduled(user))
         c.earliest = std::max(c.earliest, positionOf(user) + 1);
   }
-  c.label = activationsOf("offload", first);
+  c.label = activationsOf("offload", offload);
   ir.collectives.push_back(std::move(ops));
   ir.problem.collectives.push_back(std::move(c));
 }
 
-void Reader::readFetch(Operation *first, Operation *wait, ValueRange results) {
-  CollectiveOps ops{first, wait, SmallVector<Value>(results), {}};
-  for (Value result : results)
-    ops.fileBytes += nn::tensorBytes(result.getType());
+void Reader::readFetch(fsdp::TransferOpInterface fetch) {
+  CollectiveOps ops{
+      fetch, fetch.getWait(), SmallVector<Value>(fetch.getArrivals()), {}};
+  for (Value result : ops.results)
+    ops.fileBytes += fsdp::offloadedBytesOf(result);
   schedule::Collective c;
   c.earliest = turn + 1;
   c.isLocal = true;
-  c.label = activationsOf("fetch", first);
+  c.label = activationsOf("fetch", fetch);
   addArrival(std::move(ops), std::move(c));
 }
 
-void Reader::readCollective(Operation *op) {
-  TypeSwitch<Operation *>(op)
-      .Case([&](fsdp::AllGatherOp op) {
-        readGather(op, op.getLayouts(), nullptr, op.getResults());
-      })
-      .Case([&](fsdp::AllGatherStartOp op) {
-        Operation *wait = *op.getToken().user_begin();
-        readGather(op, op.getLayouts(), wait, wait->getResults());
-      })
-      .Case<fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp>([&](auto op) {
-        readReduction(op, op.getLayouts(), op.getGradients());
-      })
-      .Case<fsdp::OffloadOp, fsdp::OffloadStartOp>(
-          [&](auto op) { readOffload(op, op.getValues()); })
-      .Case([&](fsdp::FetchOp op) { readFetch(op, nullptr, op.getResults()); })
-      .Case([&](fsdp::FetchStartOp op) {
-        Operation *wait = *op.getToken().user_begin();
-        readFetch(op, wait, wait->getResults());
-      });
+void Reader::readCollective(fsdp::TransferOpInterface transfer) {
+  switch (transfer.getTransferKind()) {
+  case fsdp::TransferKind::Gather:
+    return readGather(transfer);
+  case fsdp::TransferKind::Reduce:
+    return readReduction(transfer);
+  case fsdp::TransferKind::Offload:
+    return readOffload(transfer);
+  case fsdp::TransferKind::Fetch:
+    return readFetch(transfer);
+  }
 }
 
 // The results that define the memory of collectives: a gather's own, which its
@@ -471,7 +458,8 @@ void Reader::readActions() {
 FailureOr<ScheduleIR> Reader::run() {
   readOps();
   for (Operation *op : inOrder)
-    readCollective(op);
+    if (auto transfer = dyn_cast<fsdp::TransferOpInterface>(op))
+      readCollective(transfer);
   if (failed(readMemory()))
     return failure();
   readActions();

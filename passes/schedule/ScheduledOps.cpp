@@ -30,9 +30,10 @@ SmallVector<Operation *> fsdpc::passes::usersOfMemory(Value value) {
         continue;
       users.push_back(user);
       auto call = dyn_cast<nn::LibraryCallOpInterface>(user);
-      // Views and concats share the memory, and an op that overwrites its
-      // operand hands it on to its result.
-      if (nn::isView(user) || isa<nn::ConcatOp, fsdp::ViewOp>(user) ||
+      // Views share the memory, as do results that hold their operands, and an
+      // op that overwrites its operand hands it on to its result.
+      if (nn::isView(user) || isa<fsdp::ViewOp>(user) ||
+          user->hasTrait<nn::HoldsOperands>() ||
           (call && call.getOverwritten() == use.get()))
         values.push_back(user->getResult(0));
     }

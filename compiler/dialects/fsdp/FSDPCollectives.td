@@ -35,7 +35,7 @@ def FSDP_FlatOp : FSDP_Op<"flat", [Pure, HoldsWeights, InComputeType,
   let assemblyFormat = "$layout attr-dict `:` type($result)";
 }
 
-def FSDP_ViewOp : FSDP_Op<"view", [Pure, HoldsWeights, InComputeType, UsesSymbols,
+def FSDP_ViewOp : FSDP_Op<"view", [Pure, HoldsWeights, InComputeType, NoCall, UsesSymbols,
     ViewOf<"getFlat()", "static_cast<int64_t>(getOffset())">]> {
   let summary = "A member of a flat buffer";
   let description = [{
@@ -62,7 +62,7 @@ def FSDP_ViewOp : FSDP_Op<"view", [Pure, HoldsWeights, InComputeType, UsesSymbol
   let hasVerifier = 1; // within the flat buffer, of its element type
 }
 
-def FSDP_PackOp : FSDP_Op<"pack", [Pure, InComputeType, UsesSymbols]> {
+def FSDP_PackOp : FSDP_Op<"pack", [Pure, InComputeType, NoCall, HoldsOperands, UsesSymbols]> {
   let summary = "A layout's flat gradient from the gradients of its members";
   let description = [{
     Joins the members' gradients without copies: the memory planner places each
@@ -111,7 +111,7 @@ def FSDP_ReduceOp : FSDP_Op<"reduce",
 
 // ---- after materialize-collectives ----
 
-def FSDP_EnterOp : FSDP_Op<"enter", [MemoryEffects<[MemWrite<FSDP_SegmentBounds>]>, UsesSymbols]> {
+def FSDP_EnterOp : FSDP_Op<"enter", [NoCall, MemoryEffects<[MemWrite<FSDP_SegmentBounds>]>, UsesSymbols]> {
   let summary = "Marks the beginning of a segment of a unit";
   let description = [{
     A segment is a run of ops of one unit, of the forward or (with `backward`) of the
@@ -131,7 +131,7 @@ def FSDP_EnterOp : FSDP_Op<"enter", [MemoryEffects<[MemWrite<FSDP_SegmentBounds>
   let assemblyFormat = "$unit (`backward` $backward^)? attr-dict";
 }
 
-def FSDP_ExitOp : FSDP_Op<"exit", [MemoryEffects<[MemWrite<FSDP_SegmentBounds>]>, UsesSymbols]> {
+def FSDP_ExitOp : FSDP_Op<"exit", [NoCall, MemoryEffects<[MemWrite<FSDP_SegmentBounds>]>, UsesSymbols]> {
   let summary = "Marks the end of a segment of a unit";
   let description = [{
     Ends the segment that `fsdp.enter` with the same unit and direction began.
@@ -150,7 +150,8 @@ def FSDP_ExitOp : FSDP_Op<"exit", [MemoryEffects<[MemWrite<FSDP_SegmentBounds>]>
 }
 
 def FSDP_ReplicatedOp : FSDP_Op<"replicated",
-    [HoldsWeights, OutsideArena, MemoryEffects<[MemRead<FSDP_ParameterMemory>]>, LayoutUserOpInterface, UsesSymbols]> {
+    [HoldsWeights, OutsideArena, NoCall, MemoryEffects<[MemRead<FSDP_ParameterMemory>]>,
+     LayoutUserOpInterface, UsesSymbols]> {
   let summary = "A layout's parameters where every rank keeps all of them";
   let description = [{
     The flat buffer in the compute type, in memory that lives as long as the program.
@@ -171,12 +172,16 @@ def FSDP_ReplicatedOp : FSDP_Op<"replicated",
   let assemblyFormat = "$layout attr-dict `:` type($result)";
 }
 
-// Which memory a gather reads, and whether it writes any, depends on its marks
-// (gatherEffects in SymbolEffects.cpp).
+// Which memory a gather reads, whether it writes any, and in which form it sends depends on
+// its marks (SymbolEffects.cpp, Transfers.cpp).
 defvar GatherEffects = DeclareOpInterfaceMethods<MemoryEffectsOpInterface>;
+defvar GatherSends = DeclareOpInterfaceMethods<SendsOpInterface, ["getSending"]>;
+defvar TransfersParameters = Transfers<"Gather",
+    "  bool readsSecondary() { return getFromSecondary(); }\n">;
 
 def FSDP_AllGatherOp : FSDP_Op<"all_gather",
-    [HoldsWeights, MovedBySchedule, GatherEffects, LayoutUserOpInterface, UsesSymbols]> {
+    [HoldsWeights, MovedBySchedule, GatherEffects, GatherSends, TransfersParameters,
+     LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Gathers layouts from the shards of all ranks";
   let description = [{
     Every rank receives the shards of all ranks, in rank order, one result per
@@ -216,7 +221,7 @@ def FSDP_AllGatherOp : FSDP_Op<"all_gather",
   let hasVerifier = 1; // at most one mark
 }
 
-def FSDP_FreeOp : FSDP_Op<"free", [MovedBySchedule]> {
+def FSDP_FreeOp : FSDP_Op<"free", [MovedBySchedule, NoCall]> {
   let summary = "Ends the life of a gathered buffer";
   let description = [{
     The memory of the buffer may be reused from here on. Each gathered buffer is freed
@@ -236,8 +241,11 @@ def FSDP_FreeOp : FSDP_Op<"free", [MovedBySchedule]> {
   let hasVerifier = 1; // a gathered buffer
 }
 
+defvar SendsGradients = Sends<"reduce_scatter", "HandedOver", /*eachMicrobatch=*/1>;
+
 def FSDP_ReduceScatterOp : FSDP_Op<"reduce_scatter",
-    [MovedBySchedule, MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
+    [MovedBySchedule, Transfers<"Reduce">, SendsGradients,
+     MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
      LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Sums gradients over all ranks into the gradient shards";
   let description = [{
@@ -284,7 +292,8 @@ def FSDP_AccumulateOp : FSDP_Op<"accumulate",
 // ---- after schedule-prefetch ----
 
 def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start",
-    [MovedBySchedule, GatherEffects, LayoutUserOpInterface, UsesSymbols]> {
+    [MovedBySchedule, GatherEffects, GatherSends, TransfersParameters, LayoutUserOpInterface,
+     UsesSymbols]> {
   let summary = "Starts an all-gather";
   let description = [{
     Starts `fsdp.all_gather` on its own stream; compute goes on meanwhile. The
@@ -338,7 +347,8 @@ def FSDP_AllGatherWaitOp : FSDP_Op<"all_gather_wait",
 }
 
 def FSDP_ReduceScatterStartOp : FSDP_Op<"reduce_scatter_start",
-    [MovedBySchedule, MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
+    [MovedBySchedule, Transfers<"Reduce">, SendsGradients,
+     MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
      LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Starts a reduce-scatter";
   let description = [{

@@ -107,7 +107,8 @@ def FSDP_MomentumUpdatesOp : FSDP_Op<"momentum_updates",
 }
 
 def FSDP_CollectMatricesOp : FSDP_Op<"collect_matrices",
-    [ViewOf<"getInput()">, MemoryEffects<[MemWrite<FSDP_OtherRanks>]>, UsesSymbols,
+    [Sends<"collect_matrices", "ToOwners", /*eachMicrobatch=*/0>,
+     ViewOf<"getInput()">, MemoryEffects<[MemWrite<FSDP_OtherRanks>]>, UsesSymbols,
      AllTypesMatch<["input", "result"]>]> {
   let summary = "Sends each matrix to the rank that owns it";
   let description = [{
@@ -166,7 +167,8 @@ def FSDP_OrthogonalizeOp : FSDP_Op<"orthogonalize", [Pure, UsesSymbols]> {
 }
 
 def FSDP_SpreadMatricesOp : FSDP_Op<"spread_matrices",
-    [ViewOf<"getInput()">, MemoryEffects<[MemWrite<FSDP_OtherRanks>]>, UsesSymbols,
+    [Sends<"spread_matrices", "FromOwners", /*eachMicrobatch=*/0>,
+     ViewOf<"getInput()">, MemoryEffects<[MemWrite<FSDP_OtherRanks>]>, UsesSymbols,
      AllTypesMatch<["input", "result"]>]> {
   let summary = "Sends each rank its part of the matrices of their owners";
   let description = [{

@@ -8,7 +8,7 @@
 
 include "compiler/dialects/fsdp/FSDPSymbols.td"
 
-def FSDP_LoadOp : FSDP_Op<"load", [Pure, UsesSymbols, OutsideArena]> {
+def FSDP_LoadOp : FSDP_Op<"load", [Pure, UsesSymbols, OutsideArena, NoCall]> {
   let summary = "The value of a parameter or buffer";
   let description = [{
     Reads a parameter or buffer before sharding. `shard-parameters` replaces loads of
@@ -80,7 +80,7 @@ def FSDP_UpdateStatisticsOp : FSDP_Op<"update_statistics",
 }
 
 def FSDP_RandomOp : FSDP_Op<"random",
-    [Pure, OutsideArena, FixedPerMicrobatch]> {
+    [Pure, OutsideArena, NoCall, FixedPerMicrobatch]> {
   let summary = "The numbers that random elements are keyed by";
   let description = [{
     Four i32: the seed's low and high word, the microbatch within the step, and the
@@ -100,7 +100,7 @@ def FSDP_RandomOp : FSDP_Op<"random",
 }
 
 def FSDP_LossScaleOp : FSDP_Op<"loss_scale",
-    [Pure, OutsideArena, FixedPerMicrobatch]> {
+    [Pure, OutsideArena, NoCall, FixedPerMicrobatch]> {
   let summary = "The factor of the loss's gradient in this step";
   let description = [{
     With `--loss-scale`, `grad` begins the backward with this number instead of 1, so
@@ -121,7 +121,7 @@ def FSDP_LossScaleOp : FSDP_Op<"loss_scale",
 }
 
 def FSDP_MicrobatchWeightOp : FSDP_Op<"microbatch_weight",
-    [Pure, OutsideArena, FixedPerMicrobatch]> {
+    [Pure, OutsideArena, NoCall, FixedPerMicrobatch]> {
   let summary = "The weight of a microbatch in the mean gradient";
   let description = [{
     1/V, where V is the number of microbatches of a step over all ranks, which is known

@@ -17,7 +17,8 @@ def FSDP_Offloaded : TypeDef<FSDP_Dialect, "Offloaded"> {
 // ---- after offload-activations ----
 
 def FSDP_OffloadOp : FSDP_Op<"offload",
-    [MovedBySchedule, OutsideArena, MemoryEffects<[MemWrite<FSDP_ActivationFile>]>]> {
+    [MovedBySchedule, Transfers<"Offload">, OutsideArena,
+     MemoryEffects<[MemWrite<FSDP_ActivationFile>]>]> {
   let summary = "Writes activations to the rank's file";
   let description = [{
     Copies the values to the file, each to a place of its own. On GPUs the file is pinned
@@ -39,7 +40,8 @@ def FSDP_OffloadOp : FSDP_Op<"offload",
 }
 
 def FSDP_FetchOp : FSDP_Op<"fetch",
-    [MovedBySchedule, MemoryEffects<[MemRead<FSDP_ActivationFile>, MemAlloc]>]> {
+    [MovedBySchedule, Transfers<"Fetch">,
+     MemoryEffects<[MemRead<FSDP_ActivationFile>, MemAlloc]>]> {
   let summary = "Reads offloaded activations back";
   let description = [{
     Copies what the file holds into new memory, one result per value that was
@@ -66,7 +68,8 @@ def FSDP_FetchOp : FSDP_Op<"fetch",
 // ---- after schedule-prefetch ----
 
 def FSDP_OffloadStartOp : FSDP_Op<"offload_start",
-    [MovedBySchedule, OutsideArena, MemoryEffects<[MemWrite<FSDP_ActivationFile>]>]> {
+    [MovedBySchedule, Transfers<"Offload">, OutsideArena,
+     MemoryEffects<[MemWrite<FSDP_ActivationFile>]>]> {
   let summary = "Starts to write activations to the rank's file";
   let description = [{
     Starts `fsdp.offload` on the stream of reductions; compute goes on meanwhile. The
@@ -112,7 +115,8 @@ def FSDP_OffloadWaitOp : FSDP_Op<"offload_wait",
 }
 
 def FSDP_FetchStartOp : FSDP_Op<"fetch_start",
-    [MovedBySchedule, MemoryEffects<[MemRead<FSDP_ActivationFile>, MemAlloc]>]> {
+    [MovedBySchedule, Transfers<"Fetch">,
+     MemoryEffects<[MemRead<FSDP_ActivationFile>, MemAlloc]>]> {
   let summary = "Starts to read offloaded activations back";
   let description = [{
     Starts `fsdp.fetch` on the stream of gathers; compute goes on meanwhile. The

@@ -79,7 +79,8 @@ def FSDP_ClipScaleOp : FSDP_Op<"clip_scale", [MemoryEffects<[MemWrite<FSDP_StepR
 }
 
 def FSDP_GatherGradientsOp : FSDP_Op<"gather_gradients",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
+    [Sends<"gather_gradients", "Wide", /*eachMicrobatch=*/0>,
+     MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
      LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Gathers the reduced gradients of all ranks in place";
   let description = [{
@@ -99,7 +100,8 @@ def FSDP_GatherGradientsOp : FSDP_Op<"gather_gradients",
 }
 
 def FSDP_WholeGradientOp : FSDP_Op<"whole_gradient",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_OtherRanks>]>,
+    [Sends<"gather_gradients", "Wide", /*eachMicrobatch=*/0>,
+     MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_OtherRanks>]>,
      LayoutUserOpInterface, UsesSymbols]> {
   let summary = "A layout's reduced gradient, gathered from all ranks";
   let description = [{
@@ -123,7 +125,8 @@ def FSDP_WholeGradientOp : FSDP_Op<"whole_gradient",
 }
 
 def FSDP_ReduceGradientsOp : FSDP_Op<"reduce_gradients",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
+    [Sends<"reduce_gradients", "Reduced", /*eachMicrobatch=*/0>,
+     MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
      LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Sums the accumulated gradients over all ranks";
   let description = [{
@@ -143,7 +146,8 @@ def FSDP_ReduceGradientsOp : FSDP_Op<"reduce_gradients",
 }
 
 def FSDP_GatherParametersOp : FSDP_Op<"gather_parameters",
-    [MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemWrite<FSDP_ParameterMemory>]>,
+    [Sends<"gather_parameters", "Gathered", /*eachMicrobatch=*/0>,
+     MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemWrite<FSDP_ParameterMemory>]>,
      LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Gathers the updated parameters of all ranks in place";
   let description = [{

@@ -13,7 +13,7 @@ FailureOr<ValueRange> offloadedValues(Value held) {
   Operation *source = held.getDefiningOp();
   if (auto wait = dyn_cast_or_null<OffloadWaitOp>(source))
     source = wait.getToken().getDefiningOp();
-  if (!isa_and_nonnull<OffloadOp, OffloadStartOp>(source))
+  if (!source || !isTransfer(source, TransferKind::Offload))
     return failure();
   return ValueRange(source->getOperands());
 }

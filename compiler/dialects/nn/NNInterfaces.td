@@ -244,5 +244,13 @@ def CheapToRepeat : NativeOpTrait<"CheapToRepeat"> { let cppNamespace = "::fsdpc
 def DrawsRandom : NativeOpTrait<"DrawsRandom"> { let cppNamespace = "::fsdpc::nn"; }
 // The result lies behind a symbol, or is no memory of the arena at all.
 def OutsideArena : NativeOpTrait<"OutsideArena"> { let cppNamespace = "::fsdpc::nn"; }
+// The op names memory or marks a place: convert-to-rt makes no call of it.
+def NoCall : NativeOpTrait<"NoCall"> { let cppNamespace = "::fsdpc::nn"; }
+// The operands are computed at their places in the memory of the result.
+def HoldsOperands : NativeOpTrait<"HoldsOperands"> { let cppNamespace = "::fsdpc::nn"; }
+// The op may be `nn.strided`, so that its result is read where the operand lies, or its
+// operands are written where the result lies.
+def MayLieInOperand : NativeOpTrait<"MayLieInOperand"> { let cppNamespace = "::fsdpc::nn"; }
+def MayLieInResult : NativeOpTrait<"MayLieInResult"> { let cppNamespace = "::fsdpc::nn"; }
 
 #endif

@@ -10,7 +10,7 @@ include "compiler/dialects/nn/NNElementwise.td"
 
 defvar MovesElements = DeclareOpInterfaceMethods<ElementSourceOpInterface>;
 
-def NN_ConstantOp : NN_Op<"constant", [Pure, ConstantLike, OutsideArena,
+def NN_ConstantOp : NN_Op<"constant", [Pure, ConstantLike, OutsideArena, NoCall,
     AllTypesMatch<["value", "result"]>]> {
   let summary = "A constant tensor";
   let description = [{
@@ -74,7 +74,7 @@ def NN_BroadcastOp : NN_Op<"broadcast", [Pure, HasAdjoint, Fuses<"Movable">,
 }
 
 def NN_ReshapeOp : NN_Op<"reshape", [Pure, HasAdjoint, MovesElements, InLossTail,
-                                      ViewOf<"getInput()">]> {
+    ViewOf<"getInput()">, NoCall, MayLieInOperand, MayLieInResult]> {
   let summary = "The same elements under another shape";
   let description = [{
     Elements keep their row-major order, so that the result shares the input's memory.
@@ -96,7 +96,8 @@ def NN_ReshapeOp : NN_Op<"reshape", [Pure, HasAdjoint, MovesElements, InLossTail
 }
 
 def NN_TransposeOp : NN_Op<"transpose", [Pure, HasAdjoint, Fuses<"Index">,
-    MovesElements, CheapToRepeat, ViewOf<"getInput()">]> {
+    MovesElements, CheapToRepeat, ViewOf<"getInput()">, NoCall, MayLieInOperand,
+    MayLieInResult]> {
   let summary = "Permutes the dimensions";
   let description = [{
     Dimension i of the result is dimension `permutation`[i] of the input. The adjoint
@@ -120,7 +121,8 @@ def NN_TransposeOp : NN_Op<"transpose", [Pure, HasAdjoint, Fuses<"Index">,
 }
 
 def NN_SliceOp : NN_Op<"slice", [Pure, HasAdjoint,
-    Fuses<"Movable", ReadsPart>, MovesElements, InLossTail, CheapToRepeat,
+    Fuses<"Movable", ReadsPart>, MovesElements, InLossTail, CheapToRepeat, NoCall,
+    MayLieInOperand,
     DeclareOpInterfaceMethods<ViewOpInterface, ["getViewSource", "getViewOffset"]>]> {
   let summary = "Takes every n-th element of a range along each dimension";
   let description = [{
@@ -171,7 +173,8 @@ def NN_PadOp : NN_Op<"pad", [Pure, HasAdjoint, Fuses<"Index">, MovesElements]> {
   let hasVerifier = 1;
 }
 
-def NN_ConcatOp : NN_Op<"concat", [Pure, HasAdjoint, Fuses<"Alone">, MovesElements]> {
+def NN_ConcatOp : NN_Op<"concat", [Pure, HasAdjoint, Fuses<"Alone">, MovesElements,
+    NoCall, HoldsOperands, MayLieInResult]> {
   let summary = "Joins tensors along an axis";
   let description = [{
     The inputs one after the other along `axis`. The adjoint gives each input its

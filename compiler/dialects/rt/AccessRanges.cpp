@@ -1,12 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The bytes behind the addresses of calls, as far as they depend on symbols of
 // the module. Those of library calls follow from their plans (PlanTensors.cpp),
 // those of scalars stand in ODS.
 #include "compiler/dialects/rt/AccessRanges.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/ElementBytes.h"
-#include "shared/norm_digits.h"
+#include "compiler/options/Options.h"
+#include "runtime/abi/norm_digits.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/STLExtras.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // What the answers of AccessRangesOpInterface are made of. RT_Call writes
 // getAccessRanges of each call from the expressions that its arguments have in
 // ODS; those ask an AccessSizes for the bytes of what symbols name.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
 // The bytes of the tensors that a library call reads and writes, from its plan.
 // The plan is what the runtime passes on to the library, so a pointer that
 // declares fewer bytes is found (verify-rt).
