@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Counts the production files that name a thing: what adding one more of its kind touches.
 
 usage: touch-counts.py [--at REV]… [--list]

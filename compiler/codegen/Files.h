@@ -34,9 +34,10 @@ std::string writeFile(llvm::StringRef path, llvm::StringRef bytes);
 std::string copyProgram(llvm::StringRef from, llvm::StringRef to);
 
 /// Runs the program at the path `words[0]` with the remaining words as
-/// arguments, in the environment of runtime/support/programs.h, and waits for it. If
-/// `outputFile` is given, stdout and stderr go there. Returns "" if the program
-/// exits with 0, else a message with the command and, if known, its output.
+/// arguments, in the environment of runtime/support/programs.h, and waits for
+/// it. If `outputFile` is given, stdout and stderr go there. Returns "" if the
+/// program exits with 0, else a message with the command and, if known, its
+/// output.
 std::string runProgram(llvm::ArrayRef<std::string> words,
                        llvm::StringRef outputFile = "");
 

@@ -40,7 +40,7 @@ struct OptimizerInfo {
   bool isOrthogonal = false;
   /// The decay always shrinks the parameter, and is never part of the gradient.
   bool decouplesDecay = false;
-  bool nesterov = false; // the default of --nesterov
+  bool nesterov = false; ///< the default of --nesterov
   double lr = 0;
   NumberPair betas = {};
   double eps = 0;

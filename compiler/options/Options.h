@@ -120,7 +120,7 @@ struct OptimizerChoice {
 
   /// A row of the table (Optimizers.h); never null.
   const OptimizerInfo *info;
-  std::string file, text; // empty if it is not the user's own
+  std::string file, text; ///< empty if it is not the user's own
 
   bool isUser() const;
   /// Returns the optimizer's name, or that of the file.

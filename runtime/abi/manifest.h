@@ -125,12 +125,12 @@ struct Layout {
   bool isOffloaded() const {
     return statesOffloaded || gradientOffloaded || parametersOffloaded;
   }
-  std::string optimizer; // that updates it; empty if frozen
-  // The states without the average; empty if they have no names.
+  std::string optimizer; ///< that updates it; empty if frozen
+  /// The states without the average; empty if they have no names.
   std::vector<std::string> stateNames;
-  // What the optimizer takes of whole parameters: sums per member
-  // (member_sums.h), averages of squares along rows and columns (factors.h),
-  // and updates of matrices.
+  /// What the optimizer takes of whole parameters: sums per member
+  /// (member_sums.h), averages of squares along rows and columns (factors.h),
+  /// and updates of matrices.
   int32_t sums = 0;
   bool factored = false, orthogonal = false;
   std::vector<Member> members;

@@ -47,13 +47,13 @@ struct StoredLayout {
   /// The optimizer whose states they are; empty if the layout is frozen or the
   /// optimizer is not known.
   std::string optimizer = {};
-  // The names of that optimizer's states, in their order; empty if it has none
-  // or the checkpoint is from before they were stored.
+  /// The names of that optimizer's states, in their order; empty if it has none
+  /// or the checkpoint is from before they were stored.
   std::vector<std::string> stateNames = {};
-  // True if it also keeps averages along rows and columns, in buffers.
+  /// True if it also keeps averages along rows and columns, in buffers.
   bool factored = false;
-  // The type of the parameters: f32, or bf16 of a layout without masters.
-  // States are f32.
+  /// The type of the parameters: f32, or bf16 of a layout without masters.
+  /// States are f32.
   std::string dtype = "f32";
   /// LayoutBuffers::since, per member; empty if it is 0 for all.
   std::vector<int64_t> since = {};

@@ -35,15 +35,15 @@ public:
 
   const CheckpointManifest &manifest() const { return stored; }
 
-  // Returns the number in the checkpoint of the member's state that is number
-  // `state` of the program's layout: that of the same name. If either has no
-  // names, or the checkpoint has other ones, their order counts.
+  /// Returns the number in the checkpoint of the member's state that is number
+  /// `state` of the program's layout: that of the same name. If either has no
+  /// names, or the checkpoint has other ones, their order counts.
   int32_t stateOf(const Layout &layout, const Member &member,
                   int32_t state) const;
 
-  // Read elements [begin, begin + count) of a parameter's master, or of one of
-  // its optimizer's own states, or of its average. The states of a parameter
-  // that had none are zero, and its average is the parameter.
+  /// Read elements [begin, begin + count) of a parameter's master, or of one of
+  /// its optimizer's own states, or of its average. The states of a parameter
+  /// that had none are zero, and its average is the parameter.
   Status readMaster(const Member &member, int64_t begin, int64_t count,
                     float *to) const;
   Status readState(const Member &member, int32_t state, int64_t begin,

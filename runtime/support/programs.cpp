@@ -27,7 +27,7 @@ namespace {
 constexpr std::string_view kLists[] = {"PATH", "PYTHONPATH", "COMPILER_PATH",
                                        "LIBRARY_PATH", "LD_RUN_PATH"};
 // An empty PATH would mean the working folder.
-constexpr std::string_view kDefaultPath = "/usr/bin:/bin";
+constexpr std::string_view defaultPath = "/usr/bin:/bin";
 
 std::string absoluteFolders(std::string_view list) {
   std::string kept;
@@ -44,7 +44,7 @@ std::string absoluteFolders(std::string_view list) {
 std::string searchPath() {
   const char *path = std::getenv("PATH");
   std::string folders = absoluteFolders(path ? path : "");
-  return folders.empty() ? std::string(kDefaultPath) : folders;
+  return folders.empty() ? std::string(defaultPath) : folders;
 }
 
 bool isExecutable(const std::string &path) {

@@ -35,8 +35,8 @@ openCheckpointTensors(const std::string &path, Content content,
 /// Returns the value of a setting, or "" if the checkpoint has none.
 std::string settingOf(const runtime::CheckpointManifest &stored,
                       const std::string &name);
-// Returns the names of a layout's states ("exp_avg"), or "state0" … where the
-// checkpoint has none; last "ema" of the average.
+/// Returns the names of a layout's states ("exp_avg"), or "state0" … where the
+/// checkpoint has none; last "ema" of the average.
 std::vector<std::string> stateNames(const runtime::StoredLayout &layout);
 
 } // namespace fsdpc::ckpt

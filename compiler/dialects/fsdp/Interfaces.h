@@ -28,13 +28,13 @@ mlir::SmallVector<mlir::FlatSymbolRefAttr> layoutRefsOf(OpTy op) {
     return {op.getLayoutAttr()};
 }
 
-// What a transfer moves. Gathers and fetches bring tensors into memory, the
-// others read them there.
+/// What a transfer moves. Gathers and fetches bring tensors into memory, the
+/// others read them there.
 enum class TransferKind {
-  Gather,  // parameters, from the shards of other ranks
-  Reduce,  // gradients, to the shards of all ranks
-  Offload, // activations, to the rank's file
-  Fetch    // activations, from it
+  Gather,  ///< parameters, from the shards of other ranks
+  Reduce,  ///< gradients, to the shards of all ranks
+  Offload, ///< activations, to the rank's file
+  Fetch    ///< activations, from it
 };
 
 /// Returns the only op that waits for the token which `start` yields; null if
@@ -44,28 +44,29 @@ mlir::Operation *waitOf(mlir::Operation *start);
 /// Returns the tensors that a transfer of this kind brings into memory.
 mlir::ValueRange arrivalsOf(mlir::Operation *transfer, TransferKind kind);
 
-// The name under which volumes list gathers of secondary shards.
+/// The name under which volumes list gathers of secondary shards.
 inline constexpr llvm::StringLiteral kGatherSecondary = "gather_secondary";
 
-// How a layout travels between ranks.
+/// How a layout travels between ranks.
 enum class SentForm {
-  Computed,   // in the compute type
-  Gathered,   // the same, or in blocks where layouts have them
-  HandedOver, // gradients as the microbatch computed them
-  Reduced,    // gradients in the type of --reduce-dtype
-  Wide,       // in f32: shards of sums of gradients, which are reduced already
-  ToOwners,   // matrices, to the ranks that orthogonalise them
-  FromOwners  // and back
+  Computed,   ///< in the compute type
+  Gathered,   ///< the same, or in blocks where layouts have them
+  HandedOver, ///< gradients as the microbatch computed them
+  Reduced,    ///< gradients in the type of --reduce-dtype
+  Wide,      ///< in f32: shards of sums of gradients, which are reduced already
+  ToOwners,  ///< matrices, to the ranks that orthogonalise them
+  FromOwners ///< and back
 };
 
 struct Sending {
-  llvm::StringRef name; // "all_gather", as volumes list it
+  llvm::StringRef name; ///< "all_gather", as volumes list it
   SentForm form;
-  bool eachMicrobatch; // false: once per step
+  bool eachMicrobatch; ///< false: once per step
 };
 
-// The value is not a constant, though the op has no operands; it stays the same
-// during a microbatch, so the backward reads it and never computes it again.
+/// The value is not a constant, though the op has no operands; it stays the
+/// same during a microbatch, so the backward reads it and never computes it
+/// again.
 template <typename OpTy>
 struct FixedPerMicrobatch : mlir::OpTrait::TraitBase<OpTy, FixedPerMicrobatch> {
 };

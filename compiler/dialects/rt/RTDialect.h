@@ -36,8 +36,8 @@ struct CopiesApart : mlir::OpTrait::TraitBase<OpTy, CopiesApart> {};
 template <typename OpTy>
 struct ThroughPieces : mlir::OpTrait::TraitBase<OpTy, ThroughPieces> {};
 
-// Bytes that an op reads or writes behind an address, from the address on. A
-// lower bound on what the pointer must declare.
+/// Bytes that an op reads or writes behind an address, from the address on. A
+/// lower bound on what the pointer must declare.
 struct AccessRange {
   mlir::OpOperand *address;
   int64_t bytes;

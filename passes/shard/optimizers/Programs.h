@@ -58,7 +58,7 @@ private:
   fsdp::CompileOptions options;
   fsdp::StateNames names;
   fsdp::StateNames sumNames;
-  UserProgram user; // null if the optimizer is a known one
+  UserProgram user; ///< null if the optimizer is a known one
 };
 
 /// Returns the program of the options, then that of each --group. Groups whose

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Averages of squares along rows and columns, with the same bits as on the
-// host: sums along both are exact (runtime/numeric/square_sum.h), so threads may
-// add in any order.
+// host: sums along both are exact (runtime/numeric/square_sum.h), so threads
+// may add in any order.
 #pragma once
 
 #include "runtime/cuda/kernels/norm.h"
