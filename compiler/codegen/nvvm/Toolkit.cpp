@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Looks for a toolkit that is complete: the tools that assemble kernels, and
-// the libraries that a program is linked with.
+// the libraries that a program is linked with. An incomplete one is refused
+// with what is missing.
 #include "compiler/codegen/nvvm/Toolkit.h"
 
 #include "runtime/support/programs.h"

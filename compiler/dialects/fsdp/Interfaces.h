@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The interfaces and traits of FSDPInterfaces.td, for the dialects whose ops
-// have them.
+// have them. An op states here what it moves and sends, so no pass or analysis
+// lists ops.
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"
