@@ -74,7 +74,7 @@ if [[ $all ]]; then
   part "killing and resuming runs"
   /usr/bin/python3 "$root"/tests/programs/training/soak.py --build "$build" --histories 125
   part "random graphs"
-  /usr/bin/python3 "$root"/tests/programs/numbers/graphs.py --build "$build" --count 2000 --all
+  /usr/bin/python3 "$root"/tests/programs/numerics/graphs.py --build "$build" --count 2000 --all
   part "editing dumps"
   /usr/bin/python3 "$root"/tests/programs/schedules/edited_dumps.py --build "$build" --edits 60 --moves 15 \
     linears gpt_opset18 gpt_dropout conv_net gpt vit
@@ -90,7 +90,7 @@ others=$build/python
 "$others"/bin/pip install -q onnx==1.22.0 tokenizers==0.23.3
 sample=(--sample 200 --seed "$(git -C "$root" rev-parse HEAD)")
 [[ -z $all ]] || sample=()
-"$others"/bin/python "$root"/tests/programs/numbers/backend_suite.py --build "$build" "${sample[@]}"
+"$others"/bin/python "$root"/tests/programs/numerics/backend_suite.py --build "$build" "${sample[@]}"
 part "the blocks of docs/fine-tune.md"
 /usr/bin/python3 "$root"/tests/programs/training/fine_tune.py --build "$build" --python "$others"/bin/python
 if [[ $all ]]; then

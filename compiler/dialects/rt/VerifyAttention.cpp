@@ -116,7 +116,7 @@ LogicalResult verifyFused(EmitError emitError, Type element,
     return emitError() << "library 'cudnn' computes no causal attention of "
                        << queries << " queries and " << keys << " keys";
   constexpr int64_t aligned = 16, widest = 128;
-  int64_t bytes = nn::elementBytes(element);
+  int64_t bytes = fsdpc::nn::elementBytes(element);
   for (const Tensor &tensor : tensors) {
     if (tensor.width > widest || tensor.width * bytes % aligned != 0)
       return emitError() << "library 'cudnn' takes widths that are a multiple "

@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import harness
 from training.evaluation import eval_flags, evaluations
 from harness import Failure
-from sharding.identity import tensors
 
 TOLERANCE = 1e-5                              # relative, for losses
 TOLERANCE_HALF = 2e-3                         # as between bf16 and f32 on the host
@@ -104,12 +103,6 @@ MEMORY = {                                    # ways to register memory with NCC
 }
 
 
-def content(training) -> tuple:
-    """Returns losses and norms, first gradients and weights. Owners have layouts of their own, so tensors have another order."""
-    numbers, *files = training.bits()
-    return numbers, *map(tensors, files)
-
-
 def in_turn(bench, fixture, flags: list[str]) -> list[str]:
     """Replaces UNITS=A,B,… by a rule for each unit of the model, which gives it one of the strategies in turn."""
     found = []
@@ -139,7 +132,7 @@ def groups(bench, fixture, options):
             zero3[decisive] = train(compile("zero3", *decisive), "--deterministic")
         expected, program = zero3[decisive], compile(strategy, *flags)
         for way, local in ways:
-            same = content(train(program, "--deterministic", *way, local=local)) == content(expected)
+            same = train(program, "--deterministic", *way, local=local).bits() == expected.bits()
             name = f"{' '.join((strategy, *flags))}, 4 ranks, {'threads' if local else 'NCCL'} {' '.join(way)}"
             print(f"{'same     ' if same else 'DIFFERENT'} {name}", flush=True)
             different += [] if same else [name]

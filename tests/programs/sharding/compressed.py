@@ -12,7 +12,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import harness
 from compare import read_safetensors
 from harness import Failure
-from numbers.keep_f32 import content
 from sample_gradients import SampleGradients
 
 # Strategy and further flags -> whether ranks are threads.
@@ -27,8 +26,8 @@ def check_strategies(bench, chosen, hook: str, target: str) -> None:
         program = bench.compile_fixture(chosen, "strategy", f"--target={target}", hook, f"--strategy={flags[0]}", *flags[1:])
         for local in several:
             training = bench.train(program, chosen, 4, *order, local=local, steps=3, accumulate=1)
-            first = first or content(training)
-            if content(training) != first:
+            first = first or training.bits()
+            if training.bits() != first:
                 raise Failure(f"{hook} --strategy={' '.join(flags)} {'as threads' if local else 'under mpirun'}: other bits than zero3's")
     print("strategies: the same bits", flush=True)
 

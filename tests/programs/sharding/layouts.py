@@ -15,7 +15,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import harness
 from harness import Failure
-from numbers.keep_f32 import content
 
 STRATEGIES = {("zero3",): [], ("zero3", "--prefetch=none"): [], ("zero2",): [], ("zero1",): [], ("ddp",): [], ("oss",): [],
               ("hybrid",): ["--shard-group", 2], ("hybrid_zero2",): ["--shard-group", 2], ("zero3", "--reshard-to=2"): [],
@@ -26,7 +25,7 @@ def check(bench, chosen, flags: tuple, launch: list, ranks: int, first: tuple | 
     """Trains with either kind of layouts. An emulated GPU is compared with itself."""
     for layout in ("flat", "parameter") if first is None else ("parameter",):
         program = bench.compile_fixture(chosen, "layout", f"--layout={layout}", f"--strategy={flags[0]}", *flags[1:])
-        found = content(bench.train(program, chosen, ranks, *launch, local=True, steps=2))
+        found = bench.train(program, chosen, ranks, *launch, local=True, steps=2).bits()
         first = first or found
         if found != first:
             raise Failure(f"{chosen.name}: --layout={layout} --strategy={' '.join(flags)} on {ranks} ranks: other bits than flat zero3")

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from numbers import half_floats
+from numerics import half_floats
 import harness
 import numpy as np
 import onnx_wire as onnx

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from numbers.graph_generator import op
+from numerics.graph_generator import op
 
 
 def distinct_rows(v, axis):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from numbers.graph_generator import NoChoice, away, away_or_zero, op
+from numerics.graph_generator import NoChoice, away, away_or_zero, op
 
 erf = np.vectorize(math.erf, otypes=[float])
 

@@ -20,14 +20,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from numbers import graph_ops_elementwise  # noqa: F401  (each registers its ops)
-from numbers import graph_ops_library  # noqa: F401
-from numbers import graph_ops_select  # noqa: F401
-from numbers import graph_ops_shape  # noqa: F401
+from numerics import graph_ops_elementwise  # noqa: F401  (each registers its ops)
+from numerics import graph_ops_library  # noqa: F401
+from numerics import graph_ops_select  # noqa: F401
+from numerics import graph_ops_shape  # noqa: F401
 import harness
 import numpy as np
 from compare import read_safetensors
-from numbers.graph_generator import MICROBATCHES, generate
+from numerics.graph_generator import MICROBATCHES, generate
 from harness import Failure
 
 FIRST = "zero3"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from numbers.graph_generator import NoChoice, away, op
+from numerics.graph_generator import NoChoice, away, op
 
 
 # ---- along axes ----
