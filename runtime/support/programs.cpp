@@ -92,7 +92,7 @@ std::vector<std::string> environmentForPrograms() {
     std::string_view variable = *at;
     size_t end = std::min(variable.find('='), variable.size());
     std::string_view name = variable.substr(0, end);
-    if (name == "PATH" || name == "PYTHONSAFEPATH")
+    if (name == "PATH")
       continue;
     if (std::ranges::find(kLists, name) == std::end(kLists)) {
       variables.emplace_back(variable);
@@ -103,8 +103,6 @@ std::vector<std::string> environmentForPrograms() {
       variables.push_back(std::string(name) + "=" + folders);
   }
   variables.push_back("PATH=" + searchPath());
-  // Python's flag -P, which versions before 3.11 would refuse.
-  variables.push_back("PYTHONSAFEPATH=1");
   return variables;
 }
 

@@ -21,8 +21,7 @@ Result<std::string> findProgram(const std::string &name);
 
 /// Returns the environment for a program that this process starts, as
 /// NAME=VALUE. It is this process's own, but the variables that list folders of
-/// programs and libraries keep their absolute folders only, and Python imports
-/// nothing from the folder of a script.
+/// programs, libraries and Python modules keep their absolute folders only.
 std::vector<std::string> environmentForPrograms();
 
 /// Runs words[0], which findProgram finds, with the other words as arguments,

@@ -57,7 +57,7 @@ class Hostile:
         for name, more in (("PATH", os.environ["PATH"]), ("COMPILER_PATH", ""), ("LIBRARY_PATH", ""), ("LD_RUN_PATH", "")):
             self.environment[name] = f":.:bin:lib64:{more}"
         self.write_programs()
-        self.write_modules(self.folder)
+        self.write_modules()
         self.write_libraries(binaries)
 
     def write_programs(self) -> None:
@@ -67,9 +67,9 @@ class Hostile:
                 (place / name).write_text(f'#!/bin/sh\n: >"{self.marks}/${{0##*/}}"\nexit 9\n')
                 (place / name).chmod(0o755)
 
-    def write_modules(self, folder: Path) -> None:
+    def write_modules(self) -> None:
         for name in MODULES:
-            (folder / f"{name}.py").write_text(f"open({str(self.marks / name)!r} + '.py', 'w').close()\n")
+            (self.folder / f"{name}.py").write_text(f"open({str(self.marks / name)!r} + '.py', 'w').close()\n")
 
     def write_libraries(self, binaries: list[Path]) -> None:
         source, made = self.folder / "mark.c", self.folder / "mark.so"

@@ -5,7 +5,7 @@
 usage: install_test.py --cmake CMAKE --build DIR
 
 fsdpc finds its runtime in ../lib relative to itself, not in the build folder. Without the installed archive the error names
-where it should be. Neither the loader nor Python looks for code in the working folder, and Python not beside its scripts.
+where it should be. Neither it nor its scripts run code of the working folder.
 """
 import subprocess
 import sys
@@ -33,9 +33,8 @@ def demand(holds: bool, what: str, done: subprocess.CompletedProcess | None = No
 
 
 def check_hostile(bench, fsdpc: Path) -> None:
-    """Runs what needs the system's programs and libraries in a folder, and beside scripts, that have others of their names."""
+    """Runs what needs the system's programs, libraries and modules in a folder that has others of their names."""
     hostile = Hostile(bench.folder, [fsdpc])
-    hostile.write_modules(fsdpc.parents[1] / "lib")
     hostile.run("the installed fsdpc compiles", fsdpc, MODELS / "linears.onnx", "-o", bench.path("there"), "-q")
     runpaths.check(bench.path("there"))
     text = hostile.run("the installed ckpt convert", fsdpc, "ckpt", "convert", MODELS / "linears.onnx", "--from=state-dict",

@@ -22,11 +22,8 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-# fsdpc starts Python in a way that keeps scripts' folders out of the path of modules.
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from fit import Sample, link, rate, rounded  # noqa: E402
-from transformer import Shape, module  # noqa: E402
+from fit import Sample, link, rate, rounded
+from transformer import Shape, module
 
 # Layers, width, heads, tokens, batch: products from small to large, rows from short to long, heads of 32 to 128 elements.
 SHAPES = (Shape(2, 64, 2, 64, 4), Shape(2, 256, 8, 128, 4), Shape(1, 512, 8, 256, 2), Shape(1, 768, 6, 128, 4))

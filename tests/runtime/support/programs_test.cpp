@@ -105,7 +105,6 @@ TEST_F(Programs, ListsOfFoldersKeepTheirAbsoluteOnes) {
   std::vector<std::string> environment = environmentForPrograms();
   EXPECT_THAT(environment, Contains("PATH=" + folder + "/absolute"));
   EXPECT_THAT(environment, Contains("PROGRAMS_TEST=:as:it:is:"));
-  EXPECT_THAT(environment, Contains("PYTHONSAFEPATH=1"));
   for (const char *name : lists) {
     EXPECT_THAT(environment, Contains(std::string(name) + "=/a:/c"));
     setenv(name, ".", 1);
