@@ -325,7 +325,7 @@ void Reader::readOffload(fsdp::TransferOpInterface offload) {
   c.latest = turn;
   c.isLocal = true;
   for (Value value : offload->getOperands()) {
-    ops.fileBytes += fsdp::offloadedBytesOf(value);
+    ops.fileBytes += nn::tensorBytes(value.getType());
     if (Operation *op = value.getDefiningOp())
       c.earliest = std::max(c.earliest, positionOf(op) + 1);
     for (Operation *user : usersOfMemory(value))
@@ -341,7 +341,7 @@ void Reader::readFetch(fsdp::TransferOpInterface fetch) {
   CollectiveOps ops{
       fetch, fetch.getWait(), SmallVector<Value>(fetch.getArrivals()), {}};
   for (Value result : ops.results)
-    ops.fileBytes += fsdp::offloadedBytesOf(result);
+    ops.fileBytes += nn::tensorBytes(result.getType());
   schedule::Collective c;
   c.earliest = turn + 1;
   c.isLocal = true;

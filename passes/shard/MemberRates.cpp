@@ -17,7 +17,7 @@ FailureOr<MemberRates> MemberRates::of(ModuleOp module, Block &body) {
   SmallVector<StringRef> names;
   for (auto parameter : module.getOps<fsdp::ParameterOp>()) {
     names.push_back(parameter.getSymName());
-    if (!noDecay->match(parameter) && parameter.getTrainable())
+    if (!matches(*noDecay, parameter) && parameter.getTrainable())
       rates.decayed.insert(parameter);
   }
   // A pattern that matches nothing is a spelling mistake.

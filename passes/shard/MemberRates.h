@@ -6,7 +6,7 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/ParameterGroups.h"
-#include "compiler/options/NamePatterns.h"
+#include "compiler/dialects/fsdp/Names.h"
 
 #include "llvm/ADT/DenseMap.h"
 

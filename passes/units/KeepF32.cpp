@@ -6,6 +6,7 @@
 // MixedPrecision (_module_classes_to_ignore), which FSDP1 wraps apart.
 #include "passes/units/KeepF32.h"
 
+#include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/options/Options.h"
 #include "passes/units/ModuleScopes.h"
 #include "passes/units/Rearrangements.h"

@@ -5,6 +5,7 @@
 // scopes are fully qualified names as in a state_dict.
 #include "passes/units/ModuleScopes.h"
 
+#include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/options/Options.h"
 
 #include "llvm/ADT/StringExtras.h"

@@ -4,7 +4,7 @@
 // --trainable.
 #include "passes/units/Passes.h"
 
-#include "compiler/options/NamePatterns.h"
+#include "compiler/dialects/fsdp/Names.h"
 #include "compiler/options/Options.h"
 
 namespace fsdpc::passes {
@@ -34,8 +34,8 @@ struct SelectTrainable : impl::SelectTrainableBase<SelectTrainable> {
       names.push_back(parameter.getSymName());
       // Both patterns are asked for every parameter, because `match` also
       // records which patterns are of use.
-      bool kept = keep->match(parameter) || keep->empty();
-      bool dropped = freeze->match(parameter);
+      bool kept = matches(*keep, parameter) || keep->empty();
+      bool dropped = matches(*freeze, parameter);
       if (parameter.getTrainable() && (dropped || !kept)) {
         parameter.setTrainable(false);
         ++frozen;

@@ -68,14 +68,14 @@ programsOf(const fsdp::CompileOptions &options, mlir::MLIRContext *context);
 
 /// Builds a program in the region of its op. Takes `Arguments` by value, since
 /// decay changes their gradient or parameter.
-using Builder = Results (*)(const fsdp::CompileOptions &, Scalars, Arguments);
+using BuildProgram = Results (*)(const fsdp::CompileOptions &, Scalars, Arguments);
 
 /// The program of an optimizer that has a row in Optimizers.cpp.
 struct Program {
   llvm::StringLiteral optimizer;
-  Builder build;
+  BuildProgram build;
   /// Builds what is summed, for an optimizer with sums.
-  Builder buildSums = nullptr;
+  BuildProgram buildSums = nullptr;
 };
 
 /// Returns the program of every optimizer, by the files that have them.

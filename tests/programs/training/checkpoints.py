@@ -242,6 +242,47 @@ def check_round_trip(bench, name: str, python: Path, form: str, first: list[str]
     expect(ends[0].bits() == ends[1].bits(), f"{name}: a run resumes with other bits")
 
 
+# Its states have names that no optimizer of torch has, and another order than a converted file has them in.
+OWN_STATES = """func.func @own(%p: f32, %g: f32, %square: f32 {fsdp.state = "square"}, %mean: f32 {fsdp.state = "mean"},
+    %lr: f64, %step: f64, %decay: f64) -> (f32, f32, f32) {
+  %kept = arith.constant 0.875 : f32
+  %old = arith.mulf %kept, %mean : f32
+  %mean1 = arith.addf %old, %g : f32
+  %before = arith.mulf %kept, %square : f32
+  %now = arith.mulf %g, %g : f32
+  %square1 = arith.addf %before, %now : f32
+  %least = arith.constant 1.0e-8 : f32
+  %sum = arith.addf %square1, %least : f32
+  %root = math.sqrt %sum : f32
+  %direction = arith.divf %mean1, %root : f32
+  %rate = arith.truncf %lr : f64 to f32
+  %change = arith.mulf %rate, %direction : f32
+  %p1 = arith.subf %p, %change : f32
+  return %p1, %square1, %mean1 : f32, f32, f32
+}
+"""
+
+
+def check_names(bench, stand_in: Path) -> None:
+    """States are found by their names, whatever their order, and by their order in a file from before they had names."""
+    file, chosen = bench.path("own.mlir"), fixture("gpt")
+    file.write_text(OWN_STATES)
+    own = [f"--optimizer={file}", "--clip-grad-norm=0"]
+    check_round_trip(bench, "names", stand_in, "state-dict", own, own)
+    folder, there, unnamed, back = (bench.path(f"names-{part}") for part in ("checkpoints", "there", "unnamed", "unnamed-back"))
+    told = json.loads(ckpt(bench, "inspect", folder, "--json"))
+    expect({tuple(layout["states"]) for layout in told["layouts"]} <= {("square", "mean"), ()}, f"names of states: {told['layouts']}")
+    data = there.read_bytes()
+    length = 8 + int.from_bytes(data[:8], "little")
+    text = data[8:length].decode().replace('"square/', '"state0/').replace('"mean/', '"state1/').encode()
+    text += b" " * (-len(text) % 8)
+    unnamed.write_bytes(struct.pack("<Q", len(text)) + text + data[length:])
+    ckpt(bench, "convert", unnamed, "--from", "state-dict", "-o", back, "--python", stand_in)
+    program = bench.path("names-6")
+    ends = [bench.train(program, chosen, 2, "--checkpoint", path, "--resume", local=True, steps=9) for path in (folder, back)]
+    expect(ends[0].saved.read_bytes() == ends[1].saved.read_bytes(), "states without names are not read in their order")
+
+
 def check_exchange(bench, python: Path, form: str) -> None:
     """States of every kind: Adafactor's, another optimizer's per group, those of an optimizer of one's own, states that are younger
     than the run, an average, and the loss scale."""
@@ -298,6 +339,7 @@ def test(bench, options) -> None:
         stand_in.write_text(STAND_IN)
         stand_in.chmod(0o755)
         check_exchange(bench, stand_in, "state-dict")
+        check_names(bench, stand_in)
     else:
         for form in ("dcp", "state-dict"):
             check_exchange(bench, Path(options.python), form)

@@ -26,7 +26,7 @@ float someValue() {
 // A tensor in host memory, whose type is given by name.
 struct Tensor {
   Tensor(std::string dtype, int64_t count)
-      : dtype(std::move(dtype)), bytes(count * bytesOf(this->dtype)),
+      : dtype(std::move(dtype)), bytes(count * dtypeBytes(this->dtype)),
         numbers(count) {
     for (int64_t i = 0; i < count && this->dtype != "i1"; ++i)
       set(i, someValue());
