@@ -5,6 +5,7 @@
 // behind begins with a dot and the file's name.
 #include "runtime/support/output_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -41,20 +42,34 @@ Error OutputFile::failure(int code) const {
   return {"cannot write '" + path + "': " + std::strerror(code)};
 }
 
+// Between the target's name and the random digits of a temporary name.
+static constexpr char temporaryMark[] = ".tmp-";
+static constexpr size_t temporaryDigits = 16;
+
 // Returns a name next to `path`, or an empty string if there are no random
 // numbers.
 static std::string temporaryName(const std::string &path) {
   uint64_t random = 0;
   if (getrandom(&random, sizeof random, 0) != ssize_t(sizeof random))
     return "";
-  char digits[17];
+  char digits[temporaryDigits + 1];
   std::snprintf(digits, sizeof digits, "%016llx",
                 static_cast<unsigned long long>(random));
   size_t slash = path.rfind('/');
   size_t begin = slash == std::string::npos ? 0 : slash + 1;
   // A name has at most 255 bytes.
-  return path.substr(0, begin) + "." + path.substr(begin, 200) + ".tmp-" +
+  return path.substr(0, begin) + "." + path.substr(begin, 200) + temporaryMark +
          digits;
+}
+
+std::string temporaryTarget(const std::string &name) {
+  size_t end = name.size() - std::min(name.size(), temporaryDigits);
+  size_t mark = name.rfind(temporaryMark);
+  if (name.empty() || name[0] != '.' || mark == std::string::npos ||
+      mark + sizeof temporaryMark - 1 != end ||
+      name.find_first_not_of("0123456789abcdef", end) != std::string::npos)
+    return "";
+  return name.substr(1, mark - 1);
 }
 
 // Calls `make` with names next to `path` until one is not taken, which goes to

@@ -54,6 +54,12 @@ bool mayBeReplaced(const std::string &path);
 int createBeside(const std::string &path, unsigned mode,
                  std::string &temporary);
 
+/// Returns the name of the file for which a temporary file was made by one of
+/// these functions, or an empty string if it has no such name. Both are names
+/// in a folder, without a slash. Of a target's name it returns the first 200
+/// bytes.
+std::string temporaryTarget(const std::string &name);
+
 /// Creates a file without a name, which is gone if the process ends before
 /// `nameBeside`, however it ends. Returns a descriptor for writing, or -1 where
 /// the folder's file system has no such files or /proc is missing.

@@ -125,9 +125,20 @@ size_t moved(size_t bytes) { return halves ? (bytes + 1) / 2 : bytes; }
   }
 }
 
+// The same for a name in an open folder. FAULT_PATH is compared with its path.
+bool failsIn(int folder, Kind kind, const char *name) {
+  char link[64], path[1024];
+  if (folder == AT_FDCWD || name[0] == '/')
+    return fails(kind, name, -1);
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+  long length = syscall(SYS_readlink, link, path, sizeof path / 2);
+  std::snprintf(path + (length > 0 ? length : 0), sizeof path / 2, "/%s", name);
+  return fails(kind, path, -1);
+}
+
 int openFile(int folder, const char *path, int flags, va_list rest) {
   int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, int) : 0;
-  if (fails(openCall, path, -1))
+  if (failsIn(folder, openCall, path))
     return -1;
   return int(syscall(SYS_openat, folder, path, flags, mode));
 }
@@ -183,6 +194,12 @@ int fsync(int file) {
 int rename(const char *from, const char *to) noexcept {
   return fails(renameCall, to, -1) ? -1 : int(syscall(SYS_rename, from, to));
 }
+int renameat(int fromFolder, const char *from, int toFolder,
+             const char *to) noexcept {
+  return failsIn(toFolder, renameCall, to)
+             ? -1
+             : int(syscall(SYS_renameat, fromFolder, from, toFolder, to));
+}
 // Closes the file also when it fails, as the kernel does.
 int close(int file) {
   bool failing = fails(closeCall, nullptr, file);
@@ -211,6 +228,18 @@ int stat(const char *path, struct stat *status) noexcept {
 int fstat(int file, struct stat *status) noexcept {
   return fails(statCall, nullptr, file) ? -1
                                         : int(syscall(SYS_fstat, file, status));
+}
+int fstatat(int folder, const char *path, struct stat *status,
+            int flags) noexcept {
+  return failsIn(folder, statCall, path)
+             ? -1
+             : int(syscall(SYS_newfstatat, folder, path, status, flags));
+}
+int unlinkat(int folder, const char *path, int flags) noexcept {
+  Kind kind = flags & AT_REMOVEDIR ? rmdirCall : unlinkCall;
+  return failsIn(folder, kind, path)
+             ? -1
+             : int(syscall(SYS_unlinkat, folder, path, flags));
 }
 int unlink(const char *path) noexcept {
   return fails(unlinkCall, path, -1) ? -1 : int(syscall(SYS_unlink, path));
@@ -248,6 +277,11 @@ int fchmod(int file, mode_t mode) noexcept {
 }
 int mkdir(const char *path, mode_t mode) noexcept {
   return fails(mkdirCall, path, -1) ? -1 : int(syscall(SYS_mkdir, path, mode));
+}
+int mkdirat(int folder, const char *path, mode_t mode) noexcept {
+  return failsIn(folder, mkdirCall, path)
+             ? -1
+             : int(syscall(SYS_mkdirat, folder, path, mode));
 }
 int rmdir(const char *path) noexcept {
   return fails(rmdirCall, path, -1) ? -1 : int(syscall(SYS_rmdir, path));

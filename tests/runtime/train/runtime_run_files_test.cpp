@@ -4,6 +4,7 @@
 // run's files keep apart, and what is saved when a signal ends it.
 #include "runtime/cli/output_paths.h"
 #include "runtime/support/new_file.h"
+#include "runtime/support/output_file.h"
 #include "tests/runtime/train/runtime_program.h"
 
 #include <gmock/gmock.h>
@@ -72,6 +73,21 @@ TEST(NewFile, TakesTheLongestName) {
   NewFile file;
   ASSERT_TRUE(file.open(folder / std::string(255, 'n')));
   EXPECT_TRUE(file.commit());
+}
+
+// Only names that are made by this program are known for temporary ones.
+TEST(NewFile, KnowsItsTemporaryNames) {
+  TemporaryFolder folder;
+  NewFile file;
+  ASSERT_TRUE(file.open(folder / "a.tmp-b"));
+  std::string name = file.temporaryPath().substr((folder / "").size());
+  EXPECT_EQ(temporaryTarget(name), "a.tmp-b");
+  for (const char *other :
+       {"", ".", "a", ".a", ".a.tmp-", ".a.tmp-012345678", "0123456789abcdef",
+        "a.tmp-0123456789abcdef", ".a.tmp-0123456789abcdeg",
+        ".a.tmp-0123456789abcdef0", ".a.tmp-0123456789abcde",
+        ".a.tmp-0123456789ABCDEF"})
+    EXPECT_EQ(temporaryTarget(other), "") << other;
 }
 
 // ---- one path for two uses ----
