@@ -15,7 +15,7 @@
 
 namespace fsdpc::runtime {
 
-const char checkpointManifestName[] = "/checkpoint.json";
+const char checkpointManifestName[] = "checkpoint.json";
 
 struct Checksum::State {
   XXH64_state_t hash;
@@ -120,7 +120,7 @@ Status writeManifest(const std::string &folder,
                      const CheckpointManifest &stored) {
   NewFile file;
   std::string text = toJson(stored);
-  FSDPC_TRY(file.open(folder + checkpointManifestName));
+  FSDPC_TRY(file.open(folder + "/" + checkpointManifestName));
   FSDPC_TRY(file.write(0, text.data(), text.size()));
   return file.commit();
 }

@@ -74,7 +74,7 @@ private:
 Status writeManifest(const std::string &folder,
                      const CheckpointManifest &stored);
 
-/// The manifest's name in the folder, with a slash in front.
+/// The manifest's name in the folder.
 extern const char checkpointManifestName[];
 
 } // namespace fsdpc::runtime

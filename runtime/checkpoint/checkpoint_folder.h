@@ -7,6 +7,8 @@
 // folder.
 #pragma once
 
+#include "runtime/support/file_lock.h"
+#include "runtime/support/folder.h"
 #include "runtime/support/status.h"
 
 #include <cstdint>
@@ -44,18 +46,19 @@ public:
   /// Removes the temporary folder.
   void drop(int64_t step);
   /// Removes the checkpoint of a step. It loses its name first, so that no part
-  /// of it is ever taken for a whole one.
+  /// of it is ever taken for a whole one. Files of others stay, aside
+  /// (removeCheckpoint).
   Status remove(int64_t step);
 
 private:
   Status checkKind() const;
-  Status lock();
-  Result<bool> holdsLock() const;
+  bool isGone() const;
+  Status syncAbove() const;
+  Result<bool> lock();
   Status recover() const;
-  Status removeFolder(const std::string &folder) const;
-  Status sync(const std::string &name) const;
   std::string path;
-  int lockFile = -1;
+  Folder entries; ///< open once `open` has succeeded
+  FileLock held;
   bool unused = false; ///< `open` made the folder, and nothing is in it
 };
 

@@ -8,6 +8,7 @@
 #include "runtime/abi/power_sgd.h"
 
 #include <cstdio>
+#include <cstdlib>
 
 namespace fsdpc::runtime {
 
@@ -118,6 +119,15 @@ std::string rankFileName(int64_t rank) {
   std::snprintf(name, sizeof name, "rank-%05lld.safetensors",
                 static_cast<long long>(rank));
   return name;
+}
+
+std::optional<int64_t> rankOfFile(const std::string &name) {
+  if (name.rfind("rank-", 0) != 0)
+    return {};
+  int64_t rank = std::strtoll(name.c_str() + 5, nullptr, 10);
+  if (rank < 0 || rankFileName(rank) != name) // not "rank-old.safetensors"
+    return {};
+  return rank;
 }
 
 } // namespace fsdpc::runtime

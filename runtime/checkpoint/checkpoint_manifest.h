@@ -119,6 +119,8 @@ std::vector<std::string> storedNames(const Member &member);
 
 /// "rank-00003.safetensors"
 std::string rankFileName(int64_t rank);
+/// Returns the rank of which it is the file's name.
+std::optional<int64_t> rankOfFile(const std::string &name);
 
 std::string toJson(const CheckpointManifest &stored);
 /// Parses and checks a manifest: its own checksum, and that every parameter

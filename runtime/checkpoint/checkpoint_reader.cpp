@@ -25,29 +25,36 @@ Error damaged(const std::string &path) {
   return {"'" + path + "' is damaged: its checksum is wrong"};
 }
 
-Result<std::string> readText(const std::string &path) {
-  Result<File> file = File::open(path);
+Result<std::string> readText(const Result<File> &file) {
   FSDPC_TRY(file);
   if (file->size() > mostManifestBytes)
-    return Error{"'" + path + "' is not a manifest of a checkpoint"};
+    return Error{"'" + file->path() + "' is not a manifest of a checkpoint"};
   std::string text(file->size(), '\0');
   FSDPC_TRY(file->read(0, text.data(), text.size()));
   return text;
 }
 
-} // namespace
-
-Result<CheckpointManifest> readCheckpointManifest(const std::string &folder) {
-  std::string path = folder + checkpointManifestName;
-  Result<std::string> text = readText(path);
+Result<CheckpointManifest> readManifest(const Result<File> &file) {
+  Result<std::string> text = readText(file);
   FSDPC_TRY(text);
   if (auto later = laterFormat(*text))
-    return Error{"'" + path + "' has " + *later +
+    return Error{"'" + file->path() + "' has " + *later +
                  "; use the version of fsdpc that wrote it"};
   Result<CheckpointManifest> parsed = parseCheckpoint(*text);
   if (!parsed)
-    return Error{"'" + path + "' is damaged: " + parsed.error().message};
+    return Error{"'" + file->path() +
+                 "' is damaged: " + parsed.error().message};
   return parsed;
+}
+
+} // namespace
+
+Result<CheckpointManifest> readCheckpointManifest(const std::string &folder) {
+  return readManifest(File::open(folder + "/" + checkpointManifestName));
+}
+
+Result<CheckpointManifest> readCheckpointManifest(const Folder &folder) {
+  return readManifest(folder.openFile(checkpointManifestName));
 }
 
 // Fails if this user may not read a file that is there.
@@ -60,9 +67,9 @@ static Status checkPermission(const std::string &path) {
 }
 
 Status checkReadable(const std::string &folder) {
-  std::string path = folder + checkpointManifestName;
+  std::string path = folder + "/" + checkpointManifestName;
   FSDPC_TRY(checkPermission(path));
-  Result<std::string> text = readText(path);
+  Result<std::string> text = readText(File::open(path));
   if (auto later = text ? laterFormat(*text) : std::nullopt)
     return Error{"'" + path + "' has " + *later +
                  "; resume with a program of the fsdpc that wrote it, or name "

@@ -7,6 +7,7 @@
 
 #include "runtime/checkpoint/checkpoint_manifest.h"
 #include "runtime/data/safetensors.h"
+#include "runtime/support/folder.h"
 
 #include <map>
 #include <optional>
@@ -18,6 +19,8 @@ namespace fsdpc::runtime {
 /// Reads the manifest in a folder. An error means that there is none, or that
 /// it is damaged.
 Result<CheckpointManifest> readCheckpointManifest(const std::string &folder);
+/// The same of an open folder, in which the manifest must not be a link.
+Result<CheckpointManifest> readCheckpointManifest(const Folder &folder);
 
 /// Fails if the checkpoint in a folder may be whole, and only this run cannot
 /// read it: a later version of the program wrote it, or its permissions forbid

@@ -258,7 +258,8 @@ void Trainer::awaitHook() {
 }
 
 // Checkpoints of later steps belong to a course that this run has left. Called
-// on rank 0 when a checkpoint has its name. --keep counts the newest ones.
+// on rank 0 when a checkpoint has its name. --keep counts the newest ones. One
+// that cannot be removed does not keep the others; the first error is returned.
 Status Trainer::removeOld(int64_t newest) {
   auto steps = folder.steps();
   FSDPC_TRY(steps);
@@ -268,9 +269,11 @@ Status Trainer::removeOld(int64_t newest) {
   for (int64_t i = 0; options.keep > 0 && i < kept - options.keep; ++i)
     if (options.keepEvery == 0 || (*steps)[size_t(i)] % options.keepEvery != 0)
       gone.push_back((*steps)[size_t(i)]);
+  Status outcome;
   for (int64_t step : gone)
-    FSDPC_TRY(folder.remove(step));
-  return {};
+    if (Status done = folder.remove(step); !done && outcome)
+      outcome = done;
+  return outcome;
 }
 
 } // namespace fsdpc::runtime

@@ -22,7 +22,7 @@ using namespace runtime;
 
 Result<std::vector<std::string>> findCheckpoints(const std::string &path) {
   struct stat status;
-  if (stat((path + checkpointManifestName).c_str(), &status) == 0)
+  if (stat((path + "/" + checkpointManifestName).c_str(), &status) == 0)
     return std::vector<std::string>{path};
   CheckpointFolder folder;
   folder.name(path);
@@ -106,7 +106,7 @@ public:
                    Content content)
       : checkpoint(std::move(opened)) {
     const CheckpointManifest &stored = checkpoint.manifest();
-    paths.push_back(folder + checkpointManifestName);
+    paths.push_back(folder + "/" + checkpointManifestName);
     for (int64_t rank = 0; rank < stored.ranks; ++rank)
       paths.push_back(folder + "/" + rankFileName(rank));
     addValues(stored);

@@ -37,11 +37,6 @@ inline const std::map<std::string, std::vector<int>> codes = {
     {"mkdir", {ENOSPC}},
     {"rmdir", {EIO}}};
 
-/// A command that succeeds if a folder of checkpoints holds anything else.
-inline std::string leftovers(const std::string &checkpoints) {
-  return "ls -A " + checkpoints + " | grep '^[.]' | grep -vx '[.]lock'";
-}
-
 struct Fault {
   std::string call;
   int64_t at;

@@ -24,6 +24,11 @@ inline constexpr bool sanitized = true; ///< sanitizers enlarge a process
 inline constexpr bool sanitized = false;
 #endif
 
+/// A command that succeeds if a folder of checkpoints holds anything else.
+inline std::string leftovers(const std::string &checkpoints) {
+  return "ls -A " + checkpoints + " | grep '^[.]' | grep -vx '[.]lock'";
+}
+
 struct Outcome {
   int code;
   std::string out, err;
