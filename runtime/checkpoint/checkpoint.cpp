@@ -15,11 +15,9 @@
 #include "runtime/comm/reduce_scatter.h"
 #include "runtime/core/failure.h"
 #include "runtime/data/safetensors.h"
-#include "runtime/support/new_file.h"
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 namespace fsdpc::runtime {
 namespace {
@@ -218,15 +216,21 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
 } // namespace
 
 Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
+  NewFile file;
+  FSDPC_TRY(saveUncommitted(rank, what, path, file));
+  return rank.job.rank == 0 ? file.commit() : Status();
+}
+
+Status saveUncommitted(fsdpc_rank &rank, Saved what, const std::string &path,
+                       NewFile &file) {
   const Manifest &manifest = rank.manifest;
-  std::optional<NewFile> file(std::in_place);
   Offsets offsets;
   std::string header = describe(manifest, what, offsets);
   bool writes = rank.job.rank == 0;
   // The file keeps a failure until `commit`, since all ranks must take part in
   // every gather.
-  if (writes && file->openUnnamed(path))
-    (void)bool(file->write(0, header.data(), header.size()));
+  if (writes && file.openUnnamed(path))
+    (void)bool(file.write(0, header.data(), header.size()));
   // One piece of every rank; also on ranks that only send, because all-gather
   // writes all pieces everywhere.
   std::vector<float> staging(
@@ -234,9 +238,9 @@ Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
     if (what == Saved::gradients && !manifest.layouts[i].trainable)
       continue;
-    Status read = saveLayout(rank, i, what, offsets.members[i], *file, staging);
+    Status read = saveLayout(rank, i, what, offsets.members[i], file, staging);
     if (!read) {
-      file.reset();                         // leaves no temporary file
+      file.discard();                       // leaves no temporary file
       awaitTurn(rank.job, /*later=*/false); // ranks may share the disk
       fail(read.error().message);
     }
@@ -248,9 +252,9 @@ Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
     std::vector<char> value(
         size_t(bufferElements(buffer) * dtypeBytes(buffer.dtype)));
     rank.device->download(value.data(), rank.buffers[i], value.size());
-    FSDPC_TRY(file->write(offset, value.data(), value.size()));
+    FSDPC_TRY(file.write(offset, value.data(), value.size()));
   }
-  return file->commit();
+  return {};
 }
 
 } // namespace fsdpc::runtime

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "runtime/core/rank.h"
+#include "runtime/support/new_file.h"
 #include "runtime/support/status.h"
 
 #include <string>
@@ -19,5 +20,9 @@ enum class Saved { parameters, averages, gradients };
 /// and rank 0 writes, to a temporary file that replaces `path` once all of it
 /// is on disk. Only rank 0 can fail, and takes part to the end all the same.
 Status save(fsdpc_rank &rank, Saved what, const std::string &path);
+/// The same, except that rank 0 may still decide: `file`, which is not open
+/// yet, is opened for `path` there, and committed by the caller or dropped.
+Status saveUncommitted(fsdpc_rank &rank, Saved what, const std::string &path,
+                       NewFile &file);
 
 } // namespace fsdpc::runtime

@@ -22,11 +22,15 @@ std::string folderOf(const std::string &path) {
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
 }
 
-NewFile::~NewFile() {
+NewFile::~NewFile() { discard(); }
+
+void NewFile::discard() {
   if (descriptor >= 0)
     close(descriptor);
+  descriptor = -1;
   if (!temporary.empty())
     unlink(temporary.c_str());
+  temporary.clear();
 }
 
 Status NewFile::open(const std::string &target) {
@@ -91,13 +95,18 @@ Status NewFile::write(uint64_t offset, const void *data, uint64_t bytes) {
   return {};
 }
 
-Status NewFile::commit() {
+Status NewFile::sync() {
   if (!failure)
     return failure;
+  if (fsync(descriptor) != 0)
+    failure = fileError(path, "save");
+  return failure;
+}
+
+Status NewFile::commit() {
   // Before the rename, or a power failure could leave an empty file under the
   // final name.
-  if (fsync(descriptor) != 0)
-    return fileError(path, "save");
+  FSDPC_TRY(sync());
   // A link cannot replace a file as a rename can, so an unnamed file gets a
   // temporary name first.
   if (temporary.empty() && !nameBeside(descriptor, path, temporary))

@@ -45,6 +45,11 @@ public:
   /// `directAlignment`. A file system that cannot do it goes on through its
   /// cache.
   void setDirect(bool wanted);
+  /// Flushes the data to the disk before `commit`, which then takes no time for
+  /// it.
+  Status sync();
+  /// Removes what was written; `commit` must not follow.
+  void discard();
   /// The name under which another program may write the data instead; not for
   /// unnamed files.
   const std::string &temporaryPath() const { return temporary; }

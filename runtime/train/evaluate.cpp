@@ -132,8 +132,11 @@ bool Trainer::isBest(const EvaluationRecord &record) {
 Status Trainer::keepBest(const EvaluationRecord &record) {
   countMicrobatches();
   // Only rank 0 names a file; the others send their parts.
-  FSDPC_TRY(save(*rank, Saved::parameters, best.pathOf(record.step)));
-  return job.rank == 0 ? best.publish(record.step, record.loss) : Status();
+  NewFile parameters;
+  FSDPC_TRY(saveUncommitted(*rank, Saved::parameters, best.pathOf(record.step),
+                            parameters));
+  return job.rank == 0 ? best.publish(record.step, record.loss, parameters)
+                       : Status();
 }
 
 } // namespace fsdpc::runtime

@@ -97,7 +97,7 @@ def check_training(bench) -> None:
     lowest = min(lines, key=lambda line: line["eval_loss"])
     if (named["step"], named["eval_loss"]) != (lowest["eval_step"], lowest["eval_loss"]):
         raise Failure(f"best.json names {named}, but the lowest line is {lowest}")
-    if sorted(path.name for path in best.iterdir()) != sorted(["best.json", named["file"]]):
+    if sorted(path.name for path in best.iterdir()) != sorted([".best.lock", "best.json", named["file"]]):
         raise Failure(f"'{best}' holds more than the best")
     again = evaluate(bench, program, 1, *flags, "--init", best / named["file"])
     if again["eval_loss"] != named["eval_loss"]:
@@ -148,6 +148,40 @@ def check_full_disk(bench) -> None:
             raise Failure(f"with a full disk the best is of step {kept}:\n{done.stderr}")
         shutil.rmtree(checkpoints)
         shutil.rmtree(best)
+
+
+def check_shared_folder(bench) -> None:
+    """Of two programs that keep their best in one folder at the same time, the lowest loss wins, beside its own parameters."""
+    fixture, best = harness.fixture("conv_net"), bench.path("shared")
+    program, flags = bench.path("conv_net-zero3"), eval_flags(fixture)
+    for _ in range(3):
+        logs, runs = [], []
+        for lr in ("1e-3", "1e-2"):
+            logs.append(bench.path(f"shared-{lr}.jsonl"))
+            words = [program, *fixture.data, *flags, "--threads", 1, "--steps", 8, "--lr", lr, "--eval-every", 1, "--log", logs[-1],
+                     # A run that resumes may find the best of another, which has begun a moment before.
+                     "--checkpoint", bench.path(f"shared-checkpoints-{lr}"), "--resume", "--best", best]
+            runs.append(subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+        errors = [one.communicate(timeout=harness.TIMEOUT)[1] for one in runs]
+        if any(one.returncode for one in runs):
+            raise Failure(f"two runs that share --best: {errors}")
+        named = json.loads((best / "best.json").read_text())
+        lowest = min(line["eval_loss"] for log in logs for line in evaluations(log))
+        again = evaluate(bench, program, 1, *flags, "--init", best / named["file"])["eval_loss"]
+        if not lowest == named["eval_loss"] == again:
+            raise Failure(f"the lowest loss of two runs is {lowest}, best.json says {named}, its parameters give {again}")
+        for path in (best, *bench.folder.glob("shared-checkpoints-*")):
+            shutil.rmtree(path)
+
+
+def check_no_locks(bench) -> None:
+    """On a file system without locks the best is kept as well, and a warning says what that means."""
+    fixture, best = harness.fixture("conv_net"), bench.path("unlocked")
+    done = run([bench.path("conv_net-zero3"), *fixture.data, *eval_flags(fixture), "--steps", 2, "--eval-every", 1, "--best", best],
+               env={**os.environ, "LD_PRELOAD": str(bench.build / "lib" / "libruntime_fault_shim.so"), "FAULT_PATH": ".best.lock",
+                    "FAULT_CALL": "flock", "FAULT_FROM": "1", "FAULT_ERRNO": "37"})
+    if not (best / "best.json").exists() or done.stderr.count("no other run may use this --best") != 1:
+        raise Failure(f"without locks the best is not kept, or there is no warning:\n{done.stderr}")
 
 
 def check_npz(bench) -> None:
@@ -224,6 +258,8 @@ def test(bench, options):
     check_training(bench)
     check_resume(bench)
     check_full_disk(bench)
+    check_shared_folder(bench)
+    check_no_locks(bench)
     check_npz(bench)
     check_old_dump(bench)
     check_refusals(bench)
