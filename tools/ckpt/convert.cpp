@@ -19,7 +19,6 @@
 
 #include <cstdio>
 #include <map>
-#include <unistd.h>
 #include <utility>
 
 namespace fsdpc::ckpt {
@@ -162,15 +161,14 @@ int toTorch(const Arguments &arguments) {
 
 // Lets torch write the exchange file, and opens it.
 Result<std::unique_ptr<TensorSource>> openOfTorch(const Arguments &arguments) {
-  // Beside the output, where there is room for the checkpoint too.
-  std::string scratch = folderOf(arguments.output) + ".fsdpc-convert-" +
-                        std::to_string(getpid()) + ".safetensors";
-  Status ran =
-      runTorch(arguments, {"from-" + arguments.from, arguments.input, scratch});
-  auto opened = ran ? openTensors(scratch, Content::values)
-                    : Result<std::unique_ptr<TensorSource>>(ran.error());
-  unlink(scratch.c_str()); // it stays readable as long as it is open
-  return opened;
+  // Beside the output, where there is room for the checkpoint too. The file has
+  // a name that nobody else has, and goes with `scratch`: it stays readable as
+  // long as it is open.
+  NewFile scratch;
+  FSDPC_TRY(scratch.open(folderOf(arguments.output) + "fsdpc-convert"));
+  FSDPC_TRY(runTorch(arguments, {"from-" + arguments.from, arguments.input,
+                                 scratch.temporaryPath()}));
+  return openTensors(scratch.temporaryPath(), Content::values);
 }
 
 // Makes a checkpoint of the tensors of another program.

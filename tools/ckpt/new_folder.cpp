@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Makes, renames and removes the temporary folder. rename(2) replaces an empty
-// folder and nothing else, so no file of the user is ever lost.
+// Makes, renames and removes the temporary folder, by the descriptor of the
+// folder that it is in. rename(2) replaces an empty folder and nothing else, so
+// no file of the user is ever lost.
 #include "tools/ckpt/new_folder.h"
-#include "runtime/support/file.h"
+#include "runtime/support/new_file.h"
 
-#include <cerrno>
 #include <cstdlib>
-#include <fcntl.h>
 #include <filesystem>
 #include <sys/stat.h>
-#include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace fsdpc::ckpt {
 
-using runtime::fileError;
+using namespace runtime;
 
+namespace {
+
+std::string lastOf(const std::string &path) {
+  return path.substr(path.rfind('/') + 1); // from 0 without a slash
+}
+
+} // namespace
+
+// What cannot be removed has a name with a dot.
 NewFolder::~NewFolder() {
-  std::error_code ignored; // what cannot be removed has a name with a dot
   if (!name.empty())
-    std::filesystem::remove_all(name, ignored);
+    (void)bool(parent.removeTree(lastOf(name)));
 }
 
 Status NewFolder::open(const std::string &wanted) {
@@ -35,7 +42,10 @@ Status NewFolder::open(const std::string &wanted) {
       return Error{"'" + path +
                    "' exists already; name a folder that does not"};
   }
-  size_t begin = path.rfind('/') + 1; // 0 without a slash
+  Result<Folder> opened = Folder::open(folderOf(path));
+  FSDPC_TRY(opened);
+  parent = std::move(*opened);
+  size_t begin = path.size() - lastOf(path).size();
   std::string pattern =
       // A file name has at most 255 bytes; 200 leave room for the dot and the
       // suffix.
@@ -54,19 +64,9 @@ Status NewFolder::open(const std::string &wanted) {
 }
 
 Status NewFolder::commit() {
-  if (rename(name.c_str(), path.c_str()) != 0)
-    return fileError(path, "make the folder");
+  FSDPC_TRY(parent.rename(lastOf(name), lastOf(path)));
   name.clear();
-  size_t slash = path.rfind('/');
-  std::string parent = slash == std::string::npos ? "."
-                       : slash == 0               ? "/"
-                                                  : path.substr(0, slash);
-  // Not every file system can sync a folder.
-  int descriptor = ::open(parent.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor >= 0) {
-    fsync(descriptor);
-    close(descriptor);
-  }
+  (void)bool(parent.sync()); // the folder has its name all the same
   return {};
 }
 

@@ -4,6 +4,7 @@
 // beside its own, and renamed at the end.
 #pragma once
 
+#include "runtime/support/folder.h"
 #include "runtime/support/status.h"
 
 #include <string>
@@ -15,7 +16,8 @@ class NewFolder {
 public:
   NewFolder() = default;
   NewFolder(const NewFolder &) = delete;
-  /// Removes the files that were written, unless they were committed.
+  /// Removes the files that were written, unless they were committed. Links in
+  /// the folder are removed and not followed.
   ~NewFolder();
   /// Makes the temporary folder. Fails if `path` exists, unless it is an empty
   /// folder.
@@ -29,6 +31,7 @@ public:
 
 private:
   std::string path, name;
+  runtime::Folder parent; ///< the one that both are in
 };
 
 } // namespace fsdpc::ckpt
