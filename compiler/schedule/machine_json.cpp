@@ -193,7 +193,7 @@ Result<Machine> machineFromJson(std::string_view text) {
           return checkText(depth, event, parsed, keys);
         }));
   } catch (const std::exception &failure) {
-    return Error{std::string("not a machine: ") + failure.what()};
+    return inputError(std::string("not a machine: ") + failure.what());
   }
 }
 

@@ -143,10 +143,11 @@ Result<Problem> problemFromJson(std::string_view text) {
   try {
     Problem problem = parse(Json::parse(text));
     if (std::string message = problem.check(); !message.empty())
-      return Error{"not a scheduling problem: " + message};
+      return inputError("not a scheduling problem: " + message);
     return problem;
   } catch (const std::exception &failure) {
-    return Error{std::string("not a scheduling problem: ") + failure.what()};
+    return inputError(std::string("not a scheduling problem: ") +
+                      failure.what());
   }
 }
 

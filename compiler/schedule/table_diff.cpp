@@ -61,16 +61,16 @@ public:
       FSDPC_TRY(readLine(takeUntil(text, '\n')));
     }
     if (table.segments.empty())
-      return Error{"'" + name +
-                   "' has no row of a schedule; give a file of "
-                   "--schedule-table, or a dump"};
+      return inputError("'" + name +
+                        "' has no row of a schedule; give a file of "
+                        "--schedule-table, or a dump");
     return std::move(table);
   }
 
 private:
   Error error(const std::string &message) const {
-    return Error{"'" + name + "' line " + std::to_string(lineNumber) + ": " +
-                 message};
+    return inputError("'" + name + "' line " + std::to_string(lineNumber) +
+                      ": " + message);
   }
 
   Status readLine(std::string_view line) {

@@ -35,7 +35,8 @@ private:
                  std::string_view actions, int number);
   Status readAction(std::string_view text, const TableRow &row, int number);
   Error error(const std::string &message) const {
-    return Error{"row in line " + std::to_string(lineNumber) + ": " + message};
+    return inputError("row in line " + std::to_string(lineNumber) + ": " +
+                      message);
   }
 
   const Problem &problem;
@@ -163,9 +164,9 @@ Result<Schedule> Reader::read(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   if (nextRow < rows.size())
-    return Error{"the row of unit " + quoted(rows[nextRow].unit) +
-                 (rows[nextRow].backward ? " backward" : " forward") +
-                 " is missing; rows cannot be removed"};
+    return inputError("the row of unit " + quoted(rows[nextRow].unit) +
+                      (rows[nextRow].backward ? " backward" : " forward") +
+                      " is missing; rows cannot be removed");
   for (const Violation &violation : verifyPlaces(problem, schedule)) {
     std::string where;
     if (!violation.collectives.empty()) {
@@ -178,8 +179,8 @@ Result<Schedule> Reader::read(std::string_view text) {
       if (number > 0)
         where = "row in line " + std::to_string(number) + ": ";
     }
-    return Error{where + "violates rule '" + violation.rule +
-                 "': " + violation.message};
+    return inputError(where + "violates rule '" + violation.rule +
+                      "': " + violation.message);
   }
   return std::move(schedule);
 }

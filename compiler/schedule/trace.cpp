@@ -88,12 +88,13 @@ Trace::microbatches() const {
 Result<Trace> parseTrace(std::string_view text) {
   Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded())
-    return Error{"is not JSON; give a file that a program's --trace has "
-                 "written"};
+    return inputError("is not JSON; give a file that a program's --trace has "
+                      "written");
   auto events = root.find("traceEvents");
   if (!root.is_object() || events == root.end() || !events->is_array())
-    return Error{"is not a trace: it has no 'traceEvents'; give a file that a "
-                 "program's --trace has written"};
+    return inputError(
+        "is not a trace: it has no 'traceEvents'; give a file that a "
+        "program's --trace has written");
   Trace trace;
   bool computes = false;
   for (const Json &event : *events) {
@@ -104,8 +105,8 @@ Result<Trace> parseTrace(std::string_view text) {
     trace.commands.push_back(std::move(command));
   }
   if (!computes)
-    return Error{"has no commands of a microbatch; give a file that a "
-                 "program's --trace has written"};
+    return inputError("has no commands of a microbatch; give a file that a "
+                      "program's --trace has written");
   std::stable_sort(trace.commands.begin(), trace.commands.end(),
                    [](const TracedCommand &a, const TracedCommand &b) {
                      return a.beginUs < b.beginUs;

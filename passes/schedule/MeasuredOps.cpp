@@ -42,7 +42,7 @@ Result<std::vector<MeasuredOp>> measuredOps(const ScheduleIR &ir,
   for (auto &[which, commands] : trace.microbatches()) {
     if (std::string difference = differenceOf(ir, ops, commands);
         !difference.empty())
-      return Error{"is a trace of another program: " + difference};
+      return inputError("is a trace of another program: " + difference);
     for (auto [op, command] : llvm::zip_equal(ops, commands))
       op.us.push_back(command->us);
   }
@@ -55,7 +55,7 @@ Result<MeasuredTrace> fsdpc::passes::readTrace(const ScheduleIR &ir,
                                                StringRef path) {
   auto file = llvm::MemoryBuffer::getFile(path);
   if (!file)
-    return Error{"cannot be read: " + file.getError().message()};
+    return inputError("cannot be read: " + file.getError().message());
   Result<schedule::Trace> trace = schedule::parseTrace((*file)->getBuffer());
   FSDPC_TRY(trace);
   Result<std::vector<MeasuredOp>> ops = measuredOps(ir, *trace);

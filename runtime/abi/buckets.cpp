@@ -46,18 +46,19 @@ Status checkBuckets(const Manifest &manifest) {
   for (const Input &input : manifest.inputs) {
     // Axis 0 is the batch.
     if (input.shape.empty())
-      return Error{"input '" + input.name + "' has no axis of samples"};
+      return inputError("input '" + input.name + "' has no axis of samples");
     if (input.bucketShapes.size() != names.size())
-      return Error{"input '" + input.name + "' has " +
-                   std::to_string(input.bucketShapes.size()) +
-                   " shapes, but there are " + std::to_string(names.size()) +
-                   " buckets"};
+      return inputError("input '" + input.name + "' has " +
+                        std::to_string(input.bucketShapes.size()) +
+                        " shapes, but there are " +
+                        std::to_string(names.size()) + " buckets");
     for (const std::vector<int64_t> &shape : input.bucketShapes)
       // The memory of an input is that of `shape`.
       if (shape.size() != input.shape.size() || elementsOf(shape, 1) < 0 ||
           elementsOf(shape, 1) > elementsOf(input.shape, 1))
-        return Error{"input '" + input.name +
-                     "' has a shape in a bucket that does not fit its memory"};
+        return inputError(
+            "input '" + input.name +
+            "' has a shape in a bucket that does not fit its memory");
   }
   // By the shapes of a sample, which differ in each bucket.
   std::map<std::vector<std::vector<int64_t>>, size_t> known;
@@ -68,16 +69,17 @@ Status checkBuckets(const Manifest &manifest) {
     if (bucket == 0)
       first = samples;
     if (samples != first)
-      return Error{"a microbatch has " + std::to_string(first) +
-                   " samples in bucket '" + names[0] + "' and " +
-                   std::to_string(samples) + " in bucket '" + names[bucket] +
-                   "'; buckets may differ in the shape of a sample only"};
+      return inputError("a microbatch has " + std::to_string(first) +
+                        " samples in bucket '" + names[0] + "' and " +
+                        std::to_string(samples) + " in bucket '" +
+                        names[bucket] +
+                        "'; buckets may differ in the shape of a sample only");
     auto [other, isNew] = known.try_emplace(sampleShapes(own), bucket);
     if (!isNew)
-      return Error{"samples have the same shape in the buckets '" +
-                   names[other->second] + "' and '" + names[bucket] +
-                   "', so data cannot choose between them; buckets must "
-                   "differ in the shape of a sample"};
+      return inputError("samples have the same shape in the buckets '" +
+                        names[other->second] + "' and '" + names[bucket] +
+                        "', so data cannot choose between them; buckets must "
+                        "differ in the shape of a sample");
   }
   return {};
 }

@@ -57,7 +57,7 @@ Result<AttentionCut> cutAttention(const AttentionPlan &p) {
   AttentionCut c;
   c.plan = p;
   if (!parseElementType(p.dtype, c.type))
-    return Error{"attention of type '" + p.dtype + "' is not supported"};
+    return inputError("attention of type '" + p.dtype + "' is not supported");
   bool isF32 = c.type == ElementType::f32;
   c.sumsApart = p.backward && (!isF32 || p.strideDKey[2] != p.width ||
                                p.strideDValue[2] != p.valueWidth);

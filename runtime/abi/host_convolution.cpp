@@ -171,7 +171,7 @@ Result<ConvolutionCut> cutConvolution(const ConvolutionPlan &p) {
   ConvolutionCut c;
   c.plan = p;
   if (!parseElementType(p.dtype, c.type))
-    return Error{"convolution of type '" + p.dtype + "' is not supported"};
+    return inputError("convolution of type '" + p.dtype + "' is not supported");
   FSDPC_TRY(checkShape(p));
   c.groupChannels = p.channels / p.groups;
   c.groupFilters = p.filters / p.groups;
@@ -181,7 +181,7 @@ Result<ConvolutionCut> cutConvolution(const ConvolutionPlan &p) {
                 p.outHeight == p.height && p.outWidth == p.width &&
                 p.padsBegin[0] == 0 && p.padsBegin[1] == 0;
   if (p.kind != "forward" && p.kind != "input" && p.kind != "weight")
-    return Error{"unknown convolution kind '" + p.kind + "'"};
+    return inputError("unknown convolution kind '" + p.kind + "'");
   if (isDirect(c)) {
     c.direct = directOf(c);
     cutDirect(c);

@@ -98,14 +98,15 @@ MatmulGrid gridOf(const MatmulPlan &p) {
 
 Result<GemmShape> productOf(const MatmulPlan &p) {
   if (p.bias || p.addend || !p.epilogue.empty())
-    return Error{"matrix products with a bias or an epilogue are supported on "
-                 "GPUs only"};
+    return inputError(
+        "matrix products with a bias or an epilogue are supported on "
+        "GPUs only");
   GemmShape shape;
   if (!parseElementType(p.dtypeA, shape.a) ||
       !parseElementType(p.dtypeB, shape.b) ||
       !parseElementType(p.dtypeC, shape.c))
-    return Error{"matrix product of types '" + p.dtypeA + "', '" + p.dtypeB +
-                 "', '" + p.dtypeC + "' is not supported"};
+    return inputError("matrix product of types '" + p.dtypeA + "', '" +
+                      p.dtypeB + "', '" + p.dtypeC + "' is not supported");
   shape.rowA = p.transposeA ? 1 : p.lda;
   shape.columnA = p.transposeA ? p.lda : 1;
   shape.rowB = p.transposeB ? 1 : p.ldb;

@@ -46,7 +46,7 @@ Error noForm() {
   std::string all;
   for (const Form &form : forms)
     all += (all.empty() ? "" : ", ") + std::string(form.name) + form.numbers;
-  return {"is none of " + all};
+  return inputError("is none of " + all);
 }
 
 // Reads a number between spaces. Parameters are f32, so it must be finite
@@ -96,7 +96,7 @@ Result<InitRule> parseInitRule(const std::string &text) {
     auto [mean, deviation, low, high] = rule.numbers;
     if (form.kind == InitRule::truncatedNormal &&
         !(deviation > 0 && low < high))
-      return Error{"needs a std above 0 and a low end below the high one"};
+      return inputError("needs a std above 0 and a low end below the high one");
     return rule;
   }
   return noForm();
@@ -112,11 +112,12 @@ Result<InitRule> ruleForShape(const InitRule &rule,
   for (int64_t size : shape)
     elements *= double(size);
   if (shape.size() < 2 || elements == 0)
-    return Error{"needs a parameter with two axes at least and no empty one"};
+    return inputError(
+        "needs a parameter with two axes at least and no empty one");
   if (rule.kind == InitRule::orthogonal) {
     if (elements > double(mostOrthogonal))
-      return Error{"is for parameters of up to " +
-                   std::to_string(mostOrthogonal) + " elements"};
+      return inputError("is for parameters of up to " +
+                        std::to_string(mostOrthogonal) + " elements");
     return rule;
   }
   double inputs = elements / double(shape[0]);

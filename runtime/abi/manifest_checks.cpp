@@ -30,7 +30,8 @@ Status checkSizes(const Manifest &manifest) {
     // Shard sizes are divided by ranks and rounded up to the alignment, so
     // neither may be 0.
     if (size < 1 || size > int64_t(1) << 20)
-      return Error{std::string("'") + name + "' is " + std::to_string(size)};
+      return inputError(std::string("'") + name + "' is " +
+                        std::to_string(size));
   for (auto &[name, size] :
        std::initializer_list<std::pair<const char *, int64_t>>{
            {"planRanksPerNode", manifest.planRanksPerNode},
@@ -46,16 +47,19 @@ Status checkSizes(const Manifest &manifest) {
            {"events", manifest.events},
            {"stackBytes", manifest.stackBytes}})
     if (size < 0 || size > mostElements)
-      return Error{std::string("'") + name + "' is " + std::to_string(size)};
+      return inputError(std::string("'") + name + "' is " +
+                        std::to_string(size));
   for (const Output &output : manifest.outputs)
     if (elementsOf(output.shape, 1) < 0)
-      return Error{"output '" + output.name + "' has a shape that overflows"};
+      return inputError("output '" + output.name +
+                        "' has a shape that overflows");
   if (manifest.reshardTo > manifest.maxRanks)
-    return Error{"'reshardTo' is " + std::to_string(manifest.reshardTo) +
-                 ", above 'maxRanks'"};
+    return inputError("'reshardTo' is " + std::to_string(manifest.reshardTo) +
+                      ", above 'maxRanks'");
   for (const Buffer &buffer : manifest.buffers)
     if (elementsOf(buffer.shape, 0) < 0)
-      return Error{"buffer '" + buffer.name + "' has a shape that overflows"};
+      return inputError("buffer '" + buffer.name +
+                        "' has a shape that overflows");
   return {};
 }
 
@@ -64,8 +68,9 @@ template <class Plan>
 Status checkShapes(const char *table, const std::vector<Plan> &plans) {
   for (size_t i = 0; i < plans.size(); ++i)
     if (Status checked = checkShape(plans[i]); !checked)
-      return Error{std::string("'") + table + "[" + std::to_string(i) +
-                   "]': " + checked.error().message};
+      return checked.error().reworded(std::string("'") + table + "[" +
+                                      std::to_string(i) +
+                                      "]': " + checked.error().message);
   return {};
 }
 
@@ -89,17 +94,18 @@ Status checkCalls(const Manifest &manifest) {
   for (const CommandInfo &command : manifest.commands)
     for (int32_t layout : command.layouts)
       if (!within(layout, manifest.layouts.size()))
-        return Error{"command '" + command.name + "' names layout " +
-                     std::to_string(layout) + ", which does not exist"};
+        return inputError("command '" + command.name + "' names layout " +
+                          std::to_string(layout) + ", which does not exist");
   for (const CallSequence &sequence : manifest.sequences) {
     if (!within(sequence.stream, size_t(streams)))
-      return Error{"'" + sequence.entry + "' names stream " +
-                   std::to_string(sequence.stream) + ", but there are " +
-                   std::to_string(streams)};
+      return inputError("'" + sequence.entry + "' names stream " +
+                        std::to_string(sequence.stream) + ", but there are " +
+                        std::to_string(streams));
     for (const Call &call : sequence.calls)
       if (!within(call.command, manifest.commands.size()))
-        return Error{"'" + sequence.entry + "' calls command " +
-                     std::to_string(call.command) + ", which does not exist"};
+        return inputError("'" + sequence.entry + "' calls command " +
+                          std::to_string(call.command) +
+                          ", which does not exist");
   }
   return {};
 }
@@ -113,10 +119,10 @@ Status checkTypes(const Manifest &manifest) {
   };
   bool computes = isFloat(manifest.computeDtype);
   if (!computes || !(isFloat(manifest.reduceDtype) || reducesBlocks))
-    return Error{"'" +
-                 (computes ? manifest.reduceDtype : manifest.computeDtype) +
-                 "' is not a supported compute or reduce type; expected 'f32', "
-                 "'bf16' or 'f16', or to reduce in 'i8', 'f8e4m3' or 'i4'"};
+    return inputError(
+        "'" + (computes ? manifest.reduceDtype : manifest.computeDtype) +
+        "' is not a supported compute or reduce type; expected 'f32', "
+        "'bf16' or 'f16', or to reduce in 'i8', 'f8e4m3' or 'i4'");
   return {};
 }
 
@@ -132,18 +138,18 @@ Status checkBlocks(const Manifest &manifest) {
     BlockType wire = blockTypeOf(layout.wire);
     if (gathers && (wire == BlockType::None || wire == BlockType::I4 ||
                     layout.masterWhole || layout.noMaster || layout.owned))
-      return Error{"layout '" + layout.name + "' cannot be gathered as '" +
-                   layout.wire + "'"};
+      return inputError("layout '" + layout.name + "' cannot be gathered as '" +
+                        layout.wire + "'");
     if (reduces && (layout.hybrid || layout.owned))
-      return Error{"layout '" + layout.name + "' cannot be reduced as '" +
-                   manifest.reduceDtype + "'"};
+      return inputError("layout '" + layout.name + "' cannot be reduced as '" +
+                        manifest.reduceDtype + "'");
   }
   // A block has elements of one rank only.
   if (sends && manifest.shardAlignment % blockElements != 0)
-    return Error{"'shardAlignment' is " +
-                 std::to_string(manifest.shardAlignment) +
-                 ", but ranks send blocks of " + std::to_string(blockElements) +
-                 " elements"};
+    return inputError("'shardAlignment' is " +
+                      std::to_string(manifest.shardAlignment) +
+                      ", but ranks send blocks of " +
+                      std::to_string(blockElements) + " elements");
   return {};
 }
 
@@ -163,9 +169,10 @@ Status checkResiduals(const Manifest &manifest) {
                 manifest.reduceDtype == "f32" &&
                 (!layout.stateWhole || layout.gradientWhole);
     if (!fits || !sums)
-      return Error{"layout '" + layout.name + "' cannot be reduced by " +
-                   std::to_string(layout.topK) + " elements, or factors of " +
-                   "rank " + std::to_string(layout.powerRank)};
+      return inputError("layout '" + layout.name + "' cannot be reduced by " +
+                        std::to_string(layout.topK) +
+                        " elements, or factors of " + "rank " +
+                        std::to_string(layout.powerRank));
   }
   return {};
 }
@@ -175,60 +182,61 @@ Status checkOptimizer(const Layout &layout) {
   bool isNamed = !layout.stateNames.empty();
   if (isNamed && int32_t(layout.stateNames.size()) !=
                      layout.states - int32_t(layout.average))
-    return Error{"layout '" + layout.name + "' has " +
-                 std::to_string(layout.states) + " states, but names " +
-                 std::to_string(layout.stateNames.size())};
+    return inputError("layout '" + layout.name + "' has " +
+                      std::to_string(layout.states) + " states, but names " +
+                      std::to_string(layout.stateNames.size()));
   bool takes = layout.sums != 0 || layout.factored || layout.orthogonal;
   if (layout.sums < 0 || layout.sums > mostSums ||
       (layout.factored && layout.orthogonal) || (takes && !layout.trainable))
-    return Error{"layout '" + layout.name +
-                 "' has an optimizer that takes what none does"};
+    return inputError("layout '" + layout.name +
+                      "' has an optimizer that takes what none does");
   return {};
 }
 
 // Checks that what a layout keeps fits together.
 Status checkLayout(const Manifest &manifest, const Layout &layout) {
   if (layout.states < int32_t(layout.average) || layout.states > mostStates)
-    return Error{"layout '" + layout.name + "' has " +
-                 std::to_string(layout.states) + " states"};
+    return inputError("layout '" + layout.name + "' has " +
+                      std::to_string(layout.states) + " states");
   if (layout.average && !layout.trainable)
-    return Error{"layout '" + layout.name + "' is frozen with an average"};
+    return inputError("layout '" + layout.name + "' is frozen with an average");
   if (layout.statesOffloaded && (!layout.trainable || layout.states == 0))
-    return Error{"layout '" + layout.name +
-                 "' has its states offloaded, but has none"};
+    return inputError("layout '" + layout.name +
+                      "' has its states offloaded, but has none");
   if (layout.gradientOffloaded && !hasOwnGradient(manifest, layout))
-    return Error{"layout '" + layout.name +
-                 "' has its gradient offloaded, but no shard of it"};
+    return inputError("layout '" + layout.name +
+                      "' has its gradient offloaded, but no shard of it");
   bool isOnly = manifest.maxRanks == 1 && manifest.maxAccumulate == 1;
   if (layout.unsummed && (!isOnly || layout.gradientOffloaded ||
                           !hasOwnGradient(manifest, layout)))
-    return Error{"layout '" + layout.name +
-                 "' does not sum its gradients, but there may be several"};
+    return inputError("layout '" + layout.name +
+                      "' does not sum its gradients, but there may be several");
   if (layout.parametersOffloaded && !hasOwnParameters(manifest, layout))
-    return Error{"layout '" + layout.name +
-                 "' has its parameters offloaded, but no shard of them"};
+    return inputError("layout '" + layout.name +
+                      "' has its parameters offloaded, but no shard of them");
   if (layout.noMaster && manifest.computeDtypeOf(layout) != "bf16")
-    return Error{"layout '" + layout.name +
-                 "' has no master, but does not compute in bf16"};
+    return inputError("layout '" + layout.name +
+                      "' has no master, but does not compute in bf16");
   // An optimizer with replicated state updates replicated masters from
   // replicated gradients, or from one that is gathered for it in each step.
   bool operandsWhole = layout.masterWhole &&
                        (layout.gradientWhole || manifest.maxAccumulate == 1);
   if (layout.trainable && layout.stateWhole && !operandsWhole)
-    return Error{
+    return inputError(
         "layout '" + layout.name +
-        "' keeps its state replicated, but not its master and gradient"};
+        "' keeps its state replicated, but not its master and gradient");
   if (layout.secondary && (layout.hybrid || layout.computeWhole))
-    return Error{"layout '" + layout.name +
-                 "' has a secondary shard, but is not cut over all ranks"};
+    return inputError("layout '" + layout.name +
+                      "' has a secondary shard, but is not cut over all ranks");
   // All ranks compute with an owned layout, and its owner alone updates it.
   if (layout.owned && (!layout.trainable || layout.hybrid ||
                        !layout.computeWhole || layout.stateWhole))
-    return Error{"layout '" + layout.name +
-                 "' has an owner, but is not kept whole for computing alone"};
+    return inputError(
+        "layout '" + layout.name +
+        "' has an owner, but is not kept whole for computing alone");
   if (layout.elements < 0 || layout.elements > mostElements)
-    return Error{"layout '" + layout.name + "' has " +
-                 std::to_string(layout.elements) + " elements"};
+    return inputError("layout '" + layout.name + "' has " +
+                      std::to_string(layout.elements) + " elements");
   return {};
 }
 
@@ -242,8 +250,8 @@ Status checkMembers(const Layout &layout) {
     if (member.offset < end || elements < 0 || member.elements != elements ||
         member.offset > layout.elements ||
         member.elements > layout.elements - member.offset)
-      return Error{"member '" + member.name + "' is not within layout '" +
-                   layout.name + "' after the previous member"};
+      return inputError("member '" + member.name + "' is not within layout '" +
+                        layout.name + "' after the previous member");
     end = member.offset + member.elements;
   }
   return {};
@@ -253,8 +261,8 @@ Status checkMembers(const Layout &layout) {
 
 Status checkManifest(const Manifest &manifest) {
   if (manifest.version != Manifest().version)
-    return Error{"'version' is " + std::to_string(manifest.version) + ", not " +
-                 std::to_string(Manifest().version)};
+    return inputError("'version' is " + std::to_string(manifest.version) +
+                      ", not " + std::to_string(Manifest().version));
   FSDPC_TRY(checkSizes(manifest));
   FSDPC_TRY(checkCalls(manifest));
   FSDPC_TRY(checkPlans(manifest));
@@ -262,15 +270,15 @@ Status checkManifest(const Manifest &manifest) {
   const LossScale &scale = manifest.lossScale;
   if (scale.init < 0 || scale.growth <= 1 || scale.backoff <= 0 ||
       scale.backoff >= 1 || scale.interval < 0)
-    return Error{"'lossScale' has a number out of its range"};
+    return inputError("'lossScale' has a number out of its range");
   if (!(manifest.predivided > 0) || !std::isfinite(manifest.predivided))
-    return Error{"'predivided' is not a number above 0"};
+    return inputError("'predivided' is not a number above 0");
   for (const Input &input : manifest.inputs)
     // Axis 0 is the batch, which every input has. Sample sizes and counts are
     // divided by extents, so no extent may be 0.
     if (input.shape.empty() || elementsOf(input.shape, 1) < 0)
-      return Error{"input '" + input.name +
-                   "' has no elements, or too many of them"};
+      return inputError("input '" + input.name +
+                        "' has no elements, or too many of them");
   FSDPC_TRY(checkBuckets(manifest));
   for (const Layout &layout : manifest.layouts) {
     FSDPC_TRY(checkLayout(manifest, layout));

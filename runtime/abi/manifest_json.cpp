@@ -323,7 +323,7 @@ std::string toJson(const Manifest &manifest) {
 
 Result<Manifest> fromJson(const char *text, size_t bytes) {
   auto malformed = [](const std::string &reason) {
-    return Error{"malformed manifest in the program: " + reason};
+    return inputError("malformed manifest in the program: " + reason);
   };
   // nlohmann's parser and the Reader both throw; nothing leaves this function
   // but a Result.

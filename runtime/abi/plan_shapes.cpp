@@ -23,9 +23,9 @@ Status checkLengths(const char *what, size_t length,
                     std::initializer_list<Named> lists) {
   for (auto &[name, list] : lists)
     if (list.size() != length)
-      return Error{std::string(what) + " whose '" + name + "' has " +
-                   std::to_string(list.size()) + " entries instead of " +
-                   std::to_string(length)};
+      return inputError(std::string(what) + " whose '" + name + "' has " +
+                        std::to_string(list.size()) + " entries instead of " +
+                        std::to_string(length));
   return {};
 }
 
@@ -41,14 +41,14 @@ Status checkEntries(const char *what, int64_t least,
   for (auto &[name, list] : lists)
     for (int64_t entry : list)
       if (entry < least || entry > most)
-        return Error{std::string(what) + " whose '" + name +
-                     "' has the entry " + std::to_string(entry)};
+        return inputError(std::string(what) + " whose '" + name +
+                          "' has the entry " + std::to_string(entry));
   return {};
 }
 
 Status checkExtents(const char *what, std::initializer_list<int64_t> extents) {
   if (std::min(extents) < 1)
-    return Error{std::string(what) + " with an empty dimension"};
+    return inputError(std::string(what) + " with an empty dimension");
   return {};
 }
 
@@ -59,18 +59,18 @@ Status checkEpilogue(const MatmulPlan &p) {
   bool isGelu = e == "gelu" || e == "gelu_extra" || e == "gelu_grad";
   bool isSum = e == "sum_lhs" || e == "sum_rhs";
   if (!e.empty() && !isGelu && !isSum)
-    return Error{"matrix product with the unknown epilogue '" + e + "'"};
+    return inputError("matrix product with the unknown epilogue '" + e + "'");
   bool adds = p.bias || p.addend;
   if ((!e.empty() || p.addend) && (p.accumulate || !p.batch.empty()))
-    return Error{"matrix product with the epilogue '" + e +
-                 "' that accumulates or is batched"};
+    return inputError("matrix product with the epilogue '" + e +
+                      "' that accumulates or is batched");
   if ((isSum || e == "gelu_grad") && adds)
-    return Error{"matrix product with the epilogue '" + e +
-                 "' and a bias or an addend"};
+    return inputError("matrix product with the epilogue '" + e +
+                      "' and a bias or an addend");
   if (isGelu && p.n % 8)
-    return Error{"matrix product with the epilogue '" + e + "' and rows of " +
-                 std::to_string(p.n) +
-                 " elements, which is not a multiple of 8"};
+    return inputError("matrix product with the epilogue '" + e +
+                      "' and rows of " + std::to_string(p.n) +
+                      " elements, which is not a multiple of 8");
   return {};
 }
 
@@ -79,7 +79,7 @@ Status checkEpilogue(const MatmulPlan &p) {
 Status checkTensors(const char *what, std::initializer_list<List> shapes) {
   for (const List &shape : shapes)
     if (elementsOf(shape, 1) < 0)
-      return Error{std::string(what) + " of too many elements"};
+      return inputError(std::string(what) + " of too many elements");
   return {};
 }
 
@@ -121,8 +121,8 @@ Status checkShape(const ConvolutionPlan &p) {
   FSDPC_TRY(checkEntries(what, 1,
                          {{"strides", p.strides}, {"dilations", p.dilations}}));
   if (p.groups < 1 || p.channels % p.groups || p.filters % p.groups)
-    return Error{"convolution with " + std::to_string(p.groups) +
-                 " groups, which do not divide its channels"};
+    return inputError("convolution with " + std::to_string(p.groups) +
+                      " groups, which do not divide its channels");
   // The last one is the matrix of windows.
   FSDPC_TRY(checkTensors(
       what,
@@ -173,8 +173,8 @@ Status checkShape(const AttentionPlan &p) {
                                 {p.batch, p.heads, keys, width},
                                 {p.batch, p.heads, queries, keys}}));
   if (p.heads % p.groups != 0)
-    return Error{"attention with " + std::to_string(p.heads) + " heads for " +
-                 std::to_string(p.groups) + " key heads"};
+    return inputError("attention with " + std::to_string(p.heads) +
+                      " heads for " + std::to_string(p.groups) + " key heads");
   FSDPC_TRY(checkLengths(what, 3,
                          {{"strideQuery", p.strideQuery},
                           {"strideKey", p.strideKey},

@@ -54,9 +54,10 @@ Status BestFolder::open(const std::string &folder, bool resumes) {
   Result<Entry> index = entries.kind(indexName);
   FSDPC_TRY(index);
   if (*index != Entry::none && !resumes)
-    return Error{"'" + path +
-                 "' holds the best parameters of another run; continue that "
-                 "run with --resume, or name another folder"};
+    return inputError(
+        "'" + path +
+        "' holds the best parameters of another run; continue that "
+        "run with --resume, or name another folder");
   Result<std::optional<Best>> before = read();
   FSDPC_TRY(before);
   if (*before)
@@ -82,8 +83,8 @@ Result<std::optional<BestFolder::Best>> BestFolder::read() const {
       !has("step", &Json::is_number_unsigned) ||
       !has("eval_loss", &Json::is_number) ||
       json["file"].get<std::string>() != nameOf(json["step"].get<int64_t>()))
-    return Error{"'" + entries.pathOf(indexName) +
-                 "' is not a file that --best wrote; name another folder"};
+    return inputError("'" + entries.pathOf(indexName) +
+                      "' is not a file that --best wrote; name another folder");
   return std::optional<Best>(
       {json["step"].get<int64_t>(), json["eval_loss"].get<double>()});
 }
@@ -99,11 +100,11 @@ Status BestFolder::lock(FileLock &held) {
   FileLock::Outcome outcome;
   while ((outcome = held.tryLock()) == FileLock::Outcome::busy) {
     if (std::chrono::steady_clock::now() >= end)
-      return Error{"cannot lock '" + entries.pathOf(lockName) +
-                   "': another run has held it for " +
-                   std::to_string(patience.count()) +
-                   " ms; continue or end that run, or give each its own "
-                   "--best"};
+      return runError("cannot lock '" + entries.pathOf(lockName) +
+                      "': another run has held it for " +
+                      std::to_string(patience.count()) +
+                      " ms; continue or end that run, or give each its own "
+                      "--best");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   int code = errno;

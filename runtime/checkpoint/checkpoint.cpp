@@ -242,7 +242,7 @@ Status saveUncommitted(fsdpc_rank &rank, Saved what, const std::string &path,
     if (!read) {
       file.discard();                       // leaves no temporary file
       awaitTurn(rank.job, /*later=*/false); // ranks may share the disk
-      fail(read.error().message);
+      fail(read.error());
     }
   }
   if (!writes)

@@ -91,13 +91,15 @@ Status CheckpointFolder::checkKind() const {
     return access((path + "/" + name).c_str(), F_OK) == 0;
   };
   if (holds("checkpoint.json"))
-    return Error{"'" + path +
-                 "' is a checkpoint, not a folder of them; name the folder "
-                 "that holds it, and this one with --resume=STEP"};
+    return inputError(
+        "'" + path +
+        "' is a checkpoint, not a folder of them; name the folder "
+        "that holds it, and this one with --resume=STEP");
   if (holds(".metadata"))
-    return Error{"'" + path +
-                 "' is a checkpoint of PyTorch; make one for this program with "
-                 "'fsdpc ckpt convert --from dcp', in another folder"};
+    return inputError(
+        "'" + path +
+        "' is a checkpoint of PyTorch; make one for this program with "
+        "'fsdpc ckpt convert --from dcp', in another folder");
   return {};
 }
 
@@ -174,14 +176,14 @@ Result<bool> CheckpointFolder::lock() {
   std::string owner(content, size_t(std::max<ssize_t>(length, 0)));
   std::string file = entries.pathOf(lockName);
   if (!owner.empty() && owner.rfind(lockText, 0) != 0)
-    return Error{"'" + file +
-                 "' is not the lock of a run; move it, or name "
-                 "another folder"};
+    return inputError("'" + file +
+                      "' is not the lock of a run; move it, or name "
+                      "another folder");
   if (held.tryLock() == FileLock::Outcome::busy) {
     unused = false; // the other run's, though this one has made it
-    return Error{"another run writes its checkpoints to '" + path + "'" +
-                 (owner.empty() ? "" : " (" + owner + ")") +
-                 "; give each run its own --checkpoint"};
+    return runError("another run writes its checkpoints to '" + path + "'" +
+                    (owner.empty() ? "" : " (" + owner + ")") +
+                    "; give each run its own --checkpoint");
   }
   auto named = held.isNamed(entries, lockName);
   if (!named || !*named)

@@ -3,10 +3,10 @@
 // Starts and awaits the command of --after-checkpoint.
 #include "runtime/checkpoint/checkpoint_hook.h"
 #include "runtime/support/file.h"
+#include "runtime/support/system_error.h"
 
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -36,8 +36,8 @@ std::string withFolder(std::string command, const std::string &folder) {
 
 } // namespace
 
-// The command gets no signals blocked, whatever its starter blocks, and nothing
-// to read.
+// The command gets no signals blocked, whatever its starter blocks, ends by
+// SIGPIPE as commands do, which this process ignores, and gets nothing to read.
 Status CheckpointHook::start(const std::string &command,
                              const std::string &folder) {
   if (command.empty())
@@ -47,21 +47,25 @@ Status CheckpointHook::start(const std::string &command,
   char *words[] = {shell.data(), flag.data(), text.data(), nullptr};
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
-  sigset_t none;
+  sigset_t none, pipe;
   sigemptyset(&none);
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY,
                                    0);
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setsigdefault(&attributes, &pipe);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t started = 0;
   int code =
       posix_spawn(&started, words[0], &files, &attributes, words, environ);
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   if (code != 0)
-    return Error{"cannot run '" + running + "': " + std::strerror(code)};
+    return systemError(code, "cannot run '" + running + "'");
   child = started;
   return {};
 }
@@ -76,10 +80,10 @@ Status CheckpointHook::finish() {
       return fileError(running, "wait for");
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
     return {};
-  return Error{"--after-checkpoint '" + running + "' ended with " +
-               (WIFEXITED(status)
-                    ? "exit code " + std::to_string(WEXITSTATUS(status))
-                    : "signal " + std::to_string(WTERMSIG(status)))};
+  return runError("--after-checkpoint '" + running + "' ended with " +
+                  (WIFEXITED(status)
+                       ? "exit code " + std::to_string(WEXITSTATUS(status))
+                       : "signal " + std::to_string(WTERMSIG(status))));
 }
 
 } // namespace fsdpc::runtime

@@ -303,30 +303,30 @@ std::string toJson(const CheckpointManifest &stored) {
 
 Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
   if (text.empty())
-    return Error{"it is empty"};
+    return inputError("it is empty");
   try {
     Json json = Json::parse(text);
     int64_t version = numberIn(json, "format", INT64_MAX);
     if (version < plainFormat || version > newestFormat)
-      return Error{"it has " + formatText(uint64_t(version))};
+      return inputError("it has " + formatText(uint64_t(version)));
     const Json &body = fieldIn(json, "checkpoint");
     // The same content could be written otherwise, as with "1E5" for "1e5".
     // Only what toJson writes is accepted, so that no bit can change unnoticed.
     if (textIn(json, "checksum") != checksum(dump(body)) ||
         dump(json) + "\n" != text)
-      return Error{"its checksum is wrong"};
+      return inputError("its checksum is wrong");
     CheckpointManifest stored = parseBody(body);
     // No checksum covers the format, so a flipped bit there shows here.
     if (formatOf(stored) != version)
-      return Error{"it has format " + std::to_string(version) +
-                   ", but its content is of format " +
-                   std::to_string(formatOf(stored))};
+      return inputError("it has format " + std::to_string(version) +
+                        ", but its content is of format " +
+                        std::to_string(formatOf(stored)));
     return stored;
   } catch (const Json::parse_error &fault) {
-    return Error{"it is not valid JSON from byte " +
-                 std::to_string(fault.byte ? fault.byte - 1 : 0) + " on"};
+    return inputError("it is not valid JSON from byte " +
+                      std::to_string(fault.byte ? fault.byte - 1 : 0) + " on");
   } catch (const std::exception &fault) {
-    return Error{printable(fault.what())};
+    return inputError(printable(fault.what()));
   }
 }
 

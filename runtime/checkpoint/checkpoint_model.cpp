@@ -115,7 +115,7 @@ Status checkSameModel(const CheckpointManifest &stored,
     text += "; " + found[i];
   if (found.size() > 5)
     text += "; and " + std::to_string(found.size() - 5) + " more";
-  return Error{"it belongs to another model: " + text};
+  return inputError("it belongs to another model: " + text);
 }
 
 } // namespace fsdpc::runtime

@@ -22,13 +22,14 @@ namespace {
 constexpr uint64_t mostManifestBytes = 100000000;
 
 Error damaged(const std::string &path) {
-  return {"'" + path + "' is damaged: its checksum is wrong"};
+  return inputError("'" + path + "' is damaged: its checksum is wrong");
 }
 
 Result<std::string> readText(const Result<File> &file) {
   FSDPC_TRY(file);
   if (file->size() > mostManifestBytes)
-    return Error{"'" + file->path() + "' is not a manifest of a checkpoint"};
+    return inputError("'" + file->path() +
+                      "' is not a manifest of a checkpoint");
   std::string text(file->size(), '\0');
   FSDPC_TRY(file->read(0, text.data(), text.size()));
   return text;
@@ -38,12 +39,12 @@ Result<CheckpointManifest> readManifest(const Result<File> &file) {
   Result<std::string> text = readText(file);
   FSDPC_TRY(text);
   if (auto later = laterFormat(*text))
-    return Error{"'" + file->path() + "' has " + *later +
-                 "; use the version of fsdpc that wrote it"};
+    return inputError("'" + file->path() + "' has " + *later +
+                      "; use the version of fsdpc that wrote it");
   Result<CheckpointManifest> parsed = parseCheckpoint(*text);
   if (!parsed)
-    return Error{"'" + file->path() +
-                 "' is damaged: " + parsed.error().message};
+    return inputError("'" + file->path() +
+                      "' is damaged: " + parsed.error().message);
   return parsed;
 }
 
@@ -61,9 +62,10 @@ Result<CheckpointManifest> readCheckpointManifest(const Folder &folder) {
 static Status checkPermission(const std::string &path) {
   if (access(path.c_str(), R_OK) == 0 || (errno != EACCES && errno != EPERM))
     return {};
-  return Error{"no permission to read '" + path +
-               "'; let this user read it, or name an earlier checkpoint with "
-               "--resume=STEP"};
+  return inputError(
+      "no permission to read '" + path +
+      "'; let this user read it, or name an earlier checkpoint with "
+      "--resume=STEP");
 }
 
 Status checkReadable(const std::string &folder) {
@@ -71,9 +73,10 @@ Status checkReadable(const std::string &folder) {
   FSDPC_TRY(checkPermission(path));
   Result<std::string> text = readText(File::open(path));
   if (auto later = text ? laterFormat(*text) : std::nullopt)
-    return Error{"'" + path + "' has " + *later +
-                 "; resume with a program of the fsdpc that wrote it, or name "
-                 "an earlier checkpoint with --resume=STEP"};
+    return inputError(
+        "'" + path + "' has " + *later +
+        "; resume with a program of the fsdpc that wrote it, or name "
+        "an earlier checkpoint with --resume=STEP");
   auto parsed = readCheckpointManifest(folder);
   for (int64_t rank = 0; parsed && rank < parsed->ranks; ++rank)
     FSDPC_TRY(checkPermission(folder + "/" + rankFileName(rank)));
@@ -111,14 +114,15 @@ Status TrainingCheckpoint::openFiles(const std::string &folder) {
     std::vector<StoredTensor> wanted = tensorsOf(stored, int(rank));
     if (stored.files[rank].tensors.size() != wanted.size() ||
         files[rank].tensors().size() != wanted.size())
-      return Error{"'" + path + "' does not have the tensors of its manifest"};
+      return inputError("'" + path +
+                        "' does not have the tensors of its manifest");
     tensors.emplace_back();
     for (const StoredTensor &expected : wanted) {
       const SafeTensor *found = files[rank].find(expected.name, {});
       if (!found || found->dtype != expected.dtype ||
           found->shape != expected.shape)
-        return Error{"'" + path + "' does not have '" +
-                     printable(expected.name) + "' as its manifest says"};
+        return inputError("'" + path + "' does not have '" +
+                          printable(expected.name) + "' as its manifest says");
       tensors[rank].push_back(found);
     }
   }

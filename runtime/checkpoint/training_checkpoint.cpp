@@ -100,9 +100,9 @@ Status CheckpointWriter::allocateCopy() {
   try {
     copied.resize(size_t(bytes));
   } catch (const std::bad_alloc &) {
-    return Error{"cannot allocate the " + std::to_string(bytes) +
-                 " bytes into which a checkpoint is copied; leave out "
-                 "--checkpoint-every, or use more ranks"};
+    return runError("cannot allocate the " + std::to_string(bytes) +
+                    " bytes into which a checkpoint is copied; leave out "
+                    "--checkpoint-every, or use more ranks");
   }
   return {};
 }
@@ -253,7 +253,7 @@ void CheckpointWriter::run(std::function<Status()> work) {
     try {
       outcome = work();
     } catch (const std::exception &fault) {
-      outcome = Error{fault.what()};
+      outcome = runError(fault.what());
     }
     busy.store(false, std::memory_order_release);
   });

@@ -86,16 +86,17 @@ std::string footer(const Manifest &manifest) {
 // name, else the nearest flag.
 Error unknown(const std::string &argument) {
   if (argument.rfind("-", 0) != 0)
-    return {"unexpected argument '" + argument + "'; see --help"};
+    return commandLineError("unexpected argument '" + argument +
+                            "'; see --help");
   std::string name = argument.substr(0, argument.find('='));
   if (std::string advice = adviceOnFlag(name); !advice.empty())
-    return {"unknown flag '" + name + "'; " + advice};
+    return commandLineError("unknown flag '" + name + "'; " + advice);
   std::vector<std::string> names = {"--help"};
   for (const Flag &flag : flagTable())
     names.push_back(flag.name);
   std::string near = meant(name, names);
-  return {"unknown flag '" + name + "'" +
-          (near.empty() ? "; see --help" : near)};
+  return commandLineError("unknown flag '" + name + "'" +
+                          (near.empty() ? "; see --help" : near));
 }
 
 // Translates --checkpoint-every, and refuses flags that have no folder.
@@ -109,10 +110,10 @@ Status completeCheckpoints(Options &options) {
           std::pair(options.onNonFinite.kind == NonFinitePolicy::rollback,
                     "--on-nonfinite=rollback")})
       if (given)
-        return Error{std::string(name) + " needs --checkpoint DIR"};
+        return commandLineError(std::string(name) + " needs --checkpoint DIR");
   if (options.keepEvery != 0 && options.keep == 0)
-    return Error{
-        "--keep-every needs --keep K; without it all checkpoints stay"};
+    return commandLineError(
+        "--keep-every needs --keep K; without it all checkpoints stay");
   if (options.checkpointEvery.empty())
     return {};
   bool minutes = options.checkpointEvery.back() == 'm';
@@ -134,11 +135,11 @@ Status completeEvaluation(Arguments &arguments, const Manifest &manifest) {
           std::pair(!options.predictions.empty(), "--predict"),
           std::pair(arguments.steps == 0, "--steps 0")})
       if (given)
-        return Error{std::string(name) + " needs --eval NAME=FILE"};
+        return commandLineError(std::string(name) + " needs --eval NAME=FILE");
     return {};
   }
   if (!options.trace.empty())
-    return Error{"--trace shows steps only; omit it or --eval"};
+    return commandLineError("--trace shows steps only; omit it or --eval");
   auto sources = assignData(arguments.eval, arguments.evalTokens, manifest,
                             {"--eval", "--eval-tokens"});
   FSDPC_TRY(sources);
@@ -163,22 +164,26 @@ bool offloads(const Manifest &manifest) {
 // another one.
 Status refuseUseless(const Options &options, const Manifest &manifest) {
   if (options.histogramEvery != 0 && options.tensorboard.empty())
-    return Error{"--histogram-every needs --tensorboard DIR"};
+    return commandLineError("--histogram-every needs --tensorboard DIR");
   if (options.histogramEvery != 0 && manifest.target != "host")
-    return Error{"--histogram-every: a program of the target '" +
-                 manifest.target +
-                 "' does not measure its updates; omit the flag"};
+    return commandLineError("--histogram-every: a program of the target '" +
+                            manifest.target +
+                            "' does not measure its updates; omit the flag");
   if (!options.rename.empty() && options.init.empty())
-    return Error{"--rename needs --init FILE, whose names it changes"};
+    return commandLineError(
+        "--rename needs --init FILE, whose names it changes");
   if (!options.saveEma.empty() && !keepsAverages(manifest))
-    return Error{"--save-ema: the program keeps no average of the parameters; "
-                 "compile it with --ema=DECAY"};
+    return commandLineError(
+        "--save-ema: the program keeps no average of the parameters; "
+        "compile it with --ema=DECAY");
   if (!options.offloadDir.empty() && !offloads(manifest))
-    return Error{"--offload-dir: the program keeps all that it has in memory; "
-                 "compile it with --offload"};
+    return commandLineError(
+        "--offload-dir: the program keeps all that it has in memory; "
+        "compile it with --offload");
   if (!options.offloadDir.empty() && offloadsToPinned(manifest))
-    return Error{"--offload-dir: a program of the target '" + manifest.target +
-                 "' keeps what is offloaded in pinned memory; omit the flag"};
+    return commandLineError(
+        "--offload-dir: a program of the target '" + manifest.target +
+        "' keeps what is offloaded in pinned memory; omit the flag");
   return {};
 }
 
@@ -207,15 +212,16 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
     options.help = app.help();
     return options;
   } catch (const CLI::ParseError &fault) {
-    return Error{fault.what()};
+    return commandLineError(fault.what());
   }
   for (const std::string &argument : app.remaining())
     return unknown(argument);
   if (options.shardGroup && !usesGroups(manifest))
-    return Error{"'--shard-group' has no effect: the program has the strategy "
-                 "'" +
-                 manifest.strategy +
-                 "'; compile it with '--strategy=hybrid' or '--reshard-to=G'"};
+    return commandLineError(
+        "'--shard-group' has no effect: the program has the strategy "
+        "'" +
+        manifest.strategy +
+        "'; compile it with '--strategy=hybrid' or '--reshard-to=G'");
   // These two need neither data nor steps.
   if (options.info || options.manifest)
     return options;
@@ -226,8 +232,9 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
     options.device.joinSeconds = options.joinTimeout;
   if (std::string &file = options.device.tuneProducts; !file.empty()) {
     if (manifest.target == "host")
-      return Error{"--tune-products: a program of the target 'host' does not "
-                   "choose among algorithms; omit the flag"};
+      return commandLineError(
+          "--tune-products: a program of the target 'host' does not "
+          "choose among algorithms; omit the flag");
     if (file == productsBesideProgram)
       file = options.program + ".products";
   }
@@ -262,8 +269,8 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   if (!options.mixText.empty())
     options.mix = *parseWeights(options.mixText);
   if (arguments.steps < 0)
-    return Error{
-        "--steps is missing: say how many steps to train, as in --steps 100"};
+    return commandLineError(
+        "--steps is missing: say how many steps to train, as in --steps 100");
   return options;
 }
 

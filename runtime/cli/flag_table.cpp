@@ -20,7 +20,7 @@ Status wholeNumber(const std::string &text) {
 Status path(const std::string &text) {
   if (!text.empty())
     return {};
-  return Error{"'' is not a path"};
+  return commandLineError("'' is not a path");
 }
 
 // "FROM=TO"; which of several '=' is meant would be a guess.
@@ -29,9 +29,10 @@ Status prefixes(const std::string &text) {
   if (equals != std::string::npos && text.size() > 1 &&
       text.find('=', equals + 1) == std::string::npos)
     return {};
-  return Error{"'" + text +
-               "' is not of the form FROM=TO, such as '=model.' for names that "
-               "lack 'model.'"};
+  return commandLineError(
+      "'" + text +
+      "' is not of the form FROM=TO, such as '=model.' for names that "
+      "lack 'model.'");
 }
 
 // "100" or "15m".
@@ -47,8 +48,8 @@ Status duration(const std::string &text) {
   double seconds;
   if (parseDuration(text, seconds) && seconds > 0)
     return {};
-  return Error{"'" + text +
-               "' is not a time such as 90s, 30m, 12h or 11:30:00"};
+  return commandLineError("'" + text +
+                          "' is not a time such as 90s, 30m, 12h or 11:30:00");
 }
 
 // The weights of --mix; how many there must be depends on --data.

@@ -28,7 +28,7 @@ Result<DataSource> parseSource(const std::string &text, bool isTokens,
                                const std::vector<std::string> &names) {
   size_t equals = text.find('=');
   if (equals == std::string::npos || equals + 1 == text.size())
-    return Error{flag + ": '" + text + "' is not NAME=FILE"};
+    return commandLineError(flag + ": '" + text + "' is not NAME=FILE");
   DataSource source;
   source.input = text.substr(0, equals);
   source.file = text.substr(equals + 1);
@@ -36,12 +36,13 @@ Result<DataSource> parseSource(const std::string &text, bool isTokens,
   // A model whose loss needs no input has an empty list, from which no name
   // could be suggested.
   if (names.empty())
-    return Error{flag + ": there is no input '" + source.input +
-                 "'; the loss depends on no input"};
+    return commandLineError(flag + ": there is no input '" + source.input +
+                            "'; the loss depends on no input");
   if (std::find(names.begin(), names.end(), source.input) == names.end()) {
     std::string near = meant(source.input, names);
-    return Error{flag + ": there is no input '" + source.input + "'" +
-                 (near.empty() ? "; the inputs are " + listed(names) : near)};
+    return commandLineError(
+        flag + ": there is no input '" + source.input + "'" +
+        (near.empty() ? "; the inputs are " + listed(names) : near));
   }
   if (isTokens)
     parseTokens(text.substr(equals + 1), source);
@@ -106,7 +107,7 @@ Status checkInteger(const std::string &text, int64_t least, int64_t most) {
   std::string range = parsed && value > most
                           ? "of at most " + std::to_string(most)
                           : "of at least " + std::to_string(least);
-  return Error{"'" + text + "' is not a whole number " + range};
+  return commandLineError("'" + text + "' is not a whole number " + range);
 }
 
 // "stop" ends the run at the first one, so it takes no number.
@@ -119,13 +120,14 @@ Result<NonFinitePolicy> parseNonFinite(const std::string &text) {
   else if (kind == "rollback")
     policy.kind = NonFinitePolicy::rollback;
   else if (kind != "stop")
-    return Error{"'" + kind + "' is not one of stop, skip, rollback"};
+    return commandLineError("'" + kind +
+                            "' is not one of stop, skip, rollback");
   if (comma == std::string::npos)
     return policy;
   const std::string key = "times=", rest = text.substr(comma + 1);
   if (rest.rfind(key, 0) != 0 || policy.kind == NonFinitePolicy::stop)
-    return Error{"'" + text +
-                 "' is not like skip,times=10 or rollback,times=3"};
+    return commandLineError("'" + text +
+                            "' is not like skip,times=10 or rollback,times=3");
   FSDPC_TRY(checkInteger(rest.substr(key.size()), 1, 1 << 20));
   parseInteger(rest.substr(key.size()), policy.times);
   return policy;
@@ -138,13 +140,14 @@ Result<std::vector<double>> parseWeights(const std::string &text) {
     size_t end = std::min(text.find(',', begin), text.size());
     double weight;
     if (!parseNumber(text.substr(begin, end - begin), weight) || weight <= 0)
-      return Error{"'" + text.substr(begin, end - begin) +
-                   "' is not a weight above 0, as in 0.7,0.3"};
+      return commandLineError("'" + text.substr(begin, end - begin) +
+                              "' is not a weight above 0, as in 0.7,0.3");
     weights.push_back(weight);
     begin = end + 1;
   }
   if (weights.size() < 2)
-    return Error{"'" + text + "' is one weight; a mixture has two or more"};
+    return commandLineError("'" + text +
+                            "' is one weight; a mixture has two or more");
   return weights;
 }
 
@@ -152,14 +155,14 @@ Status checkAtLeastZero(const std::string &text) {
   double value;
   if (parseNumber(text, value) && value >= 0)
     return {};
-  return Error{"'" + text + "' is not a number of at least 0"};
+  return commandLineError("'" + text + "' is not a number of at least 0");
 }
 
 Status checkAboveZero(const std::string &text) {
   double value;
   if (parseNumber(text, value) && value > 0)
     return {};
-  return Error{"'" + text + "' is not a number above 0"};
+  return commandLineError("'" + text + "' is not a number above 0");
 }
 
 // The check comes before CLI11's own conversion to uint64.
@@ -170,7 +173,8 @@ Status checkSeed(const std::string &text) {
   std::strtoull(text.c_str(), nullptr, 10);
   if (digits && errno == 0)
     return {};
-  return Error{"'" + text + "' is not a whole number from 0 to 2^64 - 1"};
+  return commandLineError("'" + text +
+                          "' is not a whole number from 0 to 2^64 - 1");
 }
 
 // A suffix counts only if it has the right form, so that most names work
@@ -218,14 +222,15 @@ assignData(const std::vector<std::string> &data,
     DataSource &own = sources[size_t(found - names.begin())];
     // --data and --tokens for the same input count as twice, too.
     if (!own.input.empty())
-      return Error{flag + ": input '" + source->input + "' is given twice"};
+      return commandLineError(flag + ": input '" + source->input +
+                              "' is given twice");
     own = std::move(*source);
   }
   for (size_t i = 0; i < names.size(); ++i)
     if (sources[i].input.empty())
-      return Error{"input '" + names[i] + "' has no data: give " + flags.data +
-                   " " + names[i] + "=FILE.npy or " + flags.tokens + " " +
-                   names[i] + "=FILE:u8"};
+      return commandLineError("input '" + names[i] + "' has no data: give " +
+                              flags.data + " " + names[i] + "=FILE.npy or " +
+                              flags.tokens + " " + names[i] + "=FILE:u8");
   return sources;
 }
 

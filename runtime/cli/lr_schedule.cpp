@@ -40,8 +40,9 @@ Status parse(const std::string &key, const std::string &value, int64_t least,
              int64_t &to) {
   if (parseInteger(value, to) && to >= least)
     return {};
-  return Error{key + " '" + value + "' is not a whole number of at least " +
-               std::to_string(least)};
+  return commandLineError(key + " '" + value +
+                          "' is not a whole number of at least " +
+                          std::to_string(least));
 }
 
 // Parses a number of at least 0, or above 0.
@@ -49,8 +50,8 @@ Status parse(const std::string &key, const std::string &value, bool mayBeZero,
              double &to) {
   if (parseNumber(value, to) && (to > 0 || (mayBeZero && to == 0)))
     return {};
-  return Error{key + " '" + value + "' is not a number " +
-               (mayBeZero ? "of at least 0" : "above 0")};
+  return commandLineError(key + " '" + value + "' is not a number " +
+                          (mayBeZero ? "of at least 0" : "above 0"));
 }
 
 // parseSchedule has checked that the kind takes the key.
@@ -72,18 +73,21 @@ Status setKey(LrSchedule &schedule, const std::string &key,
     double &factor = key == "div" ? schedule.division : schedule.final;
     FSDPC_TRY(parse(key, value, false, factor));
     if (factor < 1)
-      return Error{key + " '" + value + "' is not a number of at least 1"};
+      return commandLineError(key + " '" + value +
+                              "' is not a number of at least 1");
     return {};
   }
   if (key == "start") {
     FSDPC_TRY(parse(key, value, true, schedule.start));
     if (schedule.start > 1)
-      return Error{"start '" + value + "' is not a number of at most 1"};
+      return commandLineError("start '" + value +
+                              "' is not a number of at most 1");
     return {};
   }
   // The last one is "anneal", with the words of torch.
   if (value != "cos" && value != "linear")
-    return Error{"anneal '" + value + "' is neither 'cos' nor 'linear'"};
+    return commandLineError("anneal '" + value +
+                            "' is neither 'cos' nor 'linear'");
   schedule.straight = value == "linear";
   return {};
 }
@@ -108,8 +112,8 @@ Result<LrSchedule> readRates(const std::string &path) {
     int64_t step;
     double rate;
     auto fault = [&](const std::string &what) {
-      return Error{"'" + path + "' line " + std::to_string(number) + ": " +
-                   what};
+      return inputError("'" + path + "' line " + std::to_string(number) + ": " +
+                        what);
     };
     if (!parseInteger(first, step) || !parseNumber(second, rate) || rate < 0 ||
         !rest.empty())
@@ -124,7 +128,7 @@ Result<LrSchedule> readRates(const std::string &path) {
     schedule.rates.push_back({step, rate});
   }
   if (schedule.rates.empty())
-    return Error{"'" + path + "' has no line with a step and a rate"};
+    return inputError("'" + path + "' has no line with a step and a rate");
   return schedule;
 }
 
@@ -147,8 +151,9 @@ Result<LrSchedule> parseSchedule(const std::string &text) {
     bool known = std::count(names.begin(), names.end(), native) > 0;
     std::string near = meant(known ? native : part, names);
     names.push_back("file:FILE");
-    return Error{"'" + part + "' is not a schedule" +
-                 (near.empty() ? "; there are " + listed(names) : near)};
+    return commandLineError(
+        "'" + part + "' is not a schedule" +
+        (near.empty() ? "; there are " + listed(names) : near));
   }
   LrSchedule schedule;
   schedule.kind = LrSchedule::Kind(kind - kinds.begin());
@@ -161,20 +166,21 @@ Result<LrSchedule> parseSchedule(const std::string &text) {
     std::string value =
         equals == std::string::npos ? "" : part.substr(equals + 1);
     if (!given.insert({key, value}).second)
-      return Error{"'" + key + "' stands twice in '" + text + "'"};
+      return commandLineError("'" + key + "' stands twice in '" + text + "'");
     if (std::count(kind->keys.begin(), kind->keys.end(), key) == 0) {
       std::string near = meant(key, kind->keys);
-      return Error{"'" + key + "' is not a part of the schedule '" +
-                   kind->name + "'" +
-                   (near.empty() ? "; there are " + listed(kind->keys) : near)};
+      return commandLineError(
+          "'" + key + "' is not a part of the schedule '" + kind->name + "'" +
+          (near.empty() ? "; there are " + listed(kind->keys) : near));
     }
     FSDPC_TRY(setKey(schedule, key, value));
   }
   for (const std::string &key : kind->required)
     if (!given.count(key))
-      return Error{std::string("the schedule '") + kind->name + "' needs '" +
-                   key + "', as in '" + kind->name + "," + key +
-                   (key == "size" ? "=100'" : "=0.999'")};
+      return commandLineError(std::string("the schedule '") + kind->name +
+                              "' needs '" + key + "', as in '" + kind->name +
+                              "," + key +
+                              (key == "size" ? "=100'" : "=0.999'"));
   return schedule;
 }
 

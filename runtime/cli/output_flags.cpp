@@ -27,13 +27,14 @@ Result<size_t> findOutput(const std::string &flag, const std::string &text,
     }
   }
   if (names.empty())
-    return Error{flag + ": the program reports its loss only; compile it with "
-                        "'--keep-output=NAME'"};
+    return commandLineError(
+        flag + ": the program reports its loss only; compile it with "
+               "'--keep-output=NAME'");
   std::string given = text.substr(0, text.rfind('='));
   if (found == names.size())
-    return Error{flag + ": the program has no output '" + printable(given) +
-                 "'; it has " + listed(names) +
-                 " (see --keep-output of fsdpc)"};
+    return commandLineError(flag + ": the program has no output '" +
+                            printable(given) + "'; it has " + listed(names) +
+                            " (see --keep-output of fsdpc)");
   value = longest < text.size() ? text.substr(longest + 1) : "";
   return found;
 }
@@ -64,15 +65,17 @@ Result<std::vector<Metric>> parseMetrics(const std::vector<std::string> &texts,
     metric.output = *output;
     const Output &wanted = manifest.outputs[*output];
     if (!wanted.isScalar())
-      return Error{"--metric: output '" + wanted.name + "' has shape " +
-                   shapeText(wanted.shape) +
-                   ", but a metric is a scalar; write it with --predict"};
+      return commandLineError(
+          "--metric: output '" + wanted.name + "' has shape " +
+          shapeText(wanted.shape) +
+          ", but a metric is a scalar; write it with --predict");
     if (metric.name.empty())
       metric.name = wanted.name;
     for (const Metric &other : metrics)
       if (other.name == metric.name)
-        return Error{"--metric: two metrics are called '" +
-                     printable(metric.name) + "'; name them with OUTPUT=NAME"};
+        return commandLineError("--metric: two metrics are called '" +
+                                printable(metric.name) +
+                                "'; name them with OUTPUT=NAME");
     metrics.push_back(std::move(metric));
   }
   return metrics;
@@ -91,17 +94,18 @@ parsePredictions(const std::vector<std::string> &texts,
     prediction.output = *output;
     const Output &wanted = manifest.outputs[*output];
     if (wanted.isScalar())
-      return Error{"--predict: output '" + wanted.name +
-                   "' is a scalar; log it with --metric"};
+      return commandLineError("--predict: output '" + wanted.name +
+                              "' is a scalar; log it with --metric");
     int64_t samples = samplesPerMicrobatch(manifest);
     if (wanted.shape[0] % samples != 0)
-      return Error{"--predict: output '" + wanted.name + "' has shape " +
-                   shapeText(wanted.shape) +
-                   ", whose first axis is not a multiple of the " +
-                   std::to_string(samples) + " samples of a microbatch"};
+      return commandLineError("--predict: output '" + wanted.name +
+                              "' has shape " + shapeText(wanted.shape) +
+                              ", whose first axis is not a multiple of the " +
+                              std::to_string(samples) +
+                              " samples of a microbatch");
     if (prediction.file.empty())
-      return Error{"--predict: '" + printable(text) +
-                   "' names no file; write OUTPUT=FILE.npy"};
+      return commandLineError("--predict: '" + printable(text) +
+                              "' names no file; write OUTPUT=FILE.npy");
     predictions.push_back(std::move(prediction));
   }
   return predictions;

@@ -70,10 +70,11 @@ Place placeOf(std::string path) {
 
 Error oneFile(const RunFile &a, const RunFile &b) {
   if (a.path == b.path)
-    return {a.use + " and " + b.use + " are both '" + a.path +
-            "'; give each its own file"};
-  return {a.use + " '" + a.path + "' and " + b.use + " '" + b.path +
-          "' are the same file; give each its own file"};
+    return commandLineError(a.use + " and " + b.use + " are both '" + a.path +
+                            "'; give each its own file");
+  return commandLineError(a.use + " '" + a.path + "' and " + b.use + " '" +
+                          b.path +
+                          "' are the same file; give each its own file");
 }
 
 } // namespace

@@ -157,7 +157,7 @@ struct Job {
   std::unique_ptr<Communicator> channel[channels];
   /// Ends every rank of the job with exit code `code`. May be called on any
   /// thread.
-  std::function<void(int code)> abort;
+  std::function<void(ExitCode code)> abort;
 };
 
 /// Makes `ranks` jobs whose ranks are threads of this process. With

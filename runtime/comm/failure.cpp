@@ -17,7 +17,7 @@ namespace {
 // job has set.
 struct AbortState {
   std::mutex mutex;
-  std::function<void(int)> function;
+  std::function<void(ExitCode)> function;
   std::function<std::string()> where;
 };
 
@@ -29,7 +29,7 @@ AbortState &abortState() {
 
 } // namespace
 
-void setAbort(std::function<void(int)> abort) {
+void setAbort(std::function<void(ExitCode)> abort) {
   std::lock_guard<std::mutex> lock(abortState().mutex);
   abortState().function = std::move(abort);
 }
@@ -46,24 +46,24 @@ std::string whereabouts() {
 
 // Only the first thread gets past the exchange; the process ends under the
 // others.
-void fail(const std::string &message) {
+void fail(const Error &error) {
   static std::atomic<bool> failing{false};
   if (failing.exchange(true))
     for (;;)
       pause();
   // A single write, so that lines of several ranks do not mix.
-  std::string line = "error: " + message + "\n";
+  std::string line = "error: " + error.message + "\n";
   fflush(stdout);
   fputs(line.c_str(), stderr);
   fflush(stderr);
-  std::function<void(int)> abort;
+  std::function<void(ExitCode)> abort;
   {
     std::lock_guard<std::mutex> lock(abortState().mutex);
     abort = abortState().function;
   }
   if (abort)
-    abort(3);
-  _exit(3);
+    abort(error.code());
+  _exit(int(error.code()));
 }
 
 } // namespace fsdpc::runtime

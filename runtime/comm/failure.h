@@ -8,14 +8,16 @@
 // returns a Status or Result (runtime/support/status.h).
 #pragma once
 
+#include "runtime/support/status.h"
+
 #include <functional>
 #include <string>
 
 namespace fsdpc::runtime {
 
-/// Sets the function that fail() calls after printing. By default the process
-/// exits with code 3.
-void setAbort(std::function<void(int code)> abort);
+/// Sets the function that fail() calls after printing, with the error's code.
+/// By default the process exits with that code.
+void setAbort(std::function<void(ExitCode code)> abort);
 
 /// Sets what says where this rank is ("rank 0 is at step 3: …"), for the line
 /// about a rank that was lost. Called on any thread.
@@ -23,8 +25,9 @@ void setWhereabouts(std::function<std::string()> where);
 /// Returns "; " and that text, or an empty string.
 std::string whereabouts();
 
-/// Prints "error: message" and ends the job with code 3. If several threads
-/// fail, only the first prints; the others sleep until the process ends.
-[[noreturn]] void fail(const std::string &message);
+/// Prints "error: message" and ends the job with the error's code. If several
+/// threads fail, only the first prints; the others sleep until the process
+/// ends.
+[[noreturn]] void fail(const Error &error);
 
 } // namespace fsdpc::runtime

@@ -50,9 +50,9 @@ HybridGroups::HybridGroups(std::unique_ptr<Communicator> inGroup,
 Result<std::unique_ptr<HybridGroups>> HybridGroups::make(Communicator &whole,
                                                          int groupRanks) {
   if (groupRanks < 1 || whole.size() % groupRanks)
-    return Error{"a shard group of " + std::to_string(groupRanks) +
-                 " ranks does not divide the job's " +
-                 std::to_string(whole.size()) + " ranks"};
+    return inputError("a shard group of " + std::to_string(groupRanks) +
+                      " ranks does not divide the job's " +
+                      std::to_string(whole.size()) + " ranks");
   // Both splits are collective, in the same order on every rank.
   auto group = whole.split(whole.rank() / groupRanks);
   auto peers = whole.split(whole.rank() % groupRanks);

@@ -53,7 +53,7 @@ public:
 
   void fail(const std::string &message) {
     if (status)
-      status = Error{message};
+      status = inputError(message);
   }
 
   Status status;

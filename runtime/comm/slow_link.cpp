@@ -22,8 +22,8 @@ std::optional<SlowLink> SlowLink::fromEnvironment() {
   char *end = nullptr;
   double rate = std::strtod(text, &end);
   if (*end || !std::isfinite(rate) || rate <= 0)
-    fail(std::string(name) + " is '" + text +
-         "', not a number of 10^9 bytes per second above 0");
+    fail(inputError(std::string(name) + " is '" + text +
+                    "', not a number of 10^9 bytes per second above 0"));
   return SlowLink(rate * 1e9);
 }
 

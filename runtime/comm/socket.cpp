@@ -4,10 +4,13 @@
 // hang in a system call nor leave a connection to a child process. A transfer
 // tries the system call first and polls only if it would block.
 #include "runtime/comm/socket.h"
+#include "runtime/support/system_error.h"
 
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
+#include <climits>
+#include <cmath>
 #include <cstring>
 #include <fcntl.h>
 #include <netdb.h>
@@ -28,17 +31,21 @@ void set(int file, int level, int option, int value) {
   setsockopt(file, level, option, &value, sizeof value);
 }
 
-// Sends small messages at once, and detects a lost machine within half a
-// minute.
-void prepare(int file) {
+// Sends small messages at once, and gives up a machine that has not answered
+// for `silence` seconds. The user timeout decides for data that are not
+// acknowledged, and also when probes on an idle connection are not.
+void prepare(int file, double silence) {
   set(file, IPPROTO_TCP, TCP_NODELAY, 1);
+  if (silence <= 0)
+    return;
+  // The kernel takes at most so many seconds between two probes.
+  constexpr double mostPause = 32767, mostMilliseconds = INT_MAX;
+  int pause = int(std::clamp(silence / 4, 1., mostPause));
   set(file, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(file, IPPROTO_TCP, TCP_KEEPIDLE, 10);
-  set(file, IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(file, IPPROTO_TCP, TCP_KEEPCNT, 4);
-  // 10 s of silence, then 4 probes 5 s apart. Keepalive covers an idle
-  // connection; the user timeout one that has sent and gets no acknowledgement.
-  set(file, IPPROTO_TCP, TCP_USER_TIMEOUT, 30000);
+  set(file, IPPROTO_TCP, TCP_KEEPIDLE, pause);
+  set(file, IPPROTO_TCP, TCP_KEEPINTVL, pause);
+  set(file, IPPROTO_TCP, TCP_USER_TIMEOUT,
+      int(std::min(std::ceil(silence * 1000), mostMilliseconds)));
 }
 
 // The addresses of a name. `code` is not 0 if it does not resolve. Owns the
@@ -55,6 +62,13 @@ struct Addresses {
   ~Addresses() {
     if (code == 0)
       freeaddrinfo(first);
+  }
+  // Why the name does not resolve. A name server that does not answer now may
+  // answer later.
+  Error error() const {
+    return code == EAI_AGAIN || code == EAI_MEMORY || code == EAI_SYSTEM
+               ? runError(gai_strerror(code))
+               : inputError(gai_strerror(code));
   }
 
   int code;
@@ -108,9 +122,9 @@ int listenOn(Socket &listener, Name &name) {
 }
 
 // Returns an error number, 0 if the socket is connected.
-int connectTo(Socket &attempt, Name &name, Deadline deadline) {
+int connectTo(Socket &attempt, Name &name, Deadline deadline, double silence) {
   int file = attempt.descriptor();
-  prepare(file);
+  prepare(file, silence);
   int status = connect(file, name.get(), name.length) ? errno : 0;
   if (status != EINPROGRESS)
     return status;
@@ -130,7 +144,7 @@ Result<size_t> moved(ssize_t count, const char *none) {
     return size_t(count);
   if (count < 0 && (errno == EAGAIN || errno == EINTR))
     return size_t(0);
-  return Error{count ? systemError(errno) : none};
+  return count ? systemError(errno) : runError(none);
 }
 
 msghdr messageOf(std::span<const iovec, 2> ranges) {
@@ -141,12 +155,6 @@ msghdr messageOf(std::span<const iovec, 2> ranges) {
 }
 
 } // namespace
-
-std::string systemError(int code) {
-  char text[128];
-  // GNU's variant, which returns the text.
-  return strerror_r(code, text, sizeof text);
-}
 
 // In whole milliseconds, as poll() counts.
 Deadline inSeconds(double seconds) {
@@ -186,9 +194,9 @@ Status Socket::wait(short events, Deadline deadline) {
     ready = poll(&entry, 1, pollTimeout(deadline));
   while (ready < 0 && errno == EINTR);
   if (ready < 0)
-    return Error{systemError(errno)};
+    return systemError(errno);
   if (ready == 0)
-    return Error{"timed out"};
+    return runError("timed out");
   return {};
 }
 
@@ -208,9 +216,9 @@ Status Socket::transfer(size_t bytes, short events, Deadline deadline,
     // recv() returns 0 at the end of the stream; send() of at least one byte
     // never does.
     if (count == 0)
-      return Error{"the connection was closed"};
+      return runError("the connection was closed");
     if (errno != EAGAIN && errno != EINTR)
-      return Error{systemError(errno)};
+      return systemError(errno);
     FSDPC_TRY(wait(events, deadline));
   }
   return {};
@@ -247,7 +255,7 @@ Result<size_t> Socket::receiveSome(std::span<const iovec, 2> ranges) {
 Result<Endpoint> Socket::ownEndpoint() const {
   Name name;
   if (getsockname(file, name.get(), &name.length))
-    return Error{systemError(errno)};
+    return systemError(errno);
   Endpoint endpoint;
   endpoint.family = name.family();
   if (endpoint.family == AF_INET6) {
@@ -282,7 +290,7 @@ bool Socket::isBroken() const {
 Result<std::vector<Socket>> listenOn(const std::string &address, int port) {
   Addresses addresses(address, port);
   if (addresses.code)
-    return Error{gai_strerror(addresses.code)};
+    return addresses.error();
   std::vector<Socket> listeners;
   int foreign = EADDRNOTAVAIL;
   for (addrinfo *at = addresses.first; at; at = at->ai_next) {
@@ -300,10 +308,10 @@ Result<std::vector<Socket>> listenOn(const std::string &address, int port) {
     // Fails even if another address works: ranks would reach different
     // processes by the same name.
     if (status != EADDRNOTAVAIL)
-      return Error{systemError(status)};
+      return systemError(status);
   }
   if (listeners.empty())
-    return Error{systemError(foreign)};
+    return systemError(foreign);
   return listeners;
 }
 
@@ -312,18 +320,18 @@ Result<Socket> listenOn(const Endpoint &endpoint) {
   Socket listener = socketFor(name.family());
   int status = listener.isOpen() ? listenOn(listener, name) : errno;
   if (status != 0)
-    return Error{systemError(status)};
+    return systemError(status);
   return listener;
 }
 
-Result<Socket> acceptFrom(const Socket &listener) {
+Result<Socket> acceptFrom(const Socket &listener, double silence) {
   int file = accept4(listener.descriptor(), nullptr, nullptr,
                      SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (file >= 0)
-    prepare(file);
+    prepare(file, silence);
   else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
            errno == ENOMEM)
-    return Error{systemError(errno)};
+    return systemError(errno);
   return Socket(file);
 }
 
@@ -342,28 +350,31 @@ bool isLoopback(const Socket &listener) {
 }
 
 Result<Socket> connectTo(const std::string &address, int port,
-                         Deadline deadline) {
+                         Deadline deadline, double silence) {
   Addresses addresses(address, port);
   if (addresses.code)
-    return Error{gai_strerror(addresses.code)};
-  Error error = {"the host name does not resolve"};
+    return addresses.error();
+  Error error = inputError("the host name does not resolve");
   for (addrinfo *at = addresses.first; at; at = at->ai_next) {
     Socket attempt = socketFor(at->ai_family);
     Name name(*at);
-    int status = attempt.isOpen() ? connectTo(attempt, name, deadline) : errno;
+    int status =
+        attempt.isOpen() ? connectTo(attempt, name, deadline, silence) : errno;
     if (status == 0)
       return attempt;
-    error = {systemError(status)};
+    error = systemError(status);
   }
   return error;
 }
 
-Result<Socket> connectTo(const Endpoint &endpoint, Deadline deadline) {
+Result<Socket> connectTo(const Endpoint &endpoint, Deadline deadline,
+                         double silence) {
   Name name(endpoint);
   Socket attempt = socketFor(name.family());
-  int status = attempt.isOpen() ? connectTo(attempt, name, deadline) : errno;
+  int status =
+      attempt.isOpen() ? connectTo(attempt, name, deadline, silence) : errno;
   if (status != 0)
-    return Error{systemError(status)};
+    return systemError(status);
   return attempt;
 }
 

@@ -25,9 +25,6 @@ Deadline inSeconds(double seconds);
 /// Milliseconds until `deadline` for poll(): rounded up, -1 for `never`.
 int pollTimeout(Deadline deadline);
 
-/// The text of an errno value.
-std::string systemError(int code);
-
 /// An address and a port as numbers, in a form that can be sent. All zero:
 /// none.
 struct Endpoint {
@@ -80,13 +77,17 @@ Result<std::vector<Socket>> listenOn(const std::string &address, int port);
 Result<Socket> listenOn(const Endpoint &endpoint);
 /// Returns the next waiting connection, or a closed socket if there is none.
 /// Does not block. Fails if the process or the machine has no descriptor left
-/// for it.
-Result<Socket> acceptFrom(const Socket &listener);
+/// for it. `silence`: see connectTo.
+Result<Socket> acceptFrom(const Socket &listener, double silence);
 /// Returns true if a listening socket can only be reached from this machine.
 bool isLoopback(const Socket &listener);
-/// Tries each address of the name once.
+/// Tries each address of the name once. The connection breaks when the other
+/// machine has not answered the kernel for `silence` seconds; 0: when the
+/// system gives up, which takes Linux about 15 minutes, and never while nothing
+/// is sent.
 Result<Socket> connectTo(const std::string &address, int port,
-                         Deadline deadline);
-Result<Socket> connectTo(const Endpoint &endpoint, Deadline deadline);
+                         Deadline deadline, double silence);
+Result<Socket> connectTo(const Endpoint &endpoint, Deadline deadline,
+                         double silence);
 
 } // namespace fsdpc::runtime

@@ -113,7 +113,7 @@ ExchangeCommunicator::ExchangeCommunicator(int rank, int ranks, Staging staging)
   void *memory = mmap(nullptr, 2 * staging.half, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    fail("out of memory for the staging buffer of a communicator");
+    fail(runError("out of memory for the staging buffer of a communicator"));
   sent = static_cast<char *>(memory);
   received = sent + staging.half;
 }

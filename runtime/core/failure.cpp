@@ -11,9 +11,15 @@
 namespace fsdpc::runtime {
 // The other ranks wait instead of returning, since they would go on into a
 // collective that rank 0 never joins.
-void failJob(Job &job, const std::string &message) {
+void failJob(Job &job, const Error &error) {
   if (job.rank == 0)
-    fail(message);
+    fail(error);
+  awaitAbort(job);
+}
+
+void failAgreed(Job &job, const Error &error) {
+  if (!error.message.empty())
+    fail(error);
   awaitAbort(job);
 }
 
@@ -28,23 +34,19 @@ void awaitTurn(const Job &job, bool later) {
 // gone.
 void awaitAbort(Job &job) {
   std::this_thread::sleep_for(std::chrono::seconds(5));
-  job.abort(3); // the rank that should have done so is gone
-  _exit(3);
+  job.abort(ExitCode::runFailed); // the rank that should have done so is gone
+  _exit(int(ExitCode::runFailed));
 }
 
-// The lowest rank prints, so that the same error on several ranks gives one
-// line.
-bool agree(Job &job, const Status &own) {
-  int64_t failed = own ? 0 : 1;
+Status agree(Job &job, const Status &own) {
+  auto code = int64_t(own ? ExitCode::success : own.error().code());
   std::vector<int64_t> all(size_t(job.size));
-  job.channel[controlChannel]->allGather(&failed, all.data(), sizeof failed);
+  job.channel[controlChannel]->allGather(&code, all.data(), sizeof code);
   for (int rank = 0; rank < job.size; ++rank)
-    if (all[size_t(rank)]) {
-      if (rank == job.rank)
-        printError(own.error().message);
-      return false;
-    }
-  return true;
+    if (ExitCode found = ExitCode(all[size_t(rank)]);
+        found != ExitCode::success)
+      return rank == job.rank ? own : Error::toldElsewhere(found);
+  return {};
 }
 
 } // namespace fsdpc::runtime

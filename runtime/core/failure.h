@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Ends all ranks together: every rank exits with code 3, and the whole job
-// prints one line that begins with "error:". A function that has a caller
-// returns a Status (runtime/support/status.h); these functions are for where a
-// job ends. Which one to use depends on who knows of the failure. Before the
-// first step: agree. All ranks: failJob. Several, each by itself: awaitTurn,
-// then fail. Only one rank (its disk, its memory): fail() of
+// Ends all ranks together: every rank exits with the code of the same error,
+// and the whole job prints one line that begins with "error:". A function that
+// has a caller returns a Status (runtime/support/status.h); these functions are
+// for where a job ends. Which one to use depends on who knows of the failure.
+// Before the first step: agree. All ranks: failJob. Several, each by itself:
+// awaitTurn, then fail. Only one rank (its disk, its memory): fail() of
 // runtime/comm/failure.h.
 #pragma once
 
@@ -20,7 +20,9 @@ namespace fsdpc::runtime {
 
 /// Ends the job for a reason that every rank finds at the same point, such as a
 /// number that they all reduced. Rank 0 prints; every rank must call it.
-[[noreturn]] void failJob(Job &job, const std::string &message);
+[[noreturn]] void failJob(Job &job, const Error &error);
+/// Ends the job after `agree` has returned this error; every rank must call it.
+[[noreturn]] void failAgreed(Job &job, const Error &error);
 /// Delays a rank that is about to fail for a reason that others may find at
 /// about the same time. It sleeps for longer on higher ranks, so that the
 /// lowest one prints and ends the job first. `later` delays all ranks further,
@@ -31,8 +33,10 @@ void awaitTurn(const Job &job, bool later);
 [[noreturn]] void awaitAbort(Job &job);
 
 /// Exchanges whether any rank has an error; `own` is this rank's status.
-/// Returns true if no rank has one. Otherwise the lowest rank that has one has
-/// printed it. All ranks call it together.
-bool agree(Job &job, const Status &own);
+/// Returns success if no rank has one. Otherwise every rank gets an error of
+/// the code of the lowest rank that has one, which alone gets its message: the
+/// others' are empty, since one line per job is enough. All ranks call it
+/// together.
+Status agree(Job &job, const Status &own);
 
 } // namespace fsdpc::runtime

@@ -201,14 +201,15 @@ Status fsdpc_rank::allocate(const MemoryPlan &plan) {
     compressed = take(compressedBytes(manifest, job.size));
     arena = take(manifest.arenaBytes);
   } catch (const std::bad_alloc &) {
-    return Error{"out of memory after " + std::to_string(taken) + " of " +
-                 std::to_string(plan.allocated) + " bytes"};
+    return runError("out of memory after " + std::to_string(taken) + " of " +
+                    std::to_string(plan.allocated) + " bytes");
   }
   // The plan was printed and checked against the limit, so any difference is an
   // error of the runtime.
   if (taken != plan.allocated)
-    return Error{"allocated " + std::to_string(taken) +
-                 " bytes, but the plan has " + std::to_string(plan.allocated)};
+    return runError("allocated " + std::to_string(taken) +
+                    " bytes, but the plan has " +
+                    std::to_string(plan.allocated));
   return {};
 }
 

@@ -25,10 +25,10 @@ inline bool isFloatType(const std::string &dtype) {
 /// that the compiler never writes. The error quotes the value.
 inline Status checkPooling(const PoolingPlan &p) {
   if (!isFloatType(p.dtype))
-    return Error{"pooling of type '" + p.dtype + "' is not supported"};
+    return inputError("pooling of type '" + p.dtype + "' is not supported");
   if (p.kind != "max" && p.kind != "average" && p.kind != "max_grad" &&
       p.kind != "average_grad")
-    return Error{"unknown pooling kind '" + p.kind + "'"};
+    return inputError("unknown pooling kind '" + p.kind + "'");
   return checkShape(p);
 }
 
@@ -37,8 +37,8 @@ inline Status checkAttention(const AttentionPlan &p) {
   bool knownMask =
       p.dtypeMask.empty() || p.dtypeMask == "i1" || isFloatType(p.dtypeMask);
   if (!isFloatType(p.dtype) || !knownMask)
-    return Error{"attention of type '" + p.dtype + "' with a mask of '" +
-                 p.dtypeMask + "' is not supported"};
+    return inputError("attention of type '" + p.dtype + "' with a mask of '" +
+                      p.dtypeMask + "' is not supported");
   return checkShape(p);
 }
 

@@ -38,8 +38,8 @@ void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
   case FSDPC_SPACE_GRADIENT:
     return at(rank->layouts[size_t(index)].unsummed);
   }
-  fail("the program uses memory space " + std::to_string(space) +
-       ", which does not exist");
+  fail(inputError("the program uses memory space " + std::to_string(space) +
+                  ", which does not exist"));
 }
 
 // The operands that both kernels begin with: parameter, gradient, the average
@@ -184,8 +184,8 @@ void fsdpc::runtime::stopAtNonFinite(fsdpc_rank &rank, int64_t step,
                                      const std::string &unit) {
   if (rank.finishCheckpoint)
     rank.finishCheckpoint();
-  failJob(rank.job, "step " + std::to_string(step) + ": " + what + "; " +
-                        causeOfNonFinite(rank, step, unit));
+  failJob(rank.job, runError("step " + std::to_string(step) + ": " + what +
+                             "; " + causeOfNonFinite(rank, step, unit)));
 }
 
 void fsdpc::runtime::stopAtGradient(fsdpc_rank &rank, int64_t step,

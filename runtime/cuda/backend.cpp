@@ -14,10 +14,10 @@ Status checkBackend(const Manifest &) {
   int count = 0;
   CudaStatus status = cudaApi().deviceCount(count);
   if (status != cudaOk)
-    return Error{cudaApi().errorText(status)};
+    return runError(cudaApi().errorText(status));
   // The driver returns an error in this case, the emulation a count of 0.
   if (count == 0)
-    return Error{"the driver reports no GPU; check CUDA_VISIBLE_DEVICES"};
+    return inputError("the driver reports no GPU; check CUDA_VISIBLE_DEVICES");
   return {};
 }
 

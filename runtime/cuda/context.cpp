@@ -51,7 +51,7 @@ Status CudaContext::makeStreams() {
     // others wait for them.
     if (CudaStatus status =
             api.createStream(streams[size_t(i)], i != FSDPC_STREAM_COMPUTE))
-      return Error{"cannot create a stream: " + api.errorText(status)};
+      return runError("cannot create a stream: " + api.errorText(status));
   return {};
 }
 
@@ -101,15 +101,17 @@ void CudaContext::check(CudaStatus status) const {
     what = "graph replay (asynchronous)";
     advice = "; run with --no-graph and CUDA_LAUNCH_BLOCKING=1 to name the op";
   }
-  fail("rank " + std::to_string(job.rank) + ", step " + std::to_string(step) +
-       ": " + what + " failed: " + api.errorText(status) + advice);
+  fail(runError("rank " + std::to_string(job.rank) + ", step " +
+                std::to_string(step) + ": " + what +
+                " failed: " + api.errorText(status) + advice));
 }
 
 void CudaContext::checkGraph(CudaStatus status) const {
   if (status != cudaOk)
-    fail("rank " + std::to_string(job.rank) + ", step " + std::to_string(step) +
-         ": making a graph failed: " + api.errorText(status) +
-         "; compile with a lower --memory-limit, or run with --no-graph");
+    fail(runError(
+        "rank " + std::to_string(job.rank) + ", step " + std::to_string(step) +
+        ": making a graph failed: " + api.errorText(status) +
+        "; compile with a lower --memory-limit, or run with --no-graph"));
 }
 
 // Another rank may be waiting for this one in a collective; its line says more.
@@ -117,10 +119,11 @@ void CudaContext::endHung() const {
   awaitTurn(job, /*later=*/true);
   char seconds[32];
   snprintf(seconds, sizeof seconds, "%g", limitSeconds);
-  fail("rank " + std::to_string(job.rank) + ", step " + std::to_string(step) +
-       ": the GPU has made no progress for " + seconds +
-       " s; a kernel hangs, or is slower than " +
-       (isFirstStep ? "--first-step-timeout" : "--watchdog") + " allows");
+  fail(runError("rank " + std::to_string(job.rank) + ", step " +
+                std::to_string(step) + ": the GPU has made no progress for " +
+                seconds + " s; a kernel hangs, or is slower than " +
+                (isFirstStep ? "--first-step-timeout" : "--watchdog") +
+                " allows"));
 }
 
 // Polls with growing pauses of up to 100 µs. CUDA's own wait spins by default,

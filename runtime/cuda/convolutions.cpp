@@ -25,10 +25,10 @@ GpuConvolution::~GpuConvolution() {
 Result<std::string> GpuConvolution::plan(const ConvolutionPlan &p,
                                          bool deterministic) {
   if (p.dtype != "f32" && p.dtype != "bf16" && p.dtype != "f16")
-    return Error{"convolution of type '" + p.dtype + "' is not supported"};
+    return inputError("convolution of type '" + p.dtype + "' is not supported");
   bool input = p.kind == "input", weight = p.kind == "weight";
   if (!input && !weight && p.kind != "forward")
-    return Error{"unknown convolution kind '" + p.kind + "'"};
+    return inputError("unknown convolution kind '" + p.kind + "'");
   FSDPC_TRY(checkShape(p));
   // The plain kernel is described even if the library takes the plan: whether
   // it does is known only afterwards.

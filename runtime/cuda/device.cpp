@@ -36,13 +36,13 @@ Status CudaDevice::selectDevice() {
   FSDPC_TRY(chooseDevice(context.api, context.job));
   CudaDeviceInfo info;
   if (CudaStatus status = context.api.deviceInfo(info))
-    return Error{"cannot use the GPU: " + context.api.errorText(status)};
+    return runError("cannot use the GPU: " + context.api.errorText(status));
   // Pinned memory is allocated after this, so it lies near the GPU.
   if (std::string list = stayNear(info.pciAddress); !list.empty())
     chosen.push_back("processors near GPU " + info.pciAddress + ": " + list);
   if (CudaStatus status = context.api.loadProgram(program))
-    return Error{"cannot load the program's kernels: " +
-                 context.api.errorText(status)};
+    return runError("cannot load the program's kernels: " +
+                    context.api.errorText(status));
   return {};
 }
 

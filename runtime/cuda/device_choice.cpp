@@ -79,21 +79,21 @@ Status chooseDevice(CudaApi &api, Job &job, const NodeName &node) {
     place %= count;
   else if (status == cudaOk && sharing > count) {
     std::string ranks = std::to_string(sharing);
-    return Error{std::string("node '") + node.host + "' has " +
-                 std::to_string(count) + (count == 1 ? " GPU" : " GPUs") +
-                 (visible
-                      ? std::string(" (CUDA_VISIBLE_DEVICES=") + visible + ")"
-                      : "") +
-                 " for " + ranks +
-                 " ranks; start fewer ranks on this node, or start one process "
-                 "with --ranks " +
-                 ranks + ", so that the ranks share a GPU"};
+    return inputError(
+        std::string("node '") + node.host + "' has " + std::to_string(count) +
+        (count == 1 ? " GPU" : " GPUs") +
+        (visible ? std::string(" (CUDA_VISIBLE_DEVICES=") + visible + ")"
+                 : "") +
+        " for " + ranks +
+        " ranks; start fewer ranks on this node, or start one process "
+        "with --ranks " +
+        ranks + ", so that the ranks share a GPU");
   }
   if (status == cudaOk)
     status = api.selectDevice(place);
   if (status != cudaOk)
-    return Error{"cannot use GPU " + std::to_string(place) + " of node '" +
-                 node.host + "': " + api.errorText(status)};
+    return runError("cannot use GPU " + std::to_string(place) + " of node '" +
+                    node.host + "': " + api.errorText(status));
   return {};
 }
 

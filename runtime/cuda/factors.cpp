@@ -21,8 +21,9 @@ Status CudaUpdate::addFactors(const fsdpc_rank &rank, size_t index,
   if (buffers.factors.empty())
     return {};
   if (!layout.factored)
-    return Error{"optimizer '" + layout.optimizer + "' of layout '" +
-                 layout.name + "' has factors, for which no memory is planned"};
+    return inputError("optimizer '" + layout.optimizer + "' of layout '" +
+                      layout.name +
+                      "' has factors, for which no memory is planned");
   std::vector<FactorMember> own(buffers.factors.size());
   for (size_t i = 0; i < own.size(); ++i) {
     const MemberFactors &from = buffers.factors[i];

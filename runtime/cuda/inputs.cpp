@@ -33,7 +33,7 @@ Result<void *> CudaInputs::staging(int index, void *device, size_t bytes) {
       return staged.pinned;
   void *pinned = memory.takePinned(int64_t(bytes));
   if (!pinned)
-    return Error{"out of pinned memory for the inputs"};
+    return runError("out of pinned memory for the inputs");
   slot.staged.push_back({device, pinned, bytes});
   return pinned;
 }

@@ -49,8 +49,8 @@ Status MatrixProducts::plan(const Manifest &manifest) {
       continue;
     for (const Member &member : layout.members) {
       if (member.shape.size() != 2)
-        return Error{"parameter '" + member.name + "' of optimizer '" +
-                     layout.optimizer + "' is no matrix"};
+        return inputError("parameter '" + member.name + "' of optimizer '" +
+                          layout.optimizer + "' is no matrix");
       std::pair<int64_t, int64_t> key(member.shape[0], member.shape[1]);
       if (shapes.count(key))
         continue;

@@ -70,8 +70,8 @@ Status CudaMemory::uploadTable(const std::vector<T> &values, Pointer &table) {
     return {};
   void *to = takeDevice(int64_t(bytes));
   if (!to)
-    return Error{"out of device memory for a table of " +
-                 std::to_string(bytes) + " bytes"};
+    return runError("out of device memory for a table of " +
+                    std::to_string(bytes) + " bytes");
   upload(to, values.data(), bytes);
   table = static_cast<Pointer>(to);
   return {};

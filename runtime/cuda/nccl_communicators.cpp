@@ -27,17 +27,19 @@ void awaitConnection(CudaApi &api, Job &job, CudaStatus status,
           std::chrono::steady_clock::now() - began;
       if (seconds > 0 && waited.count() >= seconds) {
         awaitTurn(job, /*later=*/false);
-        fail(nameOf(job) + ": NCCL did not connect all " +
-             std::to_string(job.size) + " ranks within --join-timeout " +
-             std::to_string(int(seconds)) +
-             " s; set NCCL_DEBUG=INFO to see what it waits for");
+        fail(runError(nameOf(job) + ": NCCL did not connect all " +
+                      std::to_string(job.size) +
+                      " ranks within --join-timeout " +
+                      std::to_string(int(seconds)) +
+                      " s; set NCCL_DEBUG=INFO to see what it waits for"));
       }
       std::this_thread::sleep_for(std::chrono::duration<double>(pollSeconds));
     }
   if (status) {
     std::string text = api.errorText(status);
     awaitTurn(job, /*later=*/true);
-    fail(nameOf(job) + ": NCCL cannot connect to the other ranks: " + text);
+    fail(runError(nameOf(job) +
+                  ": NCCL cannot connect to the other ranks: " + text));
   }
 }
 
@@ -54,7 +56,8 @@ CudaCommunicator joinRanks(CudaApi &api, Job &job, const NcclConfig &config,
   std::vector<decltype(own)> all(size_t(job.size));
   job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
   if (all[0].status)
-    failJob(job, "cannot initialize NCCL: " + api.errorText(all[0].status));
+    failJob(job, runError("cannot initialize NCCL: " +
+                          api.errorText(all[0].status)));
   CudaCommunicator communicator = nullptr;
   CudaStatus status =
       api.initCommunicator(communicator, job.rank, job.size, all[0].id, config);

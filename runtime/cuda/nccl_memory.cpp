@@ -63,8 +63,8 @@ Result<NcclUse> agreeOnNccl(CudaApi &api, Job &job,
   int version = own.version;
   for (const Offer &offer : all) {
     if (offer.status)
-      return Error{"cannot ask NCCL for its version: " +
-                   api.errorText(offer.status)};
+      return runError("cannot ask NCCL for its version: " +
+                      api.errorText(offer.status));
     version = std::min(version, offer.version);
   }
   if (version < ordersCommunicators && job.rank == 0)

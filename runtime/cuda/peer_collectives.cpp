@@ -187,9 +187,9 @@ Result<CollectiveChannels>
 makePeerChannels(CudaApi &api, Job &job, const CollectiveResources &resources,
                  const std::shared_ptr<Watchdog> &watchdog) {
   if (job.size > mostAddends)
-    return Error{"--ranks " + std::to_string(job.size) +
-                 ": one GPU supports at most " + std::to_string(mostAddends) +
-                 " ranks"};
+    return commandLineError("--ranks " + std::to_string(job.size) +
+                            ": one GPU supports at most " +
+                            std::to_string(mostAddends) + " ranks");
   Meetings own;
   if (job.rank == 0)
     own = {std::make_shared<Meeting>(job.size),

@@ -248,8 +248,8 @@ Status complete(CudaContext &context, const std::vector<CudaGemmShape> &shapes,
     }
     TunedProduct tuned;
     if (CudaStatus status = tuneOne(context, shape, !deterministic, tuned))
-      return Error{"--tune-products: timing the product " + keyOf(shape) +
-                   " failed: " + context.api.errorText(status)};
+      return runError("--tune-products: timing the product " + keyOf(shape) +
+                      " failed: " + context.api.errorText(status));
     if (tuned.code.empty())
       continue;
     table[key] = std::move(tuned);
@@ -304,8 +304,8 @@ Result<TunedTable> parseTable(const std::string &text) {
   std::string line;
   if (text.empty() || text.back() != '\n' || !std::getline(lines, line) ||
       line != firstLine)
-    return Error{"does not begin with '" + std::string(firstLine) +
-                 "', or does not end with a line"};
+    return inputError("does not begin with '" + std::string(firstLine) +
+                      "', or does not end with a line");
   TunedTable table;
   for (int number = 2; std::getline(lines, line); ++number) {
     std::vector<std::string> fields;
@@ -322,14 +322,14 @@ Result<TunedTable> parseTable(const std::string &text) {
                 !fields[2].empty() && !fields[3].empty() && isTime(fields[4]) &&
                 isTime(fields[5]);
     if (!good)
-      return Error{"has no choice in line " + std::to_string(number)};
+      return inputError("has no choice in line " + std::to_string(number));
     table[fields[0] + "\t" + fields[1] + "\t" + fields[2]] = {
         fields[3], strtod(fields[4].c_str(), nullptr),
         strtod(fields[5].c_str(), nullptr)};
   }
   // Refuses other spellings of numbers, other orders and what stands twice.
   if (tableText(table) != text)
-    return Error{"is not as it was written"};
+    return inputError("is not as it was written");
   return table;
 }
 
@@ -339,7 +339,8 @@ Result<TunedProducts> tuneProducts(CudaContext &context,
                                    bool deterministic) {
   CudaDeviceInfo info;
   if (CudaStatus status = context.api.deviceInfo(info))
-    return Error{"cannot describe the GPU: " + context.api.errorText(status)};
+    return runError("cannot describe the GPU: " +
+                    context.api.errorText(status));
   std::string prefix = prefixOf(info, !deterministic), text;
   size_t known = 0;
   auto began = std::chrono::steady_clock::now();
@@ -353,7 +354,7 @@ Result<TunedProducts> tuneProducts(CudaContext &context,
   share(context.job, text);
   Result<TunedTable> table = parseTable(text);
   if (!table)
-    return Error{text};
+    return runError(text);
   TunedProducts tuned;
   double before = 0, after = 0;
   // A rank on another kind of device than the first finds nothing, and keeps

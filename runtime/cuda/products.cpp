@@ -126,8 +126,8 @@ Result<CudaGemm> Products::planned(const CudaGemmShape &s) {
   CudaStatus status =
       context.api.planGemm(s, size_t(libraryWorkspaceBytes), gemm, choice);
   if (status != cudaOk && status != cudaRefused)
-    return Error{"cannot plan the product " + nameOf(s) + ": " +
-                 context.api.errorText(status)};
+    return runError("cannot plan the product " + nameOf(s) + ": " +
+                    context.api.errorText(status));
   if (status == cudaRefused)
     gemm = nullptr;
   auto code = codes.find(key);
@@ -155,8 +155,8 @@ Result<CudaGemm> Products::planned(const CudaGemmShape &s) {
 Result<Product> Products::plan(const MatmulPlan &p) {
   if (!isFloatType(p.dtypeA) || !isFloatType(p.dtypeB) ||
       !isFloatType(p.dtypeC))
-    return Error{"matrix product of types '" + p.dtypeA + "', '" + p.dtypeB +
-                 "', '" + p.dtypeC + "' is not supported"};
+    return inputError("matrix product of types '" + p.dtypeA + "', '" +
+                      p.dtypeB + "', '" + p.dtypeC + "' is not supported");
   FSDPC_TRY(checkShape(p));
   Product product;
   ProductCalls cut = cutProduct(p);

@@ -152,7 +152,7 @@ Status CudaUpdate::prepare(fsdpc_rank &rank) {
     pinnedReports[parity] =
         static_cast<char *>(memory.takePinned(bytesOfReport));
     if (!pinnedNumbers[parity] || !pinnedReports[parity])
-      return Error{"out of pinned memory for an update"};
+      return runError("out of pinned memory for an update");
     reported[parity] = std::make_unique<OwnedEvent>(context);
   }
   return rank.leavesOut ? keep(rank) : Status();
@@ -170,8 +170,8 @@ Status CudaUpdate::keep(const fsdpc_rank &rank) {
     buffer.copy = static_cast<char *>(memory.takeDevice(bytes));
     buffer.bytes = bytes;
     if (!buffer.copy)
-      return Error{"out of device memory for a copy of a buffer of " +
-                   std::to_string(bytes) + " bytes"};
+      return runError("out of device memory for a copy of a buffer of " +
+                      std::to_string(bytes) + " bytes");
     buffers.push_back(buffer);
     longestKept = std::max(longestKept, bytes);
   }

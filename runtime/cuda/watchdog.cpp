@@ -44,7 +44,7 @@ Watchdog::make(CudaApi &api, Job &job, Limits limits, CudaStream compute) {
   void *memory = nullptr;
   if (CudaStatus status =
           api.allocatePinned(memory, wordCount * sizeof(uint64_t)))
-    return Error{"cannot allocate pinned memory: " + api.errorText(status)};
+    return runError("cannot allocate pinned memory: " + api.errorText(status));
   memset(memory, 0, wordCount * sizeof(uint64_t));
   return std::unique_ptr<Watchdog>(
       new Watchdog(api, job, limits, compute, static_cast<uint64_t *>(memory)));
@@ -198,7 +198,7 @@ void Watchdog::end(const std::string &line, bool later) {
     for (CudaCommunicator communicator : all)
       api.abortCommunicator(communicator);
   }).detach();
-  fail(line);
+  fail(runError(line));
 }
 
 CudaStatus Watchdog::stateOf(Channel channel) {

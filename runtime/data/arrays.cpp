@@ -35,18 +35,18 @@ Result<NpyHeader> readTensorHeader(const Input &input, const std::string &path,
   FSDPC_TRY(tensors);
   if (const SafeTensor *found = tensors->find(tensor, {})) {
     if (found->shape.empty())
-      return Error{"'" + path + "' tensor '" + tensor +
-                   "' is a scalar, but samples need an axis"};
+      return inputError("'" + path + "' tensor '" + tensor +
+                        "' is a scalar, but samples need an axis");
     return NpyHeader{found->dtype, found->shape, found->offset};
   }
   std::vector<std::string> names;
   for (auto &[name, stored] : tensors->tensors())
     names.push_back(printable(name));
   std::string near = meant(tensor, names);
-  return Error{"'" + path + "' has no tensor '" + printable(tensor) + "'" +
-               (near.empty() ? "; name one that it has, as in '" + input.name +
-                                   "=" + path + ":NAME'"
-                             : near)};
+  return inputError("'" + path + "' has no tensor '" + printable(tensor) + "'" +
+                    (near.empty() ? "; name one that it has, as in '" +
+                                        input.name + "=" + path + ":NAME'"
+                                  : near));
 }
 
 } // namespace
@@ -63,8 +63,8 @@ Result<SampleFile> openArraySamples(const Input &input, const std::string &name,
       isTensor ? readTensorHeader(input, path, tensor) : readNpyHeader(*file);
   FSDPC_TRY(header);
   if (!converts(header->dtype, input.dtype))
-    return Error{"'" + path + "' contains " + header->dtype + ", but input '" +
-                 input.name + "' is " + input.dtype};
+    return inputError("'" + path + "' contains " + header->dtype +
+                      ", but input '" + input.name + "' is " + input.dtype);
   // Axis 0 counts the samples of the file, so only the others must match.
   bool fits = header->shape.size() == input.shape.size();
   for (size_t axis = 1; fits && axis < input.shape.size(); ++axis)
@@ -73,15 +73,17 @@ Result<SampleFile> openArraySamples(const Input &input, const std::string &name,
     std::string expected = "[samples";
     for (size_t axis = 1; axis < input.shape.size(); ++axis)
       expected += ", " + std::to_string(input.shape[axis]);
-    return Error{"'" + path + "' has shape " + shapeText(header->shape) +
-                 ", but input '" + input.name + "' takes " + expected + "]"};
+    return inputError("'" + path + "' has shape " + shapeText(header->shape) +
+                      ", but input '" + input.name + "' takes " + expected +
+                      "]");
   }
   if (header->shape[0] % rows != 0)
-    return Error{"'" + path + "' has shape " + shapeText(header->shape) +
-                 ", but a microbatch takes " + std::to_string(rows) +
-                 " rows of input '" + input.name +
-                 "'; give a multiple of them (the inputs of the model differ "
-                 "in their first axis, so a microbatch is one sample)"};
+    return inputError(
+        "'" + path + "' has shape " + shapeText(header->shape) +
+        ", but a microbatch takes " + std::to_string(rows) +
+        " rows of input '" + input.name +
+        "'; give a multiple of them (the inputs of the model differ "
+        "in their first axis, so a microbatch is one sample)");
   SampleFile samples;
   samples.file = std::move(*file);
   samples.dtype = header->dtype;

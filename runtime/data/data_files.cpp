@@ -24,10 +24,10 @@ Status addMatches(const std::string &pattern, std::vector<std::string> &files) {
     files.push_back(found.gl_pathv[i]);
   globfree(&found);
   if (code == GLOB_NOMATCH)
-    return Error{"'" + pattern + "' matches no file"};
+    return inputError("'" + pattern + "' matches no file");
   if (code != 0)
-    return Error{"cannot list the files of '" + pattern +
-                 "': a folder cannot be read"};
+    return inputError("cannot list the files of '" + pattern +
+                      "': a folder cannot be read");
   return {};
 }
 
@@ -45,7 +45,8 @@ dataFiles(const std::string &text) {
   for (size_t begin = 0; begin <= text.size();) {
     size_t end = std::min(text.find(',', begin), text.size());
     if (end == begin)
-      return Error{"'" + text + "' has an empty name between its commas"};
+      return commandLineError("'" + text +
+                              "' has an empty name between its commas");
     files.emplace_back();
     FSDPC_TRY(addMatches(text.substr(begin, end - begin), files.back()));
     begin = end + 1;

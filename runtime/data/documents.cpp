@@ -105,9 +105,9 @@ Result<int64_t> DocumentWindows::begin(const TokenStream &stream, int64_t index,
        });
   // The counts were of the file as it was.
   if (result < 0)
-    return Error{"'" + stream.file->path() +
-                 "' has changed since it was opened: its documents end "
-                 "elsewhere"};
+    return inputError("'" + stream.file->path() +
+                      "' has changed since it was opened: its documents end "
+                      "elsewhere");
   return result;
 }
 

@@ -45,11 +45,12 @@ Result<InitFile> InitFile::open(const std::string &path) {
     init.opened = *std::move(files);
   } else if (struct stat status;
              stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
-    return Error{"'" + path +
-                 "' is a folder without model.safetensors or an index of such "
-                 "files; those of a checkpoint are written by 'fsdpc ckpt "
-                 "consolidate " +
-                 path + " -o F.safetensors'"};
+    return inputError(
+        "'" + path +
+        "' is a folder without model.safetensors or an index of such "
+        "files; those of a checkpoint are written by 'fsdpc ckpt "
+        "consolidate " +
+        path + " -o F.safetensors'");
   } else {
     Result<File> file = File::open(path);
     FSDPC_TRY(file);
@@ -62,11 +63,11 @@ Result<InitFile> InitFile::open(const std::string &path) {
       return init;
     }
     if (isTorchFile(*file))
-      return Error{"'" + path +
-                   "' is a file of torch.save; write its tensors to a "
-                   "safetensors file with 'fsdpc ckpt convert " +
-                   path + " --from state-dict --to safetensors -o " + path +
-                   ".safetensors'"};
+      return inputError("'" + path +
+                        "' is a file of torch.save; write its tensors to a "
+                        "safetensors file with 'fsdpc ckpt convert " +
+                        path + " --from state-dict --to safetensors -o " +
+                        path + ".safetensors'");
     Result<SafeTensors> tensors = SafeTensors::open(path);
     FSDPC_TRY(tensors);
     init.opened.push_back(*std::move(tensors));
@@ -153,9 +154,9 @@ Status InitFile::match(const std::vector<Names> &parameters,
     for (const Renaming &one : fitting)
       flags += (flags.empty() ? "'--rename=" : " or '--rename=") +
                printable(one.inFile + "=" + one.inProgram) + "'";
-    return Error{"'" + given + "' has the program's parameters under " +
-                 std::to_string(fitting.size()) +
-                 " prefixes; say which is meant with " + flags};
+    return inputError("'" + given + "' has the program's parameters under " +
+                      std::to_string(fitting.size()) +
+                      " prefixes; say which is meant with " + flags);
   }
   if (!fitting.empty())
     renaming = *fitting.begin();

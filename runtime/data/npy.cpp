@@ -141,20 +141,24 @@ std::string dtypeOf(const std::string &descr) {
 
 } // namespace
 
-bool isNpy(const File &file) {
+Result<bool> isNpy(const File &file) {
   char start[6];
-  return file.size() >= 6 && file.read(0, start, 6) &&
-         std::memcmp(start, magic, 6) == 0;
+  if (file.size() < sizeof start)
+    return false;
+  FSDPC_TRY(file.read(0, start, sizeof start));
+  return std::memcmp(start, magic, sizeof start) == 0;
 }
 
 // The file must end where the array does.
 Result<NpyHeader> readNpyHeader(const File &file) {
   auto wrong = [&](const std::string &what) {
-    return Error{"'" + file.path() + "' " + what};
+    return inputError("'" + file.path() + "' " + what);
   };
   if (file.size() == 0)
     return wrong("is empty");
-  if (!isNpy(file))
+  Result<bool> known = isNpy(file);
+  FSDPC_TRY(known);
+  if (!*known)
     return wrong("is not a .npy file");
   unsigned char start[12] = {};
   uint64_t startBytes = file.size() < 12 ? file.size() : 12;

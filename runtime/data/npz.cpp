@@ -45,16 +45,16 @@ uint64_t number(const std::string &text, uint64_t at, int bytes) {
 Result<std::string> bytesOf(const File &file, uint64_t begin, uint64_t count) {
   // Compared before the text is allocated.
   if (begin > file.size() || count > file.size() - begin)
-    return Error{"'" + file.path() +
-                 "' is a damaged .npz file: its directory "
-                 "points past its end"};
+    return inputError("'" + file.path() +
+                      "' is a damaged .npz file: its directory "
+                      "points past its end");
   std::string text(count, '\0');
   FSDPC_TRY(file.read(begin, text.data(), count));
   return text;
 }
 
 Error damaged(const File &file, const std::string &why) {
-  return {"'" + file.path() + "' is a damaged .npz file: " + why};
+  return inputError("'" + file.path() + "' is a damaged .npz file: " + why);
 }
 
 // Returns the directory. Its place and size stand in a record at the end of the
@@ -143,11 +143,13 @@ Status append(const File &file, const Member &member, int to,
     return damaged(file, "'" + printable(member.name) + "' has more than its " +
                              std::to_string(member.size) + " bytes");
   crc = crc32(crc, reinterpret_cast<const Bytef *>(out.data()), uInt(count));
-  if (!writeAt(to, done, out.data(), count))
-    return Error{fileError(file.path(), "inflate").message +
-                 "; point TMPDIR to a folder with room for " +
-                 std::to_string(member.size) +
-                 " bytes per rank, or save the array with numpy.savez"};
+  if (!writeAt(to, done, out.data(), count)) {
+    Error error = fileError(file.path(), "inflate");
+    error.message += "; point TMPDIR to a folder with room for " +
+                     std::to_string(member.size) +
+                     " bytes per rank, or save the array with numpy.savez";
+    return error;
+  }
   done += count;
   return {};
 }
@@ -158,7 +160,7 @@ Status append(const File &file, const Member &member, int to,
 Status inflateTo(const File &file, const Member &member, int to) {
   z_stream stream = {};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) // no header of zlib's own
-    return Error{"cannot inflate '" + file.path() + "': out of memory"};
+    return runError("cannot inflate '" + file.path() + "': out of memory");
   std::unique_ptr<z_stream, int (*)(z_stream *)> end(&stream, inflateEnd);
   std::vector<char> in(pieceBytes), out(pieceBytes);
   uint64_t read = 0, done = 0;
@@ -230,8 +232,8 @@ Error noSuch(const File &file, const std::string &name,
   if (near.empty() && !all.empty())
     near = "; it has " + all + (names.size() > 5 ? " …" : "") +
            ": name one, as in " + file.path() + ":" + names[0];
-  return {"'" + file.path() + "' has no array '" + printable(name) + "'" +
-          near};
+  return inputError("'" + file.path() + "' has no array '" + printable(name) +
+                    "'" + near);
 }
 
 } // namespace
@@ -250,9 +252,10 @@ Result<File> openNpz(const std::string &path, const std::string &name) {
     return noSuch(*file, name, *members);
   bool stored = member->method == 0;
   if ((!stored && member->method != 8) || isEncrypted(*member))
-    return Error{"'" + path + "' array '" + printable(name) +
-                 "' is encrypted or packed by another method than deflate; "
-                 "save it with numpy.savez"};
+    return inputError(
+        "'" + path + "' array '" + printable(name) +
+        "' is encrypted or packed by another method than deflate; "
+        "save it with numpy.savez");
   FSDPC_TRY(cutOn(*file, *member));
   if (stored)
     return file;
@@ -272,9 +275,9 @@ Result<std::map<std::string, SafeTensor>> arraysInNpz(const std::string &path) {
   for (const Member &member : *members) {
     std::string name = arrayName(member);
     if (member.method != 0 || isEncrypted(member))
-      return Error{"'" + path + "' has the array '" + printable(name) +
-                   "' in compressed form, of which a rank cannot read its "
-                   "part; save it with numpy.savez"};
+      return inputError("'" + path + "' has the array '" + printable(name) +
+                        "' in compressed form, of which a rank cannot read its "
+                        "part; save it with numpy.savez");
     auto begin = beginOf(*file, member);
     FSDPC_TRY(begin);
     // The reader of headers takes a file, of which all must be the array's.
@@ -283,8 +286,8 @@ Result<std::map<std::string, SafeTensor>> arraysInNpz(const std::string &path) {
     FSDPC_TRY(part->cut(*begin, member.packed));
     Result<NpyHeader> header = readNpyHeader(*part);
     if (!header)
-      return Error{"array '" + printable(name) + "' of " +
-                   header.error().message};
+      return header.error().reworded("array '" + printable(name) + "' of " +
+                                     header.error().message);
     SafeTensor array{header->dtype, header->shape, *begin + header->offset,
                      member.packed - header->offset};
     if (!arrays.emplace(name, std::move(array)).second)

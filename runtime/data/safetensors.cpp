@@ -81,9 +81,10 @@ private:
 Result<uint64_t> wholeNumber(const std::string &name,
                              const nlohmann::json &number) {
   if (!number.is_number_unsigned())
-    return Error{"tensor '" + name + "' has " + number.dump() +
-                 " in its shape or place, which is not a whole number of at "
-                 "least 0"};
+    return inputError(
+        "tensor '" + name + "' has " + number.dump() +
+        " in its shape or place, which is not a whole number of at "
+        "least 0");
   return number.get<uint64_t>();
 }
 
@@ -98,16 +99,17 @@ Result<SafeTensor> parseTensor(const std::string &name,
   std::string dtype = value.at("dtype").get<std::string>();
   tensor.dtype = dtypeFromFile(dtype);
   if (tensor.dtype.empty() && !isOtherType(dtype))
-    return Error{"tensor '" + name + "' has the unknown type '" + dtype + "'"};
+    return inputError("tensor '" + name + "' has the unknown type '" + dtype +
+                      "'");
   const nlohmann::json &range = value.at("data_offsets");
   if (!range.is_array() || range.size() != 2)
-    return Error{"tensor '" + name + "' does not have two data_offsets"};
+    return inputError("tensor '" + name + "' does not have two data_offsets");
   Result<uint64_t> begin = wholeNumber(name, range[0]);
   FSDPC_TRY(begin);
   Result<uint64_t> end = wholeNumber(name, range[1]);
   FSDPC_TRY(end);
   if (*begin > *end || *end > dataBytes)
-    return Error{"tensor '" + name + "' is outside the file"};
+    return inputError("tensor '" + name + "' is outside the file");
   tensor.offset = *begin;
   tensor.bytes = *end - *begin;
   // A type that is not read is an error only if the program asks for the
@@ -117,25 +119,26 @@ Result<SafeTensor> parseTensor(const std::string &name,
   uint64_t bytes = uint64_t(dtypeBytes(tensor.dtype));
   const nlohmann::json &shape = value.at("shape");
   if (!shape.is_array())
-    return Error{"tensor '" + name + "' has a shape that is not a list"};
+    return inputError("tensor '" + name + "' has a shape that is not a list");
   for (auto &extent : shape) {
     Result<uint64_t> size = wholeNumber(name, extent);
     FSDPC_TRY(size);
     if (*size > uint64_t(INT64_MAX) ||
         __builtin_mul_overflow(bytes, *size, &bytes))
-      return Error{"tensor '" + name + "' has a shape that overflows"};
+      return inputError("tensor '" + name + "' has a shape that overflows");
     tensor.shape.push_back(int64_t(*size));
   }
   if (bytes != tensor.bytes)
-    return Error{"tensor '" + name + "' of shape " + shapeText(tensor.shape) +
-                 " needs " + std::to_string(bytes) + " bytes but has " +
-                 std::to_string(tensor.bytes)};
+    return inputError("tensor '" + name + "' of shape " +
+                      shapeText(tensor.shape) + " needs " +
+                      std::to_string(bytes) + " bytes but has " +
+                      std::to_string(tensor.bytes));
   return tensor;
 }
 
 Error noTensor(uint64_t begin, uint64_t end) {
-  return {"bytes " + std::to_string(begin) + " to " + std::to_string(end) +
-          " belong to no tensor"};
+  return inputError("bytes " + std::to_string(begin) + " to " +
+                    std::to_string(end) + " belong to no tensor");
 }
 
 } // namespace
@@ -146,10 +149,12 @@ Result<SafeTensors> SafeTensors::open(const std::string &path) {
   uint64_t length = 0;
   // The length is little-endian, as this machine is. The first comparison keeps
   // the subtraction from wrapping around.
-  if (source->size() < 8 || !source->read(0, &length, 8) ||
-      length > source->size() - 8 || length > mostHeaderBytes)
-    return Error{"'" + path +
-                 "' is not a safetensors file, or it is truncated"};
+  if (source->size() >= 8)
+    FSDPC_TRY(source->read(0, &length, 8));
+  if (source->size() < 8 || length > source->size() - 8 ||
+      length > mostHeaderBytes)
+    return inputError("'" + path +
+                      "' is not a safetensors file, or it is truncated");
   std::string header(length, '\0');
   FSDPC_TRY(source->read(8, header.data(), length));
   SafeTensors tensors;
@@ -158,11 +163,11 @@ Result<SafeTensors> SafeTensors::open(const std::string &path) {
   try {
     parsed = tensors.parse(header, 8 + length);
   } catch (const std::exception &fault) {
-    parsed = Error{std::string("malformed header: ") + fault.what()};
+    parsed = inputError(std::string("malformed header: ") + fault.what());
   }
   if (!parsed)
-    return Error{"'" + path +
-                 "' is invalid: " + printable(parsed.error().message)};
+    return parsed.error().reworded(
+        "'" + path + "' is invalid: " + printable(parsed.error().message));
   return tensors;
 }
 
@@ -192,8 +197,8 @@ Status SafeTensors::parse(const std::string &header, uint64_t dataOffset) {
   uint64_t end = dataOffset;
   for (const SafeTensor *tensor : byOffset) {
     if (tensor->offset < end)
-      return Error{"two tensors overlap at byte " +
-                   std::to_string(tensor->offset)};
+      return inputError("two tensors overlap at byte " +
+                        std::to_string(tensor->offset));
     if (tensor->offset > end)
       return noTensor(end, tensor->offset);
     end += tensor->bytes;

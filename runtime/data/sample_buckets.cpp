@@ -15,14 +15,16 @@ Status Samples::chooseBuckets(const Options &options, const Paths &paths) {
   for (const std::string &name : manifest->buckets)
     names += (names.empty() ? "" : ", ") + name;
   if (!options.mix.empty())
-    return Error{"--mix: the program has the buckets " + names +
-                 ", which take turns by their numbers of samples; omit --mix"};
+    return commandLineError(
+        "--mix: the program has the buckets " + names +
+        ", which take turns by their numbers of samples; omit --mix");
   for (size_t i = 0; i < paths.size(); ++i)
     if (options.data[i].tokens)
-      return Error{"input '" + manifest->inputs[i].name +
-                   "' cannot be a token stream, which can be cut into the "
-                   "windows of any of the buckets " +
-                   names + "; give samples with --data or --eval"};
+      return commandLineError(
+          "input '" + manifest->inputs[i].name +
+          "' cannot be a token stream, which can be cut into the "
+          "windows of any of the buckets " +
+          names + "; give samples with --data or --eval");
   size_t buckets = manifest->buckets.size();
   for (size_t k = 0; k < shards.size(); ++k) {
     std::vector<bool> fits(buckets, true);
@@ -37,16 +39,16 @@ Status Samples::chooseBuckets(const Options &options, const Paths &paths) {
           first = file.error();
       }
       if (!known)
-        return Error{first.error().message + "; the program has the buckets " +
-                     names};
+        return first.error().reworded(first.error().message +
+                                      "; the program has the buckets " + names);
     }
     auto found = std::find(fits.begin(), fits.end(), true);
     if (found == fits.end())
-      return Error{"the samples of '" + paths[0][k] + "' and of '" +
-                   paths.back()[k] +
-                   "', which belong together, have the shapes of different "
-                   "buckets (" +
-                   names + ")"};
+      return inputError(
+          "the samples of '" + paths[0][k] + "' and of '" + paths.back()[k] +
+          "', which belong together, have the shapes of different "
+          "buckets (" +
+          names + ")");
     shards[k].bucket = size_t(found - fits.begin());
   }
   return {};
@@ -72,11 +74,11 @@ Status Samples::addBuckets(int64_t microbatches) {
   std::vector<double> weights;
   for (const Part &part : parts) {
     if (part.samples < perDraw)
-      return Error{"bucket '" + manifest->buckets[part.bucket] + "' has " +
-                   std::to_string(part.samples) +
-                   " samples, but one step takes " +
-                   std::to_string(microbatches) + " microbatches of " +
-                   std::to_string(perMicrobatch) + " of one bucket"};
+      return inputError("bucket '" + manifest->buckets[part.bucket] + "' has " +
+                        std::to_string(part.samples) +
+                        " samples, but one step takes " +
+                        std::to_string(microbatches) + " microbatches of " +
+                        std::to_string(perMicrobatch) + " of one bucket");
     weights.push_back(double(part.samples));
   }
   mixture = Mixture(weights);

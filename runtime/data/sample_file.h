@@ -42,8 +42,9 @@ struct NpyHeader {
 /// endian, of a dtype that the runtime knows, and exactly as long as the shape
 /// says.
 Result<NpyHeader> readNpyHeader(const File &file);
-/// Returns true if the file begins as a .npy file does.
-bool isNpy(const File &file);
+/// Returns true if the file begins as a .npy file does. Fails if it cannot be
+/// read.
+Result<bool> isNpy(const File &file);
 
 /// Opens the file of --data NAME=FILE and checks it against the input: a .npy
 /// file, FILE.npz[:ARRAY] or FILE.safetensors[:TENSOR], of which the tensor is

@@ -43,10 +43,10 @@ Status Samples::open(const Manifest &program, const Options &options,
                             : "the " + std::to_string(shards.size()) +
                                   " files of input '" + program.inputs[0].name +
                                   "' contain ";
-    return Error{where + std::to_string(samples) +
-                 " samples, but one step takes " +
-                 std::to_string(microbatches) + " microbatches of " +
-                 std::to_string(perMicrobatch)};
+    return inputError(where + std::to_string(samples) +
+                      " samples, but one step takes " +
+                      std::to_string(microbatches) + " microbatches of " +
+                      std::to_string(perMicrobatch));
   }
   return program.buckets.empty() ? Status() : addBuckets(microbatches);
 }
@@ -72,21 +72,23 @@ Status Samples::listFiles(const Options &options, Paths &all) {
     const std::string pair =
         "inputs '" + manifest->inputs[0].name + "' and '" + input.name + "' ";
     if (paths.size() != shards.size())
-      return Error{pair + "have " + std::to_string(shards.size()) + " and " +
-                   std::to_string(paths.size()) +
-                   " files; file k of one belongs to file k of the other"};
+      return inputError(pair + "have " + std::to_string(shards.size()) +
+                        " and " + std::to_string(paths.size()) +
+                        " files; file k of one belongs to file k of the other");
     auto begins = [](const Part &a, const Part &b) {
       return a.firstShard == b.firstShard;
     };
     if (!options.mix.empty() &&
         !std::equal(parts.begin(), parts.end(), own.begin(), own.end(), begins))
-      return Error{"--mix: " + pair + "list their files in other parts: '" +
-                   options.data[0].file + "' and '" + source.file + "'"};
+      return commandLineError(
+          "--mix: " + pair + "list their files in other parts: '" +
+          options.data[0].file + "' and '" + source.file + "'");
     if (source.tokens && input.shape[0] != perMicrobatch)
-      return Error{"input '" + input.name +
-                   "' cannot be a token stream, since the model's inputs "
-                   "differ in their first axis and a microbatch is one "
-                   "sample; give it with --data or --eval"};
+      return commandLineError(
+          "input '" + input.name +
+          "' cannot be a token stream, since the model's inputs "
+          "differ in their first axis and a microbatch is one "
+          "sample; give it with --data or --eval");
   }
   return {};
 }
@@ -147,17 +149,18 @@ Status Samples::splitDocuments(const Options &options) {
       const SampleFile &file = shard.files[i];
       const std::string name = "input '" + manifest->inputs[i].name + "'";
       if (!options.data[i].tokens)
-        return Error{"--split-at needs token streams, but " + name +
-                     " has samples; give its tokens with --tokens or "
-                     "--eval-tokens"};
+        return commandLineError(
+            "--split-at needs token streams, but " + name +
+            " has samples; give its tokens with --tokens or "
+            "--eval-tokens");
       if (file.tokens != first.tokens ||
           file.sampleElements != first.sampleElements)
-        return Error{
+        return inputError(
             "--split-at: '" + file.file.path() + "' of " + name + " has " +
             std::to_string(file.tokens) + " tokens in windows of " +
             std::to_string(file.sampleElements) + ", '" + first.file.path() +
             "' has " + std::to_string(first.tokens) + " in windows of " +
-            std::to_string(first.sampleElements)};
+            std::to_string(first.sampleElements));
       reach = std::max(reach, file.shift + file.sampleElements);
     }
     auto built = DocumentWindows::build(streamOf(first), options.splitAt,
@@ -171,9 +174,9 @@ Status Samples::splitDocuments(const Options &options) {
     }
   }
   if (!found)
-    return Error{"--split-at: token " + std::to_string(options.splitAt) +
-                 " does not occur in '" + options.data[0].file +
-                 "'; it must be the one that ends each document"};
+    return inputError("--split-at: token " + std::to_string(options.splitAt) +
+                      " does not occur in '" + options.data[0].file +
+                      "'; it must be the one that ends each document");
   return {};
 }
 
@@ -189,17 +192,17 @@ Status Samples::addShards() {
     for (size_t i = 1; i < shard.files.size(); ++i) {
       const SampleFile &other = shard.files[i];
       if (other.unshifted != first.unshifted)
-        return Error{
+        return inputError(
             "inputs '" + manifest->inputs[0].name + "' and '" +
             manifest->inputs[i].name +
             "' have different numbers of samples: '" + first.file.path() +
             "' has " + std::to_string(first.unshifted) + ", '" +
-            other.file.path() + "' has " + std::to_string(other.unshifted)};
+            other.file.path() + "' has " + std::to_string(other.unshifted));
       shard.samples = std::min(shard.samples, other.samples);
     }
     if (__builtin_add_overflow(samples, shard.samples, &samples))
-      return Error{"'" + first.file.path() +
-                   "' and the files before it hold too many samples"};
+      return inputError("'" + first.file.path() +
+                        "' and the files before it hold too many samples");
   }
   return {};
 }
@@ -212,19 +215,19 @@ Status Samples::addParts(const Options &options) {
     return {};
   }
   if (options.mix.size() != parts.size())
-    return Error{"--mix has " + std::to_string(options.mix.size()) +
-                 " weights, but '" + options.data[0].file + "' lists " +
-                 std::to_string(parts.size()) +
-                 " parts; give a weight for each file or pattern between its "
-                 "commas"};
+    return commandLineError(
+        "--mix has " + std::to_string(options.mix.size()) + " weights, but '" +
+        options.data[0].file + "' lists " + std::to_string(parts.size()) +
+        " parts; give a weight for each file or pattern between its "
+        "commas");
   for (size_t i = 0; i < parts.size(); ++i) {
     int64_t end =
         i + 1 < parts.size() ? shards[parts[i + 1].firstShard].begin : samples;
     parts[i].begin = shards[parts[i].firstShard].begin;
     parts[i].samples = end - parts[i].begin;
     if (parts[i].samples == 0)
-      return Error{"--mix: part " + std::to_string(i + 1) + " of '" +
-                   options.data[0].file + "' contains no whole sample"};
+      return inputError("--mix: part " + std::to_string(i + 1) + " of '" +
+                        options.data[0].file + "' contains no whole sample");
   }
   return {};
 }
@@ -348,8 +351,9 @@ Status Samples::readOrReplace(int64_t sample, int64_t row,
     read = readRow(among.begin + (sample - among.begin + next) % among.samples,
                    row, buffers);
   if (!read)
-    return Error{first.error().message + "; nor can the " +
-                 std::to_string(last) + " samples after it be read"};
+    return first.error().reworded(first.error().message + "; nor can the " +
+                                  std::to_string(last) +
+                                  " samples after it be read");
   return {};
 }
 
@@ -396,11 +400,11 @@ Status Samples::checkBounds(const Input &input, const Place &place,
     if ((value >= input.lower && value < input.bound) ||
         (input.hasIgnored && value == input.ignored))
       continue;
-    return Error{
+    return inputError(
         "'" + file.file.path() + "' sample " + std::to_string(place.sample) +
         " element " + std::to_string(i) + ": " + std::to_string(value) +
         " is outside [" + std::to_string(input.lower) + ", " +
-        std::to_string(input.bound) + ") of input '" + input.name + "'"};
+        std::to_string(input.bound) + ") of input '" + input.name + "'");
   }
   return {};
 }

@@ -23,7 +23,7 @@ Result<std::map<std::string, std::string>> readIndex(const std::string &path) {
   Result<File> file = File::open(path);
   FSDPC_TRY(file);
   if (file->size() > mostIndexBytes)
-    return Error{"'" + path + "' is too large for an index"};
+    return inputError("'" + path + "' is too large for an index");
   std::string text(file->size(), '\0');
   FSDPC_TRY(file->read(0, text.data(), text.size()));
   try {
@@ -31,8 +31,8 @@ Result<std::map<std::string, std::string>> readIndex(const std::string &path) {
         .at("weight_map")
         .get<std::map<std::string, std::string>>();
   } catch (const std::exception &fault) {
-    return Error{"'" + path + "' is not an index of safetensors files: " +
-                 printable(fault.what())};
+    return inputError("'" + path + "' is not an index of safetensors files: " +
+                      printable(fault.what()));
   }
 }
 
@@ -67,8 +67,8 @@ Result<std::vector<SafeTensors>> openSharded(const std::string &folder) {
   std::set<std::string> names;
   for (auto &[tensor, file] : *index) {
     if (file.empty() || file[0] == '.' || file.find('/') != std::string::npos)
-      return Error{"'" + path + "' names the file '" + printable(file) +
-                   "', which is not in its folder"};
+      return inputError("'" + path + "' names the file '" + printable(file) +
+                        "', which is not in its folder");
     names.insert(file);
   }
   for (const std::string &name : names) {
@@ -77,16 +77,16 @@ Result<std::vector<SafeTensors>> openSharded(const std::string &folder) {
     for (auto &[tensor, place] : opened->tensors()) {
       auto entry = index->find(tensor);
       if (entry == index->end() || entry->second != name)
-        return Error{"'" + path + "' does not say that tensor '" +
-                     printable(tensor) + "' is in '" + name + "'"};
+        return inputError("'" + path + "' does not say that tensor '" +
+                          printable(tensor) + "' is in '" + name + "'");
       index->erase(entry);
     }
     files.push_back(*std::move(opened));
   }
   if (!index->empty())
-    return Error{"'" + folder + "/" + index->begin()->second +
-                 "' lacks tensor '" + printable(index->begin()->first) +
-                 "', which the index says it has"};
+    return inputError("'" + folder + "/" + index->begin()->second +
+                      "' lacks tensor '" + printable(index->begin()->first) +
+                      "', which the index says it has");
   return files;
 }
 

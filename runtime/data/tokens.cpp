@@ -29,8 +29,9 @@ struct Stream {
 // not fit.
 std::optional<Result<Stream>> llmcStream(const File &file) {
   int32_t header[256];
-  if (file.size() < sizeof header || !file.read(0, header, sizeof header))
+  if (file.size() < sizeof header)
     return {};
+  FSDPC_TRY(file.read(0, header, sizeof header));
   const char *dtype = header[0] == 20240520   ? "u16"
                       : header[0] == 20240801 ? "u32"
                                               : nullptr;
@@ -40,10 +41,10 @@ std::optional<Result<Stream>> llmcStream(const File &file) {
   uint64_t length = bytes / uint64_t(dtypeBytes(dtype));
   if (header[2] < 0 || uint64_t(header[2]) != length ||
       bytes % uint64_t(dtypeBytes(dtype)) != 0)
-    return Error{"'" + file.path() +
-                 "' has a header of llm.c, which promises " +
-                 std::to_string(header[2]) + " tokens, but it has " +
-                 std::to_string(bytes) + " bytes of " + dtype};
+    return inputError("'" + file.path() +
+                      "' has a header of llm.c, which promises " +
+                      std::to_string(header[2]) + " tokens, but it has " +
+                      std::to_string(bytes) + " bytes of " + dtype);
   return Stream{dtype, sizeof header, length};
 }
 
@@ -57,9 +58,10 @@ std::optional<Result<Stream>> megatronStream(const File &file) {
   index.replace(index.size() - 4, 4, ".idx");
   Result<File> found = File::open(index);
   char header[18]; // magic, u64 version, u8 type
-  if (!found || found->size() < sizeof header ||
-      !found->read(0, header, sizeof header) ||
-      std::memcmp(header, "MMIDIDX\0\0", 9) != 0)
+  if (!found || found->size() < sizeof header)
+    return {};
+  FSDPC_TRY(found->read(0, header, sizeof header));
+  if (std::memcmp(header, "MMIDIDX\0\0", 9) != 0)
     return {};
   const char *const dtypes[] = {"",    "u8",  "i8",  "i16", "i32",
                                 "i64", "f64", "f32", "u16"};
@@ -68,14 +70,16 @@ std::optional<Result<Stream>> megatronStream(const File &file) {
   size_t code = static_cast<unsigned char>(header[17]);
   if (version != 1 || code == 0 || code >= std::size(dtypes) ||
       dtypes[code][0] == 'f')
-    return Error{"'" + index + "' is an index of Megatron of version " +
-                 std::to_string(version) + " and type " + std::to_string(code) +
-                 "; only version 1 and types of integers are known"};
+    return inputError("'" + index + "' is an index of Megatron of version " +
+                      std::to_string(version) + " and type " +
+                      std::to_string(code) +
+                      "; only version 1 and types of integers are known");
   uint64_t bytes = uint64_t(dtypeBytes(dtypes[code]));
   if (file.size() % bytes != 0)
-    return Error{"'" + file.path() + "' has " + std::to_string(file.size()) +
-                 " bytes, which are not whole tokens of type " + dtypes[code] +
-                 " as '" + index + "' says"};
+    return inputError("'" + file.path() + "' has " +
+                      std::to_string(file.size()) +
+                      " bytes, which are not whole tokens of type " +
+                      dtypes[code] + " as '" + index + "' says");
   return Stream{dtypes[code], 0, file.size() / bytes};
 }
 
@@ -84,40 +88,45 @@ std::optional<Result<Stream>> megatronStream(const File &file) {
 Result<Stream> streamOf(const Input &input, const File &file,
                         const std::string &width) {
   const std::string &path = file.path();
+  Result<bool> isArray = isNpy(file);
+  FSDPC_TRY(isArray);
   // Raw tokens: the whole file, without a header.
   if (!width.empty()) {
-    if (isNpy(file))
-      return Error{"'" + path +
-                   "' is a .npy file, which has its own type; drop ':" + width +
-                   "'"};
+    if (*isArray)
+      return inputError(
+          "'" + path +
+          "' is a .npy file, which has its own type; drop ':" + width + "'");
     // A wrong header is a chance of the tokens.
     if (auto stream = llmcStream(file); stream && *stream)
-      return Error{"'" + path +
-                   "' has a header of llm.c, which states the type; drop ':" +
-                   width + "'"};
+      return inputError(
+          "'" + path +
+          "' has a header of llm.c, which states the type; drop ':" + width +
+          "'");
     uint64_t bytes = uint64_t(dtypeBytes(width));
     if (file.size() % bytes != 0)
-      return Error{"'" + path + "' has " + std::to_string(file.size()) +
-                   " bytes, which are not whole tokens of type " + width +
-                   ": the file is cut off, or its tokens are of another type"};
+      return inputError(
+          "'" + path + "' has " + std::to_string(file.size()) +
+          " bytes, which are not whole tokens of type " + width +
+          ": the file is cut off, or its tokens are of another type");
     return Stream{width, 0, file.size() / bytes};
   }
-  if (!isNpy(file)) {
+  if (!*isArray) {
     for (auto known : {llmcStream, megatronStream})
       if (auto stream = known(file))
         return *stream;
-    return Error{"'" + path +
-                 "' has no header of NumPy or llm.c, and no index of Megatron; "
-                 "give the type of its tokens, as in '" +
-                 input.name + "=" + path + ":u8'"};
+    return inputError(
+        "'" + path +
+        "' has no header of NumPy or llm.c, and no index of Megatron; "
+        "give the type of its tokens, as in '" +
+        input.name + "=" + path + ":u8'");
   }
   Result<NpyHeader> header = readNpyHeader(file);
   FSDPC_TRY(header);
   if (header->shape.size() != 1)
-    return Error{
+    return inputError(
         "'" + path + "' has shape " + shapeText(header->shape) +
         ", but a token stream must have one axis; samples are given with "
-        "--data or --eval"};
+        "--data or --eval");
   return Stream{header->dtype, header->offset, uint64_t(header->shape[0])};
 }
 
@@ -127,17 +136,18 @@ Result<Stream> streamOf(const Input &input, const File &file,
 Result<SampleFile> openTokenWindows(const Input &input, const std::string &path,
                                     const std::string &width, int64_t shift) {
   if (input.shape.size() != 2 || !isInteger(input.dtype))
-    return Error{"input '" + input.name + "' is " + input.dtype +
-                 shapeText(input.shape) +
-                 ", but a token stream requires [samples, T] integers; give "
-                 "samples with --data or --eval"};
+    return inputError(
+        "input '" + input.name + "' is " + input.dtype +
+        shapeText(input.shape) +
+        ", but a token stream requires [samples, T] integers; give "
+        "samples with --data or --eval");
   Result<File> file = File::open(path);
   FSDPC_TRY(file);
   Result<Stream> stream = streamOf(input, *file, width);
   FSDPC_TRY(stream);
   if (!isInteger(stream->dtype) || !converts(stream->dtype, input.dtype))
-    return Error{"'" + path + "' contains " + stream->dtype + ", but input '" +
-                 input.name + "' is " + input.dtype};
+    return inputError("'" + path + "' contains " + stream->dtype +
+                      ", but input '" + input.name + "' is " + input.dtype);
   // A shift past the end leaves no samples, which Samples::open reports.
   uint64_t skipped = std::min(uint64_t(shift), stream->length);
   SampleFile samples;

@@ -46,8 +46,9 @@ Status Weights::verifyFile(const std::string &name, const File &file,
     uint64_t bytes = std::min(pieceBytes, source.length - done);
     Status got = file.read(source.offset + done, piece.data(), bytes);
     if (!got)
-      return Error{"the weights of '" + name +
-                   "' changed since compiling: " + got.error().message};
+      return got.error().reworded(
+          "the weights of '" + name +
+          "' changed since compiling: " + got.error().message);
     XXH64_update(state.get(), piece.data(), bytes);
   }
   char digits[17];
@@ -55,9 +56,10 @@ Status Weights::verifyFile(const std::string &name, const File &file,
                 static_cast<unsigned long long>(XXH64_digest(state.get())));
   if (source.hash == digits)
     return {};
-  return Error{"the weights of '" + name + "' in '" + file.path() +
-               "' changed since compiling; compile the model again, or load "
-               "them with --init"};
+  return inputError(
+      "the weights of '" + name + "' in '" + file.path() +
+      "' changed since compiling; compile the model again, or load "
+      "them with --init");
 }
 
 // Ranks read different shards, so hashes of what each has loaded could not be
@@ -97,8 +99,9 @@ Result<std::string> Weights::hashOfFiles() const {
     Result<uint64_t> values =
         hashOf(*place->second.file, source.offset, source.length, hashedPieces);
     if (!values)
-      return Error{"the weights of '" + name +
-                   "' changed since compiling: " + values.error().message};
+      return values.error().reworded(
+          "the weights of '" + name +
+          "' changed since compiling: " + values.error().message);
     hash = XXH64(&*values, sizeof *values, hash);
     return {};
   };

@@ -79,8 +79,8 @@ Status Weights::locate(const std::string &name,
   // PyTorch saves no buffers that are non-persistent, so only a missing
   // parameter is an error.
   if (init && !tensor && parameter)
-    return Error{"'" + init->path() + "' has no tensor '" + name + "'" +
-                 init->nearestTo(name)};
+    return inputError("'" + init->path() + "' has no tensor '" + name + "'" +
+                      init->nearestTo(name));
   Result<Place> place = tensor ? placeInInit(name, *tensor, shape, parameter)
                                : placeOf(name, shape, source, parameter);
   FSDPC_TRY(place);
@@ -97,11 +97,11 @@ Result<Weights::Place> Weights::placeInInit(const std::string &name,
   const auto &[dtype, itsShape, offset, bytes] = tensor.place;
   // Parameters are floats. A buffer's type is checked when it is read.
   if (itsShape != shape || dtype.empty() || (parameter && !isFloat(dtype)))
-    return Error{
+    return inputError(
         "'" + tensor.file->path() + "' has '" + name + "' as " +
         (dtype.empty() ? "an unknown type" : dtype + shapeText(itsShape)) +
         ", but the program needs " + (parameter ? "floats of " : "") +
-        "shape " + shapeText(shape)};
+        "shape " + shapeText(shape));
   // `unused` reports the tensors that remain unmarked.
   used[&tensor] = name;
   Place place;
@@ -123,8 +123,8 @@ Result<Weights::Place> Weights::placeOf(const std::string &name,
     if (rule)
       rule = ruleForShape(*rule, shape);
     if (!rule)
-      return Error{"the init rule '" + source.rule + "' of '" + name + "' " +
-                   rule.error().message};
+      return rule.error().reworded("the init rule '" + source.rule + "' of '" +
+                                   name + "' " + rule.error().message);
     place.rule = *rule;
     return place;
   }
@@ -136,26 +136,26 @@ Result<Weights::Place> Weights::placeOf(const std::string &name,
   if (source.kind == "embedded") {
     if (bytes > program->weights_bytes ||
         source.offset > program->weights_bytes - bytes)
-      return Error{"the embedded value of '" + name +
-                   "' is outside the program"};
+      return inputError("the embedded value of '" + name +
+                        "' is outside the program");
     place.memory = static_cast<const char *>(program->weights) + source.offset;
     return place;
   }
   // The range itself is checked by File::read.
   if (source.kind == "file") {
     if (bytes != source.length)
-      return Error{"'" + name + "' is " + source.dtype + shapeText(shape) +
-                   ", which does not match " + std::to_string(source.length) +
-                   " bytes"};
+      return inputError("'" + name + "' is " + source.dtype + shapeText(shape) +
+                        ", which does not match " +
+                        std::to_string(source.length) + " bytes");
     Result<const File *> file = openFile(source.file, name);
     FSDPC_TRY(file);
     place.file = *file;
     return place;
   }
-  return Error{
+  return inputError(
       std::string(parameter ? "parameter" : "buffer") + " '" + name +
       "' has no initial value; compile with --init-rule='GLOB=normal(0,0.02)' "
-      "or run with --init FILE.safetensors"};
+      "or run with --init FILE.safetensors");
 }
 
 // Opens a file once. With --weights DIR it looks for the same relative path
@@ -179,9 +179,9 @@ Result<const File *> Weights::openFile(const std::string &path,
   }
   Result<File> opened = File::open(actual);
   if (!opened)
-    return Error{"the weights of '" + name +
-                 "' are missing: " + opened.error().message +
-                 "; set their folder with --weights DIR"};
+    return opened.error().reworded("the weights of '" + name +
+                                   "' are missing: " + opened.error().message +
+                                   "; set their folder with --weights DIR");
   // Places point into the map, whose elements do not move.
   File &file = files[path];
   file = std::move(*opened);
@@ -259,8 +259,8 @@ Status Weights::readBuffer(const Buffer &buffer, void *to) const {
   if (!place.rule) {
     if (converts(place.dtype, buffer.dtype))
       return read(place, 0, elements, to, buffer.dtype);
-    return Error{"buffer '" + buffer.name + "' is " + buffer.dtype +
-                 ", but its value is stored as " + place.dtype};
+    return inputError("buffer '" + buffer.name + "' is " + buffer.dtype +
+                      ", but its value is stored as " + place.dtype);
   }
   if (buffer.dtype == "f32") {
     compute(*place.rule, buffer.name, buffer.shape, 0, elements,
@@ -269,9 +269,9 @@ Status Weights::readBuffer(const Buffer &buffer, void *to) const {
   }
   // Random rules give f32 only.
   if (place.rule->kind > InitRule::ones)
-    return Error{"buffer '" + buffer.name + "' is " + buffer.dtype +
-                 ", which the init rule '" + buffer.source.rule +
-                 "' cannot fill"};
+    return inputError("buffer '" + buffer.name + "' is " + buffer.dtype +
+                      ", which the init rule '" + buffer.source.rule +
+                      "' cannot fill");
   int64_t value =
       place.rule->kind == InitRule::ones ? bitsOfOne(buffer.dtype) : 0;
   int64_t size = dtypeBytes(buffer.dtype);

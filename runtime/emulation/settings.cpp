@@ -2,8 +2,9 @@
 //
 // Reads the settings from the environment, strictly: a test whose fault is
 // misspelt would pass for the wrong reason. Errors end the process before
-// anything else, with code 2.
+// anything else.
 #include "runtime/emulation/settings.h"
+#include "runtime/support/diagnostics.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -28,10 +29,7 @@ bool parseNumber(const std::string &text, uint64_t least, uint64_t &number) {
   return errno == 0 && number >= least;
 }
 
-[[noreturn]] void endWith(const std::string &message) {
-  fprintf(stderr, "error: %s\n", message.c_str());
-  exit(2);
-}
+[[noreturn]] void endWith(const Error &error) { exit(int(printError(error))); }
 
 // An empty variable counts as unset. Ends the process if the value is not a
 // whole number.
@@ -41,8 +39,9 @@ uint64_t numberOf(const char *variable, uint64_t least, uint64_t otherwise) {
     return otherwise;
   uint64_t number = 0;
   if (!parseNumber(text, least, number))
-    endWith(std::string(variable) + "='" + text +
-            "' is not a whole number of at least " + std::to_string(least));
+    endWith(inputError(std::string(variable) + "='" + text +
+                       "' is not a whole number of at least " +
+                       std::to_string(least)));
   return number;
 }
 
@@ -87,12 +86,13 @@ Result<Fault> parseFault(const std::string &text) {
   if (at != text.npos)
     good &= counts && parseNumber(text.substr(at + 1), 0, rank);
   if (!good)
-    return Error{"'" + text +
-                 "' is not a valid fault; use launch:N, hang:N, nccl:N, "
-                 "silent:N, late-memory:N or endless:N, optionally with @RANK, "
-                 "or memory, driver, few-devices, old-nccl, refuse-shared, "
-                 "refuse-windows, refuse-products, "
-                 "refuse-epilogues, refuse-convolutions, refuse-attention"};
+    return inputError(
+        "'" + text +
+        "' is not a valid fault; use launch:N, hang:N, nccl:N, "
+        "silent:N, late-memory:N or endless:N, optionally with @RANK, "
+        "or memory, driver, few-devices, old-nccl, refuse-shared, "
+        "refuse-windows, refuse-products, "
+        "refuse-epilogues, refuse-convolutions, refuse-attention");
   fault.number = int64_t(number);
   fault.rank = int(rank);
   return fault;
@@ -117,11 +117,12 @@ std::string unknownVariable(char **environment) {
 
 Settings readSettings() {
   if (std::string name = unknownVariable(environ); !name.empty())
-    endWith(name + " is not a variable of the emulation; use "
-                   "FSDPC_EMULATION_SEED, FSDPC_EMULATION_MEMORY, "
-                   "FSDPC_EMULATION_PINNED, FSDPC_EMULATION_DEVICES, "
-                   "FSDPC_EMULATION_BLOCKS, "
-                   "FSDPC_EMULATION_FAULT or FSDPC_EMULATION_VOLUMES");
+    endWith(inputError(name +
+                       " is not a variable of the emulation; use "
+                       "FSDPC_EMULATION_SEED, FSDPC_EMULATION_MEMORY, "
+                       "FSDPC_EMULATION_PINNED, FSDPC_EMULATION_DEVICES, "
+                       "FSDPC_EMULATION_BLOCKS, "
+                       "FSDPC_EMULATION_FAULT or FSDPC_EMULATION_VOLUMES"));
   Settings settings;
   settings.seed = numberOf("FSDPC_EMULATION_SEED", 0, settings.seed);
   settings.memory = numberOf("FSDPC_EMULATION_MEMORY", 1, settings.memory);
@@ -143,7 +144,8 @@ Settings readSettings() {
   if (const char *text = getenv("FSDPC_EMULATION_FAULT"); text && *text) {
     Result<Fault> fault = parseFault(text);
     if (!fault)
-      endWith("FSDPC_EMULATION_FAULT=" + fault.error().message);
+      endWith(fault.error().reworded("FSDPC_EMULATION_FAULT=" +
+                                     fault.error().message));
     settings.fault = *fault;
   }
   if (const char *file = getenv("FSDPC_EMULATION_VOLUMES"))

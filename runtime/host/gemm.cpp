@@ -216,11 +216,11 @@ Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads,
     auto product = std::make_shared<NativeGemm>(threads, dense);
     return std::make_shared<CopyingGemm>(shape, inner, std::move(product));
   }
-  return Error{"oneDNN does not support a matrix product of " +
-               std::to_string(shape.m) + "x" + std::to_string(shape.k) +
-               " and " + std::to_string(shape.k) + "x" +
-               std::to_string(shape.n) + " within " +
-               std::to_string(mostScratch) + " bytes of scratch memory"};
+  return inputError("oneDNN does not support a matrix product of " +
+                    std::to_string(shape.m) + "x" + std::to_string(shape.k) +
+                    " and " + std::to_string(shape.k) + "x" +
+                    std::to_string(shape.n) + " within " +
+                    std::to_string(mostScratch) + " bytes of scratch memory");
 }
 
 Result<std::shared_ptr<Gemm>> GemmCache::get(const GemmShape &shape) {

@@ -34,8 +34,9 @@ Result<std::unique_ptr<HostDevice>> HostDevice::make(const Manifest &manifest,
     device->scratch.base =
         static_cast<char *>(device->allocate(device->scratchTotal));
     if (!device->scratch.base)
-      return Error{"out of memory for " + std::to_string(device->scratchTotal) +
-                   " bytes of scratchpads"};
+      return runError("out of memory for " +
+                      std::to_string(device->scratchTotal) +
+                      " bytes of scratchpads");
   }
   device->events.resize(size_t(std::max(manifest.events, 0)));
   for (std::unique_ptr<Stream> &stream : device->streams)

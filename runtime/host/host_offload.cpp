@@ -13,7 +13,7 @@ void requireFile(const fsdpc_rank &rank, const Status &outcome) {
   if (outcome)
     return;
   awaitTurn(rank.job, /*later=*/false);
-  fail(outcome.error().message);
+  fail(outcome.error());
 }
 
 // Calls body(values, begin, count) for the pieces of this rank's parameters, in

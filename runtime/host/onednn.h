@@ -24,7 +24,7 @@ inline dnnl_engine_t cpuEngine() {
   static dnnl_engine_t engine = [] {
     dnnl_engine_t result = nullptr;
     if (dnnl_engine_create(&result, dnnl_cpu, 0) != dnnl_success)
-      fail("oneDNN cannot create a CPU engine");
+      fail(runError("oneDNN cannot create a CPU engine"));
     return result;
   }();
   return engine;
@@ -46,8 +46,8 @@ private:
 
 inline void check(dnnl_status_t status, const char *what) {
   if (status != dnnl_success)
-    fail(std::string("oneDNN: ") + what + " failed with status " +
-         std::to_string(int(status)));
+    fail(runError(std::string("oneDNN: ") + what + " failed with status " +
+                  std::to_string(int(status))));
 }
 
 inline dnnl_data_type_t dataType(ElementType type) {
@@ -135,8 +135,8 @@ public:
     check(dnnl_primitive_get_primitive_desc(primitive, &made),
           "describing a primitive");
     if (scratchOf(made) > scratchBytes())
-      fail(
-          "oneDNN needs more scratch memory for a primitive than it asked for");
+      fail(runError("oneDNN needs more scratch memory for a primitive than it "
+                    "asked for"));
     // A memory object holds one address, so each thread needs its own.
     calls.resize(threads);
     for (Call &call : calls) {

@@ -82,9 +82,9 @@ void *Stream::take(size_t bytes) {
     if (begin + size <= freed + memoryBytes)
       break;
     if (done == tail.load())
-      fail("a command with " + std::to_string(begin + size - freed) +
-           " bytes of operands, but the queue of a stream holds " +
-           std::to_string(memoryBytes));
+      fail(runError("a command with " + std::to_string(begin + size - freed) +
+                    " bytes of operands, but the queue of a stream holds " +
+                    std::to_string(memoryBytes)));
     waitFor(done + 1);
   }
   taken = begin + size;
@@ -141,7 +141,7 @@ void Stream::loop() {
       }
       // No caller could catch it: the job ends.
     } catch (const std::exception &exception) {
-      fail(exception.what());
+      fail(runError(exception.what()));
     }
     // From here on the slot and the memory of this command may be reused.
     completed = position + 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "runtime/support/diagnostics.h"
 
+#include <csignal>
 #include <unistd.h>
 
 namespace fsdpc::runtime {
@@ -12,10 +13,16 @@ static void printLine(const std::string &line) {
     return; // no other place to report it
 }
 
-void printError(const std::string &message) { printLine("error: " + message); }
+ExitCode printError(const Error &error) {
+  if (!error.message.empty())
+    printLine("error: " + error.message);
+  return error.code();
+}
 
 void printWarning(const std::string &message) {
   printLine("warning: " + message);
 }
+
+void outliveReaders() { std::signal(SIGPIPE, SIG_IGN); }
 
 } // namespace fsdpc::runtime

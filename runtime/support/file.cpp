@@ -6,6 +6,7 @@
 #include "runtime/support/file.h"
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/input_file.h"
+#include "runtime/support/system_error.h"
 
 #include <algorithm>
 #include <atomic>
@@ -50,8 +51,7 @@ void warnOnce(const std::string &message) {
 // Takes errno first: the allocations below may change it.
 Error fileError(const std::string &path, const char *what) {
   int code = errno;
-  return {std::string("cannot ") + what + " '" + path +
-          "': " + std::strerror(code)};
+  return systemError(code, std::string("cannot ") + what + " '" + path + "'");
 }
 
 File::File(File &&other) noexcept { *this = std::move(other); }
@@ -81,8 +81,9 @@ Result<File> File::open(const std::string &path) {
   if (file.descriptor < 0 || fstat(file.descriptor, &status) != 0)
     return fileError(path, "open");
   if (!S_ISREG(status.st_mode))
-    return Error{"cannot open '" + path + "': it is " + kindOf(status.st_mode) +
-                 ", but data is read by position, from a regular file"};
+    return inputError("cannot open '" + path + "': it is " +
+                      kindOf(status.st_mode) +
+                      ", but data is read by position, from a regular file");
   file.bytes = uint64_t(status.st_size);
   return file;
 }
@@ -99,9 +100,10 @@ File File::adopt(const std::string &path, int descriptor, uint64_t size) {
 
 Status File::cut(uint64_t begin, uint64_t size) {
   if (begin > bytes || size > bytes - begin)
-    return Error{"'" + name + "' has only " + std::to_string(bytes) +
-                 " bytes, but one of its parts begins at byte " +
-                 std::to_string(begin) + " and has " + std::to_string(size)};
+    return inputError("'" + name + "' has only " + std::to_string(bytes) +
+                      " bytes, but one of its parts begins at byte " +
+                      std::to_string(begin) + " and has " +
+                      std::to_string(size));
   start += begin;
   bytes = size;
   return {};
@@ -112,10 +114,10 @@ Status File::cut(uint64_t begin, uint64_t size) {
 Status File::read(uint64_t offset, void *to, uint64_t count) const {
   // Compared this way round, since offset + count may wrap around.
   if (offset > bytes || count > bytes - offset)
-    return Error{"'" + name + "' has only " + std::to_string(bytes) +
-                 " bytes, but bytes " + std::to_string(offset) + " to " +
-                 std::to_string(offset) + " + " + std::to_string(count) +
-                 " are needed"};
+    return inputError("'" + name + "' has only " + std::to_string(bytes) +
+                      " bytes, but bytes " + std::to_string(offset) + " to " +
+                      std::to_string(offset) + " + " + std::to_string(count) +
+                      " are needed");
   Status done = readAt(descriptor, name, start + offset, to, count);
   int code = done ? 0 : errno;
   for (int milliseconds : waits) {
@@ -129,8 +131,9 @@ Status File::read(uint64_t offset, void *to, uint64_t count) const {
     code = done ? 0 : errno;
   }
   if (!done)
-    return Error{done.error().message + " (tried " +
-                 std::to_string(1 + std::size(waits)) + " times)"};
+    return done.error().reworded(done.error().message + " (tried " +
+                                 std::to_string(1 + std::size(waits)) +
+                                 " times)");
   return done;
 }
 

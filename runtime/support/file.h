@@ -64,7 +64,8 @@ std::string temporaryFolder();
 /// crashes. Until then it lies beside `path`, whose name it has in messages.
 Result<int> makeUnnamed(const std::string &path);
 
-/// Returns an error of the path in quotes, `what`, and the text of errno.
+/// Returns the error of errno (runtime/support/system_error.h): "cannot WHAT
+/// 'PATH'".
 Error fileError(const std::string &path, const char *what);
 
 } // namespace fsdpc::runtime

@@ -74,8 +74,8 @@ Result<File> Folder::openFile(const std::string &name) const {
   }
   File opened = File::adopt(pathOf(name), descriptor, uint64_t(status.st_size));
   if (!S_ISREG(status.st_mode))
-    return Error{"cannot open '" + pathOf(name) + "': it is " +
-                 kindOf(status.st_mode) + ", not a regular file"};
+    return inputError("cannot open '" + pathOf(name) + "': it is " +
+                      kindOf(status.st_mode) + ", not a regular file");
   return opened;
 }
 

@@ -4,6 +4,7 @@
 // below a folder and refuses links on the way, in one step that nobody can
 // interfere with. Older kernels open part by part, each with O_NOFOLLOW.
 #include "runtime/support/input_file.h"
+#include "runtime/support/system_error.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -26,13 +27,12 @@ static constexpr int openFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 // The error of a file that exists but may not be used.
 static Error refused(const std::string &name, const std::string &why) {
-  return {"'" + name + "' " + why};
+  return inputError("'" + name + "' " + why);
 }
 
 // Reads errno, so it must follow the failed call at once.
 static Error notOpened(const std::string &name) {
-  return refused(name,
-                 std::string("cannot be opened: ") + std::strerror(errno));
+  return systemError(errno, "'" + name + "' cannot be opened");
 }
 
 std::optional<FileIdentity> identityOf(const std::string &path) {
@@ -86,7 +86,7 @@ Result<InputFile> InputFile::open(const std::string &path) {
   file.name = path;
   file.descriptor = ::open(path.c_str(), openFlags);
   if (file.descriptor < 0)
-    return Error{"cannot read '" + path + "': " + std::strerror(errno)};
+    return systemError(errno, "cannot read '" + path + "'");
   return check(std::move(file));
 }
 
@@ -178,12 +178,13 @@ Status readAt(int descriptor, const std::string &name, uint64_t offset,
     if (got <= 0) {
       int code = got < 0 ? errno : 0;
       std::string byte = std::to_string(offset);
-      Error error{got < 0 ? "cannot read '" + name + "' at byte " + byte +
-                                ": " + std::strerror(code)
-                          : "'" + name +
-                                "' was truncated while it was being read: it "
-                                "ends at or before byte " +
-                                byte};
+      Error error =
+          got < 0
+              ? systemError(code, "cannot read '" + name + "' at byte " + byte)
+              : inputError("'" + name +
+                           "' was truncated while it was being read: it "
+                           "ends at or before byte " +
+                           byte);
       errno = code;
       return error;
     }
@@ -203,7 +204,7 @@ Result<std::string> InputFile::readAll() const {
   FSDPC_TRY(read(0, content.data(), bytes));
   struct stat status;
   if (fstat(descriptor, &status) != 0 || uint64_t(status.st_size) != bytes)
-    return Error{"'" + name + "' has changed while it was being read"};
+    return inputError("'" + name + "' has changed while it was being read");
   return content;
 }
 

@@ -48,11 +48,11 @@ Status NewFile::create(const std::string &target, bool named) {
   struct stat status;
   bool exists = stat(path.c_str(), &status) == 0;
   if (exists && !S_ISREG(status.st_mode))
-    return Error{"cannot save '" + path + "': it is " + kindOf(status.st_mode) +
-                 ", not a regular file"};
+    return inputError("cannot save '" + path + "': it is " +
+                      kindOf(status.st_mode) + ", not a regular file");
   if (!mayBeReplaced(path))
-    return Error{"cannot save '" + path +
-                 "': it is a link into /proc, not a regular file"};
+    return inputError("cannot save '" + path +
+                      "': it is a link into /proc, not a regular file");
   // The rename would replace a file that is write-protected.
   if (exists && access(path.c_str(), W_OK) != 0)
     return fileError(path, "save");

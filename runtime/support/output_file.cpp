@@ -4,6 +4,7 @@
 // the rename and never written through. A temporary file that a signal leaves
 // behind begins with a dot and the file's name.
 #include "runtime/support/output_file.h"
+#include "runtime/support/system_error.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -39,7 +40,7 @@ OutputFile::~OutputFile() {
 }
 
 Error OutputFile::failure(int code) const {
-  return {"cannot write '" + path + "': " + std::strerror(code)};
+  return systemError(code, "cannot write '" + path + "'");
 }
 
 // Between the target's name and the random digits of a temporary name.
@@ -176,8 +177,8 @@ Result<OutputFile> OutputFile::create(const std::string &path, unsigned mode) {
   OutputFile out;
   out.path = path;
   if (!mayBeReplaced(path))
-    return Error{"cannot write '" + path +
-                 "': it exists and is not a regular file"};
+    return inputError("cannot write '" + path +
+                      "': it exists and is not a regular file");
   out.file = createBeside(path, mode, out.temporary);
   if (out.file < 0)
     return out.failure(errno);

@@ -4,11 +4,11 @@
 // search no folders themselves, and what they start gets an environment in
 // which a search finds nothing in the working folder either.
 #include "runtime/support/programs.h"
+#include "runtime/support/system_error.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <spawn.h>
 #include <string_view>
 #include <sys/stat.h>
@@ -63,7 +63,7 @@ std::vector<char *> pointersTo(std::vector<std::string> &texts) {
 }
 
 Error cannotRun(const std::string &program, int code) {
-  return {"cannot run '" + program + "': " + std::strerror(code)};
+  return systemError(code, "cannot run '" + program + "'");
 }
 
 } // namespace
@@ -72,7 +72,8 @@ Result<std::string> findProgram(const std::string &name) {
   if (name.find('/') != std::string::npos) {
     if (isExecutable(name))
       return name;
-    return Error{"cannot run '" + name + "': it is not an executable file"};
+    return inputError("cannot run '" + name +
+                      "': it is not an executable file");
   }
   std::string folders = searchPath();
   for (size_t begin = 0; begin < folders.size();) {
@@ -82,8 +83,8 @@ Result<std::string> findProgram(const std::string &name) {
       return path;
     begin = end + 1;
   }
-  return Error{"cannot run '" + name +
-               "': no such program in the absolute folders of PATH"};
+  return inputError("cannot run '" + name +
+                    "': no such program in the absolute folders of PATH");
 }
 
 std::vector<std::string> environmentForPrograms() {
@@ -123,8 +124,7 @@ Result<int> runAndWait(std::vector<std::string> words, int input) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0)
     if (errno != EINTR)
-      return Error{"cannot wait for '" + *program +
-                   "': " + std::strerror(errno)};
+      return systemError(errno, "cannot wait for '" + *program + "'");
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

@@ -15,10 +15,12 @@
 namespace fsdpc::runtime {
 
 static Error noRoom(const std::string &folder, uint64_t bytes) {
-  return {"a file of what is offloaded takes " + bytesText(int64_t(bytes)) +
-          ", but '" + folder + "' has room for " +
-          bytesText(std::max<int64_t>(0, freeBytes(folder))) +
-          ", also for other ranks there; name another folder by --offload-dir"};
+  return runError("a file of what is offloaded takes " +
+                  bytesText(int64_t(bytes)) + ", but '" + folder +
+                  "' has room for " +
+                  bytesText(std::max<int64_t>(0, freeBytes(folder))) +
+                  ", also for other ranks there; name another folder by "
+                  "--offload-dir");
 }
 
 // Reserving is the reliable check, since other ranks may take the same room.

@@ -9,6 +9,8 @@
 // for only in its case. C++17, because CUDA files include this header.
 #pragma once
 
+#include "runtime/support/exit_code.h"
+
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -17,26 +19,58 @@
 namespace fsdpc {
 
 /// A message for the person who runs the program: a lower-case fragment
-/// that quotes the offending name and value and says what to do.
-struct [[nodiscard]] Error {
+/// that quotes the offending name and value and says what to do. Who makes an
+/// error knows whose fault it is and says so by the function that makes it; the
+/// code travels with the message to where the process ends.
+class [[nodiscard]] Error {
+public:
   std::string message;
+
+  /// The exit code of a process that ends with this error.
+  ExitCode code() const { return kind; }
+  /// Returns the error of another process or thread, which prints its message.
+  static Error toldElsewhere(ExitCode code) { return {code, ""}; }
+  /// Returns an error of the same code with another message.
+  Error reworded(std::string text) const { return {kind, std::move(text)}; }
+
+private:
+  Error(ExitCode kind, std::string message)
+      : message(std::move(message)), kind(kind) {}
+  friend Error inputError(std::string message);
+  friend Error commandLineError(std::string message);
+  friend Error runError(std::string message);
+
+  ExitCode kind;
 };
 
-/// Success, or an error. Copies are cheap on success: the message is empty
-/// then.
+/// A file, a value in one, a variable of the launcher or the machine does not
+/// fit: the same start would fail again.
+inline Error inputError(std::string message) {
+  return {ExitCode::wrongInput, std::move(message)};
+}
+/// A flag is unknown, has a wrong value or lacks another flag.
+inline Error commandLineError(std::string message) {
+  return {ExitCode::wrongCommandLine, std::move(message)};
+}
+/// The machine, another rank or the training itself failed: another start may
+/// succeed.
+inline Error runError(std::string message) {
+  return {ExitCode::runFailed, std::move(message)};
+}
+
+/// Success, or an error. Copies are cheap on success.
 class [[nodiscard]] Status {
 public:
   Status() = default; ///< success
-  Status(Error error) : failed(true), failure(std::move(error)) {}
+  Status(Error error) : failure(std::move(error)) {}
 
   /// True on success, so that `if (!status)` reads as the error path.
-  explicit operator bool() const { return !failed; }
-  /// The error; with an empty message on success.
-  const Error &error() const { return failure; }
+  explicit operator bool() const { return !failure; }
+  /// Only a Status that failed has an error.
+  const Error &error() const { return *failure; }
 
 private:
-  bool failed = false;
-  Error failure;
+  std::optional<Error> failure;
 };
 
 /// A value of type T, or an error. It owns the value, which
@@ -55,11 +89,12 @@ public:
   T &&operator*() && { return *std::move(content); }
   T *operator->() { return &*content; }
   const T *operator->() const { return &*content; }
-  const Error &error() const { return failure; }
+  /// Only a Result that failed has an error.
+  const Error &error() const { return *failure; }
 
 private:
   std::optional<T> content;
-  Error failure;
+  std::optional<Error> failure;
 };
 
 } // namespace fsdpc

@@ -31,8 +31,9 @@ Status Evaluation::open(const Manifest &described, const fsdpc_program &program,
   if (options.eval.empty())
     return {};
   if (!program.buckets[0].evaluate)
-    return Error{"--eval: the program holds no '@evaluate'; compile the model "
-                 "again, not a dump from before it had one"};
+    return commandLineError(
+        "--eval: the program holds no '@evaluate'; compile the model "
+        "again, not a dump from before it had one");
   manifest = &described;
   Options reading = options;
   reading.data = options.eval;
@@ -45,9 +46,10 @@ Status Evaluation::open(const Manifest &described, const fsdpc_program &program,
   FSDPC_TRY(samples.open(described, reading, /*microbatches=*/0));
   metrics = &options.metrics;
   if (!options.predictions.empty() && !described.buckets.empty())
-    return Error{"--predict: the program has several buckets (--dim), which "
-                 "are evaluated one after the other and not in the order of "
-                 "the files; compile it for one shape"};
+    return commandLineError(
+        "--predict: the program has several buckets (--dim), which "
+        "are evaluated one after the other and not in the order of "
+        "the files; compile it for one shape");
   if (!options.predictions.empty())
     predictions = std::make_unique<Predictions>(described, options.predictions);
   int64_t steps = options.evalSteps; // that are left
@@ -73,8 +75,8 @@ Status Evaluation::addGroup(size_t part, const Options &options,
   if (!manifest->buckets.empty())
     size += " of bucket '" + manifest->buckets[group.bucket] + "'";
   if (group.microbatches == 0)
-    return Error{"--eval: " + file + " contains " + size +
-                 ", but a microbatch takes " + std::to_string(batch)};
+    return inputError("--eval: " + file + " contains " + size +
+                      ", but a microbatch takes " + std::to_string(batch));
   group.computed =
       predictions ? (group.samples + batch - 1) / batch : group.microbatches;
   if (options.evalSteps != 0)

@@ -187,8 +187,8 @@ Status EventFile::prepare(const std::string &name) {
   }
   struct stat status;
   if (stat(folder.c_str(), &status) == 0 && !S_ISDIR(status.st_mode))
-    return Error{"--tensorboard: '" + folder +
-                 "' is not a folder; event files are made in one"};
+    return inputError("--tensorboard: '" + folder +
+                      "' is not a folder; event files are made in one");
   return checkWritable(folder + "/" + prefix);
 }
 

@@ -91,7 +91,8 @@ Status Log::open(const std::string &name) {
                 O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
   // O_NONBLOCK gives ENXIO for a FIFO that nobody reads.
   if (file < 0 && errno == ENXIO)
-    return Error{"cannot write '" + path + "': it is a FIFO without a reader"};
+    return inputError("cannot write '" + path +
+                      "': it is a FIFO without a reader");
   struct stat status;
   if (file < 0 || fstat(file, &status) != 0)
     return fileError(path, "write");
@@ -105,9 +106,9 @@ Status Log::open(const std::string &name) {
   }
   // Not every file system has locks.
   if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return Error{"'" + path +
-                 "' is the log of another run that has not ended; give each "
-                 "run its own --log"};
+    return runError("'" + path +
+                    "' is the log of another run that has not ended; give each "
+                    "run its own --log");
   return {};
 }
 

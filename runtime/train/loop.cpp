@@ -318,19 +318,20 @@ Status Trainer::train() {
 }
 
 // Ranks that share a process set its abort function once.
-int runRank(const Manifest &manifest, const fsdpc_program &program,
-            const Options &options, Job &job) {
+ExitCode runRank(const Manifest &manifest, const fsdpc_program &program,
+                 const Options &options, Job &job) {
   if (job.rank == 0 || !job.sharesProcess)
     setAbort(job.abort);
   try {
     Trainer trainer(manifest, program, options, job);
-    if (!trainer.prepare())
-      return 3;
+    // All ranks return from here, so none has to be ended by another.
+    if (Status prepared = trainer.prepare(); !prepared)
+      return printError(prepared.error());
     if (Status trained = trainer.train(); !trained)
-      fail(trained.error().message);
-    return trainer.wasInterrupted() ? exitInterrupted : 0;
+      fail(trained.error());
+    return trainer.wasInterrupted() ? ExitCode::interrupted : ExitCode::success;
   } catch (const std::exception &fault) { // most likely out of memory
-    fail(fault.what());
+    fail(runError(fault.what()));
   }
 }
 

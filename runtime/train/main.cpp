@@ -24,10 +24,10 @@ using namespace fsdpc::runtime;
 namespace {
 
 // Runs all ranks as threads of this process; rank 0 on the calling thread.
-int runLocal(const Manifest &manifest, const fsdpc_program &program,
-             const Options &options) {
+ExitCode runLocal(const Manifest &manifest, const fsdpc_program &program,
+                  const Options &options) {
   auto jobs = makeLocalJobs(std::max(1, options.ranks), options.ranksPerNode);
-  std::vector<int> codes(jobs.size());
+  std::vector<ExitCode> codes(jobs.size());
   std::vector<std::thread> threads;
   for (size_t rank = 1; rank < jobs.size(); ++rank)
     threads.emplace_back([&, rank] {
@@ -36,18 +36,19 @@ int runLocal(const Manifest &manifest, const fsdpc_program &program,
   codes[0] = runRank(manifest, program, options, *jobs[0]);
   for (std::thread &thread : threads)
     thread.join();
-  return *std::max_element(codes.begin(), codes.end());
+  return codes[0]; // all ranks return the same
 }
 
-// The message of a process that was announced as one of several ranks but
-// cannot join them.
-std::string strangerText(const LaunchEnvironment &environment) {
+// The error of a process that was announced as one of several ranks but cannot
+// join them.
+Error strangerError(const LaunchEnvironment &environment) {
   std::string ranks = std::to_string(environment.ranks);
-  return "started as one of " + ranks + " ranks by " + environment.launcher +
-         " (" + environment.variables +
-         "), but the program cannot connect to the other ranks: " +
-         environment.missing + "; start it with mpirun -np " + ranks +
-         ", or unset these variables and use --ranks " + ranks;
+  return inputError("started as one of " + ranks + " ranks by " +
+                    environment.launcher + " (" + environment.variables +
+                    "), but the program cannot connect to the other ranks: " +
+                    environment.missing + "; start it with mpirun -np " +
+                    ranks + ", or unset these variables and use --ranks " +
+                    ranks);
 }
 
 // Prints what --help, --info or --manifest asks for. Returns false if the
@@ -70,8 +71,9 @@ Status checkRanks(const Options &options, const LaunchEnvironment &environment,
                   bool launched) {
   if (!launched || !options.ranks)
     return {};
-  return Error{"--ranks runs ranks as threads of one process; omit it under " +
-               environment.launcher + ", which sets the number of ranks"};
+  return commandLineError(
+      "--ranks runs ranks as threads of one process; omit it under " +
+      environment.launcher + ", which sets the number of ranks");
 }
 
 // Checks the size of shard groups before the ranks meet, as other flags.
@@ -83,17 +85,15 @@ Status checkGroup(const Manifest &manifest, const Options &options, int ranks) {
                       "' does not divide the job's " + std::to_string(ranks) +
                       (ranks == 1 ? " rank" : " ranks");
   if (options.shardGroup)
-    return Error{"--shard-group" + fault};
-  return Error{"the compiled --reshard-to" + fault +
-               "; choose other groups by --shard-group"};
+    return commandLineError("--shard-group" + fault);
+  return commandLineError("the compiled --reshard-to" + fault +
+                          "; choose other groups by --shard-group");
 }
 
 // Prints the error of a rank, if it is the one to speak, and returns the exit
 // code.
-int refuse(const Error &error, int code, bool speaks = true) {
-  if (speaks && !error.message.empty())
-    printError(error.message);
-  return code;
+ExitCode refuse(const Error &error, bool speaks = true) {
+  return printError(speaks ? error : error.reworded(""));
 }
 
 // Returns for how many seconds a rank may be silent; 0: for ever. A rank that
@@ -106,23 +106,22 @@ double silenceOf(const Options &options) {
 // process its rank only after joining, and one rank must report even a mistake
 // in the command line. So all join first. Other launchers announce the rank in
 // the environment.
-int runProgram(int argc, char **argv, const fsdpc_program &program) {
+ExitCode runProgram(int argc, char **argv, const fsdpc_program &program) {
   Result<Manifest> read = fromJson(program.manifest, program.manifest_bytes);
   if (!read)
-    return refuse(read.error(), 3);
+    return refuse(read.error());
   const Manifest &manifest = *read;
   if (bucketCount(manifest) != program.bucket_count)
-    return refuse(Error{"malformed manifest in the program: it has " +
-                        std::to_string(bucketCount(manifest)) +
-                        " buckets, and the program " +
-                        std::to_string(program.bucket_count)},
-                  3);
+    return refuse(inputError("malformed manifest in the program: it has " +
+                             std::to_string(bucketCount(manifest)) +
+                             " buckets, and the program " +
+                             std::to_string(program.bucket_count)));
   Result<Options> parsed = parseCommandLine(argc, argv, manifest);
   const Options options = parsed ? *parsed : Options();
 
   Result<LaunchEnvironment> launched = readLaunchEnvironment();
   if (!launched)
-    return refuse(launched.error(), 3);
+    return refuse(launched.error());
   const LaunchEnvironment &environment = *launched;
   bool meets = environment.ranks > 1 && environment.missing.empty();
   std::unique_ptr<Job> job;
@@ -131,36 +130,36 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
     // the rank is known.
     auto joined = joinMpi(options.ranksPerNode, silenceOf(options));
     if (!joined && !meets)
-      return refuse(joined.error(), 3);
+      return refuse(joined.error());
     // A job of one rank: this MPI does not know of the launcher.
     if (joined && !((*joined)->size == 1 && meets))
       job = std::move(*joined);
   }
   bool speaks = job ? job->rank == 0 : environment.rank == 0;
   if (!parsed)
-    return refuse(parsed.error(), 2, speaks);
+    return refuse(parsed.error(), speaks);
   Status ranks = checkRanks(options, environment, environment.mpi || meets);
   if (!ranks)
-    return refuse(ranks.error(), 2, speaks);
+    return refuse(ranks.error(), speaks);
   if (printText(manifest, program, options, speaks))
-    return 0;
+    return ExitCode::success;
   int count = job     ? job->size
               : meets ? environment.ranks
                       : std::max(1, options.ranks);
   if (Status group = checkGroup(manifest, options, count); !group)
-    return refuse(group.error(), 2, speaks);
+    return refuse(group.error(), speaks);
   if (!job && meets) {
     LaunchEnvironment meeting = environment;
     if (options.joinTimeout > 0)
       meeting.seconds = options.joinTimeout;
     auto joined = joinTcp(meeting, options.ranksPerNode, silenceOf(options));
     if (!joined)
-      return refuse(joined.error(), 3);
+      return refuse(joined.error());
     job = std::move(*joined);
   }
   // Ranks that cannot meet do not know of each other, so each of them speaks.
   if (environment.ranks > 1 && (!job || job->size == 1))
-    return refuse({strangerText(environment)}, 3);
+    return refuse(strangerError(environment));
   if (job)
     return runRank(manifest, program, options, *job);
   return runLocal(manifest, program, options);
@@ -169,6 +168,7 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
 } // namespace
 
 int fsdpc_main(int argc, char **argv, const fsdpc_program *program) {
+  outliveReaders();
   // Without AVX-512, oneDNN's products allocate large buffers in each call,
   // which the plan does not hold. Returned at once they cost little; kept in
   // one heap per thread they would exceed the plan. One heap for all threads,
@@ -187,9 +187,8 @@ int fsdpc_main(int argc, char **argv, const fsdpc_program *program) {
     setrlimit(RLIMIT_NOFILE, &files);
   }
   try {
-    return runProgram(argc, argv, *program);
+    return int(runProgram(argc, argv, *program));
   } catch (const std::exception &fault) {
-    printError(fault.what());
-    return 3;
+    return int(printError(runError(fault.what())));
   }
 }

@@ -158,12 +158,12 @@ Status Trainer::rollBack(int64_t step) {
   finishCheckpoint();
   awaitHook();
   resumed.reset();
-  if (!findCheckpoint("newest"))
-    awaitAbort(job);
+  if (Status found = findCheckpoint("newest"); !found)
+    failAgreed(job, found.error());
   if (!resumed)
-    failJob(job, "--on-nonfinite=rollback: '" + options.checkpoint +
-                     "' has no checkpoint yet to go back to; step " +
-                     std::to_string(step) + " is not finite");
+    failJob(job, runError("--on-nonfinite=rollback: '" + options.checkpoint +
+                          "' has no checkpoint yet to go back to; step " +
+                          std::to_string(step) + " is not finite"));
   Status loaded = loadFrom(*resumed);
   resumed.reset();
   state.sample = started.sample = sample;
@@ -173,8 +173,8 @@ Status Trainer::rollBack(int64_t step) {
   nextRead = {};
   if (loaded)
     loaded = readStep(started.step);
-  if (!agree(job, loaded))
-    awaitAbort(job);
+  if (Status agreed = agree(job, loaded); !agreed)
+    failAgreed(job, agreed.error());
   // Replicated copies still hold the values of the step that went wrong.
   FSDPC_TRY(rank->device->gatherWholes(*rank));
   if (job.rank == 0) {

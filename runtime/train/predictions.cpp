@@ -56,9 +56,9 @@ Status Predictions::begin(const Job &job, int64_t count) {
     file->sampleBytes = int64_t(bytesOf(output)) / batch;
     int64_t bytes;
     if (__builtin_mul_overflow(samples, file->sampleBytes, &bytes))
-      return Error{"--predict: '" + prediction.file + "' would have " +
-                   std::to_string(samples) + " times " +
-                   std::to_string(file->sampleBytes) + " bytes"};
+      return inputError("--predict: '" + prediction.file + "' would have " +
+                        std::to_string(samples) + " times " +
+                        std::to_string(file->sampleBytes) + " bytes");
     files.push_back(std::move(file));
   }
   return {};

@@ -78,11 +78,12 @@ Status Trainer::checkStepSize() const {
   std::string had = found == before.end()
                         ? std::to_string(started.sample) + " samples"
                         : printable(found->second) + " samples per step";
-  return Error{"the run that is resumed has had " + had + ", and this one " +
-               std::to_string(microbatches) + " microbatches of " +
-               std::to_string(samples.batch()) +
-               "; a program of several buckets goes on with as many samples "
-               "per step as before"};
+  return inputError(
+      "the run that is resumed has had " + had + ", and this one " +
+      std::to_string(microbatches) + " microbatches of " +
+      std::to_string(samples.batch()) +
+      "; a program of several buckets goes on with as many samples "
+      "per step as before");
 }
 
 // Checks everything that needs no device, cheapest first. Opens the files that
@@ -150,9 +151,10 @@ Status Trainer::load() {
   auto device = makeDevice(manifest, program, job, wanted);
   FSDPC_TRY(device);
   if (!options.trace.empty() && !(*device)->canKeepTimes())
-    return Error{std::string("--trace: the '") + backendName() +
-                 "' target does not record times; use a profiler that shows "
-                 "NVTX ranges"};
+    return commandLineError(
+        std::string("--trace: the '") + backendName() +
+        "' target does not record times; use a profiler that shows "
+        "NVTX ranges");
   rank =
       std::make_unique<fsdpc_rank>(manifest, program, job, std::move(*device));
   rank->groupRanks = info.groupRanks;
@@ -236,18 +238,15 @@ Status Trainer::makeGroups() {
   return {};
 }
 
-bool Trainer::prepare() {
+Status Trainer::prepare() {
   // Before anything else: ranks that run different programs would disagree
   // about every later exchange. Each `agree` is a point at which all ranks stop
   // or none does.
-  if (!agree(job, comparePrograms(manifest, job)))
-    return false;
+  FSDPC_TRY(agree(job, comparePrograms(manifest, job)));
   Result<int> group = chooseGroup(manifest, options, job);
-  if (!agree(job, group ? Status() : Status(group.error())))
-    return false;
+  FSDPC_TRY(agree(job, group ? Status() : Status(group.error())));
   info.groupRanks = *group;
-  if (!openCheckpoints())
-    return false;
+  FSDPC_TRY(openCheckpoints());
   Cores cores = findCores(job);
   info.program = options.program;
   info.launcher = job.size == 1 && job.sharesProcess ? "none" : job.launcher;
@@ -257,21 +256,17 @@ bool Trainer::prepare() {
   info.cores = cores.share();
   info.threads = options.threads ? options.threads : info.cores;
   // Files and options, before a device or large memory is taken.
-  if (!agree(job, check()))
-    return false;
-  if (!agree(job, compareFacts(facts, job)) ||
-      !agree(job, compareFacts(evaluationFacts, job)))
-    return false;
+  FSDPC_TRY(agree(job, check()));
+  FSDPC_TRY(agree(job, compareFacts(facts, job)));
+  FSDPC_TRY(agree(job, compareFacts(evaluationFacts, job)));
   info.batch = samples.batch();
   info.samples = samples.count();
-  if (!agree(job, makeGroups()))
-    return false;
-  if (!agree(job, load()))
-    return false;
+  FSDPC_TRY(agree(job, makeGroups()));
+  FSDPC_TRY(agree(job, load()));
   // All ranks have read their values; the first collective may follow.
   if (!resumed)
     weights.release();
-  return true;
+  return {};
 }
 
 // Returns the number of the first sample of a rank's microbatch k. Microbatch

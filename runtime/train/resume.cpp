@@ -19,28 +19,28 @@ namespace fsdpc::runtime {
 
 // Compares the flags first: ranks that differ in them would wait for each other
 // in different exchanges.
-bool Trainer::openCheckpoints() {
+Status Trainer::openCheckpoints() {
   std::vector<Fact> flags = {
       {"--checkpoint", options.checkpoint.empty() ? "off" : "on"},
       {"--checkpoint-every", options.checkpointEvery},
       {"--resume", options.resume}};
-  if (!job.sharesProcess && !agree(job, compareFacts(flags, job)))
-    return false;
+  if (!job.sharesProcess)
+    FSDPC_TRY(agree(job, compareFacts(flags, job)));
   if (options.checkpoint.empty())
-    return true;
+    return {};
   folder.name(options.checkpoint);
-  if (!agree(job, openFolder()))
-    return false;
+  FSDPC_TRY(agree(job, openFolder()));
   // Trying is the only reliable check, and ranks may be on other machines.
   Status writable =
       checkWritable(options.checkpoint + "/" + rankFileName(job.rank));
   if (!writable)
-    writable = Error{writable.error().message +
-                     "; every rank must be able to write to --checkpoint"};
-  if (!agree(job, writable) || !chooseCheckpoint())
-    return false;
+    writable = writable.error().reworded(
+        writable.error().message +
+        "; every rank must be able to write to --checkpoint");
+  FSDPC_TRY(agree(job, writable));
+  FSDPC_TRY(chooseCheckpoint());
   warnOfSmallDisk();
-  return true;
+  return {};
 }
 
 // Without --resume, a folder that has checkpoints belongs to another run.
@@ -51,21 +51,21 @@ Status Trainer::openFolder() {
   auto steps = folder.steps();
   FSDPC_TRY(steps);
   if (options.resume.empty() && !steps->empty())
-    return Error{"'" + options.checkpoint +
-                 "' has checkpoints already, the newest of step " +
-                 std::to_string(steps->back()) +
-                 "; continue with --resume, or name another folder"};
+    return inputError("'" + options.checkpoint +
+                      "' has checkpoints already, the newest of step " +
+                      std::to_string(steps->back()) +
+                      "; continue with --resume, or name another folder");
   return {};
 }
 
 // Rank 0 proposes one checkpoint after the other, newest first, until all ranks
-// find theirs whole. Returns false if some rank has an error.
-bool Trainer::chooseCheckpoint() {
-  return options.resume.empty() || findCheckpoint(options.resume);
+// find theirs whole. All ranks return the same code.
+Status Trainer::chooseCheckpoint() {
+  return options.resume.empty() ? Status() : findCheckpoint(options.resume);
 }
 
 // `wanted` is "newest" or a step.
-bool Trainer::findCheckpoint(const std::string &wantedStep) {
+Status Trainer::findCheckpoint(const std::string &wantedStep) {
   bool newest = wantedStep == "newest";
   std::vector<int64_t> steps;
   Status listed;
@@ -78,16 +78,16 @@ bool Trainer::findCheckpoint(const std::string &wantedStep) {
     int64_t wanted = newest ? 0 : std::atoll(wantedStep.c_str());
     bool known = std::find(steps.begin(), steps.end(), wanted) != steps.end();
     if (listed && !newest && !known)
-      listed = Error{"'" + options.checkpoint + "' has no checkpoint of step " +
+      listed =
+          inputError("'" + options.checkpoint + "' has no checkpoint of step " +
                      std::to_string(wanted) +
                      (steps.empty() ? ""
                                     : "; the newest is of step " +
-                                          std::to_string(steps.back()))};
+                                          std::to_string(steps.back())));
     if (!newest)
       steps = {wanted};
   }
-  if (!agree(job, listed))
-    return false;
+  FSDPC_TRY(agree(job, listed));
   std::vector<int64_t> all(size_t(job.size));
   // Every round all ranks look at the same checkpoint: rank 0's proposal is
   // element 0 of the exchange, and -1 ends the search.
@@ -98,23 +98,22 @@ bool Trainer::findCheckpoint(const std::string &wantedStep) {
     job.channel[controlChannel]->allGather(&step, all.data(), sizeof step);
     if (all[0] < 0)
       return agree(job, first ? Status()
-                              : Error{"no checkpoint in '" +
-                                      options.checkpoint + "' is whole"});
+                              : inputError("no checkpoint in '" +
+                                           options.checkpoint + "' is whole"));
     // It may be whole for a newer program or for another user, so the one
     // before is no remedy.
-    if (!agree(job, checkReadable(folder.folderOf(all[0]))))
-      return false;
+    FSDPC_TRY(agree(job, checkReadable(folder.folderOf(all[0]))));
     Result<TrainingCheckpoint> opened =
         TrainingCheckpoint::open(folder.folderOf(all[0]));
     Status whole =
         opened ? opened->verify(job.rank, job.size) : Status(opened.error());
     if (whole && opened->manifest().state.step != all[0])
-      whole = Error{"'" + folder.folderOf(all[0]) +
-                    "' holds the checkpoint of step " +
-                    std::to_string(opened->manifest().state.step) +
-                    "; a copy must keep the name of its step"};
-    if (!newest && !agree(job, whole))
-      return false;
+      whole = inputError("'" + folder.folderOf(all[0]) +
+                         "' holds the checkpoint of step " +
+                         std::to_string(opened->manifest().state.step) +
+                         "; a copy must keep the name of its step");
+    if (!newest)
+      FSDPC_TRY(agree(job, whole));
     Together outcome = together(job, whole);
     if (outcome.failed >= 0) {
       if (outcome.failed == job.rank)
@@ -128,8 +127,9 @@ bool Trainer::findCheckpoint(const std::string &wantedStep) {
     counted = checkpointed = info.firstStep = started.step;
     Status same = checkSameModel(resumed->manifest(), manifest);
     if (!same)
-      same = Error{"cannot resume from '" + folder.folderOf(started.step) +
-                   "': " + same.error().message};
+      same = same.error().reworded("cannot resume from '" +
+                                   folder.folderOf(started.step) +
+                                   "': " + same.error().message);
     return agree(job, same);
   }
 }

@@ -68,10 +68,10 @@ Status comparePrograms(const Manifest &manifest, Job &job) {
   if (!difference)
     return {};
   std::string name = difference->index ? "schedule" : "program";
-  return Error{"rank " + std::to_string(difference->rank) +
-               " runs a different " + name + " than rank 0: its " + name +
-               " hash is '" + difference->own + "', rank 0's is '" +
-               difference->first + "'; start the same file on every rank"};
+  return inputError("rank " + std::to_string(difference->rank) +
+                    " runs a different " + name + " than rank 0: its " + name +
+                    " hash is '" + difference->own + "', rank 0's is '" +
+                    difference->first + "'; start the same file on every rank");
 }
 
 // A path counts only as given or not: --save makes all ranks take part in a
@@ -132,10 +132,11 @@ Result<int> chooseGroup(const Manifest &manifest, const Options &options,
   auto [least, most] = std::minmax_element(all.begin(), all.end());
   if (*least == *most && job.size % *least == 0)
     return *least;
-  return Error{"the nodes have from " + std::to_string(*least) + " to " +
-               std::to_string(*most) + " of the " + std::to_string(job.size) +
-               " ranks, so they do not form equal shard groups; say how "
-               "many ranks share a layout with --shard-group"};
+  return commandLineError(
+      "the nodes have from " + std::to_string(*least) + " to " +
+      std::to_string(*most) + " of the " + std::to_string(job.size) +
+      " ranks, so they do not form equal shard groups; say how "
+      "many ranks share a layout with --shard-group");
 }
 
 // Only the first 63 characters of a longer value are compared.
@@ -146,10 +147,10 @@ Status compareFacts(const std::vector<Fact> &facts, Job &job) {
   auto difference = findDifference(values, job);
   if (!difference)
     return {};
-  return Error{facts[difference->index].name + " is '" + difference->own +
-               "' on rank " + std::to_string(difference->rank) + " and '" +
-               difference->first +
-               "' on rank 0; start every rank with the same options and files"};
+  return inputError(
+      facts[difference->index].name + " is '" + difference->own + "' on rank " +
+      std::to_string(difference->rank) + " and '" + difference->first +
+      "' on rank 0; start every rank with the same options and files");
 }
 
 // Without the check of the features the program would end by SIGILL, in the
@@ -157,22 +158,22 @@ Status compareFacts(const std::vector<Fact> &facts, Job &job) {
 Status checkMachine(const Manifest &manifest, int ranks) {
   // The arena has room for the padding of at most so many shards.
   if (ranks > manifest.maxRanks)
-    return Error{
+    return commandLineError(
         std::to_string(ranks) + " ranks exceed the maximum of " +
         std::to_string(manifest.maxRanks) +
         " that the program was compiled for; compile it with --max-ranks=" +
-        std::to_string(ranks)};
+        std::to_string(ranks));
   auto lacking = lackingFeatures(manifest.cpuFeatures, readCpuInfo());
   if (lacking.empty())
     return {};
   std::string names;
   for (const std::string &name : lacking)
     names += (names.empty() ? "'" : ", '") + name + "'";
-  return Error{
+  return inputError(
       "this processor does not support " + names +
       ", which the program requires (compiled with --cpu=" + manifest.cpu +
       "); compile it with --cpu=native on this machine, or with "
-      "--cpu=x86-64-v3"};
+      "--cpu=x86-64-v3");
 }
 
 // A program for one microbatch per step has no memory in which ddp could add up
@@ -181,11 +182,11 @@ Status checkAccumulate(const Manifest &manifest, int64_t accumulate) {
   int64_t most = manifest.maxAccumulate;
   if (most == 0 || accumulate <= most)
     return {};
-  return Error{"--accumulate '" + std::to_string(accumulate) +
-               "' exceeds the maximum of " + std::to_string(most) +
-               " that the program was compiled for; compile it with "
-               "--max-accumulate=" +
-               std::to_string(accumulate) + ", or without the flag"};
+  return commandLineError("--accumulate '" + std::to_string(accumulate) +
+                          "' exceeds the maximum of " + std::to_string(most) +
+                          " that the program was compiled for; compile it with "
+                          "--max-accumulate=" +
+                          std::to_string(accumulate) + ", or without the flag");
 }
 
 // Checked again at run time, since the compiler knew neither the number of
@@ -200,10 +201,10 @@ Status checkMemory(const MemoryPlan &plan, int64_t limit) {
   for (size_t i = 0; i < 3; ++i)
     largest +=
         (i ? ", " : "") + kinds[i].first + " " + bytesText(kinds[i].second);
-  return Error{"planned peak of " + std::to_string(plan.total()) +
-               " bytes per rank exceeds --memory-limit of " +
-               std::to_string(limit) + " bytes; largest: " + largest +
-               "; use more ranks or fewer threads"};
+  return inputError("planned peak of " + std::to_string(plan.total()) +
+                    " bytes per rank exceeds --memory-limit of " +
+                    std::to_string(limit) + " bytes; largest: " + largest +
+                    "; use more ranks or fewer threads");
 }
 
 namespace {

@@ -37,7 +37,6 @@ void catchStopSignals() {
     sigemptyset(&now.sa_mask);
     sigaction(signal, &now, nullptr);
   }
-  std::signal(SIGPIPE, SIG_IGN);
 }
 
 int stopSignal() { return remembered; }

@@ -8,17 +8,13 @@
 
 namespace fsdpc::runtime {
 
-/// The exit code of a run that ended on request: "interrupted, resume me".
-constexpr int exitInterrupted = 4;
-
 /// The request that --time-limit makes. The others are numbers of signals.
 constexpr int timeLimitReached = 1000;
 
 /// From now on a signal is only remembered, and a SIGINT after it ends the
 /// process at once. Repeated signals of other kinds are ignored, since
 /// launchers forward what batch systems send to every process. A signal that
-/// the process was started to ignore stays ignored. SIGPIPE is ignored too:
-/// someone who stops watching a run must not end it.
+/// the process was started to ignore stays ignored.
 void catchStopSignals();
 
 /// Returns the remembered signal, or 0.

@@ -53,9 +53,10 @@ public:
       microbatchNames.push_back("microbatch" + suffixOfBucket(bucket));
   }
 
-  /// Checks the inputs, allocates the rank and reads its first samples. Returns
-  /// false if any rank has an error; one rank has then printed it.
-  bool prepare();
+  /// Checks the inputs, allocates the rank and reads its first samples. If any
+  /// rank has an error, every rank returns one of the same code, and one of
+  /// them has the message (see `agree`).
+  Status prepare();
   /// Runs all steps and saves what was asked for, what matters most first. An
   /// error is one that only this rank knows of; the caller must end the job. A
   /// failure that all ranks find ends it here. A log or trace that cannot be
@@ -127,12 +128,12 @@ private:
   /// Checkpoints, in resume.cpp. A checkpoint is written beside the steps, in
   /// stages that all ranks begin together (start, advance, finish); a failure
   /// to write one is a warning until the last one, since training can go on.
-  bool openCheckpoints();
+  Status openCheckpoints();
   Status openFolder();
   void warnOfSmallDisk() const;
   void planCheckpoints();
-  bool chooseCheckpoint();
-  bool findCheckpoint(const std::string &wanted);
+  Status chooseCheckpoint();
+  Status findCheckpoint(const std::string &wanted);
   Status loadFrom(const TrainingCheckpoint &checkpoint);
   static constexpr char samplesPerStep[] = "the number of samples per step";
   std::vector<std::pair<std::string, std::string>> settings() const;
@@ -251,10 +252,10 @@ private:
   double longestStepSeconds = 0;
 };
 
-/// Trains on one rank. Returns its exit code: 0 done, 4 ended early on
-/// request (stop_request.h), 3 the run failed and some rank has printed why.
-/// Ranks that share a process call it on a thread each.
-int runRank(const Manifest &manifest, const fsdpc_program &program,
-            const Options &options, Job &job);
+/// Trains on one rank. Returns its exit code, which is that of all ranks; if it
+/// is an error's, one rank has printed it. Ranks that share a process call it
+/// on a thread each.
+ExitCode runRank(const Manifest &manifest, const fsdpc_program &program,
+                 const Options &options, Job &job);
 
 } // namespace fsdpc::runtime

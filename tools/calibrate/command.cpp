@@ -25,5 +25,5 @@ int fsdpc::calibrate::runCalibrate(int argc, char **argv) {
   Error failure = replaceProcess(std::move(words));
   std::fprintf(stderr, "error: %s; calibrate needs it\n",
                failure.message.c_str());
-  return 1;
+  return int(failure.code());
 }

@@ -144,8 +144,8 @@ Status writeCheckpoint(CheckpointManifest stored,
   FSDPC_TRY(steps);
   int64_t step = stored.state.step;
   if (std::find(steps->begin(), steps->end(), step) != steps->end())
-    return Error{"'" + folder.folderOf(step) +
-                 "' exists already; name another folder with -o"};
+    return inputError("'" + folder.folderOf(step) +
+                      "' exists already; name another folder with -o");
   FSDPC_TRY(folder.begin(step));
   Status written = writeFiles(stored, values, folder.temporaryOf(step));
   // A failure removes the temporary folder; a folder of checkpoints never shows

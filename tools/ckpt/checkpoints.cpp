@@ -29,9 +29,10 @@ Result<std::vector<std::string>> findCheckpoints(const std::string &path) {
   auto steps = folder.steps();
   FSDPC_TRY(steps);
   if (steps->empty())
-    return Error{"'" + path +
-                 "' has no checkpoint: neither a checkpoint.json nor a folder "
-                 "step-…"};
+    return inputError(
+        "'" + path +
+        "' has no checkpoint: neither a checkpoint.json nor a folder "
+        "step-…");
   std::vector<std::string> found;
   for (int64_t step : *steps)
     found.push_back(folder.folderOf(step));
@@ -48,9 +49,9 @@ Result<std::string> findCheckpoint(const std::string &path,
   folder.name(path);
   std::string wanted = folder.folderOf(*step);
   if (std::find(found->begin(), found->end(), wanted) == found->end())
-    return Error{"'" + path + "' has no checkpoint of step " +
-                 std::to_string(*step) + "; the newest is '" + found->back() +
-                 "'"};
+    return inputError("'" + path + "' has no checkpoint of step " +
+                      std::to_string(*step) + "; the newest is '" +
+                      found->back() + "'");
   return wanted;
 }
 

@@ -3,6 +3,7 @@
 // The command line of `fsdpc ckpt`, with CLI11. Each subcommand has the flags
 // that it reads and no others, and a help with an example that can be copied.
 // Errors are one line with exit code 2, as those of fsdpc itself.
+#include "runtime/support/diagnostics.h"
 #include "runtime/support/spelling.h"
 #include "tools/ckpt/commands.h"
 
@@ -16,16 +17,16 @@ namespace fsdpc::ckpt {
 
 // Every subcommand ends through report() or print(), so an error goes to stderr
 // as one line and a full disk does not look like success.
-int report(const Error &error, ExitCode code) {
+int report(const Error &error) {
   std::cerr << "error: " << error.message << "\n";
-  return code;
+  return int(error.code());
 }
 
 int print(const std::string &text, ExitCode code) {
   size_t wrote = std::fwrite(text.data(), 1, text.size(), stdout);
   if (wrote == text.size() && std::fflush(stdout) == 0)
-    return code;
-  return report({"cannot write to stdout"}, failed);
+    return int(code);
+  return report(runError("cannot write to stdout"));
 }
 
 namespace {
@@ -201,7 +202,7 @@ std::string checkFormats(const Arguments &arguments) {
 }
 
 int usageError(const std::string &message) {
-  return report({message + " (see fsdpc ckpt --help)"}, usageFault);
+  return report(commandLineError(message + " (see fsdpc ckpt --help)"));
 }
 
 } // namespace
@@ -238,13 +239,18 @@ int runCkpt(int argc, char **argv) {
   const struct {
     const char *name;
     int (*run)(const Arguments &);
-  } commands[] = {{"inspect", inspect}, {"verify", verify},
-                  {"diff", diff},       {"consolidate", consolidate},
-                  {"reshard", reshard}, {"convert", convert}};
+    bool writes;
+  } commands[] = {
+      {"inspect", inspect, false}, {"verify", verify, false},
+      {"diff", diff, false},       {"consolidate", consolidate, true},
+      {"reshard", reshard, true},  {"convert", convert, true}};
   for (auto &command : commands)
-    if (name == command.name)
+    if (name == command.name) {
+      if (command.writes)
+        runtime::outliveReaders();
       return command.run(arguments);
-  return usageFault;
+    }
+  return usageError("there is no command '" + name + "'");
 }
 
 } // namespace fsdpc::ckpt

@@ -12,10 +12,6 @@
 
 namespace fsdpc::ckpt {
 
-/// Exit codes. `diff` returns `failed` for what it cannot read, so that 1
-/// always means that the two differ.
-enum ExitCode { done = 0, inputFault = 1, usageFault = 2, failed = 3 };
-
 /// The arguments of all subcommands; each reads its own.
 /// input: DIR, a checkpoint or a folder of them. other: B of `diff`. output:
 /// -o.
@@ -33,7 +29,8 @@ struct Arguments {
   std::string script;                ///< convert: the part that needs torch
 };
 
-/// Each is one subcommand: see its file and `fsdpc ckpt NAME --help`.
+/// Each is one subcommand: see its file and `fsdpc ckpt NAME --help`. Returns
+/// the exit code.
 int inspect(const Arguments &arguments);
 int verify(const Arguments &arguments);
 int diff(const Arguments &arguments);
@@ -41,11 +38,11 @@ int consolidate(const Arguments &arguments);
 int reshard(const Arguments &arguments);
 int convert(const Arguments &arguments);
 
-/// Prints "error: …" and returns `code`.
-int report(const Error &error, ExitCode code = inputFault);
-/// Prints text to stdout. Returns `code`, or `failed` after an error, as on a
-/// full disk.
-int print(const std::string &text, ExitCode code = done);
+/// Prints "error: …" and returns the error's code.
+int report(const Error &error);
+/// Prints text to stdout. Returns `code`, or that of an error, as on a full
+/// disk.
+int print(const std::string &text, ExitCode code = ExitCode::success);
 
 /// Reads the command line `ckpt SUBCOMMAND …`, of which argv[0] is "ckpt", and
 /// runs the subcommand.

@@ -123,7 +123,7 @@ int consolidate(const Arguments &arguments) {
   Status written = arguments.mostShard > 0
                        ? writeSharded(**source, arguments)
                        : writeOne(**source, arguments.output);
-  return written ? done : report(written.error(), failed);
+  return written ? int(ExitCode::success) : report(written.error());
 }
 
 } // namespace fsdpc::ckpt

@@ -32,12 +32,13 @@ Status runTorch(const Arguments &arguments, std::vector<std::string> words) {
   words.insert(words.begin(), {arguments.python, arguments.script});
   Result<int> code = runAndWait(std::move(words));
   if (!code)
-    return Error{code.error().message +
-                 "; name a Python that has torch with --python"};
+    return code.error().reworded(code.error().message +
+                                 "; name a Python that has torch with "
+                                 "--python");
   if (*code == 0)
     return {};
-  return Error{"'" + arguments.python + "' could not convert '" +
-               arguments.input + "'; its error is above"};
+  return inputError("'" + arguments.python + "' could not convert '" +
+                    arguments.input + "'; its error is above");
 }
 
 // ---- to torch ----
@@ -125,11 +126,11 @@ int toTorch(const Arguments &arguments) {
   // output, which must be on the same disk for the rename.
   NewFolder work;
   if (Status made = work.open(arguments.output); !made)
-    return report(made.error(), failed);
+    return report(made.error());
   std::string exchange = work.temporary() + "/exchange.safetensors",
               result = work.temporary() + "/result";
   if (Status written = writeExchange(**source, *stored, exchange); !written)
-    return report(written.error(), failed);
+    return report(written.error());
   const TrainingState &state = stored->state;
   std::vector<std::string> words = {"to-" + arguments.to,
                                     exchange,
@@ -151,10 +152,10 @@ int toTorch(const Arguments &arguments) {
   }
   Status ran = runTorch(arguments, std::move(words));
   if (!ran)
-    return report(ran.error(), failed);
+    return report(ran.error());
   if (rename(result.c_str(), arguments.output.c_str()) != 0)
-    return report(fileError(arguments.output, "make"), failed);
-  return done;
+    return report(fileError(arguments.output, "make"));
+  return int(ExitCode::success);
 }
 
 // ---- from others ----
@@ -182,9 +183,10 @@ int fromOther(const Arguments &arguments) {
     return report(opened.error());
   Status written = writeImported(**opened, !isPlain, arguments);
   if (!written)
-    return report({"cannot convert '" + arguments.input +
-                   "': " + written.error().message});
-  return done;
+    return report(written.error().reworded("cannot convert '" +
+                                           arguments.input +
+                                           "': " + written.error().message));
+  return int(ExitCode::success);
 }
 
 // ---- from torch to safetensors ----
@@ -193,14 +195,14 @@ int fromOther(const Arguments &arguments) {
 int toSafetensors(const Arguments &arguments) {
   NewFile file;
   if (Status made = file.open(arguments.output); !made)
-    return report(made.error(), failed);
+    return report(made.error());
   Status ran = runTorch(arguments, {"from-" + arguments.from, arguments.input,
                                     file.temporaryPath(), "--plain"});
   if (!ran)
     return report(ran.error());
   if (Status committed = file.commit(); !committed)
-    return report(committed.error(), failed);
-  return done;
+    return report(committed.error());
+  return int(ExitCode::success);
 }
 
 } // namespace

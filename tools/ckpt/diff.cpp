@@ -189,6 +189,15 @@ std::string lineOf(const Json &entry) {
   return line + numbers;
 }
 
+// Code 1 says that the two differ, as with diff(1), so what cannot be read
+// is 3.
+constexpr ExitCode differs = ExitCode(1), unreadable = ExitCode(3);
+
+int reportUnreadable(const Error &error) {
+  report(error);
+  return int(unreadable);
+}
+
 } // namespace
 
 int diff(const Arguments &arguments) {
@@ -196,10 +205,10 @@ int diff(const Arguments &arguments) {
       arguments.states ? Content::valuesAndStates : Content::values;
   auto a = openTensors(arguments.input, content, arguments.step);
   if (!a)
-    return report(a.error(), failed);
+    return reportUnreadable(a.error());
   auto b = openTensors(arguments.other, content, arguments.step);
   if (!b)
-    return report(b.error(), failed);
+    return reportUnreadable(b.error());
   // On other ranks residuals are distributed anew, so those of the larger
   // number of ranks are taken as the smaller would begin with them.
   int64_t ranksA = (*a)->residualRanks(), ranksB = (*b)->residualRanks();
@@ -211,7 +220,7 @@ int diff(const Arguments &arguments) {
       source->addResiduals(ranks);
   auto found = compareAll(**a, **b, arguments);
   if (!found)
-    return report(found.error(), failed);
+    return reportUnreadable(found.error());
   std::string text;
   for (const Json &entry : *found)
     text += lineOf(entry);
@@ -221,7 +230,7 @@ int diff(const Arguments &arguments) {
   if (arguments.json)
     text = Json({{"equal", found->empty()}, {"differences", *found}}).dump(2) +
            "\n";
-  return print(text, found->empty() ? done : inputFault);
+  return print(text, found->empty() ? ExitCode::success : differs);
 }
 
 } // namespace fsdpc::ckpt

@@ -112,11 +112,11 @@ Result<std::optional<int64_t>> Import::numberOf(const std::string &part,
   const Tensor &tensor = source.tensors()[index];
   int64_t number;
   if (tensor.dtype != "i64" || tensor.bytes != sizeof number)
-    return Error{tensor.label() + " is not a whole number"};
+    return inputError(tensor.label() + " is not a whole number");
   FSDPC_TRY(source.read(index, 0, &number, sizeof number));
   if (number < 0)
-    return Error{"its " + (part == "number" ? name : tensor.label()) + " is " +
-                 std::to_string(number)};
+    return inputError("its " + (part == "number" ? name : tensor.label()) +
+                      " is " + std::to_string(number));
   return std::optional(number);
 }
 
@@ -148,10 +148,11 @@ Status Import::readNumbers(const Arguments &arguments) {
     return {};
   const Tensor &tensor = source.tensors()[scale->second];
   if (tensor.dtype != "f32" || tensor.bytes != sizeof(float))
-    return Error{"its scale is not an f32 number"};
+    return inputError("its scale is not an f32 number");
   FSDPC_TRY(source.read(scale->second, 0, &state.scaler.scale, sizeof(float)));
   if (!(state.scaler.scale > 0 && std::isfinite(state.scaler.scale)))
-    return Error{"its loss scale is " + std::to_string(state.scaler.scale)};
+    return inputError("its loss scale is " +
+                      std::to_string(state.scaler.scale));
   return {};
 }
 
@@ -166,8 +167,8 @@ Import::statesWith(const std::string &name) const {
       continue;
     const Tensor &held = source.tensors()[found->second];
     if (held.dtype != "f32" || held.shape != value.shape)
-      return Error{"optimizer state '" + printable(state) + "' of '" +
-                   printable(name) + "' is not f32 of the same shape"};
+      return inputError("optimizer state '" + printable(state) + "' of '" +
+                        printable(name) + "' is not f32 of the same shape");
     has.push_back(state);
   }
   return has;
@@ -176,8 +177,8 @@ Import::statesWith(const std::string &name) const {
 Status Import::addParameter(const std::string &name, size_t index) {
   const Tensor &tensor = source.tensors()[index];
   if (tensor.dtype != "f32")
-    return Error{tensor.label() + " is of type " + tensor.dtype +
-                 ", but masters are f32"};
+    return inputError(tensor.label() + " is of type " + tensor.dtype +
+                      ", but masters are f32");
   auto has = statesWith(name);
   FSDPC_TRY(has);
   bool isFactored =
@@ -239,8 +240,8 @@ Status Import::addBuffers() {
   for (const std::string &factor : factors)
     for (auto &[name, index] : parts[factor]) {
       if (source.tensors()[index].dtype != "f32")
-        return Error{"optimizer state '" + factor + "' of '" + printable(name) +
-                     "' is not f32"};
+        return inputError("optimizer state '" + factor + "' of '" +
+                          printable(name) + "' is not f32");
       add(name + "." + factor, index, true);
     }
   return {};
@@ -257,7 +258,7 @@ Status writeImported(const TensorSource &source, bool isExchange,
     FSDPC_TRY(import.addParameter(name, index));
   CheckpointManifest &stored = import.stored;
   if (stored.layouts.empty())
-    return Error{"it holds no parameters"};
+    return inputError("it holds no parameters");
   FSDPC_TRY(import.addBuffers());
   stored.settings = {{"converted from", arguments.from}};
   cutFor(stored, arguments.ranks);

@@ -39,8 +39,8 @@ Status NewFolder::open(const std::string &wanted) {
     std::error_code unreadable;
     if (!S_ISDIR(status.st_mode) ||
         !std::filesystem::is_empty(path, unreadable) || unreadable)
-      return Error{"'" + path +
-                   "' exists already; name a folder that does not"};
+      return inputError("'" + path +
+                        "' exists already; name a folder that does not");
   }
   Result<Folder> opened = Folder::open(folderOf(path));
   FSDPC_TRY(opened);

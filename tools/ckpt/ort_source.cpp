@@ -80,11 +80,11 @@ Status OrtSource::add(const std::string &part, const std::string &name,
       type = &known;
   std::string label = "tensor '" + printable(tensor.name) + "'";
   if (!type)
-    return Error{label + " has type " + std::to_string(tensor.type) +
-                 " of ONNX, which a checkpoint does not hold"};
+    return inputError(label + " has type " + std::to_string(tensor.type) +
+                      " of ONNX, which a checkpoint does not hold");
   int64_t elements = elementsOf(tensor.shape, 0);
   if (elements < 0)
-    return Error{label + " has a shape of too many elements"};
+    return inputError(label + " has a shape of too many elements");
   if (tensor.isExternal && !beside) {
     Result<InputFile> opened = InputFile::open(besidePath);
     FSDPC_TRY(opened);
@@ -99,7 +99,7 @@ Status OrtSource::add(const std::string &part, const std::string &name,
   uint64_t end = (tensor.isExternal ? *beside : file).size();
   bool fits = tensor.isExternal || tensor.bytes == added.bytes;
   if (!fits || tensor.offset > end || added.bytes > end - tensor.offset)
-    return Error{label + " does not have the bytes of its shape"};
+    return inputError(label + " does not have the bytes of its shape");
   list.push_back(std::move(added));
   places.push_back({tensor.isExternal, tensor.offset});
   return {};
@@ -114,9 +114,9 @@ Status OrtSource::addState(const OrtState &state) {
       if (moment.name == theirs)
         part = ours;
     if (!part)
-      return Error{"'" + printable(state.parameter) +
-                   "' has the optimizer state '" + printable(moment.name) +
-                   "'; known are momentum0 and momentum1"};
+      return inputError("'" + printable(state.parameter) +
+                        "' has the optimizer state '" + printable(moment.name) +
+                        "'; known are momentum0 and momentum1");
     FSDPC_TRY(add(part, state.parameter, moment));
   }
   return {};

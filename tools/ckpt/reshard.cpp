@@ -38,7 +38,7 @@ int reshard(const Arguments &arguments) {
     return from.readRightFactor(member, powerRank, 0, count, to);
   };
   Status written = writeCheckpoint(stored, values, arguments.output);
-  return written ? done : report(written.error(), failed);
+  return written ? int(ExitCode::success) : report(written.error());
 }
 
 } // namespace fsdpc::ckpt

@@ -41,8 +41,9 @@ public:
     for (auto &[offset, name] : order) {
       const SafeTensor &found = file.tensors().at(name);
       if (found.dtype.empty())
-        return Error{"'" + path + "' has tensor '" + printable(name) +
-                     "' of a type that fsdpc does not read; convert it to F32"};
+        return inputError(
+            "'" + path + "' has tensor '" + printable(name) +
+            "' of a type that fsdpc does not read; convert it to F32");
       Tensor tensor;
       tensor.name = name;
       tensor.dtype = found.dtype;

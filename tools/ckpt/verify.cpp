@@ -56,7 +56,7 @@ int verify(const Arguments &arguments) {
       text += fault + "\n";
   }
   return print(arguments.json ? list.dump(2) + "\n" : text,
-               whole ? done : inputFault);
+               whole ? ExitCode::success : ExitCode::wrongInput);
 }
 
 } // namespace fsdpc::ckpt

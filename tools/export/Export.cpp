@@ -7,6 +7,7 @@
 
 #include "runtime/abi/memory_plan.h"
 #include "runtime/cli/output_paths.h"
+#include "runtime/support/diagnostics.h"
 #include "runtime/support/new_file.h"
 #include "tools/ckpt/commands.h"
 #include "tools/export/Plan.h"
@@ -103,6 +104,7 @@ Status writeOutput(const ModelFile &model, const Plan &plan,
 } // namespace
 
 int run(const Arguments &arguments) {
+  runtime::outliveReaders();
   mlir::MLIRContext context;
   driver::DiagnosticPrinter diagnostics(&context, /*quiet=*/false);
   context.loadDialect<fsdp::FSDPDialect>();
@@ -110,16 +112,16 @@ int run(const Arguments &arguments) {
   std::unique_ptr<ModelFile> model =
       ModelFile::read(arguments.model, budgets, &context);
   if (!model)
-    return ckpt::inputFault;
+    return int(ExitCode::wrongInput);
   fsdp::CompileOptions options;
   auto training = Training::take(*model, /*withUpdate=*/false, &context);
   if (failed(training))
-    return ckpt::inputFault;
+    return int(ExitCode::wrongInput);
   if (training->isOfRuntime)
-    return ckpt::report(
-        Error{"'" + arguments.model +
-              "' is a training model of onnxruntime-training, which has no "
-              "values; name the model from which it was generated"});
+    return ckpt::report(inputError(
+        "'" + arguments.model +
+        "' is a training model of onnxruntime-training, which has no "
+        "values; name the model from which it was generated"));
   Weights weights(*model, budgets, &context);
   Refusals refusals(model->path, &context);
   // The importer's own table names the tensors, as in a compile.
@@ -127,7 +129,7 @@ int run(const Arguments &arguments) {
                             &context);
   if (failed(weights.check()) || failed(parameters.build()) ||
       failed(refusals.report()))
-    return ckpt::inputFault;
+    return int(ExitCode::wrongInput);
   auto source = ckpt::openTensors(arguments.weights, ckpt::Content::values);
   if (!source)
     return ckpt::report(source.error());
@@ -138,7 +140,7 @@ int run(const Arguments &arguments) {
   if (Status made = plan.make(); !made)
     return ckpt::report(made.error());
   Status written = writeOutput(*model, plan, **source, arguments);
-  return written ? ckpt::done : ckpt::report(written.error(), ckpt::failed);
+  return written ? int(ExitCode::success) : ckpt::report(written.error());
 }
 
 } // namespace fsdpc::exporting

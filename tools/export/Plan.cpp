@@ -135,8 +135,8 @@ Result<Pieces> Plan::tensor(ByteRange range, int index) {
   if (!value) {
     auto source = weights.source(index);
     if (failed(source) || !*source)
-      return Error{"tensor '" + old.name() + "' of '" + model.path +
-                   "' cannot be read: " + weights.problem};
+      return inputError("tensor '" + old.name() + "' of '" + model.path +
+                        "' cannot be read: " + weights.problem);
     entry.file = source->getFile().str();
     entry.from = source->getOffset();
     entry.bytes = source->getLength();
@@ -230,9 +230,10 @@ static bool holdsExternal(const onnx::GraphProto &graph) {
 // A protobuf may hold the graph in several pieces, which its reader merges.
 Status Plan::make() {
   if (holdsExternal(model.proto.graph()))
-    return Error{"'" + model.path +
-                 "' has nodes with external data, which only initializers may "
-                 "have here; export it with constants inline"};
+    return inputError(
+        "'" + model.path +
+        "' has nodes with external data, which only initializers may "
+        "have here; export it with constants inline");
   ByteRange payload;
   uint64_t field = 0;
   bool isBytes = false;
@@ -252,10 +253,10 @@ Status Plan::make() {
     wrap(output, begin, payload, modelGraph, *std::move(inner));
   }
   if (output.size() > uint64_t(INT32_MAX))
-    return Error{"'" + arguments.output + "' would have " +
-                 std::to_string(output.size()) +
-                 " bytes, more than protobuf's limit of 2 GiB; add "
-                 "--external-data"};
+    return inputError("'" + arguments.output + "' would have " +
+                      std::to_string(output.size()) +
+                      " bytes, more than protobuf's limit of 2 GiB; add "
+                      "--external-data");
   return {};
 }
 

@@ -83,8 +83,8 @@ public:
       return {};
     std::string more =
         count > 5 ? "; and " + std::to_string(count - 5) + " more" : "";
-    return Error{"'" + arguments.weights + "' does not fit '" +
-                 arguments.model + "': " + text + more};
+    return inputError("'" + arguments.weights + "' does not fit '" +
+                      arguments.model + "': " + text + more);
   }
 
 private:

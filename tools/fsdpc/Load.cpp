@@ -48,6 +48,16 @@ fsdpc::driver::importModel(StringRef path, CompileOptions options,
   return module;
 }
 
+std::vector<std::string> fsdpc::driver::outputsOf(const CommandLine &line) {
+  std::vector<std::string> outputs;
+  for (const std::string &path :
+       {line.output, line.kernelReport, line.scheduleTable, line.report,
+        line.plan.json})
+    if (!path.empty() && path != "-")
+      outputs.push_back(path);
+  return outputs;
+}
+
 namespace {
 
 // A dump keeps the options it was made with. A flag that contradicts them is an
@@ -97,17 +107,6 @@ LogicalResult checkTarget(const CommandLine &line, fsdp::Target target) {
     return usageError(
         "'--kernel-report' requires a full compile; omit '--compile-to'");
   return success();
-}
-
-// Returns the files that the compile writes at its end.
-std::vector<std::string> outputsOf(const CommandLine &line) {
-  std::vector<std::string> outputs;
-  for (const std::string &path :
-       {line.output, line.kernelReport, line.scheduleTable, line.report,
-        line.plan.json})
-    if (!path.empty() && path != "-")
-      outputs.push_back(path);
-  return outputs;
 }
 
 // Fills in `executable`, and checks all that the outputs, the target and the

@@ -5,6 +5,7 @@
 
 #include "compiler/codegen/Executable.h"
 #include "frontends/onnx/Import.h"
+#include "runtime/support/exit_code.h"
 #include "tools/fsdpc/CommandLine.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -12,8 +13,11 @@
 
 namespace fsdpc::driver {
 
-/// Exit codes.
-constexpr int kInputFault = 1, kUsageFault = 2;
+constexpr int kInputFault = int(ExitCode::wrongInput),
+              kUsageFault = int(ExitCode::wrongCommandLine);
+
+/// Returns the files that the compile writes at its end.
+std::vector<std::string> outputsOf(const CommandLine &line);
 
 /// Prints an error that belongs to no place in the input.
 llvm::LogicalResult usageError(const llvm::Twine &text);

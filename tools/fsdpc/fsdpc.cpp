@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // fsdpc compiles an ONNX training graph, or a dump of an earlier compile, to
-// one program. Exit codes: 0 done, 1 the input is at fault, 2 the command line
-// is at fault. Everything that can be checked without compiling (the output's
-// folder, the toolkit, contradictory flags) is checked first, since a compile
-// takes long.
+// one program. It ends with the codes of runtime/support/exit_code.h.
+// Everything that can be checked without compiling (the output's folder, the
+// toolkit, contradictory flags) is checked first, since a compile takes long.
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/codegen/Executable.h"
 #include "compiler/codegen/ManifestBuilder.h"
@@ -13,6 +12,7 @@
 #include "passes/pipeline/LinkBuckets.h"
 #include "passes/pipeline/Pipeline.h"
 #include "passes/pipeline/Registration.h"
+#include "runtime/support/diagnostics.h"
 #include "tools/calibrate/command.h"
 #include "tools/ckpt/commands.h"
 #include "tools/export/Export.h"
@@ -41,13 +41,14 @@ using fsdpc::fsdp::CompileOptions;
 namespace {
 
 // Returns failure after an error if what was printed has not arrived, as on a
-// full disk. LLVM would end the process by a signal otherwise.
+// full disk. LLVM would end the process by a signal otherwise. A reader that
+// wanted no more is no error: only what writes files outlives it.
 LogicalResult flushOutput() {
   llvm::outs().flush();
   std::error_code error = llvm::outs().error();
-  if (!error)
-    return success();
   llvm::outs().clear_error();
+  if (!error || error == std::errc::broken_pipe)
+    return success();
   return usageError("cannot write to stdout: " + error.message());
 }
 
@@ -129,8 +130,18 @@ LogicalResult runBuckets(const CommandLine &line, PipelineOptions options,
   return success();
 }
 
+// Returns true if the line asks for a file, and not only for a module or tables
+// on stdout.
+bool writesFiles(const CommandLine &line) {
+  bool prints =
+      line.last != Phase::Executable || line.command != Command::Compile;
+  return !prints || !outputsOf(line).empty() || !line.dumpFolder.empty();
+}
+
 // The steps of a compile. Returns the exit code.
 int compile(const CommandLine &line) {
+  if (writesFiles(line))
+    runtime::outliveReaders();
   DialectRegistry registry;
   registerDialects(registry);
   MLIRContext context(registry);
@@ -199,10 +210,8 @@ int compile(const CommandLine &line) {
   return built ? 0 : kInputFault;
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
+// Returns the exit code.
+int run(int argc, char **argv) {
   // A model that is called as a subcommand is written './ckpt'.
   StringRef command = argc > 1 ? argv[1] : "";
   if (command == "ckpt")
@@ -231,10 +240,20 @@ int main(int argc, char **argv) {
     return code;
   int code = compile(line);
   // Success includes that everything printed has arrived.
-  if (code == 0)
-    return failed(flushOutput()) ? kInputFault : 0;
-  // The error is printed already.
+  if (code == 0 && failed(flushOutput()))
+    return int(ExitCode::runFailed);
+  return code;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  // LLVM would end the process with a code of its own at a closed pipe.
+  llvm::InitLLVM init(argc, argv, /*InstallPipeSignalExitHandler=*/false);
+  int code = run(argc, argv);
+  // The code says what has failed; LLVM would end the process by a signal.
   llvm::outs().flush();
   llvm::outs().clear_error();
+  llvm::errs().clear_error();
   return code;
 }

@@ -24,7 +24,9 @@ using namespace fsdpc::plan;
 
 namespace {
 
-enum ExitCode { equal = 0, different = 1, usageFault = 2, unreadable = 3 };
+// Code 1 says that the two differ, as with diff(1), so what cannot be read
+// is 3.
+enum Outcome { equal = 0, different = 1, usageFault = 2, unreadable = 3 };
 
 constexpr StringLiteral kHelp =
     "Tells two schedules apart: the actions that stand elsewhere, and what "

@@ -3,6 +3,7 @@
 // The command line of `fsdpc top`, with CLI11, which throws. On a terminal the
 // table is redrawn until Ctrl-C, or until all runs are done; elsewhere it is
 // printed once, since nothing can be redrawn.
+#include "runtime/support/diagnostics.h"
 #include "runtime/support/output_file.h"
 #include "tools/top/top.h"
 
@@ -25,9 +26,9 @@ struct Arguments {
   double interval = 2;
 };
 
-int report(const Error &error, int code) {
+int report(const Error &error) {
   std::cerr << "error: " << error.message << "\n";
-  return code;
+  return int(error.code());
 }
 
 Status update(std::vector<RunLog> &logs) {
@@ -43,20 +44,19 @@ bool allDone(const std::vector<RunLog> &logs) {
   });
 }
 
-// Prints the table until all runs are done. The exit code is 1 if a log cannot
-// be read, 3 if stdout cannot be written.
+// Prints the table until all runs are done. Returns the exit code.
 int watch(const Arguments &arguments, std::vector<RunLog> &logs) {
   bool redraw = !arguments.once && isatty(STDOUT_FILENO);
   for (;;) {
     if (Status updated = update(logs); !updated)
-      return report(updated.error(), 1);
+      return report(updated.error());
     std::chrono::duration<double> now =
         std::chrono::system_clock::now().time_since_epoch();
     std::string table = tableOf(logs, now.count());
     // Home, the table, and the rest of the screen is cleared: no flicker.
     std::cout << (redraw ? "\x1b[H\x1b[2J" : "") << table << std::flush;
     if (!std::cout)
-      return report({"cannot write the table to stdout"}, 3);
+      return report(runError("cannot write the table to stdout"));
     if (!redraw || allDone(logs))
       return 0;
     std::this_thread::sleep_for(
@@ -93,24 +93,26 @@ int runTop(int argc, char **argv) {
   } catch (const CLI::CallForHelp &help) {
     return app.exit(help);
   } catch (const CLI::ParseError &error) {
-    std::cerr << "error: " << error.what() << " (see fsdpc top --help)\n";
-    return 2;
+    return report(commandLineError(error.what() +
+                                   std::string(" (see fsdpc top --help)")));
   }
   std::vector<RunLog> logs(arguments.logs.begin(), arguments.logs.end());
   if (arguments.plot.empty())
     return watch(arguments, logs);
+  runtime::outliveReaders();
   const std::string &plot = arguments.plot;
   std::string ending =
       plot.substr(plot.size() - std::min<size_t>(4, plot.size()));
   if (ending != ".svg" && ending != ".png")
-    return report({"--plot: '" + plot + "' does not end in .svg or .png"}, 2);
+    return report(commandLineError("--plot: '" + plot +
+                                   "' does not end in .svg or .png"));
   if (Status updated = update(logs); !updated)
-    return report(updated.error(), 1);
+    return report(updated.error());
   std::string image = plotOf(logs);
   Status written = ending == ".png"
                        ? writePng(plot, image)
                        : writeWhole(plot, image.data(), image.size());
-  return written ? 0 : report(written.error(), 3);
+  return written ? 0 : report(written.error());
 }
 
 } // namespace fsdpc::top

@@ -22,12 +22,12 @@ Status runConverter(int descriptor, const std::string &to) {
   Result<int> code =
       runAndWait({"rsvg-convert", "--format=png", "--output", to}, descriptor);
   if (!code)
-    return Error{code.error().message +
-                 "; install it (Debian: librsvg2-bin), or name a file that "
-                 "ends in .svg"};
+    return code.error().reworded(code.error().message +
+                                 "; install it (Debian: librsvg2-bin), or name "
+                                 "a file that ends in .svg");
   if (*code == 0)
     return {};
-  return Error{"'rsvg-convert' could not draw the plot"};
+  return runError("'rsvg-convert' could not draw the plot");
 }
 
 } // namespace
@@ -38,9 +38,10 @@ Status writePng(const std::string &path, const std::string &svg) {
   int image = memfd_create("plot", MFD_CLOEXEC);
   bool held = image >= 0 && writeAll(image, svg.data(), svg.size()) &&
               lseek(image, 0, SEEK_SET) == 0;
-  Status drawn = held ? runConverter(image, file.temporaryPath())
-                      : Error{std::string("cannot hold the plot in memory: ") +
-                              std::strerror(errno)};
+  Status drawn =
+      held ? runConverter(image, file.temporaryPath())
+           : runError(std::string("cannot hold the plot in memory: ") +
+                      std::strerror(errno));
   if (image >= 0)
     close(image);
   FSDPC_TRY(drawn);

@@ -59,8 +59,8 @@ Status RunLog::update() {
 Status RunLog::line(const std::string &text, int64_t number) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || (number == 1 && !json.contains("program_hash")))
-    return Error{"'" + path + "' line " + std::to_string(number) +
-                 " is not of a log that a program has written with --log"};
+    return inputError("'" + path + "' line " + std::to_string(number) +
+                      " is not of a log that a program has written with --log");
   auto whole = [&](const char *key, int64_t otherwise) {
     auto found = json.find(key);
     return found != json.end() && found->is_number_integer()

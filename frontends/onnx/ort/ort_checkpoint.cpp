@@ -155,14 +155,16 @@ Result<OrtCheckpoint> Reader::read(const std::string &name) {
   char identifier[4] = {};
   buffer.read(4, identifier, 4);
   if (std::memcmp(identifier, "ODTC", 4) != 0)
-    return Error{"'" + name + "' is no checkpoint of onnxruntime-training"};
+    return inputError("'" + name +
+                      "' is no checkpoint of onnxruntime-training");
   uint64_t root = buffer.follow(0);
   uint64_t state = buffer.field(root, moduleState);
   state = state ? buffer.follow(state) : 0;
   if (state && buffer.value<uint8_t>(state, isNominal, 0))
-    return Error{"'" + name +
-                 "' is a nominal checkpoint, which has no values; give the "
-                 "complete one"};
+    return inputError(
+        "'" + name +
+        "' is a nominal checkpoint, which has no values; give the "
+        "complete one");
   OrtCheckpoint result;
   if (state) {
     result.trained = tensors(state, trainedTensors);
@@ -171,7 +173,7 @@ Result<OrtCheckpoint> Reader::read(const std::string &name) {
             [&](uint64_t group) { readStates(group, result); });
   }
   if (buffer.isDamaged || !state)
-    return Error{"'" + name + "' is damaged"};
+    return inputError("'" + name + "' is damaged");
   return result;
 }
 

@@ -244,9 +244,9 @@ std::vector<std::unique_ptr<Job>> makeLocalJobs(int ranks, int ranksPerNode) {
     job->launcher = ranks > 1 ? "local" : "none";
     job->transport = "local";
     // One process has all ranks, so ending it ends the job.
-    job->abort = [](int code) {
+    job->abort = [](ExitCode code) {
       fflush(nullptr);
-      _exit(code);
+      _exit(int(code));
     };
     jobs.push_back(std::move(job));
   }

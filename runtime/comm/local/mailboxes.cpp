@@ -41,9 +41,10 @@ void Mailboxes::transfer(int self, std::span<const Outgoing> sends,
     Box &box = boxOf(message.peer, self);
     waitFor(box.full, 1);
     if (box.bytes != message.bytes)
-      fail("rank " + std::to_string(message.peer) + " sent " +
-           std::to_string(box.bytes) + " bytes where rank " +
-           std::to_string(self) + " expects " + std::to_string(message.bytes));
+      fail(runError("rank " + std::to_string(message.peer) + " sent " +
+                    std::to_string(box.bytes) + " bytes where rank " +
+                    std::to_string(self) + " expects " +
+                    std::to_string(message.bytes)));
     // An empty message may have no memory.
     if (message.bytes)
       memcpy(message.data, box.data, message.bytes);

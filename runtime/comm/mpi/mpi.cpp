@@ -31,17 +31,17 @@ namespace {
 Result<const MpiPlugin *> loadPlugin() {
   size_t bytes = fsdpc_mpi_object_end - fsdpc_mpi_object;
   if (bytes == 0)
-    return Error{"the program was built without MPI"};
+    return inputError("the program was built without MPI");
   int file = memfd_create("fsdpc-mpi", MFD_CLOEXEC);
   if (file < 0 || write(file, fsdpc_mpi_object, bytes) != ssize_t(bytes))
-    return Error{"cannot unpack the MPI plugin"};
+    return runError("cannot unpack the MPI plugin");
   // RTLD_GLOBAL, because MPI's own components look for its symbols globally.
   std::string path = "/proc/self/fd/" + std::to_string(file);
   void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   close(file);
   if (!library)
-    return Error{std::string("cannot load MPI (is libmpi installed?): ") +
-                 dlerror()};
+    return inputError(std::string("cannot load MPI (is libmpi installed?): ") +
+                      dlerror());
   return static_cast<const MpiPlugin *>(dlsym(library, mpiPluginSymbol));
 }
 
@@ -50,7 +50,7 @@ Result<const MpiPlugin *> loadPlugin() {
 // leave it in order would need all ranks.
 [[noreturn]] void end(int rank, const std::string &why) {
   std::this_thread::sleep_for(std::chrono::seconds(2 * std::min(rank, 3)));
-  fail(why);
+  fail(runError(why));
 }
 
 // Returns the names of all hosts, by rank.
@@ -111,7 +111,7 @@ struct MpiChannel {
   Staging staging() const { return Staging::of(which, size()); }
   void check(const char *why) const {
     if (why)
-      fail("rank " + std::to_string(rank) + ": " + why);
+      fail(runError("rank " + std::to_string(rank) + ": " + why));
   }
   void transfer(std::span<const Outgoing> sends,
                 std::span<const Incoming> receives) const {
@@ -227,13 +227,13 @@ Result<std::unique_ptr<Job>> joinMpi(int ranksPerNode, double silence) {
   int host;
   if (const char *why = mpi->join(&job->rank, &job->size, &job->rankOnHost,
                                   &job->ranksOnHost, &host))
-    return Error{why};
+    return runError(why);
   job->launcher = "mpirun";
   job->transport = "mpi";
-  job->abort = [mpi](int code) {
+  job->abort = [mpi](ExitCode code) {
     fflush(nullptr);
-    mpi->abort(code);
-    _exit(code);
+    mpi->abort(int(code));
+    _exit(int(code));
   };
   setAbort(job->abort);
   cutIntoNodes(*job, ranksPerNode);

@@ -5,7 +5,7 @@
 // are reached through the folder's descriptor, so that nobody can exchange the
 // folder between the check and the use.
 #include "runtime/comm/tcp/secret.h"
-#include "runtime/comm/socket.h"
+#include "runtime/support/system_error.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -149,7 +149,7 @@ Status JobKey::make(const LaunchEnvironment &environment) {
   // Its failure shows when the folder is opened.
   std::string own = folders().back();
   mkdir(own.c_str(), 0700); // may exist
-  std::string why = "the folder must belong to you, with mode 0700";
+  Error why = inputError("the folder must belong to you, with mode 0700");
   for (const std::string &path : folders()) {
     Descriptor candidate(openPrivateFolder(path));
     if (candidate.file < 0)
@@ -160,8 +160,10 @@ Status JobKey::make(const LaunchEnvironment &environment) {
     }
     why = systemError(errno);
   }
-  return Error{"rank 0 cannot leave the job's secret for the other ranks in " +
-               namesOf(folders()) + " (" + why + "); " + remedy()};
+  return why.reworded("rank 0 cannot leave the job's secret for the other "
+                      "ranks in " +
+                      namesOf(folders()) + " (" + why.message + "); " +
+                      remedy());
 }
 
 Result<Bytes32> findJobKey(const LaunchEnvironment &environment) {
@@ -174,11 +176,11 @@ Result<Bytes32> findJobKey(const LaunchEnvironment &environment) {
     if (folder.file >= 0 && readSecret(folder.file, name, bytes))
       return bytes;
   }
-  return Error{"the job's secret '" + name + "' is not in " +
-               namesOf(folders()) +
-               ", so rank 0 belongs to another machine, user or job; ranks "
-               "that share no such folder need a secret: " +
-               remedy()};
+  return inputError(
+      "the job's secret '" + name + "' is not in " + namesOf(folders()) +
+      ", so rank 0 belongs to another machine, user or job; ranks "
+      "that share no such folder need a secret: " +
+      remedy());
 }
 
 } // namespace fsdpc::runtime

@@ -44,7 +44,7 @@ Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
                                      int ranksPerNode, double silence) {
   int ranks = environment.ranks;
   allowOpenFiles();
-  Mesh mesh(ranks);
+  Mesh mesh(ranks, silence);
   mesh.members[size_t(environment.rank)].host = ownHostName();
   // Nothing of the job exists before the meeting succeeds: a failure leaves no
   // thread and no open connection.
@@ -67,11 +67,11 @@ Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
       std::move(hosts), std::move(mesh.peers[watchLink]));
   // A weak reference: the session must end with the job, not with the last copy
   // of this function.
-  job->abort = [weak = std::weak_ptr<TcpSession>(session)](int code) {
+  job->abort = [weak = std::weak_ptr<TcpSession>(session)](ExitCode code) {
     if (auto session = weak.lock())
       session->abort(code);
     fflush(nullptr);
-    _exit(code);
+    _exit(int(code));
   };
   // Before the other connections exist, so that a failure ends all ranks.
   setAbort(job->abort);

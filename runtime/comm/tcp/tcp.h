@@ -17,7 +17,9 @@ namespace fsdpc::runtime {
 /// and change nothing. The error has no message if another rank prints it.
 ///
 /// Afterwards a rank that disconnects, or that is silent for `silence` seconds
-/// (0: no limit), ends the job with one line that names it.
+/// (0: no limit), ends the job with one line that names it. A connection breaks
+/// after the same time without an answer, so a machine that is gone is noticed,
+/// and a network that pauses for less is waited for.
 Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
                                      int ranksPerNode, double silence);
 

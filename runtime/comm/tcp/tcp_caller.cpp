@@ -53,9 +53,10 @@ private:
       // Somebody listens, but the key is not in the folder: waiting longer will
       // not make it appear.
       if (now >= withoutSecret)
-        return quiet({"rank " + std::to_string(environment.rank) +
-                      " cannot join rank 0 at " + meetingPlace(environment) +
-                      ": " + answer.error().message});
+        return quiet(answer.error().reworded(
+            "rank " + std::to_string(environment.rank) +
+            " cannot join rank 0 at " + meetingPlace(environment) + ": " +
+            answer.error().message));
       if (now + pause >= deadline)
         return unreachable(answer.error());
       std::this_thread::sleep_for(pause);
@@ -68,10 +69,10 @@ private:
     // Read for each try: a job that was killed may have left a file, which rank
     // 0 replaces.
     Result<Bytes32> key = findJobKey(environment);
-    Result<Socket> connected =
-        connectTo(environment.address, environment.port, deadline);
+    Result<Socket> connected = connectTo(environment.address, environment.port,
+                                         deadline, mesh.silence);
     if (!connected) // what a listener did before says more
-      return stranger.message.empty() ? connected.error() : stranger;
+      return stranger.value_or(connected.error());
     if (!key) {
       withoutSecret = std::min(withoutSecret, inSeconds(secretSeconds));
       return key.error();
@@ -86,14 +87,14 @@ private:
     Conversation conversation = {*key, {}, {}};
     // Set before the exchange and cleared after it: if the connection breaks in
     // between, the next attempt can still say what was wrong.
-    stranger = {"the process that listens there is not rank 0 of an fsdpc "
-                "program, or knows another secret"};
+    stranger = runError("the process that listens there is not rank 0 of an "
+                        "fsdpc program, or knows another secret");
     Result<Answer> answer =
         introduce(connection, greetingFor(environment, 0, link, self, listener),
                   conversation, soon);
     if (!answer)
-      return answer.error().message.empty() ? stranger : answer.error();
-    stranger = {};
+      return answer.error().message.empty() ? *stranger : answer.error();
+    stranger.reset();
     mesh.key = *key;
     if (link == controlChannel)
       control = conversation;
@@ -122,20 +123,20 @@ private:
     if (answer.verdict == Verdict::welcome)
       return {};
     if (answer.verdict == Verdict::otherJob)
-      return Error{"another job's rank 0 listens at " +
-                   meetingPlace(environment) +
-                   "; set FSDPC_PORT to a free port, the same on every rank"};
+      return runError(
+          "another job's rank 0 listens at " + meetingPlace(environment) +
+          "; set FSDPC_PORT to a free port, the same on every rank");
     std::string reason = "its number of ranks is different";
     if (answer.verdict == Verdict::rankTaken)
       reason = "process " + std::to_string(answer.process) + " on node '" +
                textOf(answer.host) + "' has this rank already, and process " +
                std::to_string(getpid()) + " on node '" + textOf(ownHostName()) +
                "' called for it too";
-    return Error{"rank " + std::to_string(environment.rank) + " of " +
-                 std::to_string(environment.ranks) +
-                 " was refused by rank 0 at " + meetingPlace(environment) +
-                 ": " + reason + "; check that " + environment.variables +
-                 " are set by this job"};
+    return inputError("rank " + std::to_string(environment.rank) + " of " +
+                      std::to_string(environment.ranks) +
+                      " was refused by rank 0 at " + meetingPlace(environment) +
+                      ": " + reason + "; check that " + environment.variables +
+                      " are set by this job");
   }
 
   // Waits for rank 0's word that all ranks are there, and for their hosts.
@@ -147,37 +148,38 @@ private:
     if (got)
       start = parseStart(bytesOf(word), control);
     if (got && !start)
-      got = Error{"it does not know the job's secret any more"};
+      got = runError("it does not know the job's secret any more");
     // Rank 0 has printed why, so the error has no message.
     if (got && !start->starts)
-      return Error{};
+      return runError("");
     std::span<const uint8_t> members = runtime::bytesOf(mesh.members);
     if (got)
       got = connection.receive(mesh.members.data(), members.size(), deadline);
     if (got && !areEqual(start->members, digestOf(members)))
-      got = Error{"its list of the ranks is damaged"};
+      got = runError("its list of the ranks is damaged");
     if (got)
       return {};
-    return quiet(Error{"rank " + std::to_string(environment.rank) +
-                       " lost rank 0 at " + meetingPlace(environment) +
-                       " before all ranks had connected (" +
-                       got.error().message + ")"});
+    return quiet(runError("rank " + std::to_string(environment.rank) +
+                          " lost rank 0 at " + meetingPlace(environment) +
+                          " before all ranks had connected (" +
+                          got.error().message + ")"));
   }
 
   Error unreachable(const Error &last) const {
-    return quiet({"rank " + std::to_string(environment.rank) +
-                  " could not connect to rank 0 at " +
-                  meetingPlace(environment) + " within " +
-                  secondsText(environment.seconds) + " s (" + last.message +
-                  "); check that rank 0 is running and listens there (" +
-                  environment.launcher + ", " + environment.variables + ")"});
+    return quiet(last.reworded(
+        "rank " + std::to_string(environment.rank) +
+        " could not connect to rank 0 at " + meetingPlace(environment) +
+        " within " + secondsText(environment.seconds) + " s (" + last.message +
+        "); check that rank 0 is running and listens there (" +
+        environment.launcher + ", " + environment.variables + ")"));
   }
 
   // Several ranks see the same error, and one per node prints it; on the node
   // of rank 0 that is rank 1.
   Error quiet(const Error &error) const {
-    return environment.rank == 1 || environment.rankOnHost == 0 ? error
-                                                                : Error{};
+    return environment.rank == 1 || environment.rankOnHost == 0
+               ? error
+               : error.reworded("");
   }
 
   const LaunchEnvironment &environment;
@@ -185,7 +187,7 @@ private:
   const Bytes32 self;
   Conversation control = {};
   Endpoint listener;              // this rank's
-  Error stranger;                 // about the last listener that failed
+  std::optional<Error> stranger;  // about the last listener that failed
   Deadline withoutSecret = never; // when to give up for lack of a secret
 };
 
@@ -215,16 +217,16 @@ Result<Answer> introduce(Socket &connection, Greeting greeting,
   if (!connection.send(&hello, sizeof hello, deadline) ||
       !connection.receive(&challenge, sizeof challenge, deadline) ||
       !parseChallenge(bytesOf(challenge), conversation))
-    return Error{};
+    return runError("");
   seal(greeting, conversation);
   Answer reply;
   if (!connection.send(&greeting, sizeof greeting, deadline) ||
       !connection.receive(&reply, sizeof reply, deadline))
-    return Error{"rank " + std::to_string(greeting.to) +
-                 " broke the connection off"};
+    return runError("rank " + std::to_string(greeting.to) +
+                    " broke the connection off");
   std::optional<Answer> answer = parseAnswer(bytesOf(reply), conversation);
   if (!answer)
-    return Error{};
+    return runError("");
   return *answer;
 }
 

@@ -25,13 +25,14 @@ Error notConnected(const LaunchEnvironment &environment,
              " (set the same FSDPC_SECRET on every rank)";
   if (std::all_of(listeners.begin(), listeners.end(), isLoopback))
     notes += "; only this machine can reach that address";
-  return {reception.missing() + " of " + std::to_string(environment.ranks) +
-          " (" + environment.launcher + ", " + environment.variables +
-          ") did not connect to rank 0 at " + meetingPlace(environment) +
-          " within " + secondsText(environment.seconds) +
-          " s; start all ranks and check that they can reach this port "
-          "(FSDPC_PORT selects another, FSDPC_JOIN_SECONDS sets the timeout)" +
-          notes};
+  return runError(
+      reception.missing() + " of " + std::to_string(environment.ranks) + " (" +
+      environment.launcher + ", " + environment.variables +
+      ") did not connect to rank 0 at " + meetingPlace(environment) +
+      " within " + secondsText(environment.seconds) +
+      " s; start all ranks and check that they can reach this port "
+      "(FSDPC_PORT selects another, FSDPC_JOIN_SECONDS sets the timeout)" +
+      notes);
 }
 
 } // namespace
@@ -60,10 +61,11 @@ Status holdMeeting(const LaunchEnvironment &environment, Mesh &mesh) {
   Result<std::vector<Socket>> listeners =
       listenOn(environment.address, environment.port);
   if (!listeners)
-    return Error{"rank 0 cannot listen on " + meetingPlace(environment) + " (" +
-                 listeners.error().message +
-                 "); MASTER_ADDR must name rank 0's machine; set FSDPC_PORT "
-                 "to a free port, the same on every rank"};
+    return listeners.error().reworded(
+        "rank 0 cannot listen on " + meetingPlace(environment) + " (" +
+        listeners.error().message +
+        "); MASTER_ADDR must name rank 0's machine; set FSDPC_PORT to a free "
+        "port, the same on every rank");
   JobKey secret;
   FSDPC_TRY(secret.make(environment));
   mesh.key = secret.key();

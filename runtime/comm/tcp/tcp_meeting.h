@@ -19,12 +19,14 @@ namespace fsdpc::runtime {
 
 /// The connections of one rank.
 struct Mesh {
-  /// A mesh without connections.
-  explicit Mesh(int ranks) : members(size_t(ranks)) {
+  /// A mesh without connections. Those that are made break after `silence`
+  /// seconds without an answer (socket.h).
+  Mesh(int ranks, double silence) : silence(silence), members(size_t(ranks)) {
     for (std::vector<Socket> &link : peers)
       link.resize(size_t(ranks));
   }
 
+  const double silence;
   /// peers[link][r] is connected to rank r; a rank's own entry is closed. On
   /// the watch's link only rank 0 has connections to all.
   std::vector<Socket> peers[links];

@@ -29,8 +29,8 @@ Status call(const LaunchEnvironment &environment, Mesh &mesh, int to, int link,
   const Endpoint &place = mesh.members[size_t(to)].listener;
   Socket &connection = mesh.peers[link][size_t(to)];
   for (auto pause = std::chrono::milliseconds(50);; pause *= 2) {
-    Result<Socket> made = connectTo(place, deadline);
-    Error why = made ? Error{"another process listens there"} : made.error();
+    Result<Socket> made = connectTo(place, deadline, mesh.silence);
+    Error why = made ? runError("another process listens there") : made.error();
     if (made) {
       connection = std::move(*made);
       Conversation conversation = {mesh.key, {}, {}};
@@ -61,21 +61,21 @@ void connectPeers(const LaunchEnvironment &environment, Mesh &mesh) {
     for (int link = 0; link < channels; ++link)
       if (Status called = call(environment, mesh, to, link, self, deadline);
           !called)
-        fail(own + " could not connect to rank " + std::to_string(to) + " at " +
-             textOf(mesh.members[size_t(to)].listener) + " within " +
-             secondsText(seconds) + " s (" + called.error().message + ")" +
-             remedy);
+        fail(runError(own + " could not connect to rank " + std::to_string(to) +
+                      " at " + textOf(mesh.members[size_t(to)].listener) +
+                      " within " + secondsText(seconds) + " s (" +
+                      called.error().message + ")" + remedy));
   if (environment.rank == 0 || mesh.listeners.empty())
     return;
   // The caller gives up first, because it knows why it could not connect.
   Reception reception(environment, mesh, mesh.listeners, mesh.key);
   if (Status served = reception.serve(deadline + std::chrono::seconds(5));
       !served)
-    fail(served.error().message);
+    fail(served.error());
   if (std::string missing = reception.missing(); !missing.empty())
-    fail(missing + " did not connect to " + own + " at " +
-         textOf(mesh.members[size_t(environment.rank)].listener) + " within " +
-         secondsText(seconds + 5) + " s" + remedy);
+    fail(runError(missing + " did not connect to " + own + " at " +
+                  textOf(mesh.members[size_t(environment.rank)].listener) +
+                  " within " + secondsText(seconds + 5) + " s" + remedy));
   mesh.listeners.clear();
 }
 

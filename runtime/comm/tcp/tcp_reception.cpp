@@ -96,11 +96,12 @@ Status Reception::await() {
 // no descriptors are left: ranks speak at once, and strangers may not.
 Status Reception::acceptAll(const Socket &listener) {
   for (;;) {
-    Result<Socket> next = acceptFrom(listener);
+    Result<Socket> next = acceptFrom(listener, mesh.silence);
     if (!next && callers.empty())
-      return Error{"rank " + std::to_string(environment.rank) +
-                   " cannot accept a connection (" + next.error().message +
-                   "); raise the limit of open files (ulimit -n)"};
+      return next.error().reworded(
+          "rank " + std::to_string(environment.rank) +
+          " cannot accept a connection (" + next.error().message +
+          "); raise the limit of open files (ulimit -n)");
     // Evicts the oldest one, either to make room or to free a descriptor for
     // the connection that could not be accepted; in that case it tries again.
     if (!next || callers.size() > size_t(environment.ranks) + 64)

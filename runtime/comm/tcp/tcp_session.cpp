@@ -7,6 +7,7 @@
 #include "runtime/comm/tcp/tcp_session.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/wire.h"
+#include "runtime/support/system_error.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -70,21 +71,21 @@ void TcpSession::tell(Word word, int except) {
 
 // Only rank 0 reaches every rank. The word of another rank goes to rank 0,
 // which passes it on.
-void TcpSession::abort(int code) {
-  tell({Word::ends, code});
-  end(code);
+void TcpSession::abort(ExitCode code) {
+  tell({Word::ends, int(code)});
+  end(int(code));
 }
 
 // Ends this rank, and on rank 0 the whole job, because `peer` is gone.
 void TcpSession::gone(int peer, const std::string &why) {
   // Not through fail()'s abort, since the job may be ending already.
   if (self == 0)
-    tell({Word::ends, 3}, peer);
+    tell({Word::ends, int(ExitCode::runFailed)}, peer);
   if (self == 0 || speaks)
-    fail(nameOf(peer) + " was lost (" + why + ")");
+    fail(runError(nameOf(peer) + " was lost (" + why + ")"));
   // Leave time for another rank to print what happened first.
   std::this_thread::sleep_for(std::chrono::seconds(2));
-  end(3);
+  end(int(ExitCode::runFailed));
 }
 
 // A channel often breaks because the job is ending. The two seconds let the
@@ -105,7 +106,7 @@ bool TcpSession::hear(int peer) {
     // a loss.
     if (left[size_t(peer)])
       return false;
-    gone(peer, got ? systemError(errno) : "connection closed");
+    gone(peer, got ? systemText(errno) : "connection closed");
   }
   heard[size_t(peer)] = std::chrono::steady_clock::now();
   for (ssize_t at = 0; at < got; ++at) {

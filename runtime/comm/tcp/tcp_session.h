@@ -26,7 +26,7 @@ public:
   ~TcpSession();
 
   /// Ends all ranks. The caller has printed the reason.
-  [[noreturn]] void abort(int code);
+  [[noreturn]] void abort(ExitCode code);
   /// Ends the job because a transfer with `peer` failed, but prints nothing if
   /// another rank has ended it already.
   [[noreturn]] void lost(int peer, const std::string &why);

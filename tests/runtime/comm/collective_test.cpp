@@ -254,15 +254,16 @@ TEST(Failure, mayMeetANewAbort) {
           std::atomic<bool> begun{false};
           std::thread setter([&] {
             for (int j = 0;; ++j) {
-              setAbort([text = std::string(size_t(j % 90), 'x')](int code) {
-                _exit(code + 4 + (text.size() > 90));
-              });
+              setAbort(
+                  [text = std::string(size_t(j % 90), 'x')](ExitCode code) {
+                    _exit(int(code) + 4 + (text.size() > 90));
+                  });
               begun = true;
             }
           });
           while (!begun)
             std::this_thread::yield();
-          fail("enough");
+          fail(runError("enough"));
         },
         ::testing::ExitedWithCode(7), "error: enough");
 }

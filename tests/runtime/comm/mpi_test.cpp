@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
     if (differences.empty())
       return 0;
     fprintf(stderr, "error: %s", differences.c_str());
-    job->abort(1);
+    job->abort(ExitCode::wrongInput);
   }
   auto run = [](Job &job) {
     return testing::runCases(job) + testing::runGroupCases(job);
@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
   if (results != testing::runJobs(jobs, run)[size_t(job->rank)]) {
     fprintf(stderr, "error: rank %d differs from ranks as threads\n",
             job->rank);
-    job->abort(1);
+    job->abort(ExitCode::wrongInput);
   }
   return 0;
 }

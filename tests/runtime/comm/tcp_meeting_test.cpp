@@ -65,7 +65,7 @@ protected:
   Socket connectSoon(const std::string &address = "localhost") {
     Deadline deadline = inSeconds(patience);
     for (;;) {
-      Result<Socket> socket = connectTo(address, port, deadline);
+      Result<Socket> socket = connectTo(address, port, deadline, patience);
       if (socket)
         return std::move(*socket);
       if (std::chrono::steady_clock::now() > deadline) {
@@ -268,8 +268,8 @@ TEST_F(Meeting, onlyTheNamedInterfaceListens) {
   variables["MASTER_ADDR"] = "127.0.0.2";
   start(variables, {"leave"});
   connectSoon("127.0.0.2");
-  EXPECT_FALSE(connectTo("127.0.0.1", port, soon()));
-  EXPECT_FALSE(connectTo("::1", port, soon()));
+  EXPECT_FALSE(connectTo("127.0.0.1", port, soon(), patience));
+  EXPECT_FALSE(connectTo("::1", port, soon(), patience));
   variables = withSecret(1, 2);
   variables["MASTER_ADDR"] = "127.0.0.2";
   start(variables, {"leave"});
@@ -316,18 +316,18 @@ TEST_F(Meeting, peersReceiveOnlyRanks) {
   EXPECT_TRUE(areEqual(word.members, digestOf(bytesOf(members))));
   const Endpoint &place = members[1].listener;
   EXPECT_EQ(textOf(place), "'127.0.0.1' port " + std::to_string(place.port));
-  EXPECT_FALSE(connectTo("127.0.0.2", place.port, soon()));
+  EXPECT_FALSE(connectTo("127.0.0.2", place.port, soon(), patience));
 
   auto began = std::chrono::steady_clock::now();
   std::vector<Socket> silent;
   for (int i = 0; i < 20; ++i)
-    silent.push_back(std::move(*connectTo(place, soon())));
+    silent.push_back(std::move(*connectTo(place, soon(), patience)));
   LaunchEnvironment environment;
   environment.rank = 2;
   environment.ranks = 3;
   environment.job = ".";
   auto call = [&](Socket &socket, const char *key, int to, int link) {
-    socket = std::move(*connectTo(place, soon()));
+    socket = std::move(*connectTo(place, soon(), patience));
     Conversation talk = {digestOf(key), {}, {}};
     return introduce(socket, greetingFor(environment, to, link, self, {}), talk,
                      soon());
@@ -346,10 +346,10 @@ TEST_F(Meeting, peersReceiveOnlyRanks) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(4));
   // With all ranks there nobody listens any more.
   Deadline deadline = soon();
-  while (connectTo(place, deadline) &&
+  while (connectTo(place, deadline, patience) &&
          std::chrono::steady_clock::now() < deadline)
     usleep(1000);
-  EXPECT_FALSE(connectTo(place, deadline));
+  EXPECT_FALSE(connectTo(place, deadline, patience));
   toRank0[watchLink].close();
   EXPECT_EQ(ends(patience), std::vector<int>(2, 3));
   EXPECT_THAT(error(), HasSubstr("rank 2 on node '"));
@@ -395,7 +395,7 @@ TEST_F(Meeting, aFalseRank0ChangesNothing) {
   while (std::chrono::steady_clock::now() < deadline) {
     pollfd entry = {(*listeners)[0].descriptor(), POLLIN, 0};
     poll(&entry, 1, 100);
-    Result<Socket> caller = acceptFrom((*listeners)[0]);
+    Result<Socket> caller = acceptFrom((*listeners)[0], patience);
     if (!caller || !caller->isOpen())
       continue;
     Hello hello;

@@ -4,30 +4,53 @@
 //
 //   cases        runs the collectives and compares with ranks as threads
 //   typed        runs those on typed values and compares with plain loops
+//   timeouts     checks that every connection breaks after SILENCE seconds
 //   ACTION RANK  rank RANK does ACTION after a barrier: kill, stop (signals to
-//                itself), fail or leave; the other ranks continue
+//                itself), fail, refuse (its input) or leave; the other ranks
+//                continue
 #include "runtime/comm/failure.h"
 #include "runtime/comm/tcp/tcp.h"
+#include "runtime/comm/wire.h"
+#include "runtime/support/diagnostics.h"
 #include "tests/runtime/comm/collective_cases.h"
 #include "tests/runtime/comm/typed_cases.h"
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
 
+// Returns the user timeouts, in milliseconds, of all connections of this
+// process.
+static std::string timeoutsOfConnections() {
+  std::string found;
+  for (const auto &entry :
+       std::filesystem::directory_iterator("/proc/self/fd")) {
+    int file = atoi(entry.path().filename().c_str()), timeout = 0;
+    sockaddr_storage peer;
+    socklen_t length = sizeof peer, bytes = sizeof timeout;
+    if (getpeername(file, reinterpret_cast<sockaddr *>(&peer), &length) == 0 &&
+        getsockopt(file, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, &bytes) == 0)
+      found += std::to_string(timeout) + " ";
+  }
+  return found;
+}
+
 int main(int argc, char **argv) {
   std::string action = argc > 1 ? argv[1] : "cases";
   LaunchEnvironment environment = *readLaunchEnvironment();
   const char *silence = getenv("SILENCE");
-  auto joined = joinTcp(environment, 0, silence ? atof(silence) : 0);
+  double silenceSeconds = silence ? atof(silence) : 0;
+  auto joined = joinTcp(environment, 0, silenceSeconds);
   if (!joined) {
-    if (const std::string &message = joined.error().message; !message.empty())
-      fprintf(stderr, "error: %s\n", message.c_str());
-    return 3;
+    return int(printError(joined.error()));
   }
   std::unique_ptr<Job> job = std::move(*joined);
   if (action == "cases") {
@@ -37,12 +60,27 @@ int main(int argc, char **argv) {
     std::string results = run(*job);
     auto jobs = makeLocalJobs(job->size, 0);
     if (results != testing::runJobs(jobs, run)[size_t(job->rank)])
-      fail("rank " + std::to_string(job->rank) + " differs from threads");
+      fail(runError("rank " + std::to_string(job->rank) +
+                    " differs from threads"));
     return 0;
   }
   if (action == "typed") {
     if (std::string why = testing::runTypedCases(*job); !why.empty())
-      fail(why);
+      fail(runError(why));
+    return 0;
+  }
+  if (action == "timeouts") {
+    std::string found = timeoutsOfConnections();
+    job->channel[controlChannel]->barrier();
+    std::string expected;
+    int ranks = job->size;
+    int connections =
+        job->rank == 0 ? (ranks - 1) * links : links + (ranks - 2) * channels;
+    for (int i = 0; i < connections; ++i)
+      expected += std::to_string(int(silenceSeconds * 1000)) + " ";
+    if (found != expected)
+      fail(runError("rank " + std::to_string(job->rank) + " has '" + found +
+                    "', not '" + expected + "'"));
     return 0;
   }
   Communicator &control = *job->channel[controlChannel];
@@ -53,7 +91,9 @@ int main(int argc, char **argv) {
     if (action == "stop")
       raise(SIGSTOP);
     if (action == "fail")
-      fail("rank " + std::to_string(job->rank) + " had enough");
+      fail(runError("rank " + std::to_string(job->rank) + " had enough"));
+    if (action == "refuse")
+      fail(inputError("rank " + std::to_string(job->rank) + " read nonsense"));
   }
   if (action == "leave")
     return 0;

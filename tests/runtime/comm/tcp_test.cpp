@@ -92,6 +92,24 @@ TEST_F(Tcp, aRankThatFailsSpeaksAlone) {
   EXPECT_EQ(error(), "error: rank 1 had enough");
 }
 
+// A rank that refuses its input ends the others with the same code, which no
+// restart follows.
+TEST_F(Tcp, aRankThatRefusesItsInputGivesTheCode) {
+  startAll(3, {"refuse", "1"});
+  EXPECT_EQ(ends(patience), std::vector<int>(3, 1));
+  EXPECT_EQ(error(), "error: rank 1 read nonsense");
+}
+
+// Whichever end has made it, a connection lasts as long as the watch would wait
+// for a silent rank. Without a limit the system decides.
+TEST_F(Tcp, connectionsBreakAfterTheSilenceThatIsAllowed) {
+  for (const char *silence : {"60", "300", "0"}) {
+    startAll(4, {"timeouts"}, {{"SILENCE", silence}});
+    EXPECT_EQ(ends(patience), std::vector<int>(4, 0)) << printed();
+    port = freePort();
+  }
+}
+
 // Rank 0 knows who is missing, so it prints, and tells the ranks that came.
 TEST_F(Tcp, missingRanksAreNamed) {
   for (int rank : {0, 2}) {
@@ -131,12 +149,12 @@ TEST_F(Tcp, aTakenPortSaysWhatToDo) {
 TEST_F(Tcp, strangersAreTurnedAway) {
   start(torchrun(0, 2), {"leave"});
   Deadline deadline = inSeconds(patience);
-  Result<Socket> silent = connectTo("localhost", port, deadline);
+  Result<Socket> silent = connectTo("localhost", port, deadline, patience);
   while (!silent && std::chrono::steady_clock::now() < deadline) {
     usleep(10000);
-    silent = connectTo("localhost", port, deadline);
+    silent = connectTo("localhost", port, deadline, patience);
   }
-  Result<Socket> loud = connectTo("localhost", port, deadline);
+  Result<Socket> loud = connectTo("localhost", port, deadline, patience);
   ASSERT_TRUE(loud);
   std::string request = "GET / HTTP/1.0\r\n\r\n" + std::string(400, ' ');
   EXPECT_TRUE(loud->send(request.data(), request.size(), deadline));

@@ -5,6 +5,7 @@
 // which, and FSDPC_FAULTS=all takes all.
 #pragma once
 
+#include "runtime/support/system_error.h"
 #include "tests/runtime/train/runtime_program.h"
 
 #include <gmock/gmock.h>
@@ -41,6 +42,8 @@ struct Fault {
   std::string call;
   int64_t at;
   int code;
+  /// Of a run that ends for it.
+  int exitCode() const { return int(fsdpc::systemError(code).code()); }
 };
 
 class Faults : public Program {
@@ -104,10 +107,10 @@ protected:
   }
 
   /// Returns what is wrong with the state after a run, or an empty string.
-  std::string wrong(const Outcome &outcome, bool unlinks) {
-    if (outcome.code != 0 && outcome.code != 3)
+  std::string wrong(const Outcome &outcome, const Fault &fault) {
+    if (outcome.code != 0 && outcome.code != fault.exitCode())
       return "its exit code is " + std::to_string(outcome.code);
-    if (outcome.errors() != (outcome.code == 3))
+    if (outcome.errors() != (outcome.code != 0))
       return "it has " + std::to_string(outcome.errors()) + " errors";
     for (const char *name : {"out.safetensors", "g.safetensors"})
       if (!isSaved(name) && (outcome.code == 0 || folder.read(name) != "old"))
@@ -127,7 +130,7 @@ protected:
                  outcome.err.find("what was to be saved is in '" +
                                   left.out.substr(0, left.out.size() - 1)) !=
                      std::string::npos;
-    if (left.code == 0 && !unlinks && !named)
+    if (left.code == 0 && fault.call != "unlink" && !named)
       return "a temporary file is left";
     return "";
   }

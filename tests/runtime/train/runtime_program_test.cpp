@@ -136,7 +136,7 @@ TEST_F(Program, TraceChangesNoBits) {
   EXPECT_EQ(trace(run("--steps 3 --trace t.json" + outputs)), expected);
   EXPECT_TRUE(json::parse(folder.read("t.json")).contains("traceEvents"));
   Outcome outcome = run("--steps 3 --trace absent/t.json");
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("absent/t.json"));
 }
 
@@ -274,7 +274,7 @@ TEST_F(Program, SlowLinksAreChecked) {
   EXPECT_EQ(trace(run(flags, "FSDPC_CROSS_NODE_GBS=0.01")), reference);
   for (const char *rate : {"0", "-1", "fast", "1x", "inf", "nan"}) {
     Outcome outcome = run(flags, std::string("FSDPC_CROSS_NODE_GBS=") + rate);
-    EXPECT_EQ(outcome.code, 3) << rate;
+    EXPECT_EQ(outcome.code, 1) << rate;
     EXPECT_THAT(outcome.err, HasSubstr("'" + std::string(rate) + "'"));
   }
 }
@@ -392,11 +392,11 @@ TEST_F(Program, InitFindsAliasesAndChecksShapes) {
                         "that the program does not use: 'stranger'"));
   write("table", {2, 5});
   outcome = run(flags);
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("has 'table' as f64[2, 5]"));
   write("table", {10}, "i32");
   outcome = run(flags);
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("has 'table' as i32[10], but the program "
                                      "needs floats of shape [10]"));
   write("tablet", {10});
@@ -427,7 +427,7 @@ TEST_F(Program, InitMatchesOnePrefix) {
   EXPECT_EQ(saved("out", "table"), std::vector<float>(10));
   write({"a.", "b."});
   outcome = run(flags);
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err,
               HasSubstr("'i.safetensors' has the program's parameters under 2 "
                         "prefixes; say which is meant with '--rename=a.=' or "
@@ -463,7 +463,7 @@ for name, method in ("i.npz", zipfile.ZIP_STORED), ("packed.npz", zipfile.ZIP_DE
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(saved("out", "table"), std::vector<float>(10, 2));
   outcome = run("--steps 1 --init packed.npz");
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("in compressed form"));
 
   auto shard = [&](const char *file,
@@ -485,7 +485,7 @@ for name, method in ("i.npz", zipfile.ZIP_STORED), ("packed.npz", zipfile.ZIP_DE
   // A small model is one file, without an index.
   shell("mkdir hub");
   outcome = run("--steps 1 --init hub");
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err,
               HasSubstr("error: 'hub' is a folder without model."
                         "safetensors or an index of such files; "));
@@ -497,7 +497,7 @@ for name, method in ("i.npz", zipfile.ZIP_STORED), ("packed.npz", zipfile.ZIP_DE
               HasSubstr("--init './two.safetensors' are the same file"));
   folder.write("m.pt", "PK\3\4 and so on");
   outcome = run("--steps 1 --init m.pt");
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err,
               HasSubstr("'m.pt' is a file of torch.save; write its tensors to "
                         "a safetensors file with 'fsdpc ckpt convert m.pt"));
@@ -508,7 +508,7 @@ for name, method in ("i.npz", zipfile.ZIP_STORED), ("packed.npz", zipfile.ZIP_DE
 TEST_F(Program, WeightsMoveAndChange) {
   std::string far = "TOY_FOLDER=elsewhere/models";
   Outcome outcome = run("--steps 1 --ranks 2", far);
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 1);
   EXPECT_EQ(outcome.errors(), 1);
   EXPECT_THAT(outcome.err, HasSubstr("the weights of 'weight' are missing"));
   EXPECT_THAT(outcome.err, HasSubstr("--weights DIR"));
@@ -518,7 +518,7 @@ TEST_F(Program, WeightsMoveAndChange) {
   folder.write("weights.bin", std::string(20, '\1'));
   for (const char *ranks : {"1", "3"}) {
     outcome = run("--steps 1 --ranks " + std::string(ranks));
-    EXPECT_EQ(outcome.code, 3);
+    EXPECT_EQ(outcome.code, 1);
     EXPECT_EQ(outcome.errors(), 1) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("'weight' in './weights.bin' changed "
                                        "since compiling"));
@@ -526,7 +526,7 @@ TEST_F(Program, WeightsMoveAndChange) {
   folder.write("weights.bin", "short");
   EXPECT_THAT(run("--steps 1").err, HasSubstr("changed since compiling"));
   outcome = run("--steps 1", "TOY_TABLE=none");
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("parameter 'table' has no initial value"));
 }
 

@@ -45,7 +45,7 @@ TEST_F(Program, BadDataEndsEveryRankWithOneLine) {
     folder.write("ids.npy", ids);
     for (auto &outcome : {run("--steps 3 --ranks 3"), mpi(3, "--steps 3"),
                           torchrun(3, "--steps 3")}) {
-      EXPECT_EQ(outcome.code, 3) << outcome.err;
+      EXPECT_EQ(outcome.code, 1) << outcome.err;
       EXPECT_EQ(outcome.errors(), 1) << outcome.err;
       EXPECT_THAT(outcome.err, HasSubstr(message));
     }
@@ -60,7 +60,7 @@ TEST_F(Program, BadDataLaterStopsAtItsStep) {
   folder.write("ids.npy", ids);
   for (auto &outcome :
        {run("--steps 9 --ranks 3 --log log"), mpi(3, "--steps 9 --log log")}) {
-    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
     EXPECT_EQ(outcome.errors(), 1) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("sample 21 element 0: 77"));
     EXPECT_EQ(log().size(), 4u); // the header and steps 0, 1, 2
@@ -157,7 +157,7 @@ TEST_F(Program, UnwritablePathsFailBeforeTraining) {
        {"--save no/such/folder.safetensors", "--save /dev/full",
         "--save-gradients no/g", "--log no/log"}) {
     Outcome outcome = run("--steps 2 --ranks 2 " + std::string(flags));
-    EXPECT_EQ(outcome.code, 3) << flags;
+    EXPECT_EQ(outcome.code, 1) << flags;
     EXPECT_EQ(outcome.errors(), 1) << outcome.err;
     EXPECT_THAT(outcome.err, Not(HasSubstr("ranks")));
   }
@@ -195,15 +195,15 @@ TEST_F(Program, HelpAndInfo) {
 // compiled for.
 TEST_F(Program, LimitsAreKept) {
   Outcome outcome = run("--steps 1 --ranks 2", "TOY_LIMIT=1000");
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 1);
   EXPECT_EQ(outcome.errors(), 1);
   EXPECT_THAT(outcome.err, HasSubstr("exceeds --memory-limit of 1000 bytes; "
                                      "largest: "));
   outcome = run("--steps 1 --ranks 9");
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("9 ranks exceed the maximum of 8"));
   outcome = run("--steps 1", "TOY_FEATURE=avx9000");
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err,
               HasSubstr("this processor does not support 'avx9000'"));
 }
@@ -212,7 +212,7 @@ TEST_F(Program, LimitsAreKept) {
 // must not train as if it were alone.
 TEST_F(Program, AnUnjoinedLauncherIsRefused) {
   Outcome outcome = run("--steps 1", "WORLD_SIZE=2 RANK=0 LOCAL_RANK=0");
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 1);
   EXPECT_EQ(outcome.errors(), 1);
   EXPECT_THAT(outcome.err, HasSubstr("WORLD_SIZE=2"));
   EXPECT_THAT(outcome.err, HasSubstr("MASTER_ADDR is not set"));
@@ -220,7 +220,7 @@ TEST_F(Program, AnUnjoinedLauncherIsRefused) {
   for (const char *rank : {"WORLD_SIZE=2 RANK=1", "WORLD_SIZE=2 RANK=1 "
                                                   "LOCAL_RANK=1"}) {
     outcome = run("--steps 1", rank);
-    EXPECT_EQ(outcome.code, 3);
+    EXPECT_EQ(outcome.code, 1);
     EXPECT_EQ(outcome.errors(), 1);
   }
 }
@@ -246,7 +246,7 @@ TEST_F(Program, VariablesOfLaunchersAreParsedStrictly) {
   };
   for (auto &[environment, message] : cases) {
     Outcome outcome = run("--steps 1", environment);
-    EXPECT_EQ(outcome.code, 3) << environment;
+    EXPECT_EQ(outcome.code, 1) << environment;
     EXPECT_EQ(outcome.errors(), 1) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr(message));
   }
@@ -292,7 +292,7 @@ TEST_F(Program, AnotherProgramOnARankIsNamed) {
         " --data ids=ids.npy --data target=target.npy --steps 1";
     for (auto &outcome : {mpi(1, "--steps 1 :" + other),
                           torchrun(2, "--steps 1", {"", variables[i]})}) {
-      EXPECT_EQ(outcome.code, 3) << outcome.err;
+      EXPECT_EQ(outcome.code, 1) << outcome.err;
       EXPECT_EQ(outcome.errors(), 1) << outcome.err;
       EXPECT_THAT(outcome.err, HasSubstr(expected[i]));
     }
@@ -326,7 +326,7 @@ TEST_F(Program, RanksThatDifferAreNamed) {
     Outcome outcome =
         mpi(1, "--steps 3 : -np 1 " TOY_PROGRAM " --data target=" + target +
                    ".npy --data ids=" + ids + ".npy " + flags);
-    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
     EXPECT_EQ(outcome.errors(), 1) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr(message));
   }

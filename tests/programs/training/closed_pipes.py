@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checks what happens if nobody reads what a command prints, as with `fsdpc … 2>&1 | head`.
+
+A command that writes files writes them all the same, and succeeds. A command that only prints ends by SIGPIPE without a word, as
+cat does.
+"""
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import harness
+import onnx_wire as onnx
+from harness import Failure, run
+
+SECONDS = 300
+
+
+def unread(command: list, stdout: bool, stderr: bool) -> tuple[int, str]:
+    """Runs a command whose stdout, stderr or both are pipes that nobody reads. Returns its code, negative for a signal, and what
+    came out of the other one."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=writing if stdout else subprocess.PIPE,
+                              stderr=writing if stderr else subprocess.PIPE, text=True, timeout=SECONDS)
+    finally:
+        os.close(writing)
+    return done.returncode, (done.stdout or "") + (done.stderr or "")
+
+
+def test_files(commands: list[tuple[str, list, Path]]) -> str:
+    """Commands that write a file: name, words, file."""
+    wrong = ""
+    for name, command, file in commands:
+        for stdout, stderr in ((True, True), (False, True), (True, False)):
+            if file.exists():
+                file.unlink()
+            code, said = unread(command, stdout, stderr)
+            if code != 0 or not file.exists() or "error" in said:
+                wrong += f"\n  {name} without readers of {stdout * 'stdout'} {stderr * 'stderr'}: code {code}, {said}"
+    return wrong
+
+
+def test_texts(commands: list[tuple[str, list]]) -> str:
+    """Commands that print to stdout."""
+    wrong = ""
+    for name, command in commands:
+        code, said = unread(command, stdout=True, stderr=False)
+        if code != -signal.SIGPIPE or said:
+            wrong += f"\n  {name} without a reader: code {code}, not {-signal.SIGPIPE}, and it says '{said}'"
+    return wrong
+
+
+def test(bench, options) -> None:
+    fsdpc, toy, folder = bench.build / "bin" / "fsdpc", bench.build / "bin" / "runtime_toy_program", bench.path("files")
+    folder.mkdir()
+    model, program, weights, log = (folder / name for name in ("model.onnx", "train", "weights.st", "log.jsonl"))
+    model.write_bytes(onnx.small(onnx.tensor("w", (2, 2), onnx.IDENTITY)))
+    np.save(folder / "x.npy", np.ones((16, 2), np.float32))
+    run([fsdpc, model, "-o", program])
+    training = [program, f"--data=x={folder}/x.npy", "--steps", 2]
+    run([*training, "--save", weights, "--log", log, "--checkpoint", folder / "c"])
+    wrong = test_files([
+        ("a compile", [fsdpc, model, "-o", folder / "again"], folder / "again"),
+        ("a dump", [fsdpc, model, "--compile-to=grad", "-o", folder / "grad.mlir"], folder / "grad.mlir"),
+        ("a run", [*training, "--save", folder / "saved.st"], folder / "saved.st"),
+        ("ckpt consolidate", [fsdpc, "ckpt", "consolidate", folder / "c", "-o", folder / "whole.st"], folder / "whole.st"),
+        ("export", [fsdpc, "export", model, "--weights", weights, "-o", folder / "trained.onnx"], folder / "trained.onnx"),
+        ("top --plot", [fsdpc, "top", log, "--plot", folder / "curves.svg"], folder / "curves.svg")])
+    wrong += test_texts([
+        ("top", [fsdpc, "top", log]),
+        ("ckpt inspect", [fsdpc, "ckpt", "inspect", folder / "c"]),
+        ("ckpt verify", [fsdpc, "ckpt", "verify", folder / "c"]),
+        ("ckpt diff", [fsdpc, "ckpt", "diff", folder / "c", weights]),
+        ("check", [fsdpc, "check", model]),
+        ("a module on stdout", [fsdpc, model, "--compile-to=grad", "-o", "-"]),
+        ("--help", [fsdpc, "--help"])])
+    if wrong:
+        raise Failure(f"wrong:{wrong}")
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main(__doc__, test))
