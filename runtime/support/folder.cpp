@@ -19,7 +19,8 @@
 namespace fsdpc::runtime {
 
 Error linkError(const std::string &path) {
-  return {"'" + path + "' is a link, which is not followed here; remove it"};
+  return inputError("'" + path +
+                    "' is a link, which is not followed here; remove it");
 }
 
 Folder::Folder(Folder &&other) noexcept { *this = std::move(other); }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // `fsdpc diff` on two files, each a dump of the phases `schedule` and `memory`,
-// or a table of --schedule-table. Both become tables, and those are compared.
+// or a table of --schedule-table. Both become tables, and those are compared
+// row by row.
 #include "tools/plan/Diff.h"
 
 #include "compiler/analysis/RankMemory.h"

@@ -9,6 +9,7 @@
 
 using fsdpc::Result;
 using namespace fsdpc::schedule;
+using fsdpc::ElementType;
 
 namespace {
 

@@ -90,7 +90,7 @@ class Deep:
             raise Failure("offloading activations changes the bits of a deep model")
         planned, less = whole["plan"]["peak"] - header["plan"]["peak"], resident["resident_bytes"] - line["resident_bytes"]
         print(f"planned peak {whole['plan']['peak']} bytes in memory, {header['plan']['peak']} with {FLAG}; resident set "
-              f"{resident['peak_bytes']} and {line['peak_bytes']}; {header['plan'][place]} bytes {place}")
+              f"{resident['resident_bytes']} and {line['resident_bytes']}; {header['plan'][place]} bytes {place}")
         # All layers but some around the turn leave.
         if header["plan"][place] < (LAYERS - 3) * LAYER or planned < (LAYERS - 6) * LAYER:
             raise Failure(f"the plan is only {planned} bytes smaller, with {header['plan'][place]} bytes {place}")
