@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz::demand(errors <= 1, "a refusal has one error");
   if (failed(module))
     return 0;
-  (**module)->setAttr(fsdp::FSDPDialect::kOptionsAttr,
+  (**module)->setAttr(fsdp::CompileOptions::kAttribute,
                       fsdp::writeOptions(options, &context));
   PassManager manager(&context);
   manager.addPass(passes::createFoldWeightTransposes());

@@ -24,7 +24,7 @@ protected:
   CompileOptions reread() {
     mlir::OwningOpRef<mlir::ModuleOp> module =
         mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
-    (*module)->setAttr(FSDPDialect::kOptionsAttr,
+    (*module)->setAttr(CompileOptions::kAttribute,
                        writeOptions(options, &context));
     return CompileOptions::of(*module);
   }

@@ -3,12 +3,12 @@
 // In a unit of zero3, parameters below --persist have a layout of their own that
 // stays whole, trainable and frozen ones apart, and ignored parameters one that
 // is as under ddp. The unit's own layouts come first.
-// CHECK: fsdp.layout @u.flat of @u trainable {{.*}}members = [#fsdp.member<@w[0, 16]{{.*}}>], whole = []
-// CHECK: fsdp.layout @u.flat.ddp of @u strategy "ddp" trainable {{.*}}members = [#fsdp.member<@i[0, 4]{{.*}}>], whole = ["master", "compute", "gradient", "state"]
-// CHECK: fsdp.layout @u.flat.zero2 of @u strategy "zero2" trainable {{.*}}members = [#fsdp.member<@b[0, 15]{{.*}}>, #fsdp.member<@c[16, 4]{{.*}}>], whole = ["compute"]
-// CHECK: fsdp.layout @u.frozen.zero2 of @u strategy "zero2" elements {{.*}}members = [#fsdp.member<@f[0, 8]{{.*}}>], whole = ["compute"]
+// CHECK: fsdp.layout @u.flat of @u trainable {{.*}}members = [#fsdp.member<@w[0, 16]{{.*}}>]{{.*}}, whole = []
+// CHECK: fsdp.layout @u.flat.ddp of @u strategy "ddp" trainable {{.*}}members = [#fsdp.member<@i[0, 4]{{.*}}>]{{.*}}, whole = ["master", "compute", "gradient", "state"]
+// CHECK: fsdp.layout @u.flat.zero2 of @u strategy "zero2" trainable {{.*}}members = [#fsdp.member<@b[0, 15]{{.*}}>, #fsdp.member<@c[16, 4]{{.*}}>]{{.*}}, whole = ["compute"]
+// CHECK: fsdp.layout @u.frozen.zero2 of @u strategy "zero2" elements {{.*}}members = [#fsdp.member<@f[0, 8]{{.*}}>]{{.*}}, whole = ["compute"]
 // A unit that is not gathered has nothing to keep.
-// CHECK: fsdp.layout @v.flat of @v strategy "zero1" trainable {{.*}}members = [#fsdp.member<@d[0, 4]{{.*}}>], whole = ["compute"]
+// CHECK: fsdp.layout @v.flat of @v strategy "zero1" trainable {{.*}}members = [#fsdp.member<@d[0, 4]{{.*}}>]{{.*}}, whole = ["compute"]
 // CHECK-NOT: fsdp.layout
 module attributes {fsdp.options = {persist = 16 : i64, ignored = ["^i$"], "strategy-of" = ["v=zero1"]}} {
   fsdp.parameter @w : tensor<16xf32> trainable unit @u

@@ -18,7 +18,7 @@ import harness
 from harness import Failure
 
 RANKS = 4
-GROUPS = ("--group=bias: weight_decay=0", r"--group=weight$: weight_decay=0")
+GROUPS = ("--group=bias: weight_decay=0.01", r"--group=weight$: weight_decay=0.01")
 # Flags of the compile; hybrid ones train in groups of two ranks.
 PROGRAMS = [("--strategy=zero3",), ("--strategy=zero2",), ("--strategy=zero1",), ("--strategy=ddp",), ("--strategy=oss",),
             ("--strategy=hybrid",), ("--strategy=hybrid_zero2",), ("--strategy=zero3", "--reshard-to=2"),

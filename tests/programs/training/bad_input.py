@@ -153,18 +153,18 @@ def run_cases(bench, folder):
                 "FSDPC_JOIN_SECONDS": "2"}
     slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2"}
     return [                                  # name, program, arguments, code, words, environment
-        ("wrong dtype", program, array("ints", np.ones((16, 2), np.complex64)), 3, ["ints.npy"], {}),
-        ("wrong rank", program, array("flat", np.ones(16, np.float32)), 3, ["flat.npy"], {}),
-        ("wrong width", program, array("wide", np.ones((16, 3), np.float32)), 3, ["wide.npy", "3"], {}),
-        ("too few samples", program, array("few", np.ones((3, 2), np.float32)), 3, ["few.npy"], {}),
-        ("missing data file", program, [f"--data=x={folder}/none.npy", "--steps=2"], 3, ["none.npy"], {}),
-        ("not a .npy file", program, [f"--data=x={folder}/data.bin", "--steps=2"], 3, ["data.bin"], {}),
-        ("token out of range", gpt, high, 3, ["200"], {}),
+        ("wrong dtype", program, array("ints", np.ones((16, 2), np.complex64)), 1, ["ints.npy"], {}),
+        ("wrong rank", program, array("flat", np.ones(16, np.float32)), 1, ["flat.npy"], {}),
+        ("wrong width", program, array("wide", np.ones((16, 3), np.float32)), 1, ["wide.npy", "3"], {}),
+        ("too few samples", program, array("few", np.ones((3, 2), np.float32)), 1, ["few.npy"], {}),
+        ("missing data file", program, [f"--data=x={folder}/none.npy", "--steps=2"], 1, ["none.npy"], {}),
+        ("not a .npy file", program, [f"--data=x={folder}/data.bin", "--steps=2"], 1, ["data.bin"], {}),
+        ("token out of range", gpt, high, 1, ["200"], {}),
         ("NaN in the data", program, array("nan", np.full((16, 2), np.nan, np.float32)), 3, ["step 0"], {}),
         ("loss that diverges", program, [*good[:1], "--steps=9", "--lr=1e38"], 3, ["step"], {}),
-        ("--init without a file", gpt, [*text, f"--init={folder}/none.safetensors"], 3, ["none.safetensors"], {}),
-        ("--init with an invalid file", gpt, [*text, f"--init={folder}/bad.safetensors"], 3, ["bad.safetensors"], {}),
-        ("--save to a missing folder", program, [*good, f"--save={folder}/none/out.safetensors"], 3, ["none"], {}),
+        ("--init without a file", gpt, [*text, f"--init={folder}/none.safetensors"], 1, ["none.safetensors"], {}),
+        ("--init with an invalid file", gpt, [*text, f"--init={folder}/bad.safetensors"], 1, ["bad.safetensors"], {}),
+        ("--save to a missing folder", program, [*good, f"--save={folder}/none/out.safetensors"], 1, ["none"], {}),
         ("unknown flag", program, [*good, "--acumulate=2"], 2, ["--accumulate"], {}),
         ("bad value", program, [*good, "--lr=fast"], 2, ["fast"], {}),
         ("unknown input", program, [f"--data=y={folder}/x.npy", "--steps=2"], 2, ["'x'"], {}),
@@ -174,7 +174,7 @@ def run_cases(bench, folder):
         ("a shard group without a hybrid strategy", program, [*good, "--shard-group=1"], 2, ["'zero3'", "--strategy=hybrid"], {}),
         ("no steps", program, good[:1], 2, ["--steps"], {}),
         ("missing rank under torchrun", program, good, 3, ["rank 1 of 2", "WORLD_SIZE"], torchrun),
-        ("incomplete environment of srun", program, good, 3, ["SLURM"], slurm),
+        ("incomplete environment of srun", program, good, 1, ["SLURM"], slurm),
     ]
 
 
@@ -201,11 +201,11 @@ def test_weights(bench) -> str:
     harness.run(command)
     data = folder / "data.bin"
     data.write_bytes(np.full(4, 2, np.float32).tobytes())
-    wrong += check("weights changed", command, 3, "data.bin")
+    wrong += check("weights changed", command, 1, "data.bin")
     data.write_bytes(b"1234")
-    wrong += check("weights cut short", command, 3, "data.bin")
+    wrong += check("weights cut short", command, 1, "data.bin")
     data.unlink()
-    wrong += check("weights gone", command, 3, "data.bin")
+    wrong += check("weights gone", command, 1, "data.bin")
     moved = bench.path("moved")
     moved.mkdir()
     (moved / "data.bin").write_bytes(onnx.IDENTITY)

@@ -52,7 +52,7 @@ def check_runs(bench) -> None:
     folder.mkdir()
     ids = (np.arange(120) * 7 % 10).astype(np.int32).reshape(40, 3)
     targets = np.sin(np.arange(40)).astype(np.float32)
-    (folder / "weights.bin").write_bytes(np.zeros(5, np.float32).tobytes())
+    (folder / "weights.bin").write_bytes(np.array([9, 0.5, -0.25, 0.125, 9], np.float32).tobytes())
     own = {"weights": folder}
     cases = [(fsdpc.InputError, {"ids": folder / "none.npy", "target": targets}, {}),
              (fsdpc.InputError, {"ids": ids.astype(np.float32), "target": targets}, {}),

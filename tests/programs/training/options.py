@@ -195,7 +195,7 @@ def memory_limit(case: Case) -> None:
 def max_ranks(case: Case) -> None:
     program = case.compile("--max-ranks=2")
     case.train(program)
-    done = harness.run([program, "--ranks", 3, *case.fixture.data, "--steps", 1], 3)
+    done = harness.run([program, "--ranks", 3, *case.fixture.data, "--steps", 1], 2)
     demand("error:" in done.stderr and "2" in done.stderr, f"three ranks are refused without the reason: {done.stderr}")
 
 

@@ -200,21 +200,21 @@ func.func @microbatch(%x: tensor<i64>) {
 
 // States are told apart by their names.
 // expected-error @below {{has states ["m", "m"]; expected different names}}
-"a.op"() {optimizer = #fsdp.optimizer<states = ["m", "m"]>} : () -> ()
+module attributes {fsdp.optimizer = #fsdp.optimizer<states = ["m", "m"]>} {}
 
 // -----
 
 // expected-error @below {{has states [1]; expected different names}}
-"a.op"() {optimizer = #fsdp.optimizer<states = [1]>} : () -> ()
+module attributes {fsdp.optimizer = #fsdp.optimizer<states = [1]>} {}
 
 // -----
 
 // The kernels of sums have room for so many.
 // expected-error @below {{has 9 sums; it may have 8}}
-"a.op"() {optimizer = #fsdp.optimizer<states = [], sums = 9>} : () -> ()
+module attributes {fsdp.optimizer = #fsdp.optimizer<states = [], sums = 9>} {}
 
 // -----
 
 // A program takes one number for both.
 // expected-error @below {{is both factored and orthogonal}}
-"a.op"() {optimizer = #fsdp.optimizer<states = ["m"], factored = true, orthogonal = true>} : () -> ()
+module attributes {fsdp.optimizer = #fsdp.optimizer<states = ["m"], factored = true, orthogonal = true>} {}
