@@ -89,6 +89,12 @@ Status Trainer::findCheckpoint(const std::string &wantedStep) {
   }
   FSDPC_TRY(agree(job, listed));
   std::vector<int64_t> all(size_t(job.size));
+  // Another start may succeed if a checkpoint could only not be read now.
+  bool mayPass = false;
+  auto noneWhole = [&] {
+    std::string text = "no checkpoint in '" + options.checkpoint + "' is whole";
+    return mayPass ? runError(text) : inputError(text);
+  };
   // Every round all ranks look at the same checkpoint: rank 0's proposal is
   // element 0 of the exchange, and -1 ends the search.
   for (bool first = true;; first = false) {
@@ -97,9 +103,7 @@ Status Trainer::findCheckpoint(const std::string &wantedStep) {
       steps.pop_back();
     job.channel[controlChannel]->allGather(&step, all.data(), sizeof step);
     if (all[0] < 0)
-      return agree(job, first ? Status()
-                              : inputError("no checkpoint in '" +
-                                           options.checkpoint + "' is whole"));
+      return agree(job, first ? Status() : noneWhole());
     // It may be whole for a newer program or for another user, so the one
     // before is no remedy.
     FSDPC_TRY(agree(job, checkReadable(folder.folderOf(all[0]))));
@@ -116,6 +120,7 @@ Status Trainer::findCheckpoint(const std::string &wantedStep) {
       FSDPC_TRY(agree(job, whole));
     Together outcome = together(job, whole);
     if (outcome.failed >= 0) {
+      mayPass |= !whole && whole.error().code() == ExitCode::runFailed;
       if (outcome.failed == job.rank)
         printWarning(outcome.own.error().message +
                      "; trying the checkpoint before it");

@@ -38,13 +38,14 @@ WRITTEN = {
     "README.md": {"model.onnx", "run.json", "run.jsonl", "x.npy", "y.npy", "trained.safetensors", "gpt.onnx"},
     "docs/fine-tune.md": {"tuned.onnx"},
     "docs/gpu-check.md": {"results.json", "results.md"},
-    "docs/architecture.md": {"model.onnx", "NN-PASS.mlir"},
+    "docs/architecture.md": {"model.onnx", "NN-PASS.mlir", "CamelCase.cpp", "lower_case.cpp"},
+    "docs/checkpoints.md": {"DIR/step-0000120.kept"},
     "tests/models/README.md": {"NAME.onnx"},
 }
 # Folders of a build, of a CUDA toolkit, and of installed headers.
 ELSEWHERE = ("build/", "lib64/", "mlir/")
 # Flags of other programs.
-FOREIGN = {"--offline", "--exclude", "--timeout", "--signal", "--open-mode", "--requeue"}
+FOREIGN = {"--offline", "--exclude", "--timeout", "--signal", "--open-mode", "--requeue", "--filter", "--gtest_filter"}
 
 
 def sources() -> list[str]:
@@ -79,7 +80,7 @@ class Repository:
         lists = "".join((ROOT / name).read_text() for name in self.files if name.endswith("CMakeLists.txt"))
         self.tests |= set(re.findall(r"(?:fsdpc_test|fsdpc_numeric_test|add_test)\((?:NAME )?([\w.]+)[\s)]", lists))
         self.scripts_of = dict(re.findall(r"fsdpc_numeric_test\((\w+) (\S+\.py)", lists))
-        self.sources = dict(re.findall(r"fsdpc_(?:test|executable)\((\w+)\s+SOURCES ([\w.\s]+?)(?:\s+LIBS|\))", lists))
+        self.sources = dict(re.findall(r"fsdpc_(?:test|executable)\((\w+)\s+SOURCES ([\w./\s]+?)(?:\s+LIBS|\))", lists))
         flags = lambda text: set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))
         self.help = run(build / "bin/fsdpc", "--help")
         self.compiler = flags(self.help)
@@ -132,7 +133,7 @@ class Repository:
         imported = {f"{name}.py" for text in scripts
                     for names in re.findall(r"^(?:from ([\w.]+) )?import (\w+)", text, re.MULTILINE)
                     for name in ".".join(names).split(".") if name}
-        compiled = {name for word in words for name in self.sources.get(word, f"{word}.cpp").split()}
+        compiled = {Path(name).name for word in words for name in self.sources.get(word, f"{word}.cpp").split()}
         return scripts + named(imported | compiled)
 
 

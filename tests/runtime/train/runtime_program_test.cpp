@@ -245,7 +245,7 @@ TEST_F(Program, GroupsAreChosenAtStart) {
   check("--ranks 4 --shard-group 3", 2,
         "--shard-group '3' does not divide the job's 4 ranks");
   check("--ranks 4 --shard-group 0", 2, "--shard-group");
-  check("--ranks 3 --ranks-per-node 2", 3,
+  check("--ranks 3 --ranks-per-node 2", 2,
         "the nodes have from 1 to 2 of the 3 ranks");
   // The groups of --reshard-to, unless the program is given others.
   Outcome resharded =
