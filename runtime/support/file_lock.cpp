@@ -30,8 +30,8 @@ Status FileLock::open(const Folder &folder, const std::string &name) {
   if (file < 0 || fstat(file, &status) != 0)
     return fileError(folder.pathOf(name), "open");
   if (!S_ISREG(status.st_mode))
-    return runError("cannot lock '" + folder.pathOf(name) + "': it is " +
-                    kindOf(status.st_mode) + ", not a regular file");
+    return inputError("cannot lock '" + folder.pathOf(name) + "': it is " +
+                      kindOf(status.st_mode) + ", not a regular file");
   return {};
 }
 
