@@ -5,8 +5,8 @@
 // updates it.
 #pragma once
 
-#include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "compiler/dialects/fsdp/Names.h"
+#include "compiler/dialects/fsdp/ParameterGroups.h"
 
 #include "llvm/ADT/DenseMap.h"
 

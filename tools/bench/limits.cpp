@@ -291,8 +291,8 @@ int main(int argc, char **argv) {
   };
   Result<Manifest> read = fromJson(text.data(), text.size());
   if (!read)
-    return refuse(read.error().reworded("'" + std::string(argv[1]) + "': " +
-                                        read.error().message));
+    return refuse(read.error().reworded("'" + std::string(argv[1]) +
+                                        "': " + read.error().message));
   const Manifest &manifest = *read;
   std::unique_ptr<Job> job;
   Result<LaunchEnvironment> environment = readLaunchEnvironment();

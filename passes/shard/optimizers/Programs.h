@@ -68,7 +68,8 @@ programsOf(const fsdp::CompileOptions &options, mlir::MLIRContext *context);
 
 /// Builds a program in the region of its op. Takes `Arguments` by value, since
 /// decay changes their gradient or parameter.
-using BuildProgram = Results (*)(const fsdp::CompileOptions &, Scalars, Arguments);
+using BuildProgram = Results (*)(const fsdp::CompileOptions &, Scalars,
+                                 Arguments);
 
 /// The program of an optimizer that has a row in Optimizers.cpp.
 struct Program {
