@@ -123,7 +123,7 @@ def check_consolidate(bench, folder: Path, saved: Path) -> None:
         hostile = bench.path("hostile")
         hostile.mkdir(exist_ok=True)
         (hostile / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": bad}}))
-        refused(bench, "which is not in its folder", "diff", hostile, saved, code=1)
+        refused(bench, "which is not in its folder", "diff", hostile, saved, code=3)
 
 
 def check_diff(bench, folder: Path, saved: Path) -> None:
@@ -132,7 +132,7 @@ def check_diff(bench, folder: Path, saved: Path) -> None:
     told = json.loads(ckpt(bench, "diff", folder / "step-0000002", saved, "--json", code=1))
     expect(not told["equal"] and all(d["max_abs"] > 0 for d in told["differences"]), str(told))
     ckpt(bench, "diff", folder / "step-0000002", saved, "--atol", "1e6")
-    refused(bench, "cannot open", "diff", folder, bench.path("absent"), code=1)
+    refused(bench, "cannot open", "diff", folder, bench.path("absent"), code=3)
 
 
 def check_reshard(bench, folder: Path, resume) -> None:
