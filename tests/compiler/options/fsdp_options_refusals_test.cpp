@@ -25,7 +25,7 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
       {"gpu-arch", "",
        "has '', which is none of sm_80|sm_86|sm_89|sm_90|sm_100|sm_120"},
       {"reduce", "mean", "is none of microbatch|step"},
-      {"muon-dtype", "f16", "is none of f32|bf16"},
+      {"muon-dtype", "f16", "is none of f32|bf16; did you mean 'bf16'?"},
       {"lr", "inf", "is not finite"},
       {"lr", "nan", "is not a number"},
       {"plan-ranks", "0", "is less than 1"},
