@@ -99,7 +99,7 @@ def check_ranks(bench, both, ways: dict) -> None:
     if (numbers(rest[0]), rest[1]) != (numbers(lines)[4:], saved):
         raise Failure("other bits after resuming")
     for accumulate in (1, 2, 3):  # the buckets would have other turns, though 1 and 2 divide the steps
-        refuse([*both, "--threads", 1, "--accumulate", accumulate, "--steps", STEPS, *data, *kept, "--resume=4"], 3,
+        refuse([*both, "--threads", 1, "--accumulate", accumulate, "--steps", STEPS, *data, *kept, "--resume=4"], 1,
                f"the run that is resumed has had {MICROBATCHES * BATCH} samples per step, and this one {accumulate} microbatches of {BATCH}")
 
 
@@ -146,14 +146,14 @@ def check_refusals(bench, both) -> None:
     for name in INPUTS:
         np.save(bench.path(f"odd.{name}.7.npy"), np.zeros((8, 7), np.int64))
         np.save(bench.path(f"few.{name}.6.npy"), np.zeros((1, 6), np.int64))
-    refuse([*running, *flags(bench, "--data", "odd", (7,))], 3, "takes [samples, 6]; the program has the buckets length=6, length=12")
+    refuse([*running, *flags(bench, "--data", "odd", (7,))], 1, "takes [samples, 6]; the program has the buckets length=6, length=12")
     mixed = [flags(bench, "--data", "train", (6,))[0], flags(bench, "--data", "train", (12,))[1]]
-    refuse([*running, *mixed], 3, "have the shapes of different buckets")
-    refuse([*running, *flags(bench, "--data", "few", (6,))], 3, "contains 1 samples")
-    refuse([*running, *train_data, "--mix=1,1"], 3, "omit --mix")
+    refuse([*running, *mixed], 1, "have the shapes of different buckets")
+    refuse([*running, *flags(bench, "--data", "few", (6,))], 1, "contains 1 samples")
+    refuse([*running, *train_data, "--mix=1,1"], 2, "omit --mix")
     few = [f"{flag},{bench.path(f'few.{name}.6.npy')}" for flag, name in zip(flags(bench, "--data", "train", (12,)), INPUTS, strict=True)]
-    refuse([*running, *few], 3, "bucket 'length=6' has 1 samples, but one step takes 1 microbatches of 2 of one bucket")
-    refuse([*running, *(flag.replace("--data", "--tokens") for flag in train_data)], 3, "cannot be a token stream", "length=6, length=12")
+    refuse([*running, *few], 1, "bucket 'length=6' has 1 samples, but one step takes 1 microbatches of 2 of one bucket")
+    refuse([*running, *(flag.replace("--data", "--tokens") for flag in train_data)], 1, "cannot be a token stream", "length=6, length=12")
 
 
 def test(bench, options) -> None:

@@ -194,7 +194,7 @@ def written(trials: Trials, variant: str) -> tuple[str, str]:
 
 def known(trials: Trials, compared: list[str]) -> tuple[str, str]:
     """The compiler lists its optimizers when it refuses another name."""
-    refused = harness.run([trials.bench.build / "bin" / "fsdpc", trials.model, "--optimizer=none"], expected=2).stderr
+    refused = harness.run([trials.bench.build / "bin" / "fsdpc", trials.model, "-o", trials.bench.path("none"), "--optimizer=none"], expected=2).stderr
     names = set(re.search(r"is none of ([\w|]+)", refused)[1].split("|"))
     left_out = sorted(names - {*compared, "muon"})   # muon.py: its parameters are matrices
     return f"{len(names)} optimizers are known", f"known, but not compared: {', '.join(left_out)}" if left_out else ""
