@@ -153,7 +153,7 @@ def check_refusals(bench, both) -> None:
     refuse([*running, *train_data, "--mix=1,1"], 2, "omit --mix")
     few = [f"{flag},{bench.path(f'few.{name}.6.npy')}" for flag, name in zip(flags(bench, "--data", "train", (12,)), INPUTS, strict=True)]
     refuse([*running, *few], 1, "bucket 'length=6' has 1 samples, but one step takes 1 microbatches of 2 of one bucket")
-    refuse([*running, *(flag.replace("--data", "--tokens") for flag in train_data)], 1, "cannot be a token stream", "length=6, length=12")
+    refuse([*running, *(flag.replace("--data", "--tokens") for flag in train_data)], 2, "cannot be a token stream", "length=6, length=12")
 
 
 def test(bench, options) -> None:

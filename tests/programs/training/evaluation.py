@@ -208,7 +208,7 @@ def check_old_dump(bench) -> None:
     old = harness.edited(harness.dump(dumps, "plan-memory"), "old", lambda text: re.sub(without, "", text, flags=re.S))
     program = bench.compile(old, "old")
     run([program, *fixture.data, "--steps", 1])
-    refuse([program, *fixture.data, "--steps", 2, *flags], 1, "the program holds no '@evaluate'")
+    refuse([program, *fixture.data, "--steps", 2, *flags], 2, "the program holds no '@evaluate'")
 
 
 def refuse(command: list, code: int, text: str) -> None:

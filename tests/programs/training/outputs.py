@@ -108,8 +108,8 @@ def check_refusals(bench, fixture, program) -> None:
     refuse(["env", *full, *only, "--ranks", 2, "--predict", f"linear={kept}"], 3, f"cannot save '{kept}'")
     refuse([*only, "--predict", "linear"], 2, "names no file")
     refuse([program, "--steps", 1, *fixture.data, "--predict", f"linear={kept}"], 2, "--predict needs --eval")
-    refuse([*only, "--predict", f"linear={kept}", "--predict", f"pick={kept}"], 3, "are both")
-    refuse([*only, "--predict", f"linear={bench.path('none') / 'x.npy'}"], 3, "none")
+    refuse([*only, "--predict", f"linear={kept}", "--predict", f"pick={kept}"], 2, "are both")
+    refuse([*only, "--predict", f"linear={bench.path('none') / 'x.npy'}"], 1, "none")
     if kept.read_bytes() != b"kept":
         raise Failure("a refused run has written its predictions")
 
