@@ -208,7 +208,7 @@ def check_old_dump(bench) -> None:
     old = harness.edited(harness.dump(dumps, "plan-memory"), "old", lambda text: re.sub(without, "", text, flags=re.S))
     program = bench.compile(old, "old")
     run([program, *fixture.data, "--steps", 1])
-    refuse([program, *fixture.data, "--steps", 2, *flags], 2, "the program holds no '@evaluate'")
+    refuse([program, *fixture.data, "--steps", 1, *flags], 2, "the program holds no '@evaluate'")
 
 
 def refuse(command: list, code: int, text: str) -> None:
@@ -227,11 +227,11 @@ def check_refusals(bench) -> None:
     wrong = bench.path("wrong.npy")
     np.save(wrong, np.zeros((8, 3, 17, 18), np.float32))
     other = [f"--eval=pixel_values={wrong}", *[flag for flag in flags if "pixel_values" not in flag]]
-    refuse([program, "--steps", 1, *fixture.data, *other], 3, str(wrong))
+    refuse([program, "--steps", 3, *fixture.data, *other], 1, str(wrong))
     labels = bench.path("labels.npy")
     np.save(labels, np.full(58, 10, np.int32))
     beyond = [f"--eval=labels={labels}", *[flag for flag in flags if "labels" not in flag]]
-    refuse([program, "--steps", 1, *fixture.data, *beyond], 3, str(labels))
+    refuse([program, "--steps", 3, *fixture.data, *beyond], 1, str(labels))
     check_not_finite(bench, program, flags)
     one = [program, *fixture.data, *flags, "--steps", 3, "--eval-every"]
     refuse([*harness.mpirun(1), *one, 1, ":", "-np", 1, *one, 2], 1, "--eval-every is '2' on rank 1 and '1' on rank 0")
