@@ -24,27 +24,35 @@ namespace {
 // programs, Python modules, GCC's parts, libraries to link, and the folders
 // that the linker writes into a program that has none. LD_LIBRARY_PATH is not
 // among them, since it holds for this process as well.
-constexpr std::string_view kLists[] = {"PATH", "PYTHONPATH", "COMPILER_PATH",
-                                       "LIBRARY_PATH", "LD_RUN_PATH"};
-// An empty PATH would mean the working folder.
-constexpr std::string_view defaultPath = "/usr/bin:/bin";
+constexpr std::string_view lists[] = {"PATH", "PYTHONPATH", "COMPILER_PATH",
+                                      "LIBRARY_PATH", "LD_RUN_PATH"};
 
-std::string absoluteFolders(std::string_view list) {
-  std::string kept;
+using Folders = std::vector<std::string>;
+
+Folders absoluteFolders(std::string_view list) {
+  Folders folders;
   for (size_t begin = 0; begin <= list.size();) {
     size_t end = std::min(list.find(':', begin), list.size());
     std::string_view folder = list.substr(begin, end - begin);
     if (folder.starts_with('/'))
-      kept.append(kept.empty() ? "" : ":").append(folder);
+      folders.emplace_back(folder);
     begin = end + 1;
   }
-  return kept;
+  return folders;
 }
 
-std::string searchPath() {
+std::string joined(const Folders &folders) {
+  std::string list;
+  for (const std::string &folder : folders)
+    list.append(list.empty() ? "" : ":").append(folder);
+  return list;
+}
+
+// An empty PATH would mean the working folder.
+Folders searchPath() {
   const char *path = std::getenv("PATH");
-  std::string folders = absoluteFolders(path ? path : "");
-  return folders.empty() ? std::string(defaultPath) : folders;
+  Folders folders = absoluteFolders(path ? path : "");
+  return folders.empty() ? Folders{"/usr/bin", "/bin"} : folders;
 }
 
 bool isExecutable(const std::string &path) {
@@ -75,14 +83,9 @@ Result<std::string> findProgram(const std::string &name) {
     return inputError("cannot run '" + name +
                       "': it is not an executable file");
   }
-  std::string folders = searchPath();
-  for (size_t begin = 0; begin < folders.size();) {
-    size_t end = std::min(folders.find(':', begin), folders.size());
-    std::string path = folders.substr(begin, end - begin) + "/" + name;
-    if (isExecutable(path))
+  for (const std::string &folder : searchPath())
+    if (std::string path = folder + "/" + name; isExecutable(path))
       return path;
-    begin = end + 1;
-  }
   return inputError("cannot run '" + name +
                     "': no such program in the absolute folders of PATH");
 }
@@ -95,15 +98,16 @@ std::vector<std::string> environmentForPrograms() {
     std::string_view name = variable.substr(0, end);
     if (name == "PATH")
       continue;
-    if (std::ranges::find(kLists, name) == std::end(kLists)) {
+    if (std::ranges::find(lists, name) == std::end(lists)) {
       variables.emplace_back(variable);
       continue;
     }
-    std::string folders = absoluteFolders(variable.substr(end + 1));
+    variable.remove_prefix(std::min(end + 1, variable.size()));
+    std::string folders = joined(absoluteFolders(variable));
     if (!folders.empty())
       variables.push_back(std::string(name) + "=" + folders);
   }
-  variables.push_back("PATH=" + searchPath());
+  variables.push_back("PATH=" + joined(searchPath()));
   return variables;
 }
 
