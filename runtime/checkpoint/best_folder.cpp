@@ -6,21 +6,20 @@
 // else in it leads to a file that is removed.
 #include "runtime/checkpoint/best_folder.h"
 #include "runtime/support/diagnostics.h"
-
-#include <nlohmann/json.hpp>
+#include "runtime/support/json_fields.h"
+#include "runtime/support/system_error.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
-#include <cstring>
+#include <stdexcept>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 
 namespace fsdpc::runtime {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr char indexName[] = "best.json";
 // Not that of a folder of checkpoints, which may be the same one.
@@ -76,17 +75,16 @@ Result<std::optional<BestFolder::Best>> BestFolder::read() const {
   std::string text(size_t(std::min(file->size(), mostIndexBytes)), ' ');
   FSDPC_TRY(file->read(0, text.data(), text.size()));
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  auto has = [&](const char *key, bool (Json::*is)() const noexcept) {
-    return json.contains(key) && (json[key].*is)();
-  };
-  if (!json.is_object() || !has("file", &Json::is_string) ||
-      !has("step", &Json::is_number_unsigned) ||
-      !has("eval_loss", &Json::is_number) ||
-      json["file"].get<std::string>() != nameOf(json["step"].get<int64_t>()))
-    return inputError("'" + entries.pathOf(indexName) +
-                      "' is not a file that --best wrote; name another folder");
-  return std::optional<Best>(
-      {json["step"].get<int64_t>(), json["eval_loss"].get<double>()});
+  try {
+    int64_t step = numberIn(json, "step", INT64_MAX);
+    const Json &loss = fieldIn(json, "eval_loss");
+    if (textIn(json, "file") == nameOf(step) && loss.is_number())
+      return std::optional<Best>({step, loss.get<double>()});
+  } catch (const std::runtime_error &) {
+    // A field is missing or has another type.
+  }
+  return inputError("'" + entries.pathOf(indexName) +
+                    "' is not a file that --best wrote; name another folder");
 }
 
 std::string BestFolder::pathOf(int64_t step) const {
@@ -110,7 +108,7 @@ Status BestFolder::lock(FileLock &held) {
   int code = errno;
   if (outcome == FileLock::Outcome::unsupported && !warned) {
     printWarning("cannot lock '" + entries.pathOf(lockName) + "': " +
-                 std::strerror(code) + "; no other run may use this --best");
+                 systemText(code) + "; no other run may use this --best");
     warned = true;
   }
   return {};
