@@ -91,10 +91,6 @@ Status Trainer::findCheckpoint(const std::string &wantedStep) {
   std::vector<int64_t> all(size_t(job.size));
   // Another start may succeed if a checkpoint could only not be read now.
   bool mayPass = false;
-  auto noneWhole = [&] {
-    std::string text = "no checkpoint in '" + options.checkpoint + "' is whole";
-    return mayPass ? runError(text) : inputError(text);
-  };
   // Every round all ranks look at the same checkpoint: rank 0's proposal is
   // element 0 of the exchange, and -1 ends the search.
   for (bool first = true;; first = false) {
@@ -102,8 +98,13 @@ Status Trainer::findCheckpoint(const std::string &wantedStep) {
     if (!steps.empty())
       steps.pop_back();
     job.channel[controlChannel]->allGather(&step, all.data(), sizeof step);
-    if (all[0] < 0)
-      return agree(job, first ? Status() : noneWhole());
+    if (all[0] < 0) {
+      if (first)
+        return agree(job, Status());
+      std::string none =
+          "no checkpoint in '" + options.checkpoint + "' is whole";
+      return agree(job, mayPass ? runError(none) : inputError(none));
+    }
     // It may be whole for a newer program or for another user, so the one
     // before is no remedy.
     FSDPC_TRY(agree(job, checkReadable(folder.folderOf(all[0]))));
