@@ -159,7 +159,7 @@ void SlotFinder::define(Operation *op) {
     places[op->getResult(0)] = place;
     return;
   }
-  // Of a start, the tensors are the results of its wait.
+  // A start yields a token only; the results of its wait are the tensors.
   if (auto transfer = dyn_cast<fsdp::TransferOpInterface>(op)) {
     if (transfer.getTransferKind() == fsdp::TransferKind::Gather)
       return gather(op, transfer.getArrivals());

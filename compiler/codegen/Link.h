@@ -8,8 +8,8 @@
 
 namespace fsdpc::codegen {
 
-/// The files of this machine that a link needs besides the objects. Both paths
-/// exist when the struct is returned.
+/// The compiler driver and the runtime archive that a link needs in addition to
+/// the objects. Both paths exist.
 struct LinkInputs {
   std::string driver;  ///< path of `c++`
   std::string archive; ///< path of the runtime for the target

@@ -20,7 +20,7 @@ static re2::StringPiece piece(StringRef text) {
 std::optional<NamePattern> NamePattern::compile(StringRef text,
                                                 std::string &error) {
   NamePattern result;
-  // Without Quiet, RE2 would write its own message to stderr beside ours.
+  // Without Quiet, RE2 would also write a message of its own to stderr.
   result.regex = std::make_shared<re2::RE2>(piece(text), re2::RE2::Quiet);
   if (result.regex->ok())
     return result;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Expressions over the names of parameters, modules and units, for the flags
-// --frozen, --trainable, --no-decay, --unit-scope and others, of which all
-// matches count, and for --group and --strategy-of, of which the first counts.
+// --frozen, --trainable, --no-decay, --unit-scope and others, where all matches
+// count, and for --group and --strategy-of, where the first match counts.
 // RE2 is the engine: it understands what Python users write (\d, \w, \b,
 // (?:...)), and its time is linear in the name whatever the expression.
 #pragma once
@@ -67,8 +67,8 @@ private:
   std::vector<Entry> patterns;
 };
 
-/// The expressions of a repeatable flag of which the first that matches a name
-/// counts. They may be regular expressions (--group) or globs (--strategy-of).
+/// The expressions of a repeatable flag; the first that matches a name counts.
+/// They may be regular expressions (--group) or globs (--strategy-of).
 class FirstMatch {
 public:
   /// A function and not a NamePattern, because globs match in another way.

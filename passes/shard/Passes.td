@@ -189,10 +189,10 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     fsdp.optimizer @b.flat, %c sums %t[4] : tensor<f32>, tensor<6xf64> {
     ```
 
-    A factored optimizer keeps no number per element but one per row and per column. For
-    its program, sums of squares along these are added up over the ranks, and
-    `fsdp.update_factors` updates the averages and gives factors, whose products the
-    regions take as the element's average of squares:
+    A factored optimizer keeps one number per row and one per column instead of one per
+    element. The ranks add up the squares along rows and columns. `fsdp.update_factors`
+    updates the averages and returns factors; the regions take the product of an
+    element's two factors as its average of squares:
     ```mlir
     fsdp.buffer @w.row_var : tensor<8x1xf32> state {rule = "zeros"}
     %s = fsdp.factor_sums [@a.flat], %c {clip_value = 0.0 : f64} : tensor<f32> -> tensor<12xf64>

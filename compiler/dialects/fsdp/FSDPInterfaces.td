@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The interfaces of ops that work on the memory of layouts, that move memory beside
-// the computation, and that send to other ranks; and the traits of fsdp ops.
+// The interfaces of ops that work on the memory of layouts, that move memory while
+// the device computes, and that send to other ranks; and the traits of fsdp ops.
 #ifndef FSDPC_FSDP_INTERFACES
 #define FSDPC_FSDP_INTERFACES
 
@@ -72,7 +72,7 @@ def SendsOpInterface : OpInterface<"SendsOpInterface"> {
       is sent.
     }], "::fsdpc::fsdp::Sending", "getSending">,
     InterfaceMethod<[{
-      Returns the layouts of which it sends parts. The default takes them from the attribute
+      Returns the layouts whose parts the op sends. The default reads the attribute
       `layouts` or `layout`.
     }], "::llvm::SmallVector<::mlir::FlatSymbolRefAttr>", "getSentLayouts", (ins), "",
       "return ::fsdpc::fsdp::layoutRefsOf<ConcreteOp>($_op);">

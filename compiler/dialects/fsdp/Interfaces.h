@@ -29,8 +29,8 @@ mlir::SmallVector<mlir::FlatSymbolRefAttr> layoutRefsOf(OpTy op) {
     return {op.getLayoutAttr()};
 }
 
-/// What a transfer moves. Gathers and fetches bring tensors into memory, the
-/// others read them there.
+/// The kinds of transfers. Gathers and fetches bring tensors into memory;
+/// reductions and offloads read tensors that are there.
 enum class TransferKind {
   Gather,  ///< parameters, from the shards of other ranks
   Reduce,  ///< gradients, to the shards of all ranks

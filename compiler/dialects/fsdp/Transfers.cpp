@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What ODS cannot say in one line about ops that move memory beside the
-// computation and about what gathers send.
+// Defaults of TransferOpInterface, and the form in which gathers send, which
+// depends on their marks.
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 
 using namespace mlir;

@@ -89,12 +89,12 @@ struct InLossTail : mlir::OpTrait::TraitBase<OpTy, InLossTail> {};
 /// one pass over memory, with the same bits each time.
 template <typename OpTy>
 struct CheapToRepeat : mlir::OpTrait::TraitBase<OpTy, CheapToRepeat> {};
-/// Each element of the result takes a word of Philox, of which one call gives
-/// four.
+/// Each element of the result takes one random word. A call of Philox yields
+/// four words.
 template <typename OpTy>
 struct DrawsRandom : mlir::OpTrait::TraitBase<OpTy, DrawsRandom> {};
-/// The result lies behind a symbol or is no memory at all, so the memory
-/// planner gives it no place in the arena.
+/// The result has no slot in the arena: it lies in the memory of a symbol, or
+/// takes no memory.
 template <typename OpTy>
 struct OutsideArena : mlir::OpTrait::TraitBase<OpTy, OutsideArena> {};
 /// The op names memory or marks a place, so the runtime has nothing to do for

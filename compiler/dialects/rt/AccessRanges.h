@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the answers of AccessRangesOpInterface are made of. RT_Call writes
-// getAccessRanges of each call from the expressions that its arguments have in
-// ODS; those ask an AccessSizes for the bytes of what symbols name.
+// Helpers for implementations of AccessRangesOpInterface. RT_Call generates
+// getAccessRanges of each call from the expressions of its arguments in ODS,
+// which ask AccessSizes for the bytes behind a symbol.
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"

@@ -24,12 +24,11 @@ public:
   /// The names of the f32 states of an element; torch.optim's, or the user's.
   llvm::ArrayRef<llvm::StringRef> states() const { return names; }
 
-  /// Builds the program. Returns the new parameter, rounded if there is a
-  /// word, and the new states. States
-  /// are zero before the first step; one that starts with another value is
-  /// replaced by it where the step is 1. The arguments are of one element; `in`
-  /// has one state per name. The gradient comes averaged over microbatches and
-  /// with its norm clipped.
+  /// Builds the program. Returns the new parameter, rounded if there is a word,
+  /// and the new states. States are zero before the first step; one that starts
+  /// with another value is replaced by it where the step is 1. The arguments
+  /// are of one element; `in` has one state per name. The gradient comes
+  /// averaged over microbatches and with its norm clipped.
   Results build(Scalars s, Arguments in) const;
 
   /// The names of the sums over a whole parameter that the program takes. Most
