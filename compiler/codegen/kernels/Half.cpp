@@ -57,8 +57,8 @@ Value kernels::roundToHalfBits(OpBuilder &builder, Location loc, Value value,
   return s.make<arith::TruncIOp>(i16, s.make<arith::ShRUIOp>(rounded, sixteen));
 }
 
-void kernels::expandRoundingToBf16(func::FuncOp function) {
-  function.walk([](arith::TruncFOp op) {
+void kernels::expandRoundingToBf16(Operation *root) {
+  root->walk([](arith::TruncFOp op) {
     Value from = op.getIn();
     if (!getElementTypeOrSelf(from).isF32() ||
         !getElementTypeOrSelf(op.getType()).isBF16())

@@ -20,10 +20,10 @@ mlir::Value roundToHalfBits(mlir::OpBuilder &builder, mlir::Location loc,
 mlir::Value widenHalfBits(mlir::OpBuilder &builder, mlir::Location loc,
                           mlir::Value bits, mlir::Type half);
 
-/// Writes the roundings to bf16 in `function` that a program has written
+/// Writes the roundings to bf16 beneath `root` that a program has written
 /// itself, such as a user's optimizer, as integer arithmetic (roundToHalfBits).
 /// For processors without such an instruction: LLVM would call a function of
 /// the compiler's library, which not every version has.
-void expandRoundingToBf16(mlir::func::FuncOp function);
+void expandRoundingToBf16(mlir::Operation *root);
 
 } // namespace fsdpc::codegen::kernels

@@ -5,6 +5,7 @@
 // of a module in place, so lit tests read what code generation runs.
 #include "compiler/codegen/Passes.h"
 #include "compiler/codegen/kernels/EmitOptimizer.h"
+#include "compiler/codegen/kernels/Half.h"
 #include "compiler/codegen/simt/DeviceMath.h"
 #include "compiler/codegen/simt/GridEmitter.h"
 #include "compiler/codegen/simt/GridOptimizer.h"
@@ -41,19 +42,21 @@ struct EmitGrids : codegen::impl::EmitGridsBase<EmitGrids> {
     module->setAttr(gpu::GPUDialect::getContainerModuleAttrName(),
                     builder.getUnitAttr());
     builder.setInsertionPointToEnd(module.getBody());
-    auto kernels =
+    auto device =
         gpu::GPUModuleOp::create(builder, builder.getUnknownLoc(), "kernels");
     auto functions = module.getOps<func::FuncOp>();
     for (auto kernel : llvm::make_early_inc_range(functions)) {
       if (!kernel->hasAttr(NNDialect::kKernelAttr))
         continue;
-      builder.setInsertionPointToEnd(kernels.getBody());
+      builder.setInsertionPointToEnd(device.getBody());
       // Rows of attention have no grid: on a GPU a library runs attention as a
       // whole.
       if (analysis::hasGrid(kernel) && failed(emit(builder, kernel)))
         return signalPassFailure();
       kernel.erase();
     }
+    if (!roundsBf16)
+      kernels::expandRoundingToBf16(module);
     // After all kernels, since the expansions work on a module.
     if (failed(expandDeviceMath(module)))
       signalPassFailure();
