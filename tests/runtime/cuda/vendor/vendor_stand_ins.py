@@ -88,7 +88,7 @@ def main() -> int:
     parser.add_argument("--gcov", required=True)
     options = parser.parse_args()
     build = options.build.resolve()
-    program, objects = build / "bin" / "vendor_rank", build / "tests" / "vendor"
+    program, objects = build / "bin" / "vendor_rank", build / "tests" / "runtime" / "cuda" / "vendor"
 
     for old in objects.rglob("*.gcda"):
         old.unlink()
