@@ -12,7 +12,6 @@
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <charconv>
 #include <cmath>
@@ -42,11 +41,11 @@ std::string OptionType<OptimizerChoice>::parse(const OptionInfo &,
   value = {};
   if (!text.ends_with(".mlir"))
     return parseName(text, value.info);
-  auto buffer = llvm::MemoryBuffer::getFile(text, /*IsText=*/true);
-  if (!buffer)
-    return "cannot be read: " + buffer.getError().message();
-  value = {text.str(), (*buffer)->getBuffer().str()};
-  return "";
+  std::string program;
+  std::string fault = readOptionText(text, program);
+  if (fault.empty())
+    value = {text.str(), std::move(program)};
+  return fault;
 }
 
 std::string OptionType<OptimizerChoice>::read(const OptionInfo &,
@@ -73,20 +72,19 @@ Attribute OptionType<OptimizerChoice>::write(const OptimizerChoice &value,
 
 // ---- files ----
 
-// Every dump repeats the text, so a large file is refused.
-static std::string readFile(StringRef path, TextFile &value) {
-  constexpr uint64_t most = 16 << 20;
-  Result<InputFile> file = InputFile::open(path.str());
-  if (!file)
-    return "cannot be read: " + file.error().message;
-  if (file->size() > most)
-    return "is larger than 16 MiB";
-  Result<std::string> text = file->readAll();
+std::string readOptionText(StringRef path, std::string &value) {
+  Result<std::string> text = readText(path.str(), 16 << 20);
   if (!text)
     return "cannot be read: " + text.error().message;
-  value.name = path.str();
-  value.text = *std::move(text);
+  value = *std::move(text);
   return "";
+}
+
+static std::string readFile(StringRef path, TextFile &value) {
+  std::string fault = readOptionText(path, value.text);
+  if (fault.empty())
+    value.name = path.str();
+  return fault;
 }
 
 std::string OptionType<MachineFile>::parse(const OptionInfo &, StringRef text,

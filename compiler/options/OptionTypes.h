@@ -40,6 +40,9 @@ std::string parseNumber(llvm::StringRef, NumberRange, double &value);
 std::string checkRange(double value, NumberRange);
 /// Returns the shortest text that reads back to the same bits.
 std::string printNumber(double value);
+/// Sets `value` to what stands in a file, which every dump repeats: at most 16
+/// MiB. Returns an empty string or the fault.
+std::string readOptionText(llvm::StringRef path, std::string &value);
 /// Returns the fault of an attribute of another kind than `expected`.
 std::string wrongAttribute(llvm::StringRef expected);
 

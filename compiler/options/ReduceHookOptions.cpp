@@ -8,7 +8,6 @@
 #include "runtime/abi/power_sgd.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <cmath>
 
@@ -187,10 +186,9 @@ std::string OptionType<ReduceHooks>::parse(const OptionInfo &, StringRef text,
   if (!fault.empty())
     return fault;
   if (hook.kind == Kind::Program) {
-    auto buffer = llvm::MemoryBuffer::getFile(hook.file, /*IsText=*/true);
-    if (!buffer)
-      return "names a file that cannot be read: " + buffer.getError().message();
-    hook.text = (*buffer)->getBuffer().str();
+    fault = readOptionText(hook.file, hook.text);
+    if (!fault.empty())
+      return "names a file that " + fault;
   }
   list.push_back(std::move(hook));
   return "";

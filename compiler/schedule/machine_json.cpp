@@ -5,6 +5,7 @@
 // only show as a bad schedule.
 
 #include "compiler/schedule/machine.h"
+#include "runtime/support/json_text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -168,30 +169,12 @@ Machine parse(const Json &json) {
   return machine;
 }
 
-// Stops the parser at a repeated key, of which it would silently keep the last,
-// and at deep nesting, which takes many times the text's size in memory.
-bool checkText(int depth, Json::parse_event_t event, Json &parsed,
-               std::set<std::string> (&keys)[8]) {
-  if (depth >= 8)
-    fail("it is nested too deeply");
-  if (event == Json::parse_event_t::object_start)
-    keys[depth].clear();
-  if (event == Json::parse_event_t::key &&
-      !keys[depth - 1].insert(parsed.get<std::string>()).second)
-    fail("'" + parsed.get<std::string>() + "' stands in it twice");
-  return true;
-}
-
 } // namespace
 
 Result<Machine> machineFromJson(std::string_view text) {
   // nlohmann's parser throws; nothing leaves this function.
   try {
-    std::set<std::string> keys[8];
-    return parse(Json::parse(
-        text, [&](int depth, Json::parse_event_t event, Json &parsed) {
-          return checkText(depth, event, parsed, keys);
-        }));
+    return parse(runtime::parseJson(text, /*deepest=*/7));
   } catch (const std::exception &failure) {
     return inputError(std::string("not a machine: ") + failure.what());
   }

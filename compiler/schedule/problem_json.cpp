@@ -6,6 +6,7 @@
 
 #include "compiler/schedule/problem_json.h"
 #include "compiler/schedule/rounding.h"
+#include "runtime/support/json_text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -141,7 +142,7 @@ std::string toJson(const Problem &problem) {
 Result<Problem> problemFromJson(std::string_view text) {
   // nlohmann's parser throws; nothing leaves this function.
   try {
-    Problem problem = parse(Json::parse(text));
+    Problem problem = parse(runtime::parseJson(text, /*deepest=*/7));
     if (std::string message = problem.check(); !message.empty())
       return inputError("not a scheduling problem: " + message);
     return problem;

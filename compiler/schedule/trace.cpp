@@ -4,6 +4,7 @@
 // checked for its type, and an event that the runtime would not write is
 // skipped like the many kinds of events that the format has.
 #include "compiler/schedule/trace.h"
+#include "runtime/support/json_text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -13,7 +14,7 @@
 namespace fsdpc::schedule {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr std::array computing = {"launch",         "matmul",      "attention",
                                   "attention_grad", "convolution", "pooling"};
@@ -86,8 +87,8 @@ Trace::microbatches() const {
 }
 
 Result<Trace> parseTrace(std::string_view text) {
-  Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded())
+  Json root = runtime::parseJsonOrNull(text, /*deepest=*/7);
+  if (root.is_null())
     return inputError("is not JSON; give a file that a program's --trace has "
                       "written");
   auto events = root.find("traceEvents");

@@ -214,7 +214,7 @@ std::unique_ptr<ModelFile> ModelFile::read(StringRef path, Budgets &budgets,
     return refuse("'" + path + "' has " + Twine(file->size()) +
                   " bytes, more than protobuf's limit of 2 GiB; export with "
                   "external_data=True");
-  Result<std::string> bytes = file->readAll();
+  Result<std::string> bytes = file->readAll(INT32_MAX);
   if (!bytes)
     return refuse(bytes.error().message);
   auto model = std::make_unique<ModelFile>();

@@ -92,6 +92,9 @@ static LogicalResult moveConstantsOut(ModuleOp module, StringRef path) {
   return failure(result.wasInterrupted());
 }
 
+// Of a dump, or of a constant beside it.
+static constexpr uint64_t kMostBytes = uint64_t(4) << 30;
+
 static Result<std::string> readFile(StringRef path,
                                     std::set<FileIdentity> &files) {
   Result<InputFile> file = InputFile::open(path.str());
@@ -100,7 +103,7 @@ static Result<std::string> readFile(StringRef path,
   // Remembers each file that is read, so that the driver can refuse to
   // overwrite it.
   files.insert(file->identity());
-  return file->readAll();
+  return file->readAll(kMostBytes);
 }
 
 // Replaces references to files with the constants themselves.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/schedule/MeasuredOps.h"
-
-#include "llvm/Support/MemoryBuffer.h"
+#include "runtime/support/input_file.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -53,10 +52,12 @@ Result<std::vector<MeasuredOp>> measuredOps(const ScheduleIR &ir,
 
 Result<MeasuredTrace> fsdpc::passes::readTrace(const ScheduleIR &ir,
                                                StringRef path) {
-  auto file = llvm::MemoryBuffer::getFile(path);
-  if (!file)
-    return inputError("cannot be read: " + file.getError().message());
-  Result<schedule::Trace> trace = schedule::parseTrace((*file)->getBuffer());
+  // Of a few steps; a step of a large model has some hundred thousand events.
+  constexpr uint64_t most = 1 << 30;
+  Result<std::string> text = readText(path.str(), most);
+  if (!text)
+    return text.error().reworded("cannot be read: " + text.error().message);
+  Result<schedule::Trace> trace = schedule::parseTrace(*text);
   FSDPC_TRY(trace);
   Result<std::vector<MeasuredOp>> ops = measuredOps(ir, *trace);
   FSDPC_TRY(ops);

@@ -8,12 +8,12 @@
 // that the text is damaged. After reading, checkManifest tests what later code
 // relies on (manifest_checks.cpp).
 #include "runtime/abi/manifest_checks.h"
+#include "runtime/support/json_text.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
@@ -228,7 +228,7 @@ public:
     if (found == object.end())
       throw std::runtime_error("'" + here + "' is missing");
     // Counted, so that `parse` can tell whether the object has further keys:
-    // keys are unique (TextRules), and each one read exists.
+    // keys are unique (JsonRules), and each one read exists.
     ++read;
     parse(*found, here, value);
   }
@@ -279,30 +279,8 @@ private:
   size_t read = 0;
 };
 
-// Looks at the text while it is parsed. The parser would keep the last of two
-// equal keys without a word, and text that is only nested would take many times
-// its size in memory.
-class TextRules {
-public:
-  bool operator()(int depth, Json::parse_event_t event, Json &parsed) {
-    if (depth > int(mostNested))
-      throw std::runtime_error("it is nested too deeply");
-    // A key's event has the depth of the object's content, one more than that
-    // of the object's start.
-    if (event == Json::parse_event_t::object_start)
-      keys[size_t(depth)].clear();
-    if (event == Json::parse_event_t::key) {
-      std::string key = parsed.get<std::string>();
-      if (!keys[size_t(depth) - 1].insert(key).second)
-        throw std::runtime_error("'" + key + "' stands in it twice");
-    }
-    return true;
-  }
-
-private:
-  static constexpr size_t mostNested = 16;
-  std::set<std::string> keys[mostNested + 1]; // of the open object at a depth
-};
+// Lists and objects of a manifest lie less deep than this.
+constexpr int deepest = 16;
 
 } // namespace
 
@@ -329,7 +307,7 @@ Result<Manifest> fromJson(const char *text, size_t bytes) {
   // but a Result.
   try {
     Manifest manifest;
-    Json json = Json::parse(text, text + bytes, TextRules());
+    Json json = runtime::parseJson(std::string_view(text, bytes), deepest);
     Reader::parse(json, "", manifest);
     if (Status checked = checkManifest(manifest); !checked)
       return malformed(checked.error().message);

@@ -7,6 +7,7 @@
 #include "runtime/checkpoint/best_folder.h"
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/json_fields.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/system_error.h"
 
 #include <algorithm>
@@ -74,7 +75,7 @@ Result<std::optional<BestFolder::Best>> BestFolder::read() const {
   FSDPC_TRY(file);
   std::string text(size_t(std::min(file->size(), mostIndexBytes)), ' ');
   FSDPC_TRY(file->read(0, text.data(), text.size()));
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = parseJsonOrNull(text, /*deepest=*/1);
   try {
     int64_t step = numberIn(json, "step", INT64_MAX);
     const Json &loss = fieldIn(json, "eval_loss");

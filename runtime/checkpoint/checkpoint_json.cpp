@@ -6,6 +6,7 @@
 #include "runtime/abi/power_sgd.h"
 #include "runtime/checkpoint/checkpoint_manifest.h"
 #include "runtime/support/json_fields.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 
 #include <algorithm>
@@ -25,6 +26,9 @@ namespace {
 // hold a checkpoint is written, so older programs read what they understand.
 constexpr int64_t plainFormat = 1, groupFormat = 2, ownerFormat = 3,
                   newestFormat = 4;
+// A number of a shape lies deepest: in it, its buffer or parameter, their list,
+// a layout, the list of layouts, the body and the whole.
+constexpr int deepest = 8;
 // Bounds of what is read, far above any run. They keep products of two of them
 // within 64 bits.
 constexpr int64_t mostRanks = 1 << 20;
@@ -256,7 +260,7 @@ Json layoutJson(const StoredLayout &layout) {
 // Through the serialiser itself, so that both directions replace the same
 // bytes.
 std::string storedName(const std::string &name) {
-  return Json::parse(dump(Json(name))).get<std::string>();
+  return parseJson(dump(Json(name)), 0).get<std::string>();
 }
 
 // The checksum covers the text of "checkpoint"; the outer object only carries
@@ -305,7 +309,7 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
   if (text.empty())
     return inputError("it is empty");
   try {
-    Json json = Json::parse(text);
+    Json json = parseJson(text, deepest);
     int64_t version = numberIn(json, "format", INT64_MAX);
     if (version < plainFormat || version > newestFormat)
       return inputError("it has " + formatText(uint64_t(version)));
@@ -332,7 +336,7 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
 
 // Needs no checksum: a later version may compute it in another way.
 std::optional<std::string> laterFormat(const std::string &text) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = parseJsonOrNull(text, deepest);
   if (!json.is_object() || !json.contains("format") ||
       !json["format"].is_number_unsigned())
     return {};

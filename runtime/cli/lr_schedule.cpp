@@ -92,12 +92,15 @@ Status setKey(LrSchedule &schedule, const std::string &key,
   return {};
 }
 
+// A line has some twenty bytes, and a schedule a line a step.
+constexpr uint64_t mostRatesBytes = 1 << 30;
+
 // Reads lines of a step and its rate. Empty lines, and what follows a '#', are
 // skipped. The rates must begin at step 0, so that every step has one.
 Result<LrSchedule> readRates(const std::string &path) {
   Result<InputFile> file = InputFile::open(path);
   FSDPC_TRY(file);
-  Result<std::string> text = file->readAll();
+  Result<std::string> text = file->readAll(mostRatesBytes);
   FSDPC_TRY(text);
   LrSchedule schedule;
   schedule.kind = LrSchedule::file;

@@ -7,6 +7,7 @@
 #include "runtime/data/safetensors.h"
 #include "runtime/abi/memory_plan.h"
 #include "runtime/data/sample_file.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 
 #include <nlohmann/json.hpp>
@@ -49,33 +50,9 @@ bool isOtherType(const std::string &name) {
   return others.count(name) > 0;
 }
 
-// Looks at a header while it is parsed. The parser would keep one of two equal
-// keys without a word, and a header that is only nested would take 75 times its
-// size in memory.
-class HeaderRules {
-public:
-  using Event = nlohmann::json::parse_event_t;
-
-  // A tensor begins at depth 1 and its lists at depth 2; nothing in the format
-  // begins deeper. The key of a tensor has depth 1, that of a field depth 2.
-  bool operator()(int depth, Event event, nlohmann::json &parsed) {
-    bool begins = event == Event::object_start || event == Event::array_start;
-    if (begins && depth > 2)
-      throw std::runtime_error("it is nested too deeply");
-    // A new tensor begins, whose fields may repeat those of the previous one.
-    if (begins && depth == 1)
-      fields.clear();
-    if (event == Event::key) {
-      std::string key = parsed.get<std::string>();
-      if (!(depth == 1 ? names : fields).insert(key).second)
-        throw std::runtime_error("'" + key + "' stands in it twice");
-    }
-    return true;
-  }
-
-private:
-  std::set<std::string> names, fields; // of tensors; of the current tensor
-};
+// A tensor lies in the header and its lists in the tensor; nothing in the
+// format lies deeper.
+constexpr int deepest = 2;
 
 // Reads a number that must be a whole one of at least 0.
 Result<uint64_t> wholeNumber(const std::string &name,
@@ -173,14 +150,14 @@ Result<SafeTensors> SafeTensors::open(const std::string &path) {
 
 // Throws where the JSON is not of the format; `open` catches it.
 Status SafeTensors::parse(const std::string &header, uint64_t dataOffset) {
-  auto json = nlohmann::json::parse(header, HeaderRules());
+  auto json = parseJson<nlohmann::json>(header, deepest);
   uint64_t dataBytes = source.size() - dataOffset;
   std::vector<const SafeTensor *> byOffset;
   for (auto &[name, value] : json.items()) {
     if (name == "__metadata__") {
       auto texts = value.get<std::map<std::string, std::string>>();
       if (auto aliases = texts.find("aliases"); aliases != texts.end())
-        aliasOf = nlohmann::json::parse(aliases->second, HeaderRules())
+        aliasOf = parseJson<nlohmann::json>(aliases->second, deepest)
                       .get<std::map<std::string, std::string>>();
       continue;
     }

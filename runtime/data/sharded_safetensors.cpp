@@ -2,6 +2,7 @@
 //
 // Reads the index, and opens the files that it names.
 #include "runtime/data/sharded_safetensors.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 
 #include <nlohmann/json.hpp>
@@ -27,7 +28,7 @@ Result<std::map<std::string, std::string>> readIndex(const std::string &path) {
   std::string text(file->size(), '\0');
   FSDPC_TRY(file->read(0, text.data(), text.size()));
   try {
-    return nlohmann::json::parse(text)
+    return parseJson<nlohmann::json>(text, /*deepest=*/2)
         .at("weight_map")
         .get<std::map<std::string, std::string>>();
   } catch (const std::exception &fault) {

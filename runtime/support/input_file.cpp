@@ -66,6 +66,10 @@ const char *kindOf(unsigned mode) {
                                           : "of an unknown kind";
 }
 
+static std::string notRegular(unsigned mode) {
+  return std::string("is ") + kindOf(mode) + ", not a regular file";
+}
+
 // Fills in what is known of an open file. It looks at the descriptor, not at
 // the path, so the file that was checked is the one that is read.
 Result<InputFile> InputFile::check(InputFile file) {
@@ -73,8 +77,7 @@ Result<InputFile> InputFile::check(InputFile file) {
   if (file.descriptor < 0 || fstat(file.descriptor, &status) != 0)
     return notOpened(file.name);
   if (!S_ISREG(status.st_mode))
-    return refused(file.name, std::string("is ") + kindOf(status.st_mode) +
-                                  ", not a regular file");
+    return refused(file.name, notRegular(status.st_mode));
   file.bytes = uint64_t(status.st_size);
   file.links = uint64_t(status.st_nlink);
   file.id = {status.st_dev, status.st_ino};
@@ -199,13 +202,39 @@ Status InputFile::read(uint64_t offset, void *to, uint64_t count) const {
   return readAt(descriptor, name, offset, to, count);
 }
 
-Result<std::string> InputFile::readAll() const {
+// Returns "" or what is wrong with a size. Tested before memory is allocated.
+static std::string tooLarge(uint64_t bytes, uint64_t mostBytes) {
+  return bytes <= mostBytes
+             ? ""
+             : "has " + std::to_string(bytes) + " bytes, and is read up to " +
+                   std::to_string(mostBytes);
+}
+
+Result<std::string> InputFile::readAll(uint64_t mostBytes) const {
+  if (std::string fault = tooLarge(bytes, mostBytes); !fault.empty())
+    return refused(name, fault);
   std::string content(bytes, '\0');
   FSDPC_TRY(read(0, content.data(), bytes));
   struct stat status;
   if (fstat(descriptor, &status) != 0 || uint64_t(status.st_size) != bytes)
     return inputError("'" + name + "' has changed while it was being read");
   return content;
+}
+
+// `check` would name the file in its errors.
+Result<std::string> readText(const std::string &path, uint64_t mostBytes) {
+  InputFile file;
+  file.name = path;
+  file.descriptor = ::open(path.c_str(), openFlags);
+  struct stat status;
+  if (file.descriptor < 0 || fstat(file.descriptor, &status) != 0)
+    return systemError(errno);
+  if (!S_ISREG(status.st_mode))
+    return inputError("it " + notRegular(status.st_mode));
+  file.bytes = uint64_t(status.st_size);
+  if (std::string fault = tooLarge(file.bytes, mostBytes); !fault.empty())
+    return inputError("it " + fault);
+  return file.readAll(mostBytes);
 }
 
 } // namespace fsdpc

@@ -53,17 +53,25 @@ public:
   FileIdentity identity() const { return id; }
   /// Reads exactly `count` bytes from `offset`, or fails.
   Status read(uint64_t offset, void *to, uint64_t count) const;
-  /// Reads the whole file. Fails if its size has changed since it was opened.
-  Result<std::string> readAll() const;
+  /// Reads the whole file. Fails if it is larger than `mostBytes`, or if its
+  /// size has changed since it was opened.
+  Result<std::string> readAll(uint64_t mostBytes) const;
 
 private:
   InputFile() = default;
   static Result<InputFile> check(InputFile file);
+  friend Result<std::string> readText(const std::string &, uint64_t);
 
   std::string name;
   int descriptor = -1;
   uint64_t bytes = 0, links = 0;
   FileIdentity id;
 };
+
+/// Returns what stands in a file that the user has named, of at most
+/// `mostBytes` bytes. Never waits, as InputFile. The error is only the reason,
+/// as "No such file or directory" or "it is a device, not a regular file"; the
+/// caller names the file.
+Result<std::string> readText(const std::string &path, uint64_t mostBytes);
 
 } // namespace fsdpc

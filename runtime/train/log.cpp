@@ -7,6 +7,7 @@
 #include "runtime/core/resources.h"
 #include "runtime/support/file.h"
 #include "runtime/support/json_fields.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/new_file.h"
 #include "runtime/support/output_file.h"
 
@@ -21,6 +22,9 @@
 
 namespace fsdpc::runtime {
 namespace {
+
+// In a header, numbers stand in lists of the plan.
+constexpr int deepest = 8;
 
 // The key names what is counted, so that logs of different models are not
 // compared by accident.
@@ -200,7 +204,7 @@ Status Log::cut(int64_t firstStep) {
     // A last line without its end was being written when the run died, and
     // goes.
     while (std::getline(old, text) && !old.eof()) {
-      Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+      Json json = parseJsonOrNull(text, deepest);
       if (!json.is_object() || (written == 0 && !json.contains("program_hash")))
         break;
       auto step = json.find("step");

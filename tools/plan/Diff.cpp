@@ -13,10 +13,10 @@
 #include "passes/pipeline/Registration.h"
 #include "passes/schedule/Passes.h"
 #include "passes/schedule/ScheduleIR.h"
+#include "runtime/support/input_file.h"
 #include "tools/fsdpc/Diagnostics.h"
 
 #include "mlir/Pass/PassManager.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -59,11 +59,12 @@ FailureOr<std::string> tableOfDump(StringRef path, MLIRContext *context) {
 FailureOr<std::string> tableOf(StringRef path, MLIRContext *context) {
   if (path.ends_with(".mlir"))
     return tableOfDump(path, context);
-  auto file = llvm::MemoryBuffer::getFile(path);
-  if (!file)
+  constexpr uint64_t most = 16 << 20; // as of a table that --schedule names
+  Result<std::string> text = readText(path.str(), most);
+  if (!text)
     return emitError(UnknownLoc::get(context), "cannot read '")
-           << path << "': " << file.getError().message();
-  return (*file)->getBuffer().str();
+           << path << "': " << text.error().message;
+  return *std::move(text);
 }
 
 } // namespace

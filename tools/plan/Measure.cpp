@@ -9,11 +9,11 @@
 #include "compiler/codegen/Files.h"
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/abi/memory_plan.h"
+#include "runtime/support/input_file.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/programs.h"
 
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -72,21 +72,17 @@ LogicalResult fail(const Twine &what) {
 
 // Returns the median of the measured steps in a log.
 FailureOr<double> medianStepMs(StringRef log) {
-  auto file = llvm::MemoryBuffer::getFile(log);
-  if (!file)
+  Result<std::string> text = readText(log.str(), uint64_t(1) << 30);
+  if (!text)
     return failure();
   std::vector<double> times;
-  for (StringRef rest = (*file)->getBuffer(); !rest.empty();) {
+  for (StringRef rest = *text; !rest.empty();) {
     StringRef line;
     std::tie(line, rest) = rest.split('\n');
-    llvm::Expected<llvm::json::Value> value = llvm::json::parse(line);
-    if (!value) {
-      llvm::consumeError(value.takeError());
-      continue;
-    }
-    const llvm::json::Object *object = value->getAsObject();
-    if (auto ms = object ? object->getNumber("step_ms") : std::nullopt)
-      times.push_back(*ms);
+    auto json = runtime::parseJsonOrNull(line, /*deepest=*/8);
+    auto ms = json.find("step_ms");
+    if (ms != json.end() && ms->is_number())
+      times.push_back(ms->get<double>());
   }
   if (times.size() <= kWarmUp)
     return failure();

@@ -5,6 +5,7 @@
 // A run that resumes cuts its log; the reader notices by the file's size.
 #include "tools/top/run_log.h"
 #include "runtime/support/file.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 
 #include <nlohmann/json.hpp>
@@ -16,7 +17,15 @@
 
 namespace fsdpc::top {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// Of a header, whose plan is the longest text that a log holds.
+constexpr int deepest = 8;
+constexpr size_t mostLineBytes = 1 << 20;
+
+} // namespace
 
 // Called when the file was cut or replaced: all is read anew.
 void RunLog::clear() {
@@ -49,6 +58,10 @@ Status RunLog::update() {
          begin = end + 1)
       FSDPC_TRY(line(partial.substr(begin, end - begin), ++lines));
     partial.erase(0, begin);
+    if (partial.size() > mostLineBytes)
+      return inputError("'" + path + "' line " + std::to_string(lines + 1) +
+                        " is longer than any of a log that a program has "
+                        "written with --log");
   }
   return {};
 }
@@ -57,7 +70,7 @@ Status RunLog::update() {
 // evaluation after so many steps. Lines of kinds that are not known are passed
 // over: later versions may add some.
 Status RunLog::line(const std::string &text, int64_t number) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = runtime::parseJsonOrNull(text, deepest);
   if (!json.is_object() || (number == 1 && !json.contains("program_hash")))
     return inputError("'" + path + "' line " + std::to_string(number) +
                       " is not of a log that a program has written with --log");

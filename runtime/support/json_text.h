@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads text of JSON that comes from outside. All of the project's readers
+// parse by this function, so that none can be made to recurse without end or to
+// take many times the size of a file in memory.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstddef>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fsdpc::runtime {
+
+/// Looks at a text while it is parsed, and throws a std::runtime_error at what
+/// no file of ours holds: lists and objects nested deeper than `deepest`, one
+/// key twice in an object (the parser would keep the last without a word), or
+/// millions of values.
+class JsonRules {
+public:
+  explicit JsonRules(int deepest) : deepest(deepest) {}
+
+  template <typename J>
+  bool operator()(int depth, typename J::parse_event_t event, J &parsed) {
+    using Event = typename J::parse_event_t;
+    if (event == Event::object_start || event == Event::array_start)
+      begin(depth, event == Event::object_start);
+    else if (event == Event::key)
+      key(depth, parsed.template get_ref<const std::string &>());
+    else if (event == Event::value)
+      count();
+    return true;
+  }
+
+private:
+  void begin(int depth, bool isObject);
+  void key(int depth, const std::string &name);
+  void count();
+
+  int deepest;
+  size_t values = 0;
+  std::vector<std::set<std::string>> keys; // of the open object at a depth
+};
+
+/// Returns what the text says. A list or an object may lie within `deepest`
+/// others. Throws J::parse_error where it is not JSON, and a std::runtime_error
+/// where it breaks a rule of JsonRules. The text of either may repeat bytes of
+/// the file, so it is for `printable`.
+template <typename J = nlohmann::ordered_json>
+J parseJson(std::string_view text, int deepest) {
+  JsonRules rules(deepest);
+  return J::parse(text.begin(), text.end(),
+                  [&rules](int depth, typename J::parse_event_t event,
+                           J &parsed) { return rules(depth, event, parsed); });
+}
+
+/// The same, but returns null instead of throwing.
+nlohmann::ordered_json parseJsonOrNull(std::string_view text, int deepest);
+
+} // namespace fsdpc::runtime
