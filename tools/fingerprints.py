@@ -59,12 +59,14 @@ def fingerprint(build: pathlib.Path, name: str, flags: list[str], weights: bool)
             return (str(failure).strip().splitlines()[-1][:60], "-", "-")
         if weights:
             return (hash_of_tensors(trained.saved), "-", "-")
-        bits = trained.bits()
-        digest = hashlib.sha256(repr(bits[0]).encode() + bits[1] + bits[2]).hexdigest()[:16]
+        numbers = [(line["loss"], line["grad_norm"]) for line in trained.lines()]
+        tensors = hash_of_tensors(trained.gradients) + hash_of_tensors(trained.saved)
+        digest = hashlib.sha256((repr(numbers) + tensors).encode()).hexdigest()[:16]
         planned = next(dumps.glob("*-plan-memory.mlir")).read_text()
         arena = re.search(r"fsdp\.arena = \{.*?\bbytes = (\d+)", planned)[1]
         table = harness.run([program, "--info"]).stdout.split("\nmemory ")[1].split("\n", 1)[1]
-        return (digest, arena, hashlib.sha256(table.encode()).hexdigest()[:8])
+        figures = " ".join(re.findall(r"[\d.]+ (?:[KMGT]i)?B", table))  # rows may be named anew
+        return (digest, arena, hashlib.sha256(figures.encode()).hexdigest()[:8])
 
 
 def main() -> int:

@@ -81,8 +81,13 @@ class Bench:
 
     def compile(self, model: Path, program: str, *flags: str) -> Path:
         out = self.path(program)
-        run([self.build / "bin" / "fsdpc", model, "-o", out, *flags])
+        run([*self.compiler(model), "-o", out, *flags])
         return out
+
+    def compiler(self, model: Path) -> list:
+        """The compiler with a model or a dump. Dumps of the tests may take weights from the fixtures."""
+        weights = [f"--weights={folder}" for folder in (MODELS, self.folder)] if model.suffix == ".mlir" else []
+        return [self.build / "bin" / "fsdpc", model, *weights]
 
     def compile_fixture(self, chosen: Fixture, program: str, *flags: str) -> Path:
         return self.compile(chosen.model, program, *chosen.compiling, *flags)

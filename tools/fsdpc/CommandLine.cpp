@@ -123,6 +123,11 @@ static void addDriverFlags(CLI::App &app, CommandLine &line,
   add("--report-trace", line.reportTrace, "TRACE.json",
       "the trace of a run of this program, which the report sets beside the "
       "prediction");
+  app.add_option("--weights", line.weightFolders,
+                 "a folder that a dump may take weights from, besides its own; "
+                 "may be repeated")
+      ->option_text("DIR")
+      ->group("Output");
   app.add_flag(
          "--timing", line.timing,
          "prints the processor seconds of the import, of each pass and of "
@@ -197,6 +202,11 @@ static int checkDriverFlags(CommandLine &line, const std::string &phase) {
                       (line.command == Command::Compile
                            ? " MODEL -o PROGRAM (see --help)"
                            : " MODEL"));
+  if (!line.weightFolders.empty() &&
+      !llvm::StringRef(line.model).ends_with(".mlir"))
+    return usageError("'--weights' names folders for a dump, and '" +
+                      line.model +
+                      "' is none; a model's weights lie beside it");
   if (line.report.empty() && !line.reportTrace.empty())
     return usageError("'--report-trace' has no effect without '--report'");
   if (line.command == Command::Tune && !line.profile.empty())

@@ -38,7 +38,9 @@ struct CommandLine {
   std::string model;      ///< an ONNX model, or a dump of a phase
   std::string output;     ///< the program, or the module of --compile-to
   std::string dumpFolder; ///< --dump-ir: gets a file per pass
-  std::string cudaPath;   ///< of the toolkit, for --target=cuda
+  /// Folders beyond its own that a dump may take weights from.
+  std::vector<std::string> weightFolders;
+  std::string cudaPath; ///< of the toolkit, for --target=cuda
   /// Files that are written beside the program: figures of GPU kernels, the
   /// schedule as a table that may be edited, and the page of a plan with the
   /// trace of a run that the page compares it with.

@@ -13,6 +13,7 @@
 #include "runtime/support/input_file.h"
 #include "tools/fsdpc/Buckets.h"
 #include "tools/fsdpc/Diagnostics.h"
+#include "tools/fsdpc/DumpSources.h"
 #include "tools/fsdpc/Summary.h"
 #include "tools/plan/Simulate.h"
 
@@ -178,6 +179,10 @@ OwningOpRef<ModuleOp> loadDump(const CommandLine &line, MLIRContext *context,
   code = failed(checkAgainstDump(*module, given)) ||
                  failed(checkOverwrites(line, std::move(read)))
              ? kUsageFault
+         // Only a link reads weights.
+         : line.last == Phase::Executable &&
+                 failed(checkSources(*module, line.model, line.weightFolders))
+             ? kInputFault
              : prepareOutput(line, CompileOptions::of(*module).target, context,
                              executable);
   return code ? nullptr : std::move(module);

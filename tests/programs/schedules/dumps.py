@@ -89,7 +89,7 @@ def hand_edits(bench, fixture, folder) -> None:
     bits = bench.train(bench.path("whole"), fixture, 2, steps=2).bits()
     for name, (edit, must_run) in EDITS.items():
         copy = harness.edited(source, name, edit)
-        done = subprocess.run([bench.build / "bin" / "fsdpc", copy, "-o", bench.path(name)], capture_output=True, text=True)
+        done = subprocess.run([*bench.compiler(copy), "-o", bench.path(name)], capture_output=True, text=True)
         if done.returncode == 0 and must_run is False:
             raise Failure(f"the schedule '{name}' is accepted")
         if done.returncode == 0:

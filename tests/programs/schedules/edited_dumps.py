@@ -76,7 +76,7 @@ class Trial:
         return result
 
     def run(self, path, *flags) -> subprocess.CompletedProcess:
-        return subprocess.run([self.bench.build / "bin" / "fsdpc", path, "-q", *flags], capture_output=True, text=True,
+        return subprocess.run([*self.bench.compiler(path), "-q", *flags], capture_output=True, text=True,
                               timeout=harness.TIMEOUT)
 
     def judge(self, path, computes: bool) -> tuple[str, str]:

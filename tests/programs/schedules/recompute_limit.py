@@ -98,7 +98,7 @@ def check_parts(bench, fixture, default: int, expected: tuple, *flags: str) -> N
         raise Failure(f"0.5 % below the default peak, as much as a unit is computed again: {part.units}")
     marked = harness.dump(bench.path("part-ir"), "recompute")
     again = bench.path("marked")
-    harness.run([bench.build / "bin" / "fsdpc", marked, "-o", again])
+    harness.run([*bench.compiler(marked), "-o", again])
     if losses(bench, again, fixture) != expected:
         raise Failure("the bits of a dump with marks differ")
 
