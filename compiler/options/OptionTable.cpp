@@ -57,6 +57,7 @@ constexpr OptionInfo option(llvm::StringLiteral name, OptionGroup group,
 // exclusive: a decay of 1 would keep an average forever.
 constexpr NumberRange notNegative,
     fromOne = {1}, belowOne = {0, 1},
+    ranks = {1, (1 << 20) + 1}, // as many as a checkpoint may have
     anyNumber = {-std::numeric_limits<double>::infinity()};
 // Conditions that several rows share. checkOptions refuses an option outside of
 // its condition. Optimizers.h says which hyperparameters an optimizer takes.

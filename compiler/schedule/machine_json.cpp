@@ -54,21 +54,21 @@ public:
     bool inside = range.open ? number > range.low : number >= range.low;
     if (!inside || number > range.high ||
         (range.text == aCount.text && number != std::floor(number)))
-      fail("'" + pathOf(key) + "' is " + value.dump().substr(0, 40) +
+      fail("'" + pathOf(key) + "' is " + runtime::dump(value).substr(0, 40) +
            "; it must be " + range.text);
     return number;
   }
   bool flag(const char *key) {
     const Json &value = at(key, "true or false");
     if (!value.is_boolean())
-      fail("'" + pathOf(key) + "' is " + value.dump().substr(0, 40) +
+      fail("'" + pathOf(key) + "' is " + runtime::dump(value).substr(0, 40) +
            "; it must be true or false");
     return value.get<bool>();
   }
   std::string text(const char *key) {
     const Json &value = at(key, "a text");
     if (!value.is_string() || value.get_ref<const std::string &>().empty())
-      fail("'" + pathOf(key) + "' is " + value.dump().substr(0, 40) +
+      fail("'" + pathOf(key) + "' is " + runtime::dump(value).substr(0, 40) +
            "; it must be a text");
     return value.get<std::string>();
   }
@@ -219,7 +219,7 @@ std::string toJson(const Machine &machine,
        sourced("sharing", {{"one_link", machine.sharedLink},
                            {"compute_slowdown", machine.computeSlowdown}})},
       {"memory", sourced("memory", {{"gib", machine.memoryGiB}})}};
-  return json.dump(1) + "\n";
+  return runtime::dump(json, 1) + "\n";
 }
 
 } // namespace fsdpc::schedule

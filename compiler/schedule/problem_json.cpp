@@ -123,7 +123,7 @@ std::string toJson(const Problem &problem) {
   std::string text = "{";
   auto field = [&](const char *name, const Json &value) {
     text += (text.size() > 1 ? ",\n \"" : "\n \"") + std::string(name) +
-            "\": " + value.dump();
+            "\": " + runtime::dump(value);
   };
   field("base_bytes", problem.baseBytes);
   if (problem.contention.ofCompute > 0)

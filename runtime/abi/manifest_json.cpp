@@ -9,6 +9,7 @@
 // relies on (manifest_checks.cpp).
 #include "runtime/abi/manifest_checks.h"
 #include "runtime/support/json_text.h"
+#include "runtime/support/spelling.h"
 
 #include <nlohmann/json.hpp>
 
@@ -193,7 +194,12 @@ public:
     object[key] = write(value);
   }
   template <class T> static Json write(T &value) {
-    if constexpr (isLeaf<T>) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      // JSON holds UTF-8 alone, but a name or a path may have any bytes.
+      if (!runtime::isUtf8(value))
+        return std::vector<uint8_t>(value.begin(), value.end());
+      return value;
+    } else if constexpr (isLeaf<T>) {
       return value;
     } else if constexpr (IsVector<T>::value) {
       Json list = Json::array();
@@ -238,7 +244,7 @@ public:
     auto expect = [&](bool ok, const char *what) {
       if (!ok)
         throw std::runtime_error("'" + path + "' is not " + what + ": " +
-                                 json.dump().substr(0, 40));
+                                 runtime::dump(json).substr(0, 40));
     };
     // bool comes first, since it is an integral type too.
     if constexpr (std::is_same_v<T, bool>) {
@@ -258,7 +264,13 @@ public:
       value = json.get<T>();
       expect(std::isfinite(value), "a finite number");
     } else if constexpr (std::is_same_v<T, std::string>) {
-      expect(json.is_string(), "a string");
+      if (json.is_array()) {
+        std::vector<uint8_t> bytes;
+        parse(json, path, bytes);
+        value.assign(bytes.begin(), bytes.end());
+        return;
+      }
+      expect(json.is_string(), "a string or its bytes");
       value = json.get<std::string>();
     } else if constexpr (IsVector<T>::value) {
       expect(json.is_array(), "a list");
@@ -296,7 +308,8 @@ int64_t samplesPerMicrobatch(const Manifest &manifest) {
 
 std::string toJson(const Manifest &manifest) {
   Manifest copy = manifest; // the field lists take mutable references
-  return Writer::write(copy).dump(1);
+  // ASCII, since --manifest prints it.
+  return runtime::dumpAscii(Writer::write(copy), 1);
 }
 
 Result<Manifest> fromJson(const char *text, size_t bytes) {

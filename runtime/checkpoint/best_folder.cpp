@@ -133,7 +133,7 @@ Status BestFolder::publish(int64_t step, double loss, NewFile &parameters) {
   }
   FSDPC_TRY(parameters.commit());
   std::string text =
-      Json{{"file", nameOf(step)}, {"step", step}, {"eval_loss", loss}}.dump() +
+      dump(Json{{"file", nameOf(step)}, {"step", step}, {"eval_loss", loss}}) +
       "\n";
   NewFile index;
   FSDPC_TRY(index.open(entries.pathOf(indexName)));

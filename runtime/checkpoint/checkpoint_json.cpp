@@ -257,12 +257,6 @@ Json layoutJson(const StoredLayout &layout) {
 
 } // namespace
 
-// Through the serialiser itself, so that both directions replace the same
-// bytes.
-std::string storedName(const std::string &name) {
-  return parseJson(dump(Json(name)), 0).get<std::string>();
-}
-
 // The checksum covers the text of "checkpoint"; the outer object only carries
 // it.
 std::string toJson(const CheckpointManifest &stored) {
@@ -299,9 +293,9 @@ std::string toJson(const CheckpointManifest &stored) {
                {"layouts", layouts},
                {"buffers", buffers},
                {"files", files}};
-  return dump({{"format", formatOf(stored)},
-               {"checksum", checksum(dump(body))},
-               {"checkpoint", body}}) +
+  return dump(Json{{"format", formatOf(stored)},
+                   {"checksum", checksum(dump(body))},
+                   {"checkpoint", body}}) +
          "\n";
 }
 

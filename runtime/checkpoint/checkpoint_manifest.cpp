@@ -6,6 +6,7 @@
 #include "runtime/checkpoint/checkpoint_manifest.h"
 #include "runtime/abi/memory_plan.h"
 #include "runtime/abi/power_sgd.h"
+#include "runtime/support/json_text.h"
 
 #include <cstdio>
 #include <cstdlib>

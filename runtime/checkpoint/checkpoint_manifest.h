@@ -112,8 +112,6 @@ int64_t rankOfShard(const CheckpointManifest &stored,
 /// ranks and empty but on rank 0; the buffers on rank 0.
 std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored, int rank);
 
-/// Returns a name as a manifest holds it: what is not valid UTF-8 is replaced.
-std::string storedName(const std::string &name);
 /// Returns a parameter's name and aliases as a manifest holds them.
 std::vector<std::string> storedNames(const Member &member);
 

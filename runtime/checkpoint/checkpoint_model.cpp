@@ -5,6 +5,7 @@
 // parameters.
 #include "runtime/checkpoint/checkpoint_manifest.h"
 #include "runtime/data/sample_file.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 
 #include <map>

@@ -7,6 +7,7 @@
 #include "runtime/abi/memory_plan.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/numeric/dtype.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 
 #include <algorithm>

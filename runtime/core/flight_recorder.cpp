@@ -4,9 +4,8 @@
 // enqueues the same commands in every call, so the n-th command of a stream
 // that is not a wait is the n-th of the manifest's sequence.
 #include "runtime/core/flight_recorder.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/new_file.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <unistd.h>
@@ -156,8 +155,7 @@ Status FlightRecorder::write(const std::string &path) const {
     }
     json["streams"][streamNames[stream]] = list;
   }
-  std::string text =
-      json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::string text = dump(json, 1) + "\n";
   NewFile file;
   FSDPC_TRY(file.open(path));
   FSDPC_TRY(file.write(0, text.data(), text.size()));

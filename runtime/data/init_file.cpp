@@ -6,6 +6,7 @@
 #include "runtime/data/init_file.h"
 #include "runtime/data/npz.h"
 #include "runtime/data/sharded_safetensors.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/nearest.h"
 #include "runtime/support/spelling.h"
 
@@ -93,9 +94,9 @@ std::vector<std::string> InitFile::files() const {
 
 std::string InitFile::nameInFile(const std::string &name,
                                  const Renaming &by) const {
-  return name.rfind(by.inProgram, 0) == 0
-             ? by.inFile + name.substr(by.inProgram.size())
-             : name;
+  return storedName(name.rfind(by.inProgram, 0) == 0
+                        ? by.inFile + name.substr(by.inProgram.size())
+                        : name);
 }
 
 const InitTensor *InitFile::lookUp(const Names &names,

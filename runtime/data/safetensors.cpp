@@ -59,7 +59,7 @@ Result<uint64_t> wholeNumber(const std::string &name,
                              const nlohmann::json &number) {
   if (!number.is_number_unsigned())
     return inputError(
-        "tensor '" + name + "' has " + number.dump() +
+        "tensor '" + name + "' has " + dump(number) +
         " in its shape or place, which is not a whole number of at "
         "least 0");
   return number.get<uint64_t>();
@@ -189,7 +189,8 @@ const SafeTensor *
 SafeTensors::find(const std::string &name,
                   const std::vector<std::string> &aliases) const {
   // By name, then by the aliases that `text` wrote for tied parameters.
-  auto lookUp = [&](const std::string &key) -> const SafeTensor * {
+  auto lookUp = [&](const std::string &wanted) -> const SafeTensor * {
+    std::string key = storedName(wanted);
     auto entry = entries.find(key);
     if (entry != entries.end())
       return &entry->second;
@@ -226,14 +227,13 @@ std::string SafeTensorsHeader::text() const {
   // Readers of PyTorch checkpoints look for "pt".
   json["__metadata__"]["format"] = "pt";
   if (!aliasOf.empty())
-    json["__metadata__"]["aliases"] = nlohmann::json(aliasOf).dump();
+    json["__metadata__"]["aliases"] = dump(nlohmann::json(aliasOf));
   for (const Entry &entry : entries)
     json[entry.name] = {{"dtype", dtypeToFile(entry.dtype)},
                         {"shape", entry.shape},
                         {"data_offsets", {entry.begin, entry.end}}};
   // Names come from the model and may be invalid UTF-8, which is replaced.
-  std::string header =
-      json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string header = dump(json);
   // Padded so that the data is aligned; readers ignore trailing spaces.
   header.resize((header.size() + 8 + 63) / 64 * 64 - 8, ' ');
   uint64_t length = header.size();

@@ -5,6 +5,7 @@
 
 #include "runtime/support/status.h"
 
+#include <functional>
 #include <string>
 
 namespace fsdpc::runtime {
@@ -15,6 +16,10 @@ namespace fsdpc::runtime {
 ExitCode printError(const Error &error);
 /// Prints "warning: message" likewise.
 void printWarning(const std::string &message);
+
+/// Runs the body of a `main`, and returns its exit code. An exception of a
+/// library ends the process with a line and not with a signal.
+int guarded(const std::function<int()> &body);
 
 /// From now on the process goes on if nobody reads what it prints, as with
 /// `PROGRAM 2>&1 | head`: for whatever writes files, which are worth more than

@@ -5,10 +5,6 @@
 
 namespace fsdpc::runtime {
 
-std::string dump(const Json &json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 const Json &fieldIn(const Json &json, const char *key) {
   auto found = json.is_object() ? json.find(key) : json.end();
   if (found == json.end())

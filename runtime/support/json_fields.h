@@ -5,7 +5,7 @@
 // is wrong; the caller makes it an error of its file.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include "runtime/support/json_text.h"
 
 #include <cstdint>
 #include <string>
@@ -13,10 +13,6 @@
 namespace fsdpc::runtime {
 
 using Json = nlohmann::ordered_json;
-
-/// Writes JSON in one line. Names come from the model and may be invalid UTF-8,
-/// which is replaced.
-std::string dump(const Json &json);
 
 /// Returns the field of an object.
 const Json &fieldIn(const Json &json, const char *key);

@@ -36,6 +36,12 @@ void JsonRules::key(int depth, const std::string &name) {
     throw std::runtime_error("'" + name + "' stands in it twice");
 }
 
+// Through the serialiser itself, so that both directions replace the same
+// bytes.
+std::string storedName(const std::string &name) {
+  return parseJson(dump(nlohmann::ordered_json(name)), 0).get<std::string>();
+}
+
 nlohmann::ordered_json parseJsonOrNull(std::string_view text, int deepest) {
   try {
     return parseJson(text, deepest);

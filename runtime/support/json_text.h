@@ -61,4 +61,22 @@ J parseJson(std::string_view text, int deepest) {
 /// The same, but returns null instead of throwing.
 nlohmann::ordered_json parseJsonOrNull(std::string_view text, int deepest);
 
+/// Writes JSON, in one line or with `indent` spaces a level. Bytes that are not
+/// UTF-8, as names of a model may hold, are replaced.
+template <typename J> std::string dump(const J &json, int indent = -1) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/false,
+                   J::error_handler_t::replace);
+}
+
+/// Returns a name as JSON holds it, and hence every file of ours: what is not
+/// UTF-8 is replaced.
+std::string storedName(const std::string &name);
+
+/// The same as `dump` for a terminal: what is not ASCII is escaped as JSON
+/// does.
+template <typename J> std::string dumpAscii(const J &json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/true,
+                   J::error_handler_t::replace);
+}
+
 } // namespace fsdpc::runtime

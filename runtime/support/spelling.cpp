@@ -1,25 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Makes text fit for a message, and formats bytes, counts and times as people
-// read them, the same way wherever one is printed.
+// read them, the same way wherever one is printed. Names come from models,
+// checkpoints and peers, so each character is looked at.
 #include "runtime/support/spelling.h"
 
+#include <cstdint>
 #include <cstdio>
 
 namespace fsdpc::runtime {
 
-// Bytes from 128 on stay, so that UTF-8 remains readable.
-std::string printable(const std::string &text) {
+// By the table of Unicode (3-7 in its chapter 3): the second byte excludes long
+// forms, surrogates and what lies beyond the last character.
+size_t utf8Length(std::string_view text) {
+  auto byte = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  unsigned first = byte(0), low = 0x80, high = 0xbf;
+  if (first < 0x80)
+    return text.empty() ? 0 : 1;
+  size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (first < 0xc2 || first > 0xf4)
+    return 0;
+  if (first == 0xe0)
+    low = 0xa0;
+  else if (first == 0xed)
+    high = 0x9f;
+  else if (first == 0xf0)
+    low = 0x90;
+  else if (first == 0xf4)
+    high = 0x8f;
+  for (size_t i = 1; i < length; ++i, low = 0x80, high = 0xbf)
+    if (byte(i) < low || byte(i) > high)
+      return 0;
+  return length;
+}
+
+bool isUtf8(std::string_view text) {
+  while (size_t length = utf8Length(text))
+    text.remove_prefix(length);
+  return text.empty();
+}
+
+// Of a valid character.
+static uint32_t codePoint(std::string_view bytes) {
+  auto first = static_cast<unsigned char>(bytes[0]);
+  if (bytes.size() == 1)
+    return first;
+  uint32_t code = first & (0xffu >> (bytes.size() + 1));
+  for (char c : bytes.substr(1))
+    code = code << 6 | (static_cast<unsigned char>(c) & 0x3f);
+  return code;
+}
+
+// C0 and C1 controls, line and paragraph ends, marks and overrides of
+// direction.
+static bool isCommand(uint32_t code) {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c ||
+         code == 0x200e || code == 0x200f ||
+         (code >= 0x2028 && code <= 0x202e) ||
+         (code >= 0x2066 && code <= 0x2069);
+}
+
+static std::string clean(std::string_view text, std::string_view kept) {
   constexpr char digits[] = "0123456789abcdef";
-  std::string clean;
-  for (char c : text) {
-    auto byte = static_cast<unsigned char>(c);
-    if (byte >= 32 && byte != 127)
-      clean += c;
+  std::string result;
+  while (!text.empty()) {
+    size_t length = utf8Length(text);
+    std::string_view bytes = text.substr(0, length ? length : 1);
+    text.remove_prefix(bytes.size());
+    if (kept.find(bytes[0]) != kept.npos ||
+        (length && !isCommand(codePoint(bytes))))
+      result += bytes;
     else
-      clean += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+      for (char c : bytes) {
+        auto byte = static_cast<unsigned char>(c);
+        result += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+      }
   }
-  return clean;
+  return result;
+}
+
+std::string printable(std::string_view text) { return clean(text, ""); }
+
+std::string printableLines(std::string_view text) {
+  return clean(text, "\n\t");
 }
 
 std::string listed(const std::vector<std::string> &names) {

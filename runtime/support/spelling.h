@@ -3,15 +3,24 @@
 // Texts for messages: lists, sizes, times.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fsdpc::runtime {
 
-/// Returns text from a file for a message: control characters, which would
-/// break the line or reach the terminal, are written as \xNN.
-std::string printable(const std::string &text);
+/// Returns foreign text for a line on a terminal: bytes that are not UTF-8, and
+/// characters that would end the line, command the terminal or turn the
+/// direction of what follows, are written as \xNN, byte by byte.
+std::string printable(std::string_view text);
+/// The same for text of several lines: '\n' and '\t' stay.
+std::string printableLines(std::string_view text);
+/// Returns the number of bytes of the UTF-8 character that the text begins
+/// with, and 0 if it begins with none.
+size_t utf8Length(std::string_view text);
+bool isUtf8(std::string_view text);
 /// Returns the names in quotes, separated by commas.
 std::string listed(const std::vector<std::string> &names);
 /// Formats a shape: "[4, 256]".

@@ -187,8 +187,6 @@ Status Log::header(const Manifest &manifest, const Options &options,
                {"peak_rss", peakResidentBytes()}};
   if (usesGroups(manifest))
     json["shard_group"] = info.groupRanks;
-  // Only now that the run is about to train does the old log go.
-  FSDPC_TRY(cut(info.firstStep));
   return line(dump(json));
 }
 

@@ -78,18 +78,17 @@ public:
   Log(const Log &) = delete;
   ~Log();
   /// Opens the file, and locks it until the run ends: two runs on one log would
-  /// garble it. Leaves what it holds until `header` cuts it, since the run may
+  /// garble it. Leaves what it holds until `goBack` cuts it, since the run may
   /// not come to train. A pipe or device is written as it is.
   Status open(const std::string &path);
   /// Write a line. After a failure the log ends with its last whole line, and
-  /// further calls do nothing. The header replaces the log of another run; a
-  /// run that resumes keeps the lines of the steps before its first one.
+  /// further calls do nothing.
   Status header(const Manifest &manifest, const Options &options,
                 const RunInfo &info);
   Status step(const Manifest &manifest, const Options &options,
               const RunInfo &info, const StepRecord &record);
   /// Cuts the lines of this step and of all later ones, which will be logged
-  /// again.
+  /// again: all of them at step 0, as those of another run.
   Status goBack(int64_t step) { return file < 0 ? Status() : cut(step); }
   /// A line with `eval_step` in place of `step`: the steps done before it.
   Status evaluation(const Options &options, const EvaluationRecord &record);

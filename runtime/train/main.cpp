@@ -8,10 +8,13 @@
 #include "runtime/cli/command_line.h"
 #include "runtime/comm/tcp/tcp.h"
 #include "runtime/core/failure.h"
+#include "runtime/support/spelling.h"
+#include "runtime/support/system_error.h"
 #include "runtime/train/info.h"
 #include "runtime/train/trainer.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <malloc.h>
@@ -51,19 +54,24 @@ Error strangerError(const LaunchEnvironment &environment) {
                     ranks);
 }
 
-// Prints what --help, --info or --manifest asks for. Returns false if the
-// command line asks for none of them.
-bool printText(const Manifest &manifest, const fsdpc_program &program,
-               const Options &options, bool speaks) {
-  std::string text = options.help;
+// Returns what --help, --info or --manifest asks for, or "" if the command line
+// asks for none of them.
+std::string wantedText(const Manifest &manifest, const fsdpc_program &program,
+                       const Options &options) {
   if (options.info)
-    text = infoText(manifest, options.threads, options.shardGroup,
-                    !options.checkpointEvery.empty());
-  else if (options.manifest)
-    text = std::string(program.manifest, program.manifest_bytes) + "\n";
-  if (speaks)
-    std::fputs(text.c_str(), stdout);
-  return !text.empty();
+    return printableLines(infoText(manifest, options.threads,
+                                   options.shardGroup,
+                                   !options.checkpointEvery.empty()));
+  if (options.manifest)
+    return std::string(program.manifest, program.manifest_bytes) + "\n";
+  return options.help;
+}
+
+// A full disk does not look like success.
+Status print(const std::string &text) {
+  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+    return systemError(errno, "cannot write to stdout");
+  return {};
 }
 
 // Ranks that a launcher announced are not asked for again.
@@ -141,8 +149,11 @@ ExitCode runProgram(int argc, char **argv, const fsdpc_program &program) {
   Status ranks = checkRanks(options, environment, environment.mpi || meets);
   if (!ranks)
     return refuse(ranks.error(), speaks);
-  if (printText(manifest, program, options, speaks))
-    return ExitCode::success;
+  if (std::string text = wantedText(manifest, program, options);
+      !text.empty()) {
+    Status printed = speaks ? print(text) : Status();
+    return printed ? ExitCode::success : refuse(printed.error());
+  }
   int count = job     ? job->size
               : meets ? environment.ranks
                       : std::max(1, options.ranks);
@@ -186,9 +197,5 @@ int fsdpc_main(int argc, char **argv, const fsdpc_program *program) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
-  try {
-    return int(runProgram(argc, argv, *program));
-  } catch (const std::exception &fault) {
-    return int(printError(runError(fault.what())));
-  }
+  return guarded([&] { return int(runProgram(argc, argv, *program)); });
 }

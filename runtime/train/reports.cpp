@@ -148,7 +148,10 @@ Status Trainer::beginReports(Progress &progress) {
   reportResumed();
   if (!evaluation.note().empty())
     printWarning(evaluation.note());
-  FSDPC_TRY(log.header(manifest, options, info));
+  // Only now that the run is about to train does the old log go.
+  FSDPC_TRY(log.goBack(info.firstStep));
+  if (Status logged = log.header(manifest, options, info); !logged)
+    printWarning(logged.error().message + "; the run goes on without its log");
   return events.begin(info.firstStep);
 }
 

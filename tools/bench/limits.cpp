@@ -13,8 +13,7 @@
 #include "runtime/comm/launch_environment.h"
 #include "runtime/host/host_device.h"
 #include "runtime/numeric/each_processor.h"
-
-#include <nlohmann/json.hpp>
+#include "runtime/support/json_text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -336,6 +335,6 @@ int main(int argc, char **argv) {
   // Measured in core time, so that other processes do not count.
   result["exps_per_s"] = 64.0 * count / taken.coreMs * 1e3;
   if (!job || job->rank == 0)
-    std::puts(result.dump().c_str());
+    std::puts(runtime::dump(result).c_str());
   return 0;
 }

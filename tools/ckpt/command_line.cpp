@@ -11,18 +11,15 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
 
 namespace fsdpc::ckpt {
 
 // Every subcommand ends through report() or print(), so an error goes to stderr
 // as one line and a full disk does not look like success.
-int report(const Error &error) {
-  std::cerr << "error: " << error.message << "\n";
-  return int(error.code());
-}
+int report(const Error &error) { return int(runtime::printError(error)); }
 
-int print(const std::string &text, ExitCode code) {
+int print(const std::string &content, ExitCode code) {
+  std::string text = runtime::printableLines(content);
   size_t wrote = std::fwrite(text.data(), 1, text.size(), stdout);
   if (wrote == text.size() && std::fflush(stdout) == 0)
     return int(code);

@@ -6,12 +6,11 @@
 // tensor is.
 #include "runtime/cli/output_paths.h"
 #include "runtime/data/safetensors.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/new_file.h"
 #include "tools/ckpt/commands.h"
 #include "tools/ckpt/new_folder.h"
 #include "tools/ckpt/source.h"
-
-#include <nlohmann/json.hpp>
 
 #include <cstdio>
 
@@ -89,10 +88,7 @@ Status writeSharded(const TensorSource &source, const Arguments &arguments) {
   }
   // transformers reads a single model.safetensors without an index.
   if (files.size() > 1) {
-    std::string text =
-        index.dump(2, ' ', false,
-                   nlohmann::ordered_json::error_handler_t::replace) +
-        "\n";
+    std::string text = dump(index, 2) + "\n";
     NewFile file;
     FSDPC_TRY(file.open(folder.temporary() + "/model.safetensors.index.json"));
     FSDPC_TRY(file.write(0, text.data(), text.size()));

@@ -6,11 +6,10 @@
 #include "runtime/abi/memory_plan.h"
 #include "runtime/data/sample_file.h"
 #include "runtime/numeric/dtype.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 #include "tools/ckpt/commands.h"
 #include "tools/ckpt/source.h"
-
-#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <cstring>
@@ -228,7 +227,8 @@ int diff(const Arguments &arguments) {
     text = "all " + std::to_string((*a)->tensors().size()) +
            " tensors are equal\n";
   if (arguments.json)
-    text = Json({{"equal", found->empty()}, {"differences", *found}}).dump(2) +
+    text = dumpAscii(Json({{"equal", found->empty()}, {"differences", *found}}),
+                     2) +
            "\n";
   return print(text, found->empty() ? ExitCode::success : differs);
 }

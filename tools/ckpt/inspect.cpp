@@ -5,11 +5,10 @@
 // is for people, the JSON for scripts.
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/data/sample_file.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 #include "tools/ckpt/checkpoints.h"
 #include "tools/ckpt/commands.h"
-
-#include <nlohmann/json.hpp>
 
 #include <sys/stat.h>
 
@@ -172,7 +171,7 @@ int inspect(const Arguments &arguments) {
   auto stored = readCheckpointManifest(*folder);
   if (!stored)
     return report(stored.error());
-  return print(arguments.json ? describe(*folder, *stored).dump(2) + "\n"
+  return print(arguments.json ? dumpAscii(describe(*folder, *stored), 2) + "\n"
                               : table(*folder, *stored));
 }
 

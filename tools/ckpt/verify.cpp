@@ -3,11 +3,10 @@
 // `fsdpc ckpt verify`: reads every byte of every checkpoint at a path and
 // compares all checksums. All files that are damaged are named, so that one
 // call tells what to copy again.
+#include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 #include "tools/ckpt/checkpoints.h"
 #include "tools/ckpt/commands.h"
-
-#include <nlohmann/json.hpp>
 
 namespace fsdpc::ckpt {
 
@@ -55,7 +54,7 @@ int verify(const Arguments &arguments) {
     for (const std::string &fault : faults)
       text += fault + "\n";
   }
-  return print(arguments.json ? list.dump(2) + "\n" : text,
+  return print(arguments.json ? dumpAscii(list, 2) + "\n" : text,
                whole ? ExitCode::success : ExitCode::wrongInput);
 }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The command line of `fsdpc export`, with CLI11, which throws.
+#include "runtime/support/diagnostics.h"
 #include "tools/export/Export.h"
 
 #include <CLI/CLI.hpp>
-
-#include <iostream>
 
 namespace fsdpc::exporting {
 
@@ -41,8 +40,8 @@ int parseArguments(int argc, char **argv, Arguments &arguments) {
   } catch (const CLI::CallForHelp &help) {
     return app.exit(help);
   } catch (const CLI::ParseError &error) {
-    std::cerr << "error: " << error.what() << " (see fsdpc export --help)\n";
-    return 2;
+    return int(runtime::printError(commandLineError(
+        std::string(error.what()) + " (see fsdpc export --help)")));
   }
   return -1;
 }

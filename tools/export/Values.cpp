@@ -8,6 +8,7 @@
 #include "runtime/data/sample_file.h"
 #include "runtime/numeric/dtype.h"
 #include "runtime/numeric/float16.h"
+#include "runtime/support/json_text.h"
 #include "runtime/support/nearest.h"
 #include "runtime/support/spelling.h"
 
@@ -144,8 +145,9 @@ Result<Values> matchValues(const frontend::ModelFile &model,
   std::set<std::string> known; // names that may be in the source
   for (auto &[name, place] : placesOf(model, parameters)) {
     names.push_back(name);
-    known.insert(name);
-    auto found = byName.find(name);
+    std::string stored = runtime::storedName(name); // as files write it
+    known.insert(stored);
+    auto found = byName.find(stored);
     for (const std::string &alias : place.tensor->aliases) {
       known.insert(alias);
       if (found == byName.end())

@@ -7,6 +7,7 @@
 #include "tools/fsdpc/CommandLine.h"
 
 #include "compiler/options/OptionTable.h"
+#include "runtime/support/diagnostics.h"
 #include "runtime/support/foreign_names.h"
 #include "tools/fsdpc/Buckets.h"
 #include "tools/fsdpc/PlanFlags.h"
@@ -14,7 +15,6 @@
 #include "llvm/ADT/StringExtras.h"
 
 #include <CLI/CLI.hpp>
-#include <iostream>
 
 using namespace fsdpc;
 using namespace fsdpc::driver;
@@ -71,8 +71,7 @@ static std::string commandName(Command command) {
 
 // Prints an error and returns the exit code of a wrong command line.
 static int usageError(const std::string &message) {
-  std::cerr << "error: " << message << "\n";
-  return 2;
+  return int(runtime::printError(commandLineError(message)));
 }
 
 // Returns "; did you mean '--flag'?" for a misspelt flag, or nothing. Of long

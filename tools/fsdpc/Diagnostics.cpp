@@ -4,6 +4,7 @@
 // whole ops; users of a compiler for models want the name of the ONNX node.
 // Everything goes to stderr, since stdout may carry the compiled module.
 #include "tools/fsdpc/Diagnostics.h"
+#include "tools/fsdpc/TextStreams.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Location.h"
@@ -55,10 +56,10 @@ static void print(Diagnostic &diagnostic, StringRef indent) {
   }
   // The message would otherwise continue the line of the pass.
   Progress::clear();
-  llvm::errs() << indent << kind << ": " << diagnostic;
+  textErr() << indent << kind << ": " << diagnostic;
   if (std::string place = placeOf(diagnostic.getLocation()); !place.empty())
-    llvm::errs() << " (" << place << ")";
-  llvm::errs() << '\n';
+    textErr() << " (" << place << ")";
+  textErr() << '\n';
   for (Diagnostic &note : diagnostic.getNotes())
     print(note, "  ");
 }

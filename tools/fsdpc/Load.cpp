@@ -15,6 +15,7 @@
 #include "tools/fsdpc/Diagnostics.h"
 #include "tools/fsdpc/DumpSources.h"
 #include "tools/fsdpc/Summary.h"
+#include "tools/fsdpc/TextStreams.h"
 #include "tools/plan/Simulate.h"
 
 #include "llvm/Support/raw_ostream.h"
@@ -31,7 +32,7 @@ using fsdpc::fsdp::CompileOptions;
 
 LogicalResult fsdpc::driver::usageError(const Twine &text) {
   Progress::clear();
-  llvm::errs() << "error: " << text << "\n";
+  textErr() << "error: " << text << "\n";
   return failure();
 }
 
@@ -72,18 +73,18 @@ LogicalResult checkAgainstDump(ModuleOp module, const CompileOptions &given) {
     Attribute before = option->write(kept, context);
     if (before == option->write(given, context))
       continue;
-    llvm::errs() << "error: '--" << option->name
-                 << "' conflicts with the dump, which was compiled ";
+    textErr() << "error: '--" << option->name
+              << "' conflicts with the dump, which was compiled ";
     std::string text = option->print(kept);
     // The dump's flag, or the default that it was compiled with, must be shown:
     // the user has to know which of the two to change.
     if (llvm::is_contained(kept.given, option))
-      llvm::errs() << "with " << before;
+      textErr() << "with " << before;
     else if (!text.empty())
-      llvm::errs() << "without it (default '" << text << "')";
+      textErr() << "without it (default '" << text << "')";
     else
-      llvm::errs() << "without it";
-    llvm::errs() << "; omit the flag, or compile the model again\n";
+      textErr() << "without it";
+    textErr() << "; omit the flag, or compile the model again\n";
     return failure();
   }
   return success();

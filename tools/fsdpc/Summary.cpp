@@ -16,6 +16,7 @@
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/options/Options.h"
 #include "runtime/abi/memory_plan.h"
+#include "tools/fsdpc/TextStreams.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -33,16 +34,16 @@ using namespace fsdpc::analysis;
 static double mebibytes(int64_t bytes) { return bytes / double(1 << 20); }
 
 void fsdpc::driver::printImportSummary(const frontend::ImportSummary &summary) {
-  llvm::outs() << "model: " << summary.nodes << " nodes (" << summary.folded
-               << " folded), " << summary.parameters << " parameters of "
-               << summary.parameterElements << " elements ("
-               << summary.trainableElements << " trainable), "
-               << summary.aliases << " tied, " << summary.buffers << " buffers";
+  textOut() << "model: " << summary.nodes << " nodes (" << summary.folded
+            << " folded), " << summary.parameters << " parameters of "
+            << summary.parameterElements << " elements ("
+            << summary.trainableElements << " trainable), " << summary.aliases
+            << " tied, " << summary.buffers << " buffers";
   if (summary.detached > 0)
-    llvm::outs() << ", " << summary.detached << " detached values";
-  llvm::outs() << "\n";
+    textOut() << ", " << summary.detached << " detached values";
+  textOut() << "\n";
   if (!summary.optimizer.empty())
-    llvm::outs() << "optimizer: " << summary.optimizer << "\n";
+    textOut() << "optimizer: " << summary.optimizer << "\n";
 }
 
 // Lists the groups of --group with what they contain, since an expression
@@ -57,12 +58,12 @@ static void printGroups(ModuleOp module) {
     int64_t elements = 0;
     for (fsdp::ParameterOp member : group.members)
       elements += cast<ShapedType>(member.getType()).getNumElements();
-    llvm::outs() << "group '" << group.pattern << "': " << group.members.size()
-                 << " parameters of " << elements << " elements";
+    textOut() << "group '" << group.pattern << "': " << group.members.size()
+              << " parameters of " << elements << " elements";
     if (options.groups[number].find("optimizer"))
-      llvm::outs() << ", "
-                   << options.ofGroup(options.groups[number]).optimizer.name();
-    llvm::outs() << "\n";
+      textOut() << ", "
+                << options.ofGroup(options.groups[number]).optimizer.name();
+    textOut() << "\n";
   }
 }
 
@@ -82,7 +83,7 @@ static void printRecomputed(ModuleOp module) {
       list += llvm::formatv(" ({0} of {1} ops)", again->ops, again->of);
   }
   if (!list.empty())
-    llvm::outs() << llvm::formatv(
+    textOut() << llvm::formatv(
         "computed again in the backward, for --memory-limit, at {0:F3} ms per "
         "microbatch: {1}\n",
         double(us) / 1e3, list);
@@ -101,21 +102,21 @@ static void printOffloaded(ModuleOp module) {
     return offloaded.getAs<FloatAttr>(name).getValueAsDouble() / 1e3;
   };
   bool isLimited = fsdp::CompileOptions::of(module).memoryLimit.bytes > 0;
-  llvm::outs() << llvm::formatv(
+  textOut() << llvm::formatv(
       "activations offloaded{0}: {1:F1} of {2:F1} MiB per microbatch, {3} of "
       "{4} pieces",
       isLimited ? ", for --memory-limit" : "", mebibytes(count("bytes")),
       mebibytes(count("of_bytes")), count("pieces"), count("of_pieces"));
   if (count("pieces") > 0) {
     auto units = offloaded.getAs<ArrayAttr>("units");
-    llvm::outs() << llvm::formatv(
+    textOut() << llvm::formatv(
         ", in {0:F3} ms of copies, {1:F3} ms exposed; read last in ",
         time("copy_us"), time("exposed_us"));
     llvm::interleaveComma(
-        units.getAsRange<FlatSymbolRefAttr>(), llvm::outs(),
-        [](FlatSymbolRefAttr unit) { llvm::outs() << unit.getValue(); });
+        units.getAsRange<FlatSymbolRefAttr>(), textOut(),
+        [](FlatSymbolRefAttr unit) { textOut() << unit.getValue(); });
   }
-  llvm::outs() << "\n";
+  textOut() << "\n";
 }
 
 void fsdpc::driver::printModelSummary(ModuleOp module) {
@@ -123,19 +124,18 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
   // themselves are kernels by now. Sorted by name, as every dictionary.
   auto counts = module->getAttrOfType<DictionaryAttr>("fsdp.recognised");
   if (counts && !counts.empty()) {
-    llvm::outs() << "recognised:";
+    textOut() << "recognised:";
     for (NamedAttribute entry : counts)
       if (auto count = dyn_cast<IntegerAttr>(entry.getValue()))
-        llvm::outs() << " " << count.getInt() << " "
-                     << entry.getName().getValue();
-    llvm::outs() << "\n";
+        textOut() << " " << count.getInt() << " " << entry.getName().getValue();
+    textOut() << "\n";
   }
   if (auto buckets = module->getAttrOfType<ArrayAttr>(fsdp::kBucketsAttr)) {
-    llvm::outs() << "buckets:";
+    textOut() << "buckets:";
     for (auto name : buckets.getAsValueRange<StringAttr>())
-      llvm::outs() << " " << name;
-    llvm::outs() << " (--dim); the step is predicted of that with the largest "
-                    "activations\n";
+      textOut() << " " << name;
+    textOut() << " (--dim); the step is predicted of that with the largest "
+                 "activations\n";
   }
   unsigned units = 0, kernels = 0;
   for (Operation &op : *module.getBody()) {
@@ -143,23 +143,23 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
     units += isa<fsdp::UnitOp>(op);
   }
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
-  llvm::outs() << "strategy: " << fsdp::describeStrategies(module) << ", "
-               << units << " units, " << kernels << " kernels\n";
+  textOut() << "strategy: " << fsdp::describeStrategies(module) << ", " << units
+            << " units, " << kernels << " kernels\n";
   if (options.maxAccumulate > 0)
-    llvm::outs() << "microbatches per rank and step: at most "
-                 << options.maxAccumulate << " (--max-accumulate)\n";
+    textOut() << "microbatches per rank and step: at most "
+              << options.maxAccumulate << " (--max-accumulate)\n";
   printRecomputed(module);
   printOffloaded(module);
   if (options.paramType == ElementType::f16)
-    llvm::outs() << "f16: products convert their operands to f32, which is "
-                    "slower than f32 or bf16\n";
+    textOut() << "f16: products convert their operands to f32, which is "
+                 "slower than f32 or bf16\n";
   printGroups(module);
   // Written by the phase `schedule`; the collectives themselves are gone.
   if (std::optional<CommunicationVolume> volume = readCommunication(module))
-    llvm::outs() << volume->describe();
+    textOut() << volume->describe();
   auto persist = module->getAttrOfType<DictionaryAttr>("fsdp.persist");
   if (persist)
-    llvm::outs() << llvm::formatv(
+    textOut() << llvm::formatv(
         "exposed communication per microbatch: {0:F1} us, and {1:F1} us "
         "without --persist (estimates)\n",
         persist.getAs<FloatAttr>("exposed_us").getValueAsDouble(),
@@ -177,21 +177,21 @@ void fsdpc::driver::printPrediction(ModuleOp module) {
   };
   ArrayRef<double> microbatches = times("microbatch_us"),
                    updates = times("update_us");
-  llvm::outs() << "predicted step in ms (" << fsdp::machineOf(module).name
-               << "):\n"
-               << llvm::left_justify("  ranks", 16);
+  textOut() << "predicted step in ms (" << fsdp::machineOf(module).name
+            << "):\n"
+            << llvm::left_justify("  ranks", 16);
   for (int64_t ranks : lists.getAs<DenseI64ArrayAttr>("ranks").asArrayRef())
-    llvm::outs() << llvm::format("%14" PRId64, ranks);
+    textOut() << llvm::format("%14" PRId64, ranks);
   // One column per number of ranks. Times are kept in µs.
   auto row = [&](StringRef name, auto value) {
-    llvm::outs() << "\n  " << llvm::left_justify(name, 14);
+    textOut() << "\n  " << llvm::left_justify(name, 14);
     for (size_t i = 0; i < updates.size(); ++i)
-      llvm::outs() << llvm::format("%14.3f", value(i) / 1e3);
+      textOut() << llvm::format("%14.3f", value(i) / 1e3);
   };
   row("microbatch", [&](size_t i) { return microbatches[i]; });
   row("update", [&](size_t i) { return updates[i]; });
   row("step", [&](size_t i) { return microbatches[i] + updates[i]; });
-  llvm::outs() << '\n';
+  textOut() << '\n';
 }
 
 void fsdpc::driver::printUnits(ModuleOp module) {
@@ -208,11 +208,11 @@ void fsdpc::driver::printUnits(ModuleOp module) {
     content.elements += elements;
     content.trainable += parameter.getTrainable() ? elements : 0;
   }
-  llvm::outs() << "units:\n";
+  textOut() << "units:\n";
   for (auto &[name, content] : units)
-    llvm::outs() << "  " << llvm::left_justify(name, 30) << " "
-                 << content.parameters << " parameters of " << content.elements
-                 << " elements (" << content.trainable << " trainable)\n";
+    textOut() << "  " << llvm::left_justify(name, 30) << " "
+              << content.parameters << " parameters of " << content.elements
+              << " elements (" << content.trainable << " trainable)\n";
 }
 
 int64_t fsdpc::driver::plannedPeak(const Manifest &manifest, int ranks) {
@@ -226,28 +226,28 @@ void fsdpc::driver::printMemoryTable(const Manifest &manifest) {
           ? std::to_string(threads) + (threads > 1 ? " threads" : " thread") +
                 (manifest.cpu.empty() ? "" : ", " + manifest.cpu)
           : manifest.target + ", " + llvm::join(manifest.gpuArchs, " ");
-  llvm::outs() << "memory per rank in MiB (" << device << "):\n";
+  textOut() << "memory per rank in MiB (" << device << "):\n";
   // A few sizes of jobs, and the one that the plan was made for.
   std::set<int64_t> counts = {1, 2, 4, 8, 64, manifest.planRanks};
-  llvm::outs() << llvm::left_justify("  ranks", 16);
+  textOut() << llvm::left_justify("  ranks", 16);
   for (int64_t ranks : counts)
-    llvm::outs() << llvm::format("%11" PRId64, ranks);
-  llvm::outs() << '\n';
+    textOut() << llvm::format("%11" PRId64, ranks);
+  textOut() << '\n';
   if (usesGroups(manifest)) {
-    llvm::outs() << llvm::left_justify("  shard group", 16);
+    textOut() << llvm::left_justify("  shard group", 16);
     for (int ranks : counts)
-      llvm::outs() << llvm::format("%10d",
-                                   plannedGroup(manifest, ranks, /*wanted=*/0));
-    llvm::outs() << '\n';
+      textOut() << llvm::format("%10d",
+                                plannedGroup(manifest, ranks, /*wanted=*/0));
+    textOut() << '\n';
   }
   std::vector<MemoryPlan> plans;
   for (int64_t ranks : counts)
     plans.push_back(planRank(manifest, ranks));
   auto row = [&](StringRef name, auto value) {
-    llvm::outs() << "  " << llvm::left_justify(name, 14);
+    textOut() << "  " << llvm::left_justify(name, 14);
     for (const MemoryPlan &plan : plans)
-      llvm::outs() << llvm::format("%11.1f", mebibytes(value(plan)));
-    llvm::outs() << '\n';
+      textOut() << llvm::format("%11.1f", mebibytes(value(plan)));
+    textOut() << '\n';
   };
   // All plans list the same kinds in the same order.
   for (size_t kind = 0; kind < plans[0].kinds().size(); ++kind)
@@ -259,5 +259,5 @@ void fsdpc::driver::printMemoryTable(const Manifest &manifest) {
         [](const MemoryPlan &plan) { return plan.offloaded; });
   std::string owners = describeOwners(manifest, manifest.planRanks, "  ");
   if (!owners.empty())
-    llvm::outs() << "owners on " << manifest.planRanks << " ranks:\n" << owners;
+    textOut() << "owners on " << manifest.planRanks << " ranks:\n" << owners;
 }

@@ -21,6 +21,7 @@
 #include "tools/fsdpc/Diagnostics.h"
 #include "tools/fsdpc/Load.h"
 #include "tools/fsdpc/Summary.h"
+#include "tools/fsdpc/TextStreams.h"
 #include "tools/plan/Diff.h"
 #include "tools/plan/Report.h"
 #include "tools/plan/Simulate.h"
@@ -30,6 +31,8 @@
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <iostream>
 
 using namespace mlir;
 using namespace fsdpc;
@@ -86,7 +89,7 @@ LogicalResult reportCheck(const CommandLine &line, ModuleOp module) {
   printMemoryTable(manifest);
   if (failed(checkPeak(manifest)))
     return failure();
-  llvm::outs() << "'" << line.model << "' compiles\n";
+  textOut() << "'" << line.model << "' compiles\n";
   return success();
 }
 
@@ -250,7 +253,11 @@ int run(int argc, char **argv) {
 int main(int argc, char **argv) {
   // LLVM would end the process with a code of its own at a closed pipe.
   llvm::InitLLVM init(argc, argv, /*InstallPipeSignalExitHandler=*/false);
-  int code = run(argc, argv);
+  int code = runtime::guarded([&] { return run(argc, argv); });
+  // Help and versions go to std::cout.
+  if (code == 0 && !std::cout.flush())
+    code = int(runtime::printError(runError(
+        "cannot write to stdout; make room, or omit the redirection")));
   // The code says what has failed; LLVM would end the process by a signal.
   llvm::outs().flush();
   llvm::outs().clear_error();

@@ -15,6 +15,7 @@
 #include "passes/schedule/ScheduleIR.h"
 #include "runtime/support/input_file.h"
 #include "tools/fsdpc/Diagnostics.h"
+#include "tools/fsdpc/TextStreams.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/raw_ostream.h"
@@ -72,13 +73,14 @@ FailureOr<std::string> tableOf(StringRef path, MLIRContext *context) {
 int plan::runDiff(int argc, char **argv) {
   StringRef first = argc > 1 ? argv[1] : "";
   if (first == "--help" || first == "-h") {
-    llvm::outs() << kHelp;
+    driver::textOut() << kHelp;
     return equal;
   }
   if (argc != 3 || first.starts_with("-") ||
       StringRef(argv[2]).starts_with("-")) {
-    llvm::errs() << "error: 'fsdpc diff' takes two files, dumps or tables (see "
-                    "--help)\n";
+    driver::textErr()
+        << "error: 'fsdpc diff' takes two files, dumps or tables (see "
+           "--help)\n";
     return usageFault;
   }
   DialectRegistry registry;
@@ -95,12 +97,12 @@ int plan::runDiff(int argc, char **argv) {
   Result<schedule::TableDifference> difference =
       schedule::diffTables(*a, argv[1], *b, argv[2]);
   if (!difference) {
-    llvm::errs() << "error: " << difference.error().message << "\n";
+    driver::textErr() << "error: " << difference.error().message << "\n";
     return unreadable;
   }
-  llvm::outs() << "A: " << argv[1] << "\nB: " << argv[2] << "\n"
-               << difference->text;
+  driver::textOut() << "A: " << argv[1] << "\nB: " << argv[2] << "\n"
+                    << difference->text;
   if (difference->equal)
-    llvm::outs() << "the schedules are equal\n";
+    driver::textOut() << "the schedules are equal\n";
   return difference->equal ? equal : different;
 }

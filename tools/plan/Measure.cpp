@@ -12,6 +12,7 @@
 #include "runtime/support/input_file.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/programs.h"
+#include "tools/fsdpc/TextStreams.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
@@ -66,7 +67,7 @@ std::string npyOf(const Input &input, int64_t samples) {
 }
 
 LogicalResult fail(const Twine &what) {
-  llvm::errs() << "error: --measure: " << what << "\n";
+  driver::textErr() << "error: --measure: " << what << "\n";
   return failure();
 }
 
@@ -162,8 +163,9 @@ LogicalResult plan::measure(Planner &planner, const SearchRequest &request,
     return a->estimate.stepUs < b->estimate.stepUs;
   });
   points.resize(std::min<size_t>(count, points.size()));
-  llvm::outs() << llvm::formatv("{0,14} {1,14} {2,8}  {3}\n", "predicted ms",
-                                "measured ms", "ratio", "flags");
+  driver::textOut() << llvm::formatv("{0,14} {1,14} {2,8}  {3}\n",
+                                     "predicted ms", "measured ms", "ratio",
+                                     "flags");
   llvm::outs().flush();
   for (const Point *point : points) {
     codegen::TemporaryFolder folder(UnknownLoc::get(planner.context()));
@@ -173,7 +175,7 @@ LogicalResult plan::measure(Planner &planner, const SearchRequest &request,
     if (failed(ms))
       return failure();
     double predicted = point->estimate.stepUs / 1e3;
-    llvm::outs() << llvm::formatv(
+    driver::textOut() << llvm::formatv(
         "{0,14:F3} {1,14:F3} {2,8:F3}  {3}\n", predicted, *ms, predicted / *ms,
         point->settings.empty() ? "(the flags as given)"
                                 : flagsOf(point->settings));

@@ -9,6 +9,7 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/options/OptionTable.h"
+#include "tools/fsdpc/TextStreams.h"
 #include "tools/plan/Plan.h"
 #include "tools/plan/Report.h"
 
@@ -68,7 +69,7 @@ static void printRow(const Estimate &estimate, const Estimate &first,
   // Against so many times the first row's throughput per rank.
   double efficiency = estimate.samplesPerSecond / double(estimate.ranks) /
                       (first.samplesPerSecond / double(first.ranks));
-  llvm::outs() << llvm::formatv(
+  driver::textOut() << llvm::formatv(
       "{0,8} {1,14:F3} {2,14:F3} {3,10:F3} {4,10:F3} {5,10:F3} {6,15:F1} "
       "{7,7:F1} {8,7:F1} {9,11:F1}\n",
       estimate.ranks, estimate.stepUs / 1e3, estimate.microbatchUs / 1e3,
@@ -97,19 +98,21 @@ LogicalResult plan::simulate(ModuleOp module, const driver::CommandLine &line) {
     estimates.push_back(found->estimate(ranks, conditions));
 
   bool hasTokens = estimates[0].tokensPerSecond > 0;
-  llvm::outs() << "predicted steps (" << found->machine.name
-               << "; schedule for " << found->manifest.planRanks << " ranks; "
-               << conditions.accumulate << " microbatches per step)\n"
-               << llvm::formatv("{0,8} {1,14} {2,14} {3,10} {4,10} {5,10} "
-                                "{6,15} {7,7} {8,7} {9,11}\n",
-                                "ranks", "step ms", "microbatch ms",
-                                "update ms", "in nodes", "between",
-                                hasTokens ? "tokens/s" : "samples/s", "MFU %",
-                                "eff. %", "planned MiB");
+  driver::textOut() << "predicted steps (" << found->machine.name
+                    << "; schedule for " << found->manifest.planRanks
+                    << " ranks; " << conditions.accumulate
+                    << " microbatches per step)\n"
+                    << llvm::formatv("{0,8} {1,14} {2,14} {3,10} {4,10} {5,10} "
+                                     "{6,15} {7,7} {8,7} {9,11}\n",
+                                     "ranks", "step ms", "microbatch ms",
+                                     "update ms", "in nodes", "between",
+                                     hasTokens ? "tokens/s" : "samples/s",
+                                     "MFU %", "eff. %", "planned MiB");
   for (const Estimate &estimate : estimates)
     printRow(estimate, estimates[0], hasTokens);
-  llvm::outs() << "in nodes, between: ms per microbatch that collectives stall "
-                  "a rank, by the links that take the time\n";
+  driver::textOut()
+      << "in nodes, between: ms per microbatch that collectives stall "
+         "a rank, by the links that take the time\n";
 
   if (!line.report.empty() &&
       failed(writeReport(*found, estimates[0], line.report, line.reportTrace)))

@@ -9,6 +9,7 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/options/OptionTable.h"
+#include "tools/fsdpc/TextStreams.h"
 #include "tools/plan/Measure.h"
 #include "tools/plan/Search.h"
 
@@ -35,12 +36,13 @@ std::string settingsText(const Point &point) {
 }
 
 void printFront(const SearchResult &result) {
-  llvm::outs() << llvm::formatv("{0,14} {1,12} {2,12} {3,7}  {4}\n", "step ms",
-                                "samples/s", "planned MiB", "MFU %", "flags");
+  driver::textOut() << llvm::formatv("{0,14} {1,12} {2,12} {3,7}  {4}\n",
+                                     "step ms", "samples/s", "planned MiB",
+                                     "MFU %", "flags");
   for (size_t i : result.front) {
     const Point &point = result.points[i];
     const Estimate &estimate = point.estimate;
-    llvm::outs() << llvm::formatv(
+    driver::textOut() << llvm::formatv(
         "{0,14:F3} {1,12:F1} {2,12:F1} {3,7:F1}  {4}\n", estimate.stepUs / 1e3,
         estimate.samplesPerSecond, double(estimate.peakBytes) / (1 << 20),
         estimate.mfu * 100, settingsText(point));
@@ -54,23 +56,25 @@ void printParts(const Point &best) {
   double step = estimate.stepUs, k = double(best.accumulate);
   double ops = best.opsUs * k, node = estimate.nodeExposedUs * k,
          cross = estimate.crossExposedUs * k, slowed = estimate.slowedUs * k;
-  llvm::outs() << "the fastest: ops " << share(ops, step)
-               << " of the step, exposed within nodes " << share(node, step)
-               << ", between nodes " << share(cross, step)
-               << ", slowed by collectives " << share(slowed, step)
-               << ", update " << share(estimate.updateUs, step) << "\n";
+  driver::textOut() << "the fastest: ops " << share(ops, step)
+                    << " of the step, exposed within nodes "
+                    << share(node, step) << ", between nodes "
+                    << share(cross, step) << ", slowed by collectives "
+                    << share(slowed, step) << ", update "
+                    << share(estimate.updateUs, step) << "\n";
   double waiting = node + cross + slowed + estimate.updateUs;
   if (ops >= waiting)
-    llvm::outs() << "bound by compute: no schedule is faster than its ops, "
-                 << timeText(ops) << " of " << timeText(step) << "\n";
+    driver::textOut()
+        << "bound by compute: no schedule is faster than its ops, "
+        << timeText(ops) << " of " << timeText(step) << "\n";
   else {
     std::pair<double, StringRef> parts[] = {
         {estimate.updateUs, "the update"},
         {node + slowed, "the links within a node"},
         {cross, "the links between nodes"}};
     auto [part, name] = *llvm::max_element(parts);
-    llvm::outs() << "bound by " << name << ", for " << timeText(part) << " of "
-                 << timeText(step) << "\n";
+    driver::textOut() << "bound by " << name << ", for " << timeText(part)
+                      << " of " << timeText(step) << "\n";
   }
 }
 
@@ -79,20 +83,21 @@ void printMemoryBound(const SearchResult &result, const Point &best,
                       int64_t cap) {
   if (cap == 0)
     return;
-  llvm::outs() << "planned peak: " << bytesText(best.estimate.peakBytes)
-               << " of " << bytesText(cap) << "\n";
+  driver::textOut() << "planned peak: " << bytesText(best.estimate.peakBytes)
+                    << " of " << bytesText(cap) << "\n";
   const Point *faster = nullptr;
   for (const Point &point : result.over)
     if (point.isValid() && point.estimate.stepUs < best.estimate.stepUs &&
         (!faster || point.estimate.stepUs < faster->estimate.stepUs))
       faster = &point;
   if (faster)
-    llvm::outs() << "bound by memory too: " << settingsText(*faster)
-                 << " would take " << timeText(faster->estimate.stepUs) << ", "
-                 << share(best.estimate.stepUs - faster->estimate.stepUs,
-                          best.estimate.stepUs)
-                 << " less, and " << bytesText(faster->estimate.peakBytes)
-                 << "\n";
+    driver::textOut() << "bound by memory too: " << settingsText(*faster)
+                      << " would take " << timeText(faster->estimate.stepUs)
+                      << ", "
+                      << share(best.estimate.stepUs - faster->estimate.stepUs,
+                               best.estimate.stepUs)
+                      << " less, and " << bytesText(faster->estimate.peakBytes)
+                      << "\n";
 }
 
 // The plans with one setting that differs from the best, unless it changes
@@ -109,12 +114,13 @@ void printAlternatives(const SearchResult &result, const Point &best) {
     size_t apart = std::max(best.settings.size(), point.settings.size());
     if (apart - common > 1)
       continue;
-    llvm::outs() << "instead " << settingsText(point) << ": "
-                 << llvm::formatv("{0:F1}", 100 * (point.estimate.stepUs /
-                                                       best.estimate.stepUs -
-                                                   1))
-                 << " % longer, " << bytesText(point.estimate.peakBytes)
-                 << "\n";
+    driver::textOut() << "instead " << settingsText(point) << ": "
+                      << llvm::formatv("{0:F1}",
+                                       100 * (point.estimate.stepUs /
+                                                  best.estimate.stepUs -
+                                              1))
+                      << " % longer, " << bytesText(point.estimate.peakBytes)
+                      << "\n";
   }
 }
 
@@ -150,7 +156,7 @@ LogicalResult writeJson(const SearchResult &result, int64_t cap,
   std::string fault = codegen::writeFile(path, text);
   if (fault.empty())
     return success();
-  llvm::errs() << "error: " << fault << "\n";
+  driver::textErr() << "error: " << fault << "\n";
   return failure();
 }
 
@@ -188,12 +194,12 @@ LogicalResult plan::tune(const driver::CommandLine &line,
   if (result.front.empty()) {
     // The plan of the flags as given says best what is missing.
     const Point &given = result.points.front();
-    llvm::errs() << "error: none of " << planner.planned
-                 << " plans fits: " << given.fault << "\n";
+    driver::textErr() << "error: none of " << planner.planned
+                      << " plans fits: " << given.fault << "\n";
     return failure();
   }
   const Point &best = result.points[result.front.front()];
-  llvm::outs()
+  driver::textOut()
       << "tuned for " << request.machine.name << ", "
       << request.options.planRanks << " ranks: " << planner.planned
       << " plans, none of which beats these in both step and planned peak\n";

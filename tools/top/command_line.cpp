@@ -26,10 +26,7 @@ struct Arguments {
   double interval = 2;
 };
 
-int report(const Error &error) {
-  std::cerr << "error: " << error.message << "\n";
-  return int(error.code());
-}
+int report(const Error &error) { return int(runtime::printError(error)); }
 
 Status update(std::vector<RunLog> &logs) {
   for (RunLog &log : logs)

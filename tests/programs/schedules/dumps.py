@@ -72,7 +72,7 @@ def round_trip(bench, fixture, folder, options) -> None:
     different = []
     last = dumps.index(harness.dump(folder, "verify-memory"))
     for dump in dumps[last + 1:]:
-        done = harness.run([bench.build / "bin" / "fsdpc", dump, "-o", bench.path("refused")], expected=1)
+        done = harness.run([*bench.compiler(dump), "-o", bench.path("refused")], expected=1)
         if "is output only; edit and compile the dump of 'verify-memory' instead" not in done.stderr:
             raise Failure(f"'{dump.name}' is refused, but not as output only: {done.stderr}")
     for dump in dumps[:last + 1:options.every]:

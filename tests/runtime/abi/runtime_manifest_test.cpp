@@ -46,6 +46,21 @@ TEST(Manifest, RoundTrips) {
   EXPECT_EQ(read->layouts[0].members[0].source.offset, uint64_t(1) << 63);
 }
 
+// A path or a name may have any bytes, and JSON only UTF-8.
+TEST(Manifest, KeepsBytesThatAreNotUtf8) {
+  Manifest manifest = sample();
+  std::string bytes = "mod\xe9l \xf0\x9f.onnx";
+  manifest.layouts[0].members[0].source.file = bytes;
+  manifest.commandLine = bytes;
+  std::string text = toJson(manifest);
+  auto read = fromJson(text.data(), text.size());
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->layouts[0].members[0].source.file, bytes);
+  EXPECT_EQ(read->commandLine, bytes);
+  EXPECT_THAT(readError(replaced(text, "233", "256")),
+              HasSubstr("is not an integer in its range"));
+}
+
 // Errors name the place by its path.
 TEST(Manifest, NamesWhatIsWrong) {
   std::string text = toJson(sample());

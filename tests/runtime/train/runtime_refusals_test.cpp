@@ -161,10 +161,25 @@ TEST_F(Program, UnwritablePathsFailBeforeTraining) {
     EXPECT_EQ(outcome.errors(), 1) << outcome.err;
     EXPECT_THAT(outcome.err, Not(HasSubstr("ranks")));
   }
+}
+
+// A log tells of a run, and is not worth a run: one that takes no line is a
+// warning, the first line too.
+TEST_F(Program, GoesOnWithoutALogThatTakesNoLine) {
   Outcome outcome = run("--steps 2 --ranks 2 --log /dev/full");
-  EXPECT_EQ(outcome.code, 3);
-  EXPECT_EQ(outcome.errors(), 1);
-  EXPECT_THAT(outcome.err, HasSubstr("cannot write '/dev/full'"));
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.errors(), 0);
+  EXPECT_THAT(outcome.err, HasSubstr("warning: cannot write '/dev/full'"));
+  EXPECT_THAT(outcome.err, HasSubstr("the run goes on without its log"));
+}
+
+// What is asked for has not been said if nobody could read it.
+TEST_F(Program, SaysThatItCouldNotPrint) {
+  for (const char *flag : {"--help", "--info", "--manifest"}) {
+    Outcome outcome = run(std::string(flag) + " > /dev/full");
+    EXPECT_EQ(outcome.code, 3) << flag;
+    EXPECT_THAT(outcome.err, HasSubstr("cannot write to stdout")) << flag;
+  }
 }
 
 // Mistakes in the command line end with 2, and one rank reports them.

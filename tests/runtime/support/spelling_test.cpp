@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Foreign text for a terminal: what stays, and what is escaped.
+#include "runtime/support/spelling.h"
+
+#include <gtest/gtest.h>
+
+using namespace fsdpc::runtime;
+
+namespace {
+
+TEST(Printable, KeepsText) {
+  for (const char *text :
+       {"", "h.1.weight", "modèle", "重み", "😀", "a\\b", "\xcd\xbf"})
+    EXPECT_EQ(printable(text), text);
+}
+
+TEST(Printable, EscapesWhatCommandsATerminal) {
+  EXPECT_EQ(printable("a\x1b[2J\r\nb\x7f"), "a\\x1b[2J\\x0d\\x0ab\\x7f");
+  // C1 controls: U+009B begins a sequence as ESC [ does.
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m"),
+            "\\xc2\\x9b"
+            "31m");
+  // U+202E turns what follows round, U+2028 ends a line.
+  EXPECT_EQ(printable("\xe2\x80\xae"), "\\xe2\\x80\\xae");
+  EXPECT_EQ(printable("\xe2\x80\xa8"), "\\xe2\\x80\\xa8");
+  EXPECT_EQ(printable("\xe2\x81\xa6"), "\\xe2\\x81\\xa6");
+  EXPECT_EQ(printable("\xd8\x9c"), "\\xd8\\x9c");
+  EXPECT_EQ(printable("\xc2\xa0"), "\xc2\xa0");
+}
+
+// Alone, cut off, too long, a surrogate, and beyond the last character.
+TEST(Printable, EscapesWhatIsNotUtf8) {
+  EXPECT_EQ(printable("mod\xe9l"), "mod\\xe9l");
+  EXPECT_EQ(printable("\xe2\x80"), "\\xe2\\x80");
+  EXPECT_EQ(printable("\xc0\xaf"), "\\xc0\\xaf");
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");
+  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
+  EXPECT_FALSE(isUtf8("mod\xe9l"));
+  EXPECT_TRUE(isUtf8("modèle"));
+  EXPECT_TRUE(isUtf8(""));
+}
+
+// What has been escaped once is text, so a second time changes nothing.
+TEST(Printable, IsIdempotent) {
+  std::string once = printable("\xe9\x1b\n");
+  EXPECT_EQ(printable(once), once);
+}
+
+TEST(Printable, LeavesTheEndsOfLines) {
+  EXPECT_EQ(printableLines("a\tb\nc\x1b\n"), "a\tb\nc\\x1b\n");
+}
+
+} // namespace
