@@ -40,12 +40,15 @@ void addFlag(CLI::App &app, const Flag &flag, Arguments &arguments) {
         // swallow the arguments that follow it.
         option->expected(1)->multi_option_policy(
             CLI::MultiOptionPolicy::TakeAll);
-      // CLI11 takes an empty text as success.
+      // CLI11 takes an empty text as success, and knows nothing of exit codes.
       if (flag.check)
         option->check(CLI::Validator(
-            [check = flag.check](std::string &text) {
+            [check = flag.check, &arguments](std::string &text) {
               Status checked = check(text);
-              return checked ? std::string() : checked.error().message;
+              if (checked)
+                return std::string();
+              arguments.fault = checked.error();
+              return checked.error().message;
             },
             ""));
     }
@@ -212,7 +215,9 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
     options.help = app.help();
     return options;
   } catch (const CLI::ParseError &fault) {
-    return commandLineError(fault.what());
+    // A value may name a file, which is wrong input.
+    return arguments.fault ? arguments.fault->reworded(fault.what())
+                           : commandLineError(fault.what());
   }
   for (const std::string &argument : app.remaining())
     return unknown(argument);

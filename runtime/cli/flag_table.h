@@ -9,6 +9,7 @@
 #include "runtime/support/status.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -23,6 +24,7 @@ struct Arguments {
   int64_t steps = -1; ///< not given
   std::string onNonFinite = "stop";
   bool noGraph = false, noSymmetricMemory = false;
+  std::optional<Error> fault; ///< of the last check of a value that failed
 };
 
 /// A flag whose value may be left out, with `=`; then it is `otherwise`.
