@@ -104,7 +104,7 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
   TemporaryFolder folder(loc);
   if (!folder.valid())
     return failure();
-  FailureOr<Code> code = compileCode(module, *target, options, folder.path);
+  FailureOr<Code> code = compileCode(module, *target, options, folder.path());
   if (failed(code))
     return failure();
   llvm::LLVMContext context;
@@ -117,7 +117,7 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
   std::vector<std::string> files;
   for (auto [index, object] : llvm::enumerate(code->objects)) {
     files.push_back(
-        (folder.path + "/part" + std::to_string(index) + ".o").str());
+        (folder.path() + "/part" + std::to_string(index) + ".o").str());
     std::string error = writeFile(files.back(), object);
     if (!error.empty())
       return emitError(loc) << error;
@@ -125,7 +125,7 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
   // The linker opens its output by name and truncates it. It therefore writes
   // to our own folder, and only a complete program is copied to the path that
   // the user gave.
-  std::string linked = (folder.path + "/program").str();
+  std::string linked = (folder.path() + "/program").str();
   if (failed(linkProgram(loc, compile.target, options.toolkit, files, linked)))
     return failure();
   // Asks before the copy, so that a refused program leaves the old file alone.

@@ -15,28 +15,24 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::codegen;
 
 TemporaryFolder::TemporaryFolder(Location loc) {
-  llvm::sys::path::system_temp_directory(/*ErasedOnReboot=*/true, path);
-  llvm::sys::path::append(path, "fsdpc-XXXXXX");
-  // Unlike LLVM's folders, this one is readable by its owner alone.
-  if (!mkdtemp(const_cast<char *>(path.c_str()))) {
-    emitError(loc) << "cannot create a temporary folder '" << path
-                   << "': " << std::strerror(errno);
-    path.clear();
-  }
+  llvm::SmallString<128> prefix;
+  llvm::sys::path::system_temp_directory(/*ErasedOnReboot=*/true, prefix);
+  llvm::sys::path::append(prefix, "fsdpc-");
+  if (Status made = folder.make(prefix.str().str()); !made)
+    emitError(loc) << "cannot create a temporary folder '" << prefix
+                   << "XXXXXX': " << made.error().message;
 }
 
 TemporaryFolder::~TemporaryFolder() {
   if (valid())
-    llvm::sys::fs::remove_directories(path);
+    llvm::sys::fs::remove_directories(path());
 }
 
 std::string fsdpc::codegen::writeFile(StringRef path, StringRef bytes) {
@@ -61,12 +57,16 @@ std::string fsdpc::codegen::copyProgram(StringRef from, StringRef to) {
 // An empty redirect stands for /dev/null, so a tool that asks for input does
 // not hang the compile. stdout and stderr share the file.
 std::string fsdpc::codegen::runProgram(ArrayRef<std::string> words,
-                                       StringRef outputFile) {
+                                       StringRef folder, StringRef outputFile) {
   SmallVector<StringRef> arguments(words.begin(), words.end());
   SmallVector<std::optional<StringRef>> redirects;
   if (!outputFile.empty())
     redirects = {StringRef(), outputFile, outputFile};
   std::vector<std::string> variables = environmentForPrograms();
+  llvm::erase_if(variables, [](StringRef variable) {
+    return variable.starts_with("TMPDIR=");
+  });
+  variables.push_back(("TMPDIR=" + folder).str());
   SmallVector<StringRef> environment(variables.begin(), variables.end());
   std::string message;
   int code =

@@ -85,7 +85,7 @@ LogicalResult fsdpc::codegen::linkProgram(Location loc, fsdp::Target target,
     words.insert(words.end(), {"-ldnnl", "-lgomp"});
   }
   words.insert(words.end(), {"-lz", "-lpthread", "-ldl", "-rdynamic"});
-  std::string error = runProgram(words);
+  std::string error = runProgram(words, llvm::sys::path::parent_path(output));
   if (!error.empty())
     return emitError(loc) << "cannot link '" << output << "': " << error;
   return success();

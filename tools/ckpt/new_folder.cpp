@@ -26,8 +26,8 @@ std::string lastOf(const std::string &path) {
 
 // What cannot be removed has a name with a dot.
 NewFolder::~NewFolder() {
-  if (!name.empty())
-    (void)bool(parent.removeTree(lastOf(name)));
+  if (!temporary().empty())
+    (void)bool(parent.removeTree(lastOf(temporary())));
 }
 
 Status NewFolder::open(const std::string &wanted) {
@@ -46,26 +46,24 @@ Status NewFolder::open(const std::string &wanted) {
   FSDPC_TRY(opened);
   parent = std::move(*opened);
   size_t begin = path.size() - lastOf(path).size();
-  std::string pattern =
-      // A file name has at most 255 bytes; 200 leave room for the dot and the
-      // suffix.
-      path.substr(0, begin) + "." + path.substr(begin, 200) + ".tmp-XXXXXX";
-  std::vector<char> text(pattern.begin(), pattern.end());
-  text.push_back(0);
-  if (!mkdtemp(text.data()))
-    return fileError(path, "make the folder");
-  name = text.data();
-  // mkdtemp makes a private folder; the user's mask decides as for any other.
+  // A file name has at most 255 bytes; 200 leave room for the dot and the
+  // suffix.
+  if (Status done = made.make(path.substr(0, begin) + "." +
+                              path.substr(begin, 200) + ".tmp-");
+      !done)
+    return done.error().reworded("cannot make the folder '" + path +
+                                 "': " + done.error().message);
+  // A temporary folder is private; the user's mask decides as for any other.
   mode_t mask = umask(0);
   umask(mask);
-  if (chmod(name.c_str(), 0777 & ~mask) != 0)
+  if (chmod(temporary().c_str(), 0777 & ~mask) != 0)
     return fileError(path, "make the folder");
   return {};
 }
 
 Status NewFolder::commit() {
-  FSDPC_TRY(parent.rename(lastOf(name), lastOf(path)));
-  name.clear();
+  FSDPC_TRY(parent.rename(lastOf(temporary()), lastOf(path)));
+  made.release();
   (void)bool(parent.sync()); // the folder has its name all the same
   return {};
 }

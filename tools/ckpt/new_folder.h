@@ -6,6 +6,7 @@
 
 #include "runtime/support/folder.h"
 #include "runtime/support/status.h"
+#include "runtime/support/watched_folder.h"
 
 #include <string>
 
@@ -16,21 +17,23 @@ class NewFolder {
 public:
   NewFolder() = default;
   NewFolder(const NewFolder &) = delete;
-  /// Removes the files that were written, unless they were committed. Links in
-  /// the folder are removed and not followed.
+  /// Removes the files that were written, unless they were committed, as does a
+  /// signal that ends the process. Links in the folder are removed and not
+  /// followed.
   ~NewFolder();
   /// Makes the temporary folder. Fails if `path` exists, unless it is an empty
   /// folder.
   Status open(const std::string &path);
   /// The path under which the caller writes the files, without a slash at the
   /// end.
-  const std::string &temporary() const { return name; }
+  const std::string &temporary() const { return made.path(); }
   /// Renames the folder to its own name and syncs its parent. Fails if another
   /// program has put files there meanwhile. Call it once.
   Status commit();
 
 private:
-  std::string path, name;
+  std::string path;
+  WatchedFolder made;
   runtime::Folder parent; ///< the one that both are in
 };
 

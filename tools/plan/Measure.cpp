@@ -143,7 +143,7 @@ FailureOr<double> run(Planner &planner, const SearchRequest &request,
     words.push_back("--data");
     words.push_back(input.name + "=" + path);
   }
-  if (std::string fault = codegen::runProgram(words, output); !fault.empty())
+  if (std::string fault = codegen::runProgram(words, folder, output); !fault.empty())
     return fail(fault);
   FailureOr<double> ms = medianStepMs(log);
   if (failed(ms))
@@ -171,7 +171,7 @@ LogicalResult plan::measure(Planner &planner, const SearchRequest &request,
     codegen::TemporaryFolder folder(UnknownLoc::get(planner.context()));
     if (!folder.valid())
       return failure();
-    FailureOr<double> ms = run(planner, request, *point, folder.path);
+    FailureOr<double> ms = run(planner, request, *point, folder.path());
     if (failed(ms))
       return failure();
     double predicted = point->estimate.stepUs / 1e3;

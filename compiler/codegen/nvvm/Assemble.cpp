@@ -12,6 +12,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 
 #include <map>
 #include <thread>
@@ -146,7 +147,7 @@ std::string assemble(const CudaToolkit &toolkit, const GpuArch &arch,
     error = runProgram({toolkit.program("ptxas"), "-v", "-O3",
                         "--split-compile=0", ("-arch=" + arch.name).str(),
                         path + ".ptx", "-o", path + ".cubin"},
-                       log);
+                       llvm::sys::path::parent_path(path), log);
   if (!error.empty())
     return error;
   // A second run replaces the figures of the first.
@@ -215,7 +216,8 @@ fsdpc::codegen::assembleKernels(Location loc, const CudaToolkit &toolkit,
   for (const GpuArch &arch : archs)
     add("elf", arch, "cubin");
   add("ptx", archs.back(), "ptx"); // for GPUs that are newer
-  std::string error = runProgram(words, (folder + "/fatbinary.log").str());
+  std::string error =
+      runProgram(words, folder, (folder + "/fatbinary.log").str());
   auto bytes = llvm::MemoryBuffer::getFile(fat, /*IsText=*/false,
                                            /*RequiresNullTerminator=*/false);
   if (error.empty() && !bytes)
