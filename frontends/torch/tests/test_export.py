@@ -258,7 +258,7 @@ def test_tied_models_agree_and_load(name, tmp_path):
     path = fsdpc.export(model, {"ids": ids}, tmp_path / "model.onnx", check=True)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     assert fsdpc.check_export(model, {"ids": ids}, path).gradients == len(parameters)
-    fsdpc.compile(path, tmp_path / "train", optimizer="sgd", lr=0.5)
+    fsdpc.compile(path, tmp_path / "train", optimizer="sgd", lr=0.05)
     fsdpc.run(tmp_path / "train", steps=3, data={"ids": ids}, save=tmp_path / "trained.safetensors")
     before = model(ids).item()
     missing = fsdpc.load(model, tmp_path / "trained.safetensors")

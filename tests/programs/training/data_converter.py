@@ -21,6 +21,15 @@ rows = pa.table({"x": pa.array([[i, i + .5] for i in range(10)], pa.list_(pa.flo
                  "text": [f"number {i}" for i in range(10)], "some": [None, *range(9)], "ragged": [[0] * (i % 2) for i in range(10)]})
 pa.parquet.write_table(rows, "rows.parquet", row_group_size=4)
 pa.feather.write_feather(rows, "rows.arrow", compression="uncompressed")
+def nested(axes):
+    kind, value = pa.int64(), 1
+    for _ in range(axes - 1):
+        kind, value = pa.list_(kind), [value]
+    return pa.array([value] * 3, kind)
+pa.feather.write_feather(pa.table({"x": nested(25), "y": nested(33)}), "deep.arrow", compression="uncompressed")
+twice = pa.table([pa.array([1, 2]), pa.array([3, 4])], names=["x", "x"])
+with pa.OSFile("twice.arrow", "wb") as file, pa.ipc.new_file(file, twice.schema) as writer:
+    writer.write_table(twice)
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 tokenizer = Tokenizer(models.BPE())
 tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -76,6 +85,12 @@ def check_columns(bench, python) -> None:
         for column, mention in (("text", "is of type string"), ("some", "missing values"), ("ragged", "lists of several lengths"),
                                 ("none", "'none'")):
             refused(bench, python, "columns", source, "-o", "r", "--columns", column, mention=mention)
+    refused(bench, python, "columns", "twice.arrow", "-o", "r", mention="has 2 columns 'x'")
+    refused(bench, python, "columns", "rows.arrow", "-o", "r", "--columns", "x,x", mention="--columns names 'x' twice")
+    # A header of more than 128 bytes.
+    run([python, TOOL, "columns", "deep.arrow", "-o", "deep", "--columns", "x"], cwd=bench.folder)
+    expect(np.load(bench.path("deep") / "x.npy").shape == (3, *[1] * 24), "an array of 25 axes")
+    refused(bench, python, "columns", "deep.arrow", "-o", "r", "--columns", "y", mention="would have 33 axes, and a program reads up to 32")
     bench.path("bad.parquet").write_text("PAR1")
     refused(bench, python, "columns", "bad.parquet", "-o", "r", mention="cannot read 'bad.parquet'")
 
