@@ -94,6 +94,9 @@ RankedTensorType InputReader::read(const onnx::ValueInfoProto &input) {
   if (isStorageType(type.elem_type()))
     return refuse("has the element type " + nameOf(type.elem_type()) +
                   ", which cannot be fed; make it a constant");
+  if (StringRef(input.name()).contains('='))
+    return refuse("has a '=' in its name, where --data NAME=FILE ends one; "
+                  "rename it before the export");
   if (!type.has_shape())
     return refuse("has no shape; export with static shapes, or with named "
                   "dimensions and --dim NAME=VALUE");
