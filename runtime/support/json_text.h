@@ -43,7 +43,7 @@ private:
 
   int deepest;
   size_t values = 0;
-  std::vector<std::set<std::string>> keys; // of the open object at a depth
+  std::vector<std::set<std::string>> keys; ///< of the open object at a depth
 };
 
 /// Returns what the text says. A list or an object may lie within `deepest`

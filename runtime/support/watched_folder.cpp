@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A handler may interrupt malloc, so it calls nothing but system calls: opendir
-// and readdir allocate, getdents64 does not.
+// The folders that are watched, and the handler of signals that removes them.
+// It may interrupt malloc, so it makes nothing but system calls: opendir and
+// readdir allocate, getdents64 does not.
 #include "runtime/support/watched_folder.h"
 #include "runtime/support/system_error.h"
 

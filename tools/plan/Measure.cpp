@@ -143,7 +143,8 @@ FailureOr<double> run(Planner &planner, const SearchRequest &request,
     words.push_back("--data");
     words.push_back(input.name + "=" + path);
   }
-  if (std::string fault = codegen::runProgram(words, folder, output); !fault.empty())
+  if (std::string fault = codegen::runProgram(words, folder, output);
+      !fault.empty())
     return fail(fault);
   FailureOr<double> ms = medianStepMs(log);
   if (failed(ms))
