@@ -2,6 +2,7 @@
 //
 // Reads the offsets that `plan-memory` has written as `fsdp.offsets`.
 #include "compiler/analysis/Slots.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 using namespace fsdpc;

@@ -8,6 +8,7 @@
 #include "compiler/analysis/kernels/KernelPlan.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/dialects/nn/ElementBytes.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/dialects/rt/Plans.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
 #include "compiler/options/Options.h"

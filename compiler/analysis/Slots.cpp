@@ -11,6 +11,8 @@
 #include "compiler/dialects/fsdp/Tokens.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ElementBytes.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/dialects/nn/Strided.h"
 
 using namespace mlir;

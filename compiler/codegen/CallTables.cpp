@@ -10,6 +10,7 @@
 
 #include "compiler/dialects/fsdp/Buckets.h"
 #include "compiler/dialects/fsdp/Provenance.h"
+#include "compiler/dialects/nn/Interfaces.h"
 #include "compiler/dialects/rt/CallArguments.h"
 #include "compiler/dialects/rt/Streams.h"
 

@@ -9,6 +9,7 @@
 
 #include "compiler/analysis/kernels/GridPlan.h"
 #include "compiler/dialects/fsdp/Buckets.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/rt/CallArguments.h"
 #include "runtime/include/fsdpc.h"
 

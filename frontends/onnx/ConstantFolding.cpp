@@ -6,6 +6,7 @@
 // B×1×T×T, never exist in memory. Budgets bound every constant that is made and
 // all of them together (Budgets.h).
 #include "compiler/dialects/nn/ElementBytes.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/Emitter.h"
 
 #include "frontends/onnx/Fold.h"

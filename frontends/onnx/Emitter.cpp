@@ -5,6 +5,11 @@
 // (ConstantFolding.cpp).
 #include "frontends/onnx/Emitter.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/ShapeOps.h"
+
 #include "frontends/onnx/Fold.h"
 
 #include "mlir/IR/Matchers.h"

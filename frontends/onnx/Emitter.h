@@ -11,6 +11,11 @@
 
 #include <map>
 
+namespace fsdpc::nn {
+enum class Predicate : uint32_t;
+enum class ReduceKind : uint32_t;
+} // namespace fsdpc::nn
+
 namespace fsdpc::frontend {
 
 using Shape = llvm::SmallVector<int64_t, 6>;

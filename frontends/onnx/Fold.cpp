@@ -5,6 +5,8 @@
 #include "frontends/onnx/Fold.h"
 
 #include "compiler/dialects/nn/ElementBytes.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/dialects/nn/reference/Reference.h"
 
 #include "llvm/Support/MathExtras.h"

@@ -11,6 +11,9 @@
 #include "frontends/onnx/ModelOptimizer.h"
 #include "frontends/onnx/RuntimeTraining.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LossOps.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/options/OptionTable.h"
 
 #include "mlir/IR/Verifier.h"

@@ -7,6 +7,10 @@
 // past a table.
 #include "frontends/onnx/Inputs.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LossOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
+
 #include "frontends/onnx/Budgets.h"
 #include "frontends/onnx/Emitter.h"
 #include "frontends/onnx/Node.h"

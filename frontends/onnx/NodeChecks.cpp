@@ -3,6 +3,7 @@
 // Checks nodes before and after their handlers, and says what is wrong with one
 // so that a user finds it in PyTorch's code. Handlers rely on it: their inputs
 // are defined, and of a kind and an element type that the op takes.
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/GraphImporter.h"
 
 #include "llvm/Support/raw_ostream.h"

@@ -3,6 +3,8 @@
 // Finds the tensors of a graph that the program reports: the loss, and those of
 // --keep-output. The loss of --loss may be a sum of several, and
 // --loss-reduction makes one number of a tensor with an element per sample.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/GraphImporter.h"
 
 using namespace mlir;

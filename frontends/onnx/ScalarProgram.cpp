@@ -5,6 +5,8 @@
 // whatever the shape of its tensor is, so broadcasts of numbers vanish.
 #include "frontends/onnx/ScalarProgram.h"
 
+#include "compiler/dialects/nn/ShapeOps.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"

@@ -5,6 +5,7 @@
 // when batch norms and dropouts are active.
 #include "frontends/onnx/GraphImporter.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/options/OptionTable.h"
 
 using namespace mlir;

@@ -4,6 +4,7 @@
 // arguments are parameters, gradients, and the tensors that steps change. Such
 // a tensor is a number if nothing but numbers affects it, such as the count of
 // steps or a rate that decays; else it is a state.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/ModelOptimizer.h"
 
 using namespace mlir;

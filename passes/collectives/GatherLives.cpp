@@ -9,6 +9,7 @@
 
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Rules.h"
+#include "compiler/dialects/nn/Memory.h"
 
 using namespace mlir;
 using fsdpc::fsdp::broken;

@@ -14,6 +14,7 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/Interfaces.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "compiler/options/Options.h"
 

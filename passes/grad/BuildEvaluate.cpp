@@ -10,6 +10,9 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/RunningStatistics.h"
 #include "compiler/dialects/nn/DecomposeBuilder.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LossOps.h"
+#include "compiler/dialects/nn/NormOps.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_BUILDEVALUATE

@@ -7,6 +7,9 @@
 #include "passes/grad/Differentiator.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LossOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 

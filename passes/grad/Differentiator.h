@@ -4,6 +4,8 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/nn/ProductSums.h"
 #include "passes/grad/SliceGradients.h"
 #include "passes/grad/WeightDerived.h"

@@ -6,8 +6,6 @@
 // that the unit is gathered for it and freed as in any other backward.
 #include "passes/grad/GivenGradients.h"
 
-#include "compiler/dialects/nn/NNDialect.h"
-
 #include "mlir/IR/SymbolTable.h"
 
 using namespace mlir;

@@ -8,6 +8,7 @@
 #include "passes/grad/PassOn.h"
 #include "passes/grad/Passes.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/options/Options.h"
 
 using namespace mlir;

@@ -4,6 +4,7 @@
 // nn.stop_gradient where there is nothing to stop any more.
 #include "passes/grad/PassOn.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/NNDialect.h"
 
 using namespace mlir;

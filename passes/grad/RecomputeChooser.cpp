@@ -7,7 +7,11 @@
 
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ElementBytes.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/LossOps.h"
 #include "compiler/dialects/nn/Products.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/options/NamePatterns.h"
 #include "compiler/options/Options.h"
 

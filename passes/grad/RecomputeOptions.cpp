@@ -9,6 +9,7 @@
 
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/options/Options.h"
 #include "compiler/schedule/cost_model.h"
 #include "compiler/schedule/recompute_cut.h"

@@ -2,6 +2,7 @@
 //
 // Clones chains that depend on weights only into the backward, so that no
 // gathered weight is kept from the forward to the backward.
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "passes/grad/Passes.h"
 #include "passes/grad/WeightDerived.h"
 

@@ -6,6 +6,8 @@
 #include "passes/grad/SliceGradients.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 

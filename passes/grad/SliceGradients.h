@@ -3,7 +3,7 @@
 // The gradient of a value that is split into slices.
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "mlir/IR/Builders.h"
 
 #include "llvm/ADT/DenseSet.h"
 

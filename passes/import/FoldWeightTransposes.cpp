@@ -3,6 +3,8 @@
 // Folds transposes of weights into flags of the products that read them, so
 // that the weight is read where it lies. Transposes of other values fold later,
 // when forward and backward are canonicalized together.
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "passes/import/Passes.h"
 
 namespace fsdpc::passes {

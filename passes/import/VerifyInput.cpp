@@ -7,6 +7,7 @@
 #include "passes/import/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace fsdpc::passes {

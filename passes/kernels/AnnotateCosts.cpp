@@ -7,6 +7,8 @@
 #include "compiler/analysis/kernels/BodyWalk.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/nn/ElementBytes.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/options/Options.h"
 #include "passes/kernels/Passes.h"
 

@@ -4,6 +4,8 @@
 // convolution, pooling and attention on a GPU, and refuses calls that no
 // library can take. Libraries count rows and columns in 32 bits: oneDNN divides
 // by zero for a product of 2^32 rows.
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/nn/Products.h"
 #include "compiler/options/Options.h"
 #include "passes/kernels/Passes.h"

@@ -5,6 +5,7 @@
 // runs after everything that asks what a kernel is for, since costs and ties
 // are those of the composites.
 #include "compiler/analysis/kernels/KernelPlan.h"
+#include "compiler/dialects/nn/Interfaces.h"
 #include "passes/kernels/Passes.h"
 
 namespace fsdpc::passes {

@@ -8,6 +8,10 @@
 #include "passes/kernels/ExpandForGrouping.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LossOps.h"
+#include "compiler/dialects/nn/NormOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/options/Options.h"
 #include "passes/kernels/Inherit.h"
 

@@ -7,7 +7,10 @@
 // rest rounds other values than kernels do, and is for types of 16 bits and
 // `--math=fast`.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
 #include "compiler/dialects/nn/Products.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "compiler/options/Options.h"
 #include "passes/kernels/Passes.h"

@@ -5,6 +5,7 @@
 // its cost near the number of ops.
 #include "passes/kernels/KernelGroups.h"
 
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/options/Options.h"
 #include "llvm/ADT/SetVector.h"
 

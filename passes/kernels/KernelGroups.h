@@ -28,6 +28,10 @@
 
 #include <optional>
 
+namespace fsdpc::nn {
+class ConcatOp;
+} // namespace fsdpc::nn
+
 namespace fsdpc::passes {
 
 /// The most ops of a kernel, before composites are decomposed. The kernels of

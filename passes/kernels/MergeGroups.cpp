@@ -3,6 +3,7 @@
 // Merges groups: those whose values pass from one to the other, and those that
 // only sum rows with one that visits the same rows. Each merge saves a pass
 // over memory, and often the memory of the values between.
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "passes/kernels/KernelGroups.h"
 
 #include "llvm/ADT/SetVector.h"

@@ -2,6 +2,7 @@
 //
 // merge-kernels: keeps one kernel of each set with equal structure, so that the
 // layers of a model share kernels and compile times do not grow with depth.
+#include "compiler/dialects/nn/LibraryOps.h"
 #include "passes/kernels/Passes.h"
 
 #include "mlir/IR/AsmState.h"

@@ -3,6 +3,7 @@
 // Classifies ops for outlining, and finds the domain of each.
 #include "passes/kernels/OpKinds.h"
 
+#include "compiler/dialects/nn/Interfaces.h"
 #include "compiler/dialects/nn/Strided.h"
 
 using namespace mlir;

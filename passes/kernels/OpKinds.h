@@ -6,7 +6,7 @@
 #pragma once
 
 #include "compiler/analysis/kernels/RowSums.h"
-#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/OpInterfaces.h"
 
 namespace fsdpc::passes {
 

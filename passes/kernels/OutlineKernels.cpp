@@ -8,6 +8,9 @@
 #include "passes/kernels/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 #include "mlir/IR/IRMapping.h"
 

@@ -7,6 +7,7 @@
 // dense tensor.
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ElementBytes.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "compiler/options/Options.h"
 #include "passes/kernels/Passes.h"

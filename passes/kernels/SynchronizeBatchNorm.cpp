@@ -14,6 +14,9 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/RunningStatistics.h"
 #include "compiler/dialects/nn/DecomposeBatchNorm.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/NormOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_SYNCHRONIZEBATCHNORM

@@ -6,6 +6,9 @@
 // it; the planner decides later which ties it uses.
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ElementBytes.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/LossOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "passes/kernels/OpKinds.h"
 #include "passes/kernels/Passes.h"
 

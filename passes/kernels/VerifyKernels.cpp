@@ -6,6 +6,9 @@
 #include "compiler/analysis/kernels/KernelPlan.h"
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "passes/kernels/Passes.h"
 

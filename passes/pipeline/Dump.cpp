@@ -6,7 +6,6 @@
 // swapped or truncated is detected.
 #include "passes/pipeline/Dump.h"
 
-#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/nn/ParseModule.h"
 #include "runtime/support/output_file.h"
 

@@ -5,6 +5,7 @@
 
 #include "compiler/codegen/Passes.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/rt/RTDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -9,6 +9,7 @@
 #include "compiler/dialects/fsdp/RunningStatistics.h"
 #include "compiler/dialects/fsdp/Tokens.h"
 #include "compiler/dialects/nn/ElementBytes.h"
+#include "compiler/dialects/nn/LibraryOps.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

@@ -11,6 +11,8 @@
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/fsdp/Tokens.h"
 #include "compiler/dialects/nn/ElementBytes.h"
+#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "runtime/abi/norm_digits.h"
 

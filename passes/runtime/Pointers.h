@@ -8,6 +8,10 @@
 #include "compiler/dialects/rt/RTDialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+namespace fsdpc::nn {
+class ConstantOp;
+} // namespace fsdpc::nn
+
 namespace fsdpc::passes {
 
 /// The layout whose gradient's memory has a value that `plan-memory` has not

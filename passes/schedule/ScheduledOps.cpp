@@ -4,6 +4,7 @@
 #include "passes/schedule/ScheduledOps.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/Interfaces.h"
 
 using namespace mlir;
 using namespace fsdpc;

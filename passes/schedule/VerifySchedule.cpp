@@ -13,6 +13,7 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/Tokens.h"
+#include "compiler/dialects/nn/Interfaces.h"
 #include "compiler/options/Options.h"
 #include "compiler/schedule/table.h"
 #include "runtime/support/output_file.h"

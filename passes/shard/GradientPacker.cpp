@@ -7,7 +7,8 @@
 
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Strategies.h"
-#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace fsdpc::passes {

@@ -4,6 +4,7 @@
 #include "passes/shard/HalfConstants.h"
 
 #include "compiler/dialects/nn/Sentinels.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 #include "mlir/IR/IRMapping.h"
 

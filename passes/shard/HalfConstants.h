@@ -4,7 +4,8 @@
 // have no counterpart there.
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
 
 namespace fsdpc::passes {
 

@@ -7,6 +7,7 @@
 
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ParseModule.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;

@@ -9,6 +9,8 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/options/Options.h"
 #include "passes/shard/HalfConstants.h"
 #include "passes/shard/ReduceHooks.h"

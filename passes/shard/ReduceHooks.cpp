@@ -9,6 +9,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/shard/HookOps.h"
 

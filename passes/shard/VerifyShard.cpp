@@ -15,6 +15,7 @@
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/options/Options.h"
 #include "passes/shard/LayoutRules.h"
 #include "passes/shard/ReduceHooks.h"

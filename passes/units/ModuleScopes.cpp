@@ -6,6 +6,7 @@
 #include "passes/units/ModuleScopes.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/options/Options.h"
 
 #include "llvm/ADT/StringExtras.h"

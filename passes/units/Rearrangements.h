@@ -4,7 +4,7 @@
 // used: form-units places them, and verify-units asks for them again.
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
 
 namespace fsdpc::passes {
 

@@ -19,16 +19,18 @@ find_program(FSDPC_FILECHECK FileCheck HINTS ${LLVM_TOOLS_BINARY_DIR} REQUIRED)
 
 # fsdpc_tablegen(TARGET FILE.td  OUT.inc -gen-x [-dialect=y] …, one call per output)
 # Outputs mirror the source's path in the build folder and are included as
-# "compiler/dialects/nn/….inc".
+# "compiler/dialects/nn/….inc". An output depends on the files that FILE.td
+# includes and on no others. It is written only if it differs, so that an edit
+# that leaves it as it was compiles nothing again.
 function(fsdpc_tablegen target source output)
   file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   set(out ${CMAKE_BINARY_DIR}/${folder}/${output})
-  file(GLOB deps CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.td)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${folder})
   add_custom_command(OUTPUT ${out}
-    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/${folder}
-    COMMAND ${FSDPC_MLIR_TBLGEN} ${ARGN} -I ${CMAKE_SOURCE_DIR}
-            -I ${MLIR_INCLUDE_DIRS} ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${out}
-    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} ${deps}
+    COMMAND ${FSDPC_MLIR_TBLGEN} ${ARGN} -I ${CMAKE_SOURCE_DIR} -I ${MLIR_INCLUDE_DIRS}
+            ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${out} -d ${out}.d --write-if-changed
+    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+    DEPFILE ${out}.d
     COMMENT "tblgen ${folder}/${output}")
   string(REPLACE "/" "_" step "${folder}_${output}")
   add_custom_target(${step} DEPENDS ${out})

@@ -8,7 +8,7 @@
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Machine.h"
-#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/Interfaces.h"
 #include "compiler/options/Options.h"
 #include "compiler/schedule/rounding.h"
 #include "passes/schedule/Prediction.h"

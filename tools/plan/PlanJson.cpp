@@ -5,6 +5,7 @@
 // those of one rank among equal ones; the figures of the step are the caller's.
 #include "compiler/dialects/fsdp/Provenance.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
+#include "compiler/dialects/nn/LibraryOps.h"
 #include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/options/Options.h"
 #include "compiler/schedule/bound.h"

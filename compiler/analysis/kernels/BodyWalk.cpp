@@ -7,6 +7,8 @@
 #include "compiler/analysis/kernels/BodyWalk.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 using namespace fsdpc;

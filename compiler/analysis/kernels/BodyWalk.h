@@ -6,6 +6,7 @@
 #pragma once
 
 #include "compiler/analysis/kernels/IndexMap.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 #include <set>
 

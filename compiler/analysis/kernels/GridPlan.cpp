@@ -15,6 +15,8 @@
 #include "compiler/analysis/kernels/ReductionOrder.h"
 #include "compiler/analysis/kernels/RowSums.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 using namespace fsdpc;

@@ -6,6 +6,7 @@
 #include "compiler/analysis/kernels/IndexMap.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/Interfaces.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "compiler/analysis/kernels/IndexExpr.h"
-#include "compiler/dialects/nn/NNDialect.h"
+#include "mlir/IR/Operation.h"
 
 namespace fsdpc::analysis {
 

@@ -6,6 +6,7 @@
 
 #include "compiler/analysis/kernels/BodyWalk.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
 

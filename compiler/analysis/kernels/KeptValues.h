@@ -6,8 +6,6 @@
 // read.
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
-
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace fsdpc::analysis {

@@ -8,6 +8,7 @@
 // lanes gather instead (ReductionOrder.h).
 #include "compiler/analysis/kernels/KernelPlanner.h"
 #include "compiler/analysis/kernels/ReductionOrder.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 using namespace fsdpc;

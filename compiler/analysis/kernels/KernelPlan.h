@@ -22,6 +22,7 @@
 
 #include "compiler/analysis/kernels/IndexMap.h"
 #include "compiler/dialects/nn/NNAttributes.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

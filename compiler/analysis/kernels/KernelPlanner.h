@@ -10,6 +10,7 @@
 #include "compiler/analysis/kernels/KeptValues.h"
 #include "compiler/analysis/kernels/KernelPlan.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <map>

@@ -5,6 +5,7 @@
 // numbers. Numbers that follow from others stand in the attribute for the
 // reader's sake, so an edit that changes one of them alone is an error.
 #include "compiler/analysis/kernels/KernelPlanner.h"
+#include "compiler/dialects/nn/NNDialect.h"
 
 #include <tuple>
 

@@ -4,6 +4,7 @@
 // (column), and the gradient of a lookup (embedding_grad). Loads are
 // consecutive, and no lanes have to be combined at the end.
 #include "compiler/analysis/kernels/KernelPlanner.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 using namespace fsdpc;

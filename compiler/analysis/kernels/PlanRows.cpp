@@ -6,6 +6,8 @@
 // and sum, and a third for the quotient.
 #include "compiler/analysis/kernels/KernelPlanner.h"
 #include "compiler/analysis/kernels/RowSums.h"
+#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 using namespace fsdpc;

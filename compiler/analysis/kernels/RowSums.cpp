@@ -5,6 +5,7 @@
 
 #include "compiler/analysis/kernels/ReductionOrder.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 using namespace fsdpc;

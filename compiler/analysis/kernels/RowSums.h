@@ -5,9 +5,13 @@
 // up on the way. Both ask here, so they cannot disagree on what such a sum is.
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "mlir/IR/Operation.h"
 
 #include <optional>
+
+namespace fsdpc::nn {
+class ReduceOp;
+} // namespace fsdpc::nn
 
 namespace fsdpc::analysis {
 

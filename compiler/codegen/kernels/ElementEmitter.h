@@ -15,6 +15,15 @@
 
 #include <map>
 
+namespace fsdpc::nn {
+class ConstantOp;
+class DropoutOp;
+class IotaOp;
+class ReduceOp;
+class TakeAlongAxisOp;
+class UniformOp;
+} // namespace fsdpc::nn
+
 namespace fsdpc::codegen::kernels {
 
 using analysis::Atom;

@@ -9,6 +9,7 @@
 
 #include "compiler/codegen/kernels/Half.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/CompositeOps.h"
 #include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/ScalarBuilder.h"
 #include "runtime/abi/attention_lse.h"

@@ -8,6 +8,7 @@
 #include "compiler/codegen/kernels/EmitEmbeddingGrad.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "compiler/codegen/kernels/ElementEmitter.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 namespace fsdpc::codegen::kernels {
 

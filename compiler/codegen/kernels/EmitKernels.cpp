@@ -10,6 +10,7 @@
 #include "compiler/codegen/kernels/Half.h"
 #include "compiler/codegen/kernels/LoopEmitter.h"
 #include "compiler/codegen/kernels/LowerToLLVM.h"
+#include "compiler/dialects/nn/NNDialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"

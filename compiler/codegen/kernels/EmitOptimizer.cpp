@@ -15,6 +15,7 @@
 #include "compiler/dialects/nn/ElementBytes.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/Interfaces.h"
 #include "runtime/abi/member_sums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -9,6 +9,7 @@
 #include "compiler/codegen/kernels/LoopEmitter.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/STLExtras.h"
 

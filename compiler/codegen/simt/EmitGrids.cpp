@@ -10,6 +10,7 @@
 #include "compiler/codegen/simt/GridEmitter.h"
 #include "compiler/codegen/simt/GridOptimizer.h"
 #include "compiler/codegen/simt/LowerGridToHost.h"
+#include "compiler/dialects/nn/NNDialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"

@@ -11,6 +11,11 @@
 
 #include <vector>
 
+namespace fsdpc::nn {
+class EmbeddingGradOp;
+class ReduceOp;
+} // namespace fsdpc::nn
+
 namespace fsdpc::codegen::simt {
 
 using analysis::GridPlan;

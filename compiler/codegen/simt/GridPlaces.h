@@ -6,6 +6,7 @@
 #pragma once
 
 #include "compiler/codegen/simt/GridEmitter.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 namespace fsdpc::codegen::simt {
 

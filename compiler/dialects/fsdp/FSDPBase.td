@@ -13,7 +13,8 @@ include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "compiler/dialects/fsdp/FSDPInterfaces.td"
 include "compiler/dialects/fsdp/FSDPMemory.td"
-include "compiler/dialects/nn/NNBase.td"
+include "compiler/dialects/nn/NNMemory.td"
+include "compiler/dialects/nn/NNTypes.td"
 
 def FSDP_Dialect : Dialect {
   let name = "fsdp";

@@ -5,7 +5,17 @@
 
 #include "compiler/dialects/fsdp/Interfaces.h"
 #include "compiler/dialects/fsdp/Memory.h"
+#include "compiler/dialects/nn/Memory.h"
 #include "compiler/dialects/nn/NNDialect.h"
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 /// The order is fixed: ops use the attributes and types, and all use the
 /// dialect.

@@ -4,6 +4,7 @@
 // reading its mode.
 #include "compiler/dialects/fsdp/RunningStatistics.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/options/OptionTypes.h"
 
 using namespace mlir;

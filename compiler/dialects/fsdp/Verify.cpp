@@ -5,6 +5,7 @@
 // themselves are verified.
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/options/OptionTypes.h"
 #include "runtime/abi/member_sums.h"
 #include "runtime/abi/power_sgd.h"

@@ -4,6 +4,11 @@
 // differentiated as a whole: their gradient ops use the statistics and results
 // of the forward, so that what is inside them is never saved.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/CompositeOps.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LossOps.h"
+#include "compiler/dialects/nn/NormOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 using namespace fsdpc::nn;

@@ -5,6 +5,7 @@
 // saved for another op anyway. Where a function has no derivative, the choice
 // is PyTorch's.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
 
 #include <cmath>
 

@@ -4,6 +4,7 @@
 // the same library: a product of a product's operands, and for windows an op
 // that computes another of input, filter and output.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/LibraryOps.h"
 
 using namespace mlir;
 using namespace fsdpc::nn;

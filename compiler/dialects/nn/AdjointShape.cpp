@@ -4,6 +4,8 @@
 // adjoint of a move is the opposite move; where elements were repeated,
 // gradients are summed, and where elements were left out, they are zero.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 using namespace fsdpc::nn;

@@ -5,6 +5,10 @@
 // that change nothing.
 #include "compiler/dialects/nn/Build.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
+
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
@@ -141,5 +145,7 @@ bool joinsPieces(ConcatOp concat) {
   return llvm::all_of(shapeOf(concat.getResult()).take_front(concat.getAxis()),
                       [](int64_t size) { return size == 1; });
 }
+
+bool isView(Operation *op) { return isa<ReshapeOp, SliceOp>(op); }
 
 } // namespace fsdpc::nn

@@ -4,11 +4,16 @@
 // decompositions and passes.
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
 
 #include <optional>
 
 namespace fsdpc::nn {
+
+class ConcatOp;
+class SliceOp;
+enum class ReduceKind : uint32_t;
 
 /// Returns the ranked tensor type of a value; every value of the dialect has
 /// one.
@@ -81,8 +86,6 @@ bool joinsPieces(ConcatOp concat);
 /// Returns true if the op only names a part of its operand's memory. This holds
 /// in functions whose kernels are outlined, where all remaining slices are
 /// contiguous.
-inline bool isView(mlir::Operation *op) {
-  return llvm::isa<ReshapeOp, SliceOp>(op);
-}
+bool isView(mlir::Operation *op);
 
 } // namespace fsdpc::nn

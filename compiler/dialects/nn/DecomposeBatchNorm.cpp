@@ -5,6 +5,8 @@
 // f32, which cancels.
 #include "compiler/dialects/nn/DecomposeBatchNorm.h"
 
+#include "compiler/dialects/nn/NormOps.h"
+
 using namespace mlir;
 using namespace fsdpc::nn;
 

@@ -8,6 +8,9 @@
 
 namespace fsdpc::nn {
 
+class BatchNormGradOp;
+class BatchNormOp;
+
 /// Returns a vector of channels in the shape in which it broadcasts to `like`.
 mlir::Value channels(DecomposeBuilder &b, mlir::Value vector, mlir::Value like);
 

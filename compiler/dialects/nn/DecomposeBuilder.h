@@ -7,6 +7,8 @@
 #pragma once
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 namespace fsdpc::nn {
 

@@ -4,6 +4,8 @@
 // removed by a select, not by the multiplication: 0 · NaN would let an ignored
 // row that is not finite spoil the loss.
 #include "compiler/dialects/nn/DecomposeRows.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LossOps.h"
 
 using namespace mlir;
 using namespace fsdpc::nn;

@@ -4,6 +4,7 @@
 // from centred values, in two passes over a row that is in the cache, never as
 // E[x²] - E[x]², which cancels.
 #include "compiler/dialects/nn/DecomposeBuilder.h"
+#include "compiler/dialects/nn/NormOps.h"
 
 using namespace mlir;
 using namespace fsdpc::nn;

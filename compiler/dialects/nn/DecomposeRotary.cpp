@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Decomposes rotary position embedding into primitives.
+#include "compiler/dialects/nn/CompositeOps.h"
 #include "compiler/dialects/nn/DecomposeBuilder.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 using namespace fsdpc::nn;

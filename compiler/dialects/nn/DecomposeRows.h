@@ -5,6 +5,7 @@
 #pragma once
 
 #include "compiler/dialects/nn/DecomposeBuilder.h"
+#include "compiler/dialects/nn/LossOps.h"
 
 namespace fsdpc::nn {
 

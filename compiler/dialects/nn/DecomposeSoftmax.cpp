@@ -3,6 +3,7 @@
 // Decomposes softmax into primitives. The maximum is subtracted before the
 // exponential, so nothing overflows. A row of only -inf becomes NaN, as in
 // PyTorch.
+#include "compiler/dialects/nn/CompositeOps.h"
 #include "compiler/dialects/nn/DecomposeRows.h"
 
 using namespace mlir;

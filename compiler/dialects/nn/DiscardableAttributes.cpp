@@ -6,7 +6,9 @@
 // NNBase.td describes each.
 #include "compiler/dialects/nn/DiscardableAttributes.h"
 
+#include "compiler/dialects/nn/Interfaces.h"
 #include "compiler/dialects/nn/NNAttributes.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"

@@ -4,6 +4,7 @@
 // to the element of the operand that it comes from. Kernels compute addresses
 // from the maps and strided views follow from them, so neither knows the ops.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/dialects/nn/Strided.h"
 
 using namespace mlir;

@@ -4,6 +4,9 @@
 // become x, and only the sign of a zero may differ. Constants are folded by the
 // importer, with the reference interpreter.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 #include "mlir/IR/PatternMatch.h"
 

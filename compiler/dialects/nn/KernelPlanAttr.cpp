@@ -5,6 +5,8 @@
 // here; verify-kernels then checks a plan against its kernel.
 #include "compiler/dialects/nn/NNAttributes.h"
 
+#include "compiler/dialects/nn/NNDialect.h"
+
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"

@@ -4,6 +4,8 @@
 // bytes, the library that computes them on a GPU, and how they use memory (what
 // they can accumulate into, and which operands may be strided).
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/CompositeOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
 #include "compiler/dialects/nn/Products.h"
 
 #include <algorithm>

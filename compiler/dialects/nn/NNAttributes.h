@@ -4,7 +4,11 @@
 // header of their own.
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "mlir/IR/Attributes.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/OpImplementation.h"
+
+#include "compiler/dialects/nn/NNKernelPlanEnums.h.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "compiler/dialects/nn/NNAttributes.h.inc"

@@ -12,6 +12,7 @@ include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "compiler/dialects/nn/NNInterfaces.td"
+include "compiler/dialects/nn/NNTypes.td"
 
 def NN_Dialect : Dialect {
   let name = "nn";
@@ -79,16 +80,5 @@ def NN_Dialect : Dialect {
 
 class NN_Op<string mnemonic, list<Trait> traits = []>
     : Op<NN_Dialect, mnemonic, traits>;
-
-def NN_Float : AnyTypeOf<[F32, BF16, F16, F64]>;
-def NN_Integer : AnyTypeOf<[I64, I32, I1, I8, UI8]>;
-def NN_Element : AnyTypeOf<[F32, BF16, F16, F64, I64, I32, I1, I8, UI8]>;
-
-def NN_Tensor : StaticShapeTensorOf<[NN_Element]>;
-def NN_FloatTensor : StaticShapeTensorOf<[NN_Float]>;
-def NN_IntTensor : StaticShapeTensorOf<[NN_Integer]>;
-def NN_BoolTensor : StaticShapeTensorOf<[I1]>;
-// Statistics and losses: f32, or f64 in tests of the adjoints.
-def NN_StatTensor : StaticShapeTensorOf<[F32, F64]>;
 
 #endif

@@ -8,7 +8,7 @@
 #ifndef FSDPC_NN_COMPOSITE
 #define FSDPC_NN_COMPOSITE
 
-include "compiler/dialects/nn/NNShape.td"
+include "compiler/dialects/nn/NNBase.td"
 
 // ---- softmax, along the last axis ----
 

@@ -4,9 +4,13 @@
 // build generates so that they compile side by side.
 #include "compiler/dialects/nn/NNDialect.h"
 
+#include "compiler/dialects/nn/NNAttributes.h"
+#include "compiler/dialects/nn/NNOps.h"
+
 #include "compiler/dialects/nn/NNDialect.cpp.inc"
 #include "compiler/dialects/nn/NNEnums.cpp.inc"
 #include "compiler/dialects/nn/NNInterfaces.cpp.inc"
+#include "compiler/dialects/nn/NNMemory.cpp.inc"
 
 using namespace fsdpc::nn;
 

@@ -8,13 +8,6 @@
 
 include "compiler/dialects/nn/NNBase.td"
 
-defvar ElementwiseScalar = TraitList<[DeclareOpInterfaceMethods<ElementwiseOpInterface>,
-                                       Fuses<"Map">]>;
-defvar HasAdjoint = DeclareOpInterfaceMethods<AdjointOpInterface>;
-class CallsLibrary<list<string> answers>
-    : DeclareOpInterfaceMethods<LibraryCallOpInterface, answers>;
-defvar Decomposes = DeclareOpInterfaceMethods<DecomposeOpInterface>;
-
 // An elementwise op of one operand. `what` is its summary, `meaning` says what
 // it computes and what its adjoint is.
 class NN_Unary<string mnemonic, string what, string meaning, Type type = NN_FloatTensor,

@@ -10,6 +10,7 @@
 #define FSDPC_NN_INTERFACES
 
 include "mlir/IR/OpBase.td"
+include "compiler/dialects/nn/NNMemory.td"
 
 def AdjointOpInterface : OpInterface<"AdjointOpInterface"> {
   let cppNamespace = "::fsdpc::nn";
@@ -112,22 +113,6 @@ def ElementSourceOpInterface : OpInterface<"ElementSourceOpInterface"> {
   ];
 }
 
-def ViewOpInterface : OpInterface<"ViewOpInterface"> {
-  let cppNamespace = "::fsdpc::nn";
-  let description = [{
-    An op whose result lies in the memory of an operand, once kernels are outlined:
-    the memory planner gives it no memory of its own.
-  }];
-  let methods = [
-    InterfaceMethod<"Returns the value in whose memory the result lies.",
-      "::mlir::Value", "getViewSource">,
-    InterfaceMethod<[{
-      Returns where the result begins in that memory, in elements from the source's
-      first one.
-    }], "int64_t", "getViewOffset", (ins), "", "return 0;">
-  ];
-}
-
 def PrecisionOpInterface : OpInterface<"PrecisionOpInterface"> {
   let cppNamespace = "::fsdpc::nn";
   let description = [{
@@ -190,12 +175,6 @@ def LibraryCallOpInterface : OpInterface<"LibraryCallOpInterface"> {
 
 // ---- answers, as traits of ops ----
 
-// Implements methods of an interface beside the op: C++ that goes into its class.
-class NN_Answers<string interface, string methods>
-    : NativeOpTrait<interface # "::Trait", [], methods> {
-  let cppNamespace = "::fsdpc::nn";
-}
-
 // An op that fuses as `kind`; `more` overrides other methods.
 class Fuses<string kind, string more = "">
     : NN_Answers<"FusibleOpInterface", [{
@@ -221,12 +200,6 @@ class Costs<int simpleOps> : NN_Answers<"ElementwiseOpInterface",
 // An elementwise op that gives one of its operands, with another sign at most.
 def IsExact : NN_Answers<"ElementwiseOpInterface", "  bool isExact() { return true; }\n">;
 
-// An op whose result lies in operand 0's memory, at an offset in elements.
-class ViewOf<string source, string offset = "0">
-    : NN_Answers<"ViewOpInterface",
-  "  ::mlir::Value getViewSource() { return " # source # "; }\n"
-  # "  int64_t getViewOffset() { return " # offset # "; }\n">;
-
 // Operands and results that mixed-precision leaves as they are, by their names
 // with a capital.
 class Keeps<list<string> operands> : NN_Answers<"PrecisionOpInterface",
@@ -236,21 +209,19 @@ class Statistics<list<string> results> : NN_Answers<"PrecisionOpInterface",
   "  bool isStatistic(::mlir::OpResult result) { return "
   # !interleave(!foreach(n, results, "result == get" # n # "()"), " || ") # "; }\n">;
 
+// Interfaces that an op implements in a .cpp file.
+defvar HasAdjoint = DeclareOpInterfaceMethods<AdjointOpInterface>;
+defvar Decomposes = DeclareOpInterfaceMethods<DecomposeOpInterface>;
+defvar MovesElements = DeclareOpInterfaceMethods<ElementSourceOpInterface>;
+defvar ElementwiseScalar = TraitList<[DeclareOpInterfaceMethods<ElementwiseOpInterface>,
+                                       Fuses<"Map">]>;
+class CallsLibrary<list<string> answers>
+    : DeclareOpInterfaceMethods<LibraryCallOpInterface, answers>;
+
 // Primitives that stay f32 where they lead from the last product to the loss alone.
 def InLossTail : NativeOpTrait<"InLossTail"> { let cppNamespace = "::fsdpc::nn"; }
 // One pass over memory with the same bits each time: the backward may repeat it.
 def CheapToRepeat : NativeOpTrait<"CheapToRepeat"> { let cppNamespace = "::fsdpc::nn"; }
 // An element takes a random word, which Philox draws for four elements at a time.
 def DrawsRandom : NativeOpTrait<"DrawsRandom"> { let cppNamespace = "::fsdpc::nn"; }
-// The result lies behind a symbol, or is no memory of the arena at all.
-def OutsideArena : NativeOpTrait<"OutsideArena"> { let cppNamespace = "::fsdpc::nn"; }
-// The op names memory or marks a place: convert-to-rt makes no call of it.
-def NoCall : NativeOpTrait<"NoCall"> { let cppNamespace = "::fsdpc::nn"; }
-// The operands are computed at their places in the memory of the result.
-def HoldsOperands : NativeOpTrait<"HoldsOperands"> { let cppNamespace = "::fsdpc::nn"; }
-// The op may be `nn.strided`, so that its result is read where the operand lies, or its
-// operands are written where the result lies.
-def MayLieInOperand : NativeOpTrait<"MayLieInOperand"> { let cppNamespace = "::fsdpc::nn"; }
-def MayLieInResult : NativeOpTrait<"MayLieInResult"> { let cppNamespace = "::fsdpc::nn"; }
-
 #endif

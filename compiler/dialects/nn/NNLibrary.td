@@ -6,7 +6,7 @@
 #ifndef FSDPC_NN_LIBRARY
 #define FSDPC_NN_LIBRARY
 
-include "compiler/dialects/nn/NNLosses.td"
+include "compiler/dialects/nn/NNBase.td"
 
 def NN_MatmulOp : NN_Op<"matmul", [Pure, HasAdjoint,
     CallsLibrary<["getFlops", "getOverwritten", "canAddBias", "addBias", "writesPieces"]>]> {

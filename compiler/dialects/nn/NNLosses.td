@@ -4,7 +4,7 @@
 #ifndef FSDPC_NN_LOSSES
 #define FSDPC_NN_LOSSES
 
-include "compiler/dialects/nn/NNNorms.td"
+include "compiler/dialects/nn/NNBase.td"
 
 def NN_Reduction : I32EnumAttr<"Reduction", "reduction of a loss", [
     I32EnumAttrCase<"mean", 0>, I32EnumAttrCase<"sum", 1>]> {

@@ -6,7 +6,7 @@
 #ifndef FSDPC_NN_NORMS
 #define FSDPC_NN_NORMS
 
-include "compiler/dialects/nn/NNComposite.td"
+include "compiler/dialects/nn/NNBase.td"
 
 def NN_LayerNormOp : NN_Op<"layer_norm", [Pure, HasAdjoint, Decomposes, AttrSizedOperandSegments,
     FusesOverRows<"getInput()">, CheapToRepeat, Statistics<["Mean", "Rstd"]>]> {

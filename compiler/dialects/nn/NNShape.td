@@ -6,9 +6,7 @@
 #ifndef FSDPC_NN_SHAPE
 #define FSDPC_NN_SHAPE
 
-include "compiler/dialects/nn/NNElementwise.td"
-
-defvar MovesElements = DeclareOpInterfaceMethods<ElementSourceOpInterface>;
+include "compiler/dialects/nn/NNBase.td"
 
 def NN_ConstantOp : NN_Op<"constant", [Pure, ConstantLike, OutsideArena, NoCall,
     AllTypesMatch<["value", "result"]>]> {

@@ -93,23 +93,5 @@ struct CheapToRepeat : mlir::OpTrait::TraitBase<OpTy, CheapToRepeat> {};
 /// four words.
 template <typename OpTy>
 struct DrawsRandom : mlir::OpTrait::TraitBase<OpTy, DrawsRandom> {};
-/// The result has no slot in the arena: it lies in the memory of a symbol, or
-/// takes no memory.
-template <typename OpTy>
-struct OutsideArena : mlir::OpTrait::TraitBase<OpTy, OutsideArena> {};
-/// The op names memory or marks a place, so the runtime has nothing to do for
-/// it: the pointers of its users contain it.
-template <typename OpTy>
-struct NoCall : mlir::OpTrait::TraitBase<OpTy, NoCall> {};
-/// The operands are computed at their places in the memory of the result, so
-/// they have none of their own.
-template <typename OpTy>
-struct HoldsOperands : mlir::OpTrait::TraitBase<OpTy, HoldsOperands> {};
-/// The op may be marked `nn.strided` (Strided.h). Its result is then read where
-/// the operand lies, or its operands are written where the result lies.
-template <typename OpTy>
-struct MayLieInOperand : mlir::OpTrait::TraitBase<OpTy, MayLieInOperand> {};
-template <typename OpTy>
-struct MayLieInResult : mlir::OpTrait::TraitBase<OpTy, MayLieInResult> {};
 
 } // namespace fsdpc::nn

@@ -6,6 +6,9 @@
 #include "compiler/dialects/nn/ProductSums.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 

@@ -3,11 +3,13 @@
 // The gradient of a weight that many small products share.
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "mlir/IR/Builders.h"
 
 #include "llvm/ADT/DenseSet.h"
 
 namespace fsdpc::nn {
+
+class MatmulOp;
 
 /// One object serves one sweep, in which no op is erased: it remembers values
 /// by their address.

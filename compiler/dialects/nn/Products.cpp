@@ -5,10 +5,25 @@
 #include "compiler/dialects/nn/Products.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 
 namespace fsdpc::nn {
+
+bool isProduct(Operation *op) { return isa<MatmulOp, FusedMatmulOp>(op); }
+
+Value biasOf(MatmulOp product) {
+  Value start = product.getAccumulator();
+  bool isRow = start && tensorType(start).getRank() == 1;
+  return isRow ? start : Value();
+}
+
+Value overwrittenBy(MatmulOp product) {
+  return biasOf(product) ? Value() : product.getAccumulator();
+}
 
 Value rowOf(Value value) {
   auto broadcast = value.getDefiningOp<BroadcastOp>();

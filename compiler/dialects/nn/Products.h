@@ -7,9 +7,15 @@
 // gradient, and sums of rows (nn.fused_matmul).
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Operation.h"
 
 namespace fsdpc::nn {
+
+class GeluGradOp;
+class GeluOp;
+class MatmulOp;
+class ReduceOp;
 
 /// The number of elements of which rows of GELU's input must be multiples, so
 /// that an epilogue can read or write them
@@ -17,9 +23,7 @@ namespace fsdpc::nn {
 constexpr int64_t kGeluRowMultiple = 8;
 
 /// Returns true for a product of matrices, the operands 0 and 1.
-inline bool isProduct(mlir::Operation *op) {
-  return llvm::isa<MatmulOp, FusedMatmulOp>(op);
-}
+bool isProduct(mlir::Operation *op);
 
 /// Returns true if B is one matrix and the rows of A follow each other in
 /// memory, so that the library computes all batches as one product. A
@@ -32,18 +36,10 @@ inline bool isOneProduct(mlir::Value lhs, mlir::Value rhs, bool transposeA) {
 }
 
 /// Returns the row that is added to each row of the result, or null.
-inline mlir::Value biasOf(MatmulOp product) {
-  mlir::Value start = product.getAccumulator();
-  bool isRow =
-      start &&
-      llvm::cast<mlir::RankedTensorType>(start.getType()).getRank() == 1;
-  return isRow ? start : mlir::Value();
-}
+mlir::Value biasOf(MatmulOp product);
 
 /// Returns the accumulator whose memory the result overwrites, or null.
-inline mlir::Value overwrittenBy(MatmulOp product) {
-  return biasOf(product) ? mlir::Value() : product.getAccumulator();
-}
+mlir::Value overwrittenBy(MatmulOp product);
 
 /// Returns the vector that a broadcast repeats in each row of its result, or
 /// null.

@@ -3,6 +3,7 @@
 // The scalar code of transcendental functions and activations: what one element
 // of the result is. Kernels use it for scalars and for vectors, so it must be
 // branch-free.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/ScalarBuilder.h"
 
 using namespace mlir;

@@ -3,6 +3,7 @@
 // The scalar code of arithmetic ops, on floats and on integers. There are no
 // fast-math flags: the vector body of a loop and its scalar tail must give the
 // same bits.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/ScalarBuilder.h"
 
 using namespace mlir;

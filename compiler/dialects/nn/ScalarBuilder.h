@@ -5,7 +5,6 @@
 // shape.
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/TypeUtilities.h"

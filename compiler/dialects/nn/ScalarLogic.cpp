@@ -5,6 +5,7 @@
 // integers, so these functions look at the op's types to choose between signed
 // and unsigned.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/ScalarBuilder.h"
 
 #include <cmath>

@@ -6,6 +6,7 @@
 #include "compiler/dialects/nn/Strided.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 

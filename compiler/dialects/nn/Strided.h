@@ -5,9 +5,13 @@
 // so that the IR still says what is computed.
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "mlir/IR/Operation.h"
+
+#include <optional>
 
 namespace fsdpc::nn {
+
+class SliceOp;
 
 /// The mark of a reshape, transpose, slice or concat without memory of its own.
 /// If it is "operand", the result is read where the operand lies; if it is

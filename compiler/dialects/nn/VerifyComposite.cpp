@@ -5,6 +5,9 @@
 // listed under Constraints in NNComposite.td. A gradient op obeys the rules of
 // its forward op, since a dump may hold either after an edit.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/CompositeOps.h"
+#include "compiler/dialects/nn/LossOps.h"
+#include "compiler/dialects/nn/NormOps.h"
 
 using namespace mlir;
 using namespace fsdpc::nn;

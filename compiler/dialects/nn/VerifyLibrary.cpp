@@ -4,6 +4,8 @@
 // program that passes them can be lowered without further checks of shapes: the
 // runtime's libraries trust their plans.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/nn/Products.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"

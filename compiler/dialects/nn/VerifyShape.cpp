@@ -4,6 +4,8 @@
 // kernels relies on them: an offset, a permutation or an axis that passes here
 // never leads outside a tensor.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 #include "llvm/Support/MathExtras.h"
 

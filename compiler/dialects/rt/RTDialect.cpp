@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Registration of the rt dialect, and the verifiers of its uses of symbols. A
+// Registration of the rt dialect, and the verifiers of its uses of symbols. Ops
+// are defined in RTOpsShard*.cpp, which the build generates. A
 // kernel that an op names must be a kernel of the module; all else that can be
 // wrong with a program of rt ops is the business of verify-rt.
 #include "compiler/dialects/rt/RTDialect.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/nn/DiscardableAttributes.h"
-#include "compiler/dialects/nn/ElementBytes.h"
-#include "compiler/dialects/rt/AccessRanges.h"
-#include "compiler/dialects/rt/CallArguments.h"
 #include "compiler/dialects/rt/LaunchEffects.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
 
@@ -26,8 +24,6 @@
 #include "compiler/dialects/rt/RTTypes.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "compiler/dialects/rt/RTAttributes.cpp.inc"
-#define GET_OP_CLASSES
-#include "compiler/dialects/rt/RTOps.cpp.inc"
 
 using namespace mlir;
 using namespace fsdpc::rt;
@@ -41,10 +37,8 @@ void RTDialect::initialize() {
 #define GET_ATTRDEF_LIST
 #include "compiler/dialects/rt/RTAttributes.cpp.inc"
       >();
-  addOperations<
-#define GET_OP_LIST
-#include "compiler/dialects/rt/RTOps.cpp.inc"
-      >();
+  // mlir-tblgen cuts the ops into shards, which compile side by side.
+  registerRTDialectOperations(this);
   // Library ops of nn get their calls here, because nn does not know rt. The
   // dialect depends on nn, so the ops are registered by now.
   attachMatmulCall(getContext());

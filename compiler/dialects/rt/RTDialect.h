@@ -6,6 +6,7 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/Interfaces.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/rt/Memory.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"

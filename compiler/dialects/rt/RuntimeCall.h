@@ -4,7 +4,6 @@
 // may ask of the pass that converts it.
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/rt/RTDialect.h"
 
 namespace fsdpc::rt {

@@ -4,6 +4,7 @@
 // functions. Functions that nn lacks are composed of its ops in a form that
 // neither overflows nor has a NaN in its gradient, since the adjoints follow
 // from these ops.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/ops/Unary.h"
 
 #include <cmath>

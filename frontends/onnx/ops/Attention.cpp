@@ -6,6 +6,9 @@
 // does not have (capped scores, a gradient of the mask) becomes products and a
 // softmax.
 #include "compiler/dialects/fsdp/Provenance.h"
+#include "compiler/dialects/nn/CompositeOps.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/GraphImporter.h"
 
 #include <cmath>

@@ -5,6 +5,7 @@
 // that importing a model with long sequences needs no memory for its masks.
 #include "frontends/onnx/ops/Rounding.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/reference/Reference.h"
 #include "frontends/onnx/GraphImporter.h"
 #include "frontends/onnx/Weights.h"

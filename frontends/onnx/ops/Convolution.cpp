@@ -4,6 +4,9 @@
 // dimensions only; one spatial dimension becomes an image of height 1 by a
 // reshape. A transposed convolution is the cotangent of a convolution's input,
 // which is an op of its own.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/ops/Volume.h"
 
 using namespace mlir;

@@ -3,6 +3,7 @@
 // Dropout. Its random numbers are keyed by the node's ordinal in the graph, so
 // that the masks are a function of the model, the seed and the step, and a
 // reference can reproduce them.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/Node.h"
 
 #include "frontends/onnx/GraphImporter.h"

@@ -4,6 +4,7 @@
 // from left to right, two at a time, each pair as one batched matrix product.
 // Labels that an ellipsis stands for are counted from the end, so that they
 // broadcast.
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/Node.h"
 
 #include <numeric>

@@ -3,6 +3,7 @@
 // Arithmetic, comparisons and logic. ONNX broadcasts implicitly; here
 // broadcasts become explicit ops. Functions that nn lacks are composed of its
 // ops, and the adjoints follow from these.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/TorchExport.h"
 #include "frontends/onnx/ops/Unary.h"
 

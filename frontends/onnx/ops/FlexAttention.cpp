@@ -3,6 +3,8 @@
 // FlexAttention of the preview domain: attention whose scores and weights pass
 // through graphs of the model. Without graphs it is nn.attention; a graph may
 // do anything to the scores, so with one it is products and a softmax.
+#include "compiler/dialects/nn/CompositeOps.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/GraphImporter.h"
 
 #include <cmath>

@@ -7,6 +7,9 @@
 // all.
 #include "frontends/onnx/ops/Gather.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
+
 #include "frontends/onnx/GraphImporter.h"
 
 #include <limits>

@@ -4,6 +4,7 @@
 // graph with respect to others, as ops of the graph. They are built from the
 // adjoints of nn, so a gradient of such a gradient exists where these have
 // adjoints themselves.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/GraphImporter.h"
 
 using namespace mlir;

@@ -3,6 +3,8 @@
 // LinearAttention and CausalConvWithState of opset 27, the layers of gated
 // delta networks and Mamba. The recurrence is unrolled: one step per token,
 // whose state is a matrix per head.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
 #include "frontends/onnx/Node.h"
 
 #include <cmath>

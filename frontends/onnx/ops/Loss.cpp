@@ -4,6 +4,10 @@
 // sum becomes one nn.cross_entropy, which computes the softmax itself, never
 // stores the probabilities, and reports how many targets were valid. Exporters
 // write the same loss as log-softmax plus NegativeLogLikelihoodLoss.
+#include "compiler/dialects/nn/CompositeOps.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LossOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/GraphImporter.h"
 
 using namespace mlir;

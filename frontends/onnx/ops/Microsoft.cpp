@@ -2,6 +2,7 @@
 //
 // Ops of onnxruntime's own domain that its optimizer makes of standard ones,
 // and which are then found in its training models.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/ops/Unary.h"
 
 using namespace mlir;

@@ -4,6 +4,10 @@
 // axes are transposed or merged into it, and groups and instances become rows
 // of a layer norm. Batch norm has an op of its own in training mode, since it
 // updates running statistics; in inference mode it is elementwise arithmetic.
+#include "compiler/dialects/nn/CompositeOps.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/NormOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/Node.h"
 
 #include "frontends/onnx/GraphImporter.h"

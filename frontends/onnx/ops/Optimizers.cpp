@@ -4,6 +4,7 @@
 // nodes that compute new values from values, gradients and states. They replace
 // --optimizer only in a model's own training (ModelOptimizer.h), where they
 // become its program.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/Node.h"
 
 #include <cmath>

@@ -3,6 +3,9 @@
 // Pooling. nn has pools over images; all other pools (dilated ones, those of
 // integers, Lp norms) are taken along one spatial dimension after the other, as
 // the extreme or the sum of one slice per element of the window.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/ops/Gather.h"
 #include "frontends/onnx/ops/Pad.h"
 #include "frontends/onnx/ops/Volume.h"

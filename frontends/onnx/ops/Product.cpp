@@ -4,6 +4,7 @@
 // batches of matrices with transposes as flags. Biases stay
 // separate additions here; fuse-epilogues adds them to the product where the
 // target's library can.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/Node.h"
 
 using namespace mlir;

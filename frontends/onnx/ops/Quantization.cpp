@@ -3,6 +3,8 @@
 // QuantizeLinear and DequantizeLinear, per tensor, per axis or in blocks, and
 // DynamicQuantizeLinear. Rounding has a gradient of 0, so a model trains what
 // stands behind its dequantised weights, not the quantised values.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/ops/Rounding.h"
 
 #include "onnx-ml.pb.h"

@@ -5,6 +5,8 @@
 // of the run, the step, the microbatch and the element, so that they do not
 // depend on the number of ranks and a recomputed one is the same. The attribute
 // `seed` of a node is not read: --seed of the program stands for all of them.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/Node.h"
 
 #include "frontends/onnx/ElementTypes.h"

@@ -3,6 +3,7 @@
 // Ops that move whole blocks of elements: padding in all modes, exchanges of
 // depth and space, crops, compression by a constant condition, and reversal of
 // sequences.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/ops/Gather.h"
 #include "frontends/onnx/ops/Pad.h"
 

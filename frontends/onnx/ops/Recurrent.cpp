@@ -4,6 +4,7 @@
 // known. The product of the inputs with their weights is one for all steps;
 // each step adds the product of the state. Sequences shorter than the batch's
 // keep their state after their end, and their outputs there are 0.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/Node.h"
 
 using namespace mlir;

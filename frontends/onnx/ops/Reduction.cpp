@@ -3,6 +3,8 @@
 // Reductions, running sums and running products. nn reduces by sum, max, min
 // and prod; all other reductions are elementwise ops around these. Over no
 // elements a reduction gives its neutral element, as ONNX says.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/TorchExport.h"
 #include "frontends/onnx/ops/Gather.h"
 

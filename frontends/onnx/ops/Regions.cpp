@@ -4,6 +4,8 @@
 // are computed. Each place reads the four elements around it, looked up by
 // computed indices and weighed by the distance, so that the gradient reaches
 // the image through the lookup and the places through the weights.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/ops/Gather.h"
 #include "frontends/onnx/ops/Window.h"
 

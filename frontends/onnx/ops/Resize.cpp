@@ -4,6 +4,7 @@
 // result is a sum of a few elements of the input, whose positions and weights
 // follow from the shapes and are constants here: the rows of a matrix by which
 // short axes are multiplied. The formulas are those of ONNX's Resize.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/ops/Gather.h"
 
 #include <cmath>

@@ -7,6 +7,8 @@
 // one, below which values are evenly spaced.
 #include "frontends/onnx/ops/Rounding.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
+
 #include "onnx-ml.pb.h"
 
 #include <cmath>

@@ -4,6 +4,7 @@
 // result is a sum of the elements around its place, looked up by computed
 // indices and weighed by the distance, so that the gradient reaches the image
 // through the lookup and the grid through the weights, as in PyTorch.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/ops/Gather.h"
 
 using namespace mlir;

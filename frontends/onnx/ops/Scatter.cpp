@@ -5,6 +5,8 @@
 // elements are such a sum, selected where an update arrives. Products and
 // extremes compare each element with each update, since kernels have no atomic
 // forms of them; that is refused where it would be slow.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/ops/Gather.h"
 
 #include <limits>

@@ -4,6 +4,7 @@
 // Size, which are constants here since all shapes are static. Each becomes one
 // or two of nn's primitives (reshape, transpose, slice, concat, broadcast),
 // which kernels read through without copying.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/Node.h"
 
 #include <numeric>

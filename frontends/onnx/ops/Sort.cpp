@@ -5,6 +5,8 @@
 // counted by comparing it with all others of its row. Both give the order of
 // ONNX: among equal elements the smaller index comes first. NaN counts as the
 // largest, as in PyTorch.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/ops/Gather.h"
 
 #include <limits>

@@ -6,6 +6,10 @@
 // Depth is padded and sliced here, height and width by nn.
 #include "frontends/onnx/ops/Volume.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
+
 #include <limits>
 
 using namespace mlir;

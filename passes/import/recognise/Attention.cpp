@@ -5,6 +5,10 @@
 // them, masks, softmax, its NaN clean-up, a product with the value. Keys and
 // values that are repeated for grouped heads (Ainslie et al., 2023) are read
 // once.
+#include "compiler/dialects/nn/CompositeOps.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "passes/import/recognise/Masks.h"
 
 #include <cmath>

@@ -2,6 +2,10 @@
 //
 // Recognises cross-entropy written with a gather: the sum of
 // -log_softmax(x)[target] over rows.
+#include "compiler/dialects/nn/CompositeOps.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LossOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "passes/import/recognise/Match.h"
 
 using namespace mlir;

@@ -2,6 +2,7 @@
 //
 // Recognises GELU in both forms, with the error function and with tanh
 // (Hendrycks and Gimpel, 2016), in whatever order its factors are multiplied.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "passes/import/recognise/Match.h"
 
 #include <cmath>

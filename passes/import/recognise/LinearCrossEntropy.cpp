@@ -4,6 +4,10 @@
 // reshapes, casts and slices of rows (labels shifted by one), then the loss.
 // The fused op never holds all logits at once, which are the largest tensor of
 // a language model. It applies only if nothing else reads the logits.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/LossOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "passes/import/recognise/Match.h"
 
 using namespace mlir;

@@ -7,7 +7,9 @@
 #include "passes/import/recognise/Masks.h"
 
 #include "compiler/dialects/fsdp/Provenance.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/Sentinels.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 #include "mlir/IR/Matchers.h"
 

@@ -6,6 +6,8 @@
 #include "passes/import/recognise/Match.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 #include <cmath>
 

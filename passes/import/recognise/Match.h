@@ -5,6 +5,7 @@
 #pragma once
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/NNDialect.h"
 
 #include "mlir/IR/PatternMatch.h"
 

@@ -4,6 +4,8 @@
 // 2016). A value divided by its root mean square is an RMSNorm, and if the
 // value is centred it is a LayerNorm. Further patterns then absorb the weight
 // and the bias, one at a time.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/NormOps.h"
 #include "passes/import/recognise/Match.h"
 
 using namespace mlir;

@@ -5,6 +5,9 @@
 // by it, also where it is too large to be folded.
 #include "passes/import/recognise/Positions.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
+
 #include "mlir/IR/Matchers.h"
 #include "llvm/Support/MathExtras.h"
 

@@ -2,6 +2,9 @@
 //
 // Recognises rotary position embedding (Su et al., 2021) in the form with two
 // halves: x · cos + concat(-x[d/2:], x[:d/2]) · sin.
+#include "compiler/dialects/nn/CompositeOps.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "passes/import/recognise/Match.h"
 
 using namespace mlir;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Recognises SiLU: x · sigmoid(x).
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "passes/import/recognise/Match.h"
 
 using namespace mlir;

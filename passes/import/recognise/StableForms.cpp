@@ -5,6 +5,8 @@
 // log(exp(x) + exp(y)). They become ops that are accurate everywhere, and so
 // are their adjoints. Binary cross-entropy with logits comes out of exporters
 // as sums of these, in several forms.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "passes/import/recognise/Match.h"
 
 using namespace mlir;

@@ -6,7 +6,7 @@
 // parameter.
 #include "passes/shard/optimizers/Programs.h"
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/options/GroupOptions.h"
 #include "runtime/abi/manifest.h"
 #include "llvm/ADT/STLExtras.h"

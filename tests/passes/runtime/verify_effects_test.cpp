@@ -6,6 +6,7 @@
 // and refuse the latter, and every op of the project's dialects must be of the
 // former kind.
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/rt/RTDialect.h"
 #include "passes/runtime/Passes.h"
 #include "passes/schedule/Passes.h"

@@ -3,6 +3,9 @@
 // The entry points of the reference interpreter: one op, and a flat function.
 // Results are rounded to their types after each op, as if stored in memory, so
 // that compiled code can be compared op by op.
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/dialects/nn/reference/Families.h"
 
 #include "llvm/ADT/DenseMap.h"

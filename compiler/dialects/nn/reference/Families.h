@@ -4,6 +4,7 @@
 // registers its ops, and walks over indices.
 #pragma once
 
+#include "compiler/dialects/nn/NNOps.h"
 #include "compiler/dialects/nn/reference/Reference.h"
 
 #include "llvm/ADT/DenseMap.h"

@@ -5,7 +5,8 @@
 // adjoints are tested against it, and the importer folds constants with it.
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
 

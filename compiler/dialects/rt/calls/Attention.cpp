@@ -3,6 +3,7 @@
 // Calls of fsdpc_attention and fsdpc_attention_grad: both have one plan.
 // Operands and results may lie with strides, which the plan takes from the ops
 // around.
+#include "compiler/dialects/nn/CompositeOps.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "compiler/dialects/rt/calls/Plan.h"
 

@@ -2,6 +2,7 @@
 //
 // Calls of fsdpc_convolution: the forward and both gradients have one plan,
 // which names the shapes of input, filter and output, whichever is computed.
+#include "compiler/dialects/nn/LibraryOps.h"
 #include "compiler/dialects/rt/calls/Plan.h"
 
 using namespace mlir;

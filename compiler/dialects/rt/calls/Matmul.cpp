@@ -5,6 +5,7 @@
 // operands are the memory of the op's own.
 #include "compiler/dialects/rt/calls/Plan.h"
 
+#include "compiler/dialects/nn/LibraryOps.h"
 #include "compiler/dialects/nn/Products.h"
 
 using namespace mlir;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
 
 namespace fsdpc::rt {

@@ -2,6 +2,7 @@
 //
 // Calls of fsdpc_pooling: forward and gradient have one plan, which names the
 // shapes of the forward's input and output.
+#include "compiler/dialects/nn/LibraryOps.h"
 #include "compiler/dialects/rt/calls/Plan.h"
 
 using namespace mlir;

@@ -4,6 +4,7 @@
 // but BitCast of floats compute in i64, which wraps: a shift is a product with
 // or a division by a power of two, a conjunction adds up the bits that both
 // operands have, and the other two follow from it.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/ops/Rounding.h"
 
 #include "onnx-ml.pb.h"

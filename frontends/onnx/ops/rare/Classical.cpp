@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The ops of ai.onnx.ml that are arithmetic on tensors.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/ops/Gather.h"
 
 using namespace mlir;

@@ -3,6 +3,8 @@
 // Det, by Gaussian elimination with pivots: unrolled, one step per column. The
 // pivot's row is chosen by its position, so the gradient flows through the
 // elements of the row that was chosen.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/Node.h"
 
 using namespace mlir;

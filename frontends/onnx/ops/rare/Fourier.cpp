@@ -4,6 +4,7 @@
 // constant matrix of cosines and sines: exact to rounding for every length,
 // with the adjoint of a product. Complex numbers are pairs in the last
 // dimension.
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/ops/Gather.h"
 
 #include <cmath>

@@ -3,6 +3,8 @@
 // Products of integers: MatMulInteger, ConvInteger, QLinearMatMul and
 // QLinearConv. nn multiplies floats, which are exact up to 2^24: products of
 // 8-bit integers are added up in parts that stay below, and the parts as i32.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
 #include "frontends/onnx/ops/Rounding.h"
 #include "frontends/onnx/ops/Window.h"
 

@@ -3,6 +3,8 @@
 // TfIdfVectorizer over integers: how often each n-gram of a pool occurs in a
 // row. Each n-gram is compared with the elements at the distances that a skip
 // gives, for all n-grams of a size at once.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/Node.h"
 
 using namespace mlir;

@@ -3,6 +3,7 @@
 // Attention and its gradient as a program runs them: the compiled row kernel
 // and the host device together, against the reference interpreter. The bits
 // must not depend on the number of threads.
+#include "compiler/dialects/nn/CompositeOps.h"
 #include "compiler/dialects/rt/Plans.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
 #include "runtime/host/host_device.h"

@@ -3,6 +3,8 @@
 // Compiles functions with their derivatives, runs them, and measures errors
 // (edges_test.h). The derivative of a function is built from the adjoints of
 // its ops, as the pass `grad` does.
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "tests/compiler/codegen/kernels/edges_test.h"
 
 #include <algorithm>

@@ -14,6 +14,10 @@
 #include "tests/compiler/codegen/kernels/kernel_harness.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/LossOps.h"
+#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/MathExtras.h"

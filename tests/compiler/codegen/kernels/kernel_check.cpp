@@ -8,6 +8,7 @@
 #include "tests/compiler/codegen/kernels/kernel_harness.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/nn/NNDialect.h"
 
 #include "mlir/Parser/Parser.h"
 

@@ -8,6 +8,7 @@
 #include "compiler/analysis/kernels/GridPlan.h"
 #include "compiler/codegen/Passes.h"
 #include "compiler/dialects/nn/ElementBytes.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "passes/kernels/Passes.h"
 #include "runtime/numeric/float16.h"
 #include "tests/compiler/codegen/kernels/block_threads.h"

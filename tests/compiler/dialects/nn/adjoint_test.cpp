@@ -6,6 +6,9 @@
 // values are f64, so differences are accurate to some 1e-6.
 #include "tests/compiler/dialects/nn/adjoint_test.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/dialects/nn/reference/Reference.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -3,6 +3,7 @@
 // The reference interpreter against values worked out by hand, or by PyTorch if
 // a comment says so. Adjoint tests cannot replace this: they use the
 // interpreter on both sides, so a consistent error would pass them.
+#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/nn/reference/Reference.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

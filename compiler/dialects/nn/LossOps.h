@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The ops of NNLosses.td, with their enums.
+#pragma once
+
+#include "compiler/dialects/nn/OpHeaders.h"
+
+#include "compiler/dialects/nn/NNLossesEnums.h.inc"
+
+#define GET_OP_CLASSES
+#include "compiler/dialects/nn/NNLosses.h.inc"
