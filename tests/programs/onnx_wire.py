@@ -59,9 +59,11 @@ def strings(name: str, values: list[str]) -> bytes:
     return field(1, name) + b"".join(field(9, v) for v in values) + field(20, 8)
 
 
-def node(op: str, inputs: list[str], outputs: list[str], *attributes: bytes, name: str = "", domain: str = "") -> bytes:
+def node(op: str, inputs: list[str], outputs: list[str], *attributes: bytes, name: str = "", domain: str = "",
+         metadata: dict[str, str] | None = None) -> bytes:
     return (b"".join(field(1, i) for i in inputs) + b"".join(field(2, o) for o in outputs) + field(3, name or outputs[0]) +
-            field(4, op) + b"".join(field(5, a) for a in attributes) + (field(7, domain) if domain else b""))
+            field(4, op) + b"".join(field(5, a) for a in attributes) + (field(7, domain) if domain else b"") +
+            b"".join(field(9, field(1, key) + field(2, text)) for key, text in (metadata or {}).items()))
 
 
 def graph(nodes: list[bytes], inputs: list[bytes], outputs: list[bytes], initializers: list[bytes]) -> bytes:

@@ -10,6 +10,7 @@
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/GraphImporter.h"
+#include "frontends/onnx/ops/TracedAttention.h"
 
 #include <cmath>
 #include <limits>
@@ -136,7 +137,10 @@ static Value byProducts(Node &node, const Heads &heads) {
                     : b.binary<nn::AddOp>(scores, mask);
   }
   output = mode == 2 ? scores : output;
-  Value weights = b.unary<nn::SoftmaxOp>(scores);
+  // The causal triangle alone leaves each query a key.
+  bool mayHideRows = node.has(3) || node.has(6);
+  Value weights =
+      mayHideRows ? softmaxOrZeros(b, scores) : b.unary<nn::SoftmaxOp>(scores);
   node.setOutput(3, mode == 3 ? weights : output);
   Shape result = {qs[0], qs[1], qs[2], shapeOf(v)[3]};
   return b.matmul(weights, repeated(v), result);

@@ -5,6 +5,7 @@
 // ops, and the adjoints follow from these.
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/TorchExport.h"
+#include "frontends/onnx/ops/TracedAttention.h"
 #include "frontends/onnx/ops/Unary.h"
 
 #include <cmath>
@@ -188,6 +189,8 @@ static LogicalResult where(Node &node) {
                        "have the same element type");
   if (failed(node.broadcast(x)))
     return failure();
+  if (Value known = whereOfAttention(node, x))
+    return node.result(known);
   return node.result(node.b.select(x[0], x[1], x[2]));
 }
 

@@ -11,6 +11,7 @@
 #include "frontends/onnx/Node.h"
 
 #include "frontends/onnx/GraphImporter.h"
+#include "frontends/onnx/ops/TracedAttention.h"
 
 #include <numeric>
 
@@ -37,7 +38,10 @@ template <typename OpT> static LogicalResult softmax(Node &node) {
   for (int64_t i = 0; i < rankOf(x); ++i)
     swap.push_back(i);
   std::swap(swap[*axis], swap.back());
-  Value y = node.b.unary<OpT>(node.b.transpose(x, swap));
+  x = node.b.transpose(x, swap);
+  Value y = std::is_same_v<OpT, nn::SoftmaxOp> && isSoftmaxOfAttention(node)
+                ? softmaxOrZeros(node.b, x)
+                : node.b.unary<OpT>(x);
   return node.result(node.b.transpose(y, swap));
 }
 

@@ -12,6 +12,7 @@
 #include "passes/import/recognise/Masks.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace fsdpc;
@@ -40,19 +41,55 @@ struct Parts {
 
 } // namespace
 
-// Returns the softmax if `value` is one, or where(isnan(softmax), 0, softmax).
-static nn::SoftmaxOp matchProbabilities(Value value) {
-  if (auto select = value.getDefiningOp<nn::SelectOp>()) {
-    auto isNaN = select.getCondition().getDefiningOp<nn::CmpOp>();
-    // x != x holds for a NaN only.
-    if (!isNaN || isNaN.getPredicate() != nn::Predicate::ne ||
-        isNaN.getLhs() != isNaN.getRhs() ||
-        isNaN.getLhs() != select.getOnFalse() ||
-        nn::matchSplat(select.getOnTrue()) != 0.0)
-      return nullptr;
-    value = select.getOnFalse();
-  }
-  return value.getDefiningOp<nn::SoftmaxOp>();
+// Returns p if the value is where(isnan(p), 0, p), else the value.
+static Value throughNaNGuard(Value value) {
+  auto select = value.getDefiningOp<nn::SelectOp>();
+  auto isNaN =
+      select ? select.getCondition().getDefiningOp<nn::CmpOp>() : nn::CmpOp();
+  // x != x holds for a NaN only.
+  bool isGuard = isNaN && isNaN.getPredicate() == nn::Predicate::ne &&
+                 isNaN.getLhs() == isNaN.getRhs() &&
+                 isNaN.getLhs() == select.getOnFalse() &&
+                 nn::matchSplat(select.getOnTrue()) == 0.0;
+  return isGuard ? select.getOnFalse() : value;
+}
+
+// Returns x if the value is where(hidden, 0, x), else null.
+static Value zeroedWhere(Value hidden, Value value) {
+  auto select = value.getDefiningOp<nn::SelectOp>();
+  bool matches = select && select.getCondition() == hidden &&
+                 nn::matchSplat(select.getOnTrue()) == 0.0;
+  return matches ? select.getOnFalse() : Value();
+}
+
+// Returns true if the value tells, for each element of x, that its row is minus
+// infinity throughout.
+static bool isHiddenRow(Value value, Value x) {
+  auto equals = throughBroadcasts(value).getDefiningOp<nn::CmpOp>();
+  auto max =
+      equals ? equals.getLhs().getDefiningOp<nn::ReduceOp>() : nn::ReduceOp();
+  int64_t last = int64_t(nn::shapeOf(x).size()) - 1;
+  return max && equals.getPredicate() == nn::Predicate::eq &&
+         max.getKind() == nn::ReduceKind::max && max.getInput() == x &&
+         max.getAxes() == ArrayRef<int64_t>{last} &&
+         nn::matchSplat(equals.getRhs()) ==
+             -std::numeric_limits<double>::infinity();
+}
+
+// Returns the scores if the value is their softmax, also one that gives zeros
+// in rows of minus infinity as softmaxOrZeros of the import builds it; else
+// null.
+static Value matchProbabilities(Value value) {
+  value = throughNaNGuard(value);
+  auto select = value.getDefiningOp<nn::SelectOp>();
+  Value hidden = select ? select.getCondition() : Value();
+  if (hidden)
+    value = zeroedWhere(hidden, value);
+  auto softmax = value ? value.getDefiningOp<nn::SoftmaxOp>() : nn::SoftmaxOp();
+  if (!softmax || !hidden)
+    return softmax ? softmax.getInput() : Value();
+  Value scores = zeroedWhere(hidden, softmax.getInput());
+  return scores && isHiddenRow(hidden, scores) ? scores : Value();
 }
 
 // Strips scales and masks from the scores, adds them to `parts`, and returns
@@ -165,18 +202,18 @@ static std::optional<Parts> match(nn::MatmulOp output, MaskConstants &known) {
   if (output.getAccumulator() || output.getTransposeA() ||
       output.getTransposeB() || !output.getLhs().hasOneUse())
     return std::nullopt;
-  nn::SoftmaxOp softmax = matchProbabilities(output.getLhs());
-  if (!softmax)
+  Value scored = matchProbabilities(output.getLhs());
+  if (!scored)
     return std::nullopt;
-  ArrayRef<int64_t> scores = nn::shapeOf(softmax.getResult());
+  ArrayRef<int64_t> scores = nn::shapeOf(scored);
   // Scores of other ranks have no batch and heads to tell apart.
   if (scores.size() != 3 && scores.size() != 4)
     return std::nullopt;
   Parts parts(scores, known, FiniteMasks::Hide);
-  nn::MatmulOp product = matchScores(softmax.getInput(), parts);
+  nn::MatmulOp product = matchScores(scored, parts);
   if (product && !parts.masks.isExact()) {
     parts = Parts(scores, known, FiniteMasks::Add);
-    product = matchScores(softmax.getInput(), parts);
+    product = matchScores(scored, parts);
   }
   if (!product || product.getAccumulator() || product.getTransposeA())
     return std::nullopt;
