@@ -12,6 +12,7 @@
 #include "compiler/dialects/nn/ShapeOps.h"
 
 #include "frontends/onnx/Budgets.h"
+#include "frontends/onnx/DimensionExpression.h"
 #include "frontends/onnx/Emitter.h"
 #include "frontends/onnx/Node.h"
 
@@ -39,6 +40,11 @@ public:
   LogicalResult checkDimensions();
 
 private:
+  // Returns the size of a symbolic dimension, or nullopt if --dim does not say
+  // it.
+  std::optional<int64_t> sizeOf(StringRef dimension);
+  // Returns true if a dimension follows from others that --dim can set.
+  bool isDerived(StringRef dimension) const;
   // Returns the input's shape, or nullopt after a refusal.
   std::optional<Shape> shapeOf(const onnx::ValueInfoProto &input);
 
@@ -48,7 +54,36 @@ private:
   MLIRContext *context;
   llvm::SetVector<StringRef> unfixed;
   llvm::StringSet<> used;
+  // Dimensions that --dim sets to another size than their expression has, each
+  // with the latter.
+  std::map<std::string, int64_t> contradicted;
 };
+
+// A size that is given for the text as a whole needs none of its names.
+std::optional<int64_t> InputReader::sizeOf(StringRef dimension) {
+  auto given = options.dims.find(dimension.str());
+  std::optional<int64_t> size;
+  if (given != options.dims.end()) {
+    used.insert(dimension);
+    size = given->second;
+  }
+  SmallVector<StringRef> names = namesInExpression(dimension);
+  std::optional<int64_t> derived =
+      names.empty() ? std::nullopt : evaluateDimension(dimension, options.dims);
+  if (!derived)
+    return size;
+  used.insert_range(names);
+  if (size && *size != *derived)
+    contradicted[dimension.str()] = *derived;
+  return size ? size : derived;
+}
+
+bool InputReader::isDerived(StringRef dimension) const {
+  SmallVector<StringRef> names = namesInExpression(dimension);
+  return !names.empty() && llvm::all_of(names, [&](StringRef name) {
+    return unfixed.contains(name) || options.dims.count(name.str());
+  });
+}
 
 std::optional<Shape> InputReader::shapeOf(const onnx::ValueInfoProto &input) {
   Shape shape;
@@ -63,15 +98,11 @@ std::optional<Shape> InputReader::shapeOf(const onnx::ValueInfoProto &input) {
       unnamed = unnamed.value_or(i);
       continue;
     }
-    auto fixed = options.dims.find(dim.dim_param());
-    if (fixed == options.dims.end()) {
+    std::optional<int64_t> size = sizeOf(dim.dim_param());
+    if (!size)
       unfixed.insert(dim.dim_param());
-      // A stand-in, so that the other checks of the input still run.
-      shape.push_back(1);
-      continue;
-    }
-    used.insert(dim.dim_param());
-    shape.push_back(fixed->second);
+    // A stand-in, so that the other checks of the input still run.
+    shape.push_back(size.value_or(1));
   }
   if (!unnamed)
     return shape;
@@ -125,15 +156,23 @@ LogicalResult InputReader::checkDimensions() {
       return emitError(loc)
              << "no input of '" << model.path << "' has dimension '" << name
              << "' (--dim " << name << "=" << value << ")";
+  for (const auto &[name, size] : contradicted)
+    return emitError(loc) << "--dim " << name << "="
+                          << options.dims.find(name)->second
+                          << " contradicts the other --dim, by which it is "
+                          << size << "; leave it out";
   if (unfixed.empty())
     return success();
+  SmallVector<StringRef> missing;
+  llvm::copy_if(unfixed, std::back_inserter(missing),
+                [&](StringRef name) { return !isDerived(name); });
   InFlightDiagnostic error = emitError(loc);
   error << "'" << model.path
         << "' has symbolic dimensions without a value; set them with";
-  for (StringRef name : unfixed.getArrayRef().take_front(20))
+  for (StringRef name : ArrayRef(missing).take_front(20))
     error << " --dim " << name << "=VALUE";
-  if (unfixed.size() > 20)
-    error << " … (" << unfixed.size() << " in all)";
+  if (missing.size() > 20)
+    error << " … (" << missing.size() << " in all)";
   refusals.attachTo(error);
   return failure();
 }
