@@ -5,8 +5,8 @@
 usage: code-report.py [--list]
 
 Knowledge of ops belongs into ODS, so few files may list ops or name MatmulOp outside of the nn dialect. What an optimizer
-is stands in its row of Optimizers.cpp and its program, so no other file may hold its name in quotes; frontends may, which
-turn other tools' settings into options. Long files open with a head of three lines that says what they do. Names of files
+is stands in its row of Optimizers.cpp and its program, and what a strategy is in its row of StrategyTable.cpp, so no other
+file may hold its name in quotes; those may that turn other tools' settings into options. Long files open with a head of three lines that says what they do. Names of files
 and constants follow their part (docs/architecture.md, Names), and one helper per layer knows the bytes of a type. --list
 prints the files behind each count. The share of comment lines is printed for information: it has no limit, because a
 limit would be met with filler.
@@ -33,7 +33,7 @@ BYTE_HELPERS = ("compiler/dialects/nn/ElementBytes.h", "runtime/abi/element_type
 OWN_BYTES = re.compile(r"BitWidth\(\)(?: \+ 7\))? / 8\b|divideCeil\([^;]*BitWidth|\"(?:f64|f32)\"\s+\? [48]\b|::[fF](?:64|32) \? [48] :|"
                        r"\{\"(?:f32|F32)\", 4\}")
 LIMITS = {"files that list ops (a TypeSwitch, or isa of three and more)": 6, "files outside nn that name MatmulOp": 7,
-          "files outside of its declaration that name an optimizer": 0,
+          "files outside of its declaration that name an optimizer": 0, "files outside of its row that name a strategy": 0,
           "files of over 100 lines without a head of 3 lines": 0, "files whose names are not in their part's style": 0,
           "constants whose names are not in their part's style": 0, "headers without #pragma once": 0,
           "places that compute the bytes of a type by themselves": 0,
@@ -45,6 +45,8 @@ OWN_FILES = re.compile(r"MemoryBuffer::getFile|openInputFile\(")
 # The names of the rows, and the files that may hold them.
 OPTIMIZER_ROW = re.compile(r'^ *\{?\.name = "([\w-]+)",\n *\.hyperparameters', re.M)
 OPTIMIZER_FILES = re.compile(r"(^|/)Optimizers\.cpp$|^passes/shard/optimizers/|^frontends/|^tests/|/tests/")
+STRATEGY_ROW = re.compile(r'^ *\{?\.name = "([\w-]+)",\s*\.replicated', re.M)
+STRATEGY_FILES = re.compile(r"(^|/)StrategyTable\.cpp$|(^|/)foreign_names\.cpp$|^frontends/")
 
 
 def is_llvm(name: str) -> bool:
@@ -60,6 +62,11 @@ def is_misnamed(name: str) -> bool:
 def misnamed_constants(name: str, text: str) -> list[str]:
     return [f"{name}: {constant}" for constant in CONSTANT.findall(text)
             if bool(re.match(r"k[A-Z]", constant)) != is_llvm(name)]
+
+
+def names_any(text: str, rows: set[str]) -> bool:
+    """Returns true if the code, without its comments, holds the name of a row in quotes."""
+    return any(f'"{row}"' in re.sub(r"//.*", "", text) for row in rows)
 
 
 LICENCE = re.compile(r"(// SPDX-[^\n]*\n//\n|/\* SPDX-[^\n]*\n|// SPDX-[^\n]*\n)")
@@ -92,16 +99,18 @@ def main() -> int:
     texts = {name: LICENCE.sub("", (ROOT / name).read_text(), count=1) for name in names}
     own = {name: text for name, text in texts.items() if not name.startswith("tests/")}
     optimizers = {row for name, text in own.items() if name.endswith("/Optimizers.cpp") for row in OPTIMIZER_ROW.findall(text)}
-    if not optimizers:
-        sys.exit("code-report.py: no row of Optimizers.cpp was found")
+    strategies = {row for name, text in own.items() if name.endswith("/StrategyTable.cpp") for row in STRATEGY_ROW.findall(text)}
+    if not optimizers or not strategies:
+        sys.exit("code-report.py: no row of Optimizers.cpp or of StrategyTable.cpp was found")
     found = {
         "files that list ops (a TypeSwitch, or isa of three and more)": [
             name for name, text in own.items() if "TypeSwitch<" in text or LIST_OF_OPS.search(text)],
         "files outside nn that name MatmulOp": [name for name, text in own.items() if re.search(r"\bMatmulOp\b", text)
                                                 and not name.startswith("compiler/dialects/nn/")],
         "files outside of its declaration that name an optimizer": [
-            name for name, text in own.items() if not OPTIMIZER_FILES.search(name)
-            and any(f'"{row}"' in re.sub(r"//.*", "", text) for row in optimizers)],
+            name for name, text in own.items() if not OPTIMIZER_FILES.search(name) and names_any(text, optimizers)],
+        "files outside of its row that name a strategy": [
+            name for name, text in own.items() if not STRATEGY_FILES.search(name) and names_any(text, strategies)],
         "files of over 100 lines without a head of 3 lines": [
             name for name, text in own.items() if text.count("\n") > 100 and head_lines(text) < 3],
         "files whose names are not in their part's style": [name for name in texts if is_misnamed(name)],

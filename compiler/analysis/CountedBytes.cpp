@@ -90,11 +90,8 @@ public:
   StringRef strategyOf(fsdp::LayoutOp layout) const {
     return nameOf(fsdp::strategyOf(layout, options));
   }
-  bool isHybrid(fsdp::LayoutOp layout) const {
-    return fsdp::isHybrid(fsdp::strategyOf(layout, options));
-  }
-  bool isOwned(fsdp::LayoutOp layout) const {
-    return fsdp::isOwned(fsdp::strategyOf(layout, options));
+  fsdp::CutOver cutOver(fsdp::LayoutOp layout) const {
+    return fsdp::cutOver(layout, options);
   }
 
 private:
@@ -337,24 +334,25 @@ private:
     if (fsdp::Compression compression = fsdp::compressionOf(layout);
         compression && reduces)
       return addCompression(sending, layout, compression);
-    bool hybrid = parts.isHybrid(layout);
-    bool inGroup = hybrid || sending.name == fsdp::kGatherSecondary;
+    bool grouped = parts.cutOver(layout) == fsdp::CutOver::Group;
+    bool inGroup = grouped || sending.name == fsdp::kGatherSecondary;
     count(sending, inGroup ? Level::Group : Level::Ranks, layout,
           wire.sent(layout, sending.form));
-    if (hybrid && reduces)
+    if (grouped && reduces)
       count(sending, Level::Groups, layout, wire.wide(layout));
   }
 
   // Counts the parts of matrices that are sent to owners, or from owners to the
-  // ranks that update these parts or to all ranks. Under oss an owner has its
-  // matrices whole.
+  // ranks that update these parts or to all ranks. The owner of a layout has
+  // its matrices whole.
   void addMatrices(fsdp::Sending sending, fsdp::LayoutOp layout) {
     bool isBack = sending.form == fsdp::SentForm::FromOwners;
-    if (parts.isOwned(layout))
+    fsdp::CutOver over = parts.cutOver(layout);
+    if (over == fsdp::CutOver::Owner)
       return;
     Level level = isBack && fsdp::keepsWhole(layout, "state") ? Level::Ranks
-                  : isBack && parts.isHybrid(layout) ? Level::GroupOwners
-                                                     : Level::Owners;
+                  : isBack && over == fsdp::CutOver::Group ? Level::GroupOwners
+                                                           : Level::Owners;
     matrices.add(sending, level, parts.strategyOf(layout),
                  fsdp::memberElementsOf(layout));
     count(sending, level, layout, wire.sent(layout, sending.form));

@@ -6,6 +6,7 @@
 #include "compiler/options/OptionTypes.h"
 
 #include "compiler/options/Optimizers.h"
+#include "compiler/options/StrategyTable.h"
 #include "runtime/support/foreign_names.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -42,21 +43,18 @@ template <> ArrayRef<EnumName<LossReduction>> enumNames() {
   return names;
 }
 
-// The aliases are the names of PyTorch's FSDP.
+// As the optimizers below, strategies lie in a table of their own. The aliases
+// come last.
 template <> ArrayRef<EnumName<Strategy>> enumNames() {
-  static constexpr EnumName<Strategy> names[] = {
-      {"ddp", Strategy::DDP},
-      {"zero1", Strategy::Zero1},
-      {"zero2", Strategy::Zero2},
-      {"zero3", Strategy::Zero3},
-      {"hybrid", Strategy::Hybrid},
-      {"hybrid_zero2", Strategy::HybridZero2},
-      {"oss", Strategy::Oss},
-      {"no_shard", Strategy::DDP},
-      {"shard_grad_op", Strategy::Zero2},
-      {"full_shard", Strategy::Zero3},
-      {"hybrid_shard", Strategy::Hybrid},
-      {"hybrid_shard_zero2", Strategy::HybridZero2}};
+  static const SmallVector<EnumName<Strategy>> names = [] {
+    SmallVector<EnumName<Strategy>> names;
+    for (const StrategyInfo &info : allStrategies())
+      names.push_back({info.name, &info});
+    for (const StrategyInfo &info : allStrategies())
+      if (!info.alias.empty())
+        names.push_back({info.alias, &info});
+    return names;
+  }();
   return names;
 }
 

@@ -8,19 +8,25 @@
 #include "compiler/options/GroupOptions.h"
 #include "compiler/options/Optimizers.h"
 #include "compiler/options/OptionTypes.h"
+#include "compiler/options/StrategyTable.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
 namespace fsdpc::fsdp {
 
-// An empty list of values stands for the optimizers that take the option.
+// An empty list of values stands for the strategies that meet the condition, or
+// else for the optimizers that take the option.
 SmallVector<StringRef> neededValues(const OptionInfo &option) {
   SmallVector<StringRef> values;
   if (option.condition.option.empty())
     return values;
   option.condition.values.split(values, '|', -1, /*KeepEmpty=*/false);
-  if (values.empty())
+  if (option.condition.strategies) {
+    for (const StrategyInfo &info : allStrategies())
+      if (option.condition.strategies(info))
+        values.push_back(info.name);
+  } else if (values.empty())
     for (const OptimizerInfo &info : allOptimizers())
       if (takes(info, option.name))
         values.push_back(info.name);
@@ -71,32 +77,35 @@ std::string checkHyperparameters(const CompileOptions &options) {
 // own, so the optimizer is asked itself.
 static bool isMet(const OptionInfo &option, const CompileOptions &options) {
   const OptionCondition &condition = option.condition;
+  if (condition.strategies)
+    return llvm::any_of(strategiesIn(options), [&](Strategy strategy) {
+      return condition.strategies(*strategy);
+    });
   if (condition.values.empty())
     return takes(*options.optimizer.info, option.name);
-  SmallVector<std::string> used = {
-      findOption(condition.option)->print(options)};
-  if (condition.option == "strategy")
-    for (const StrategyRule &rule : options.strategyRules)
-      used.push_back(nameOf(rule.strategy).str());
-  SmallVector<StringRef> needed = neededValues(option);
-  return llvm::any_of(used, [&](const std::string &value) {
-    return llvm::is_contained(needed, value);
-  });
+  return llvm::is_contained(neededValues(option),
+                            findOption(condition.option)->print(options));
 }
 
-// Returns true if the model, or some of its units, has a strategy that is
-// meant.
-static bool usesStrategy(const CompileOptions &options,
-                         bool (*isMeant)(Strategy)) {
-  return isMeant(options.strategy) ||
-         llvm::any_of(options.strategyRules, [&](const StrategyRule &rule) {
-           return isMeant(rule.strategy);
-         });
+// Returns the error that something is not supported under one of the strategies
+// that are used, which names the one to use instead; empty if it is supported.
+static std::string
+checkStrategies(const std::string &what, const CompileOptions &options,
+                llvm::function_ref<bool(const StrategyInfo &)> isSupported) {
+  for (Strategy strategy : strategiesIn(options)) {
+    if (isSupported(*strategy))
+      continue;
+    bool mayReshard =
+        strategy->over == CutOver::Group && strategy->gathersWeights();
+    return what + " is not supported with '--strategy=" + strategy->name.str() +
+           "'; use " + overAllRanks(strategy)->name.str() +
+           (mayReshard ? " with '--reshard-to'" : "");
+  }
+  return "";
 }
 
-// Groups hand on sums, which only f32 holds without
-// rounding them again, and owners share values as they are. A gather in blocks
-// rounds anew each time, so it needs f32 masters, which are never rounded.
+// A gather in blocks rounds anew each time, so it needs f32 masters, which are
+// never rounded.
 static std::string checkBlocks(const CompileOptions &options) {
   if (!options.sendsBlocks())
     return "";
@@ -104,11 +113,12 @@ static std::string checkBlocks(const CompileOptions &options) {
       options.reducesBlocks()
           ? ("'--reduce-dtype=" + nameOf(options.reduceType) + "'").str()
           : ("'--gather-dtype=" + nameOf(options.gatherType) + "'").str();
-  if (options.reducesBlocks() && usesStrategy(options, isHybrid))
-    return flag + " is not supported with the hybrid strategies; use zero3 "
-                  "with '--reshard-to', or bf16";
-  if (usesStrategy(options, isOwned))
-    return flag + " is not supported with the strategy oss; use zero2";
+  std::string fault =
+      checkStrategies(flag, options, [&](const StrategyInfo &strategy) {
+        return strategy.sendsBlocks(options.reducesBlocks());
+      });
+  if (!fault.empty())
+    return fault;
   if (options.gatherType != BlockType::None && options.master == Master::None)
     return "'--gather-dtype=" + nameOf(options.gatherType).str() +
            "' needs f32 masters; omit '--master=none'";
@@ -159,11 +169,12 @@ static std::string checkResiduals(const CompileOptions &options) {
   if (hook != &options.reduceHooks.back())
     return flag + " is what travels, so '--reduce-hook=" + printHook(hook[1]) +
            "' cannot follow it; give it last";
-  if (usesStrategy(options, isHybrid))
-    return flag + " is not supported with the hybrid strategies; use zero3, "
-                  "or zero2 for hybrid_zero2";
-  if (usesStrategy(options, isOwned))
-    return flag + " is not supported with the strategy oss; use zero2";
+  std::string fault =
+      checkStrategies(flag, options, [](const StrategyInfo &strategy) {
+        return strategy.compresses();
+      });
+  if (!fault.empty())
+    return fault;
   if (options.reduceType != ReduceType::F32)
     return flag + " sends f32; omit '--reduce-dtype=" +
            nameOf(options.reduceType).str() + "'";

@@ -7,6 +7,7 @@
 #include "compiler/options/OptionTable.h"
 
 #include "compiler/options/OptionTypes.h"
+#include "compiler/options/StrategyTable.h"
 #include "runtime/support/nearest.h"
 
 using namespace mlir;
@@ -63,11 +64,24 @@ constexpr NumberRange notNegative,
 // its condition. Optimizers.h says which hyperparameters an optimizer takes.
 constexpr OptionCondition
     whereTaken = {"optimizer", ""},
-    gathering = {"strategy", "zero3|hybrid"},
+    gathering = {"strategy", "",
+                 [](const StrategyInfo &strategy) {
+                   return strategy.gathersWeights();
+                 }},
+    gatheringOverRanks = {"strategy", "",
+                          [](const StrategyInfo &strategy) {
+                            return strategy.gathersWeights() &&
+                                   strategy.over == CutOver::Ranks;
+                          }},
+    owning = {"strategy", "",
+              [](const StrategyInfo &strategy) {
+                return strategy.over == CutOver::Owner;
+              }},
+    shards = {"strategy", "",
+              [](const StrategyInfo &strategy) { return strategy.shards(); }},
     withBatchnorm = {"batchnorm", "graph|on"},
     wholeUnits = {"recompute", "units|auto"},
     halves = {"param-dtype", "bf16|f16"},
-    shards = {"strategy", "zero1|zero2|zero3|hybrid|hybrid_zero2|oss"},
     onGpus = {"target", "cuda|cuda-emulation"},
     onProcessors = {"target", "host|cuda-emulation"};
 

@@ -29,6 +29,8 @@ struct NumberRange {
 struct OptionCondition {
   llvm::StringLiteral option; ///< name of the other option; empty: no condition
   llvm::StringLiteral values; ///< separated by '|'; empty: see neededValues()
+  /// If the other option is the strategy: returns true for those that count.
+  bool (*strategies)(const StrategyInfo &) = nullptr;
 };
 
 /// A row of the table. It is immutable and lives as long as the program, so
@@ -70,7 +72,8 @@ llvm::ArrayRef<OptionInfo> allOptions();
 const OptionInfo *findOption(llvm::StringRef name);
 
 /// Returns the values of the other option with which this one has an effect;
-/// none if it always has. A hyperparameter's are the optimizers that take it.
+/// none if it always has. A hyperparameter's are the optimizers that take it,
+/// and those of a condition on strategies the ones that meet it.
 llvm::SmallVector<llvm::StringRef> neededValues(const OptionInfo &option);
 
 /// Returns true if optimizers take the option: each says which (Optimizers.h).

@@ -82,10 +82,10 @@ template <> struct OptionType<std::string> : TextOption<std::string> {
   static std::string print(const std::string &value) { return value; }
 };
 
-/// One of the names of the enum, by `enumNames`. Aliases are read and never
-/// written, so a dump has one spelling.
+/// One of the names of the enum, or of the rows of a table, by `enumNames`.
+/// Aliases are read and never written, so a dump has one spelling.
 template <typename Enum>
-  requires std::is_enum_v<Enum>
+  requires(std::is_enum_v<Enum> || std::is_pointer_v<Enum>)
 struct OptionType<Enum> : TextOption<Enum> {
   static std::string legalValues() { return joinNames<Enum>(); }
   static std::string parse(const OptionInfo &, llvm::StringRef text,

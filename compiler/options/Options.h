@@ -29,6 +29,7 @@ namespace fsdpc::fsdp {
 
 struct OptionInfo;
 struct OptimizerInfo;
+struct StrategyInfo;
 
 /// Says how Dropout and BatchNormalization behave: as the graph's training_mode
 /// says, or always or never in training mode. torch's exports of a model in
@@ -41,21 +42,11 @@ enum class BufferMode { Sequential, Local, Broadcast, Average };
 /// Says how a loss of several elements becomes the number that is trained: it
 /// does not, or by its mean or sum, as torch's `reduction`.
 enum class LossReduction { None, Mean, Sum };
-/// ZeRO's stages (Rajbhandari et al., SC 2020). Each shards one thing more:
-/// nothing, optimizer state, gradients, parameters. The hybrid ones shard what
-/// zero2 and zero3 do, but over groups of ranks, and replicate it across
-/// groups. Oss shards what zero2 does, but by whole parameters, each of which
-/// one rank owns (FairScale's OSS).
-enum class Strategy { DDP, Zero1, Oss, HybridZero2, Zero2, Hybrid, Zero3 };
-
-/// Returns true if layouts of that strategy are cut over a group of ranks.
-inline bool isHybrid(Strategy strategy) {
-  return strategy == Strategy::Hybrid || strategy == Strategy::HybridZero2;
-}
-
-/// Returns true if one rank owns each trainable parameter of that strategy.
-inline bool isOwned(Strategy strategy) { return strategy == Strategy::Oss; }
-
+/// A row of the table of strategies (StrategyTable.h), which lives as long as
+/// the program.
+using Strategy = const StrategyInfo *;
+/// Returns the strategy that shards most.
+Strategy defaultStrategy();
 /// Says how modules become units: repeated siblings each become one, or the
 /// whole model is one unit.
 enum class UnitRule { Auto, Whole };
@@ -238,11 +229,11 @@ struct CompileOptions {
   bool embedWeights = false;
 
   /// Sharding.
-  Strategy strategy = Strategy::Zero3;
+  Strategy strategy = defaultStrategy();
   std::vector<StrategyRule> strategyRules; ///< the first match counts
   int64_t reshardTo = 0; ///< ranks of a group; 0: no secondary shards
   int64_t persist = 0;   ///< elements; smaller parameters are never gathered
-  Patterns ignored;      ///< parameters whose strategy is ddp
+  Patterns ignored;      ///< parameters that are not sharded
   UnitRule units = UnitRule::Auto;
   LayoutKind layout = LayoutKind::Flat;
   std::vector<std::string> unitClasses; ///< globs

@@ -48,7 +48,7 @@ private:
   const mlir::SymbolTable &symbols;
   const fsdp::CompileOptions &options;
   bool reducesInUpdate;
-  mlir::Operation *atEnd = nullptr; ///< the reduction of zero1 and ddp
+  mlir::Operation *atEnd = nullptr; ///< the reduction at the end
   /// The op that handed over the gradient of each layout, for notes of errors.
   llvm::DenseMap<mlir::StringAttr, mlir::Operation *> reductions;
 };

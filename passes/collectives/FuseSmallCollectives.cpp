@@ -125,7 +125,7 @@ int64_t join(Run<fsdp::ReduceScatterOp> run) {
   return run.ops.size() - 1;
 }
 
-// Buckets of oss are as large as they are meant to be.
+// Buckets of owners are as large as they are meant to be.
 int64_t fuseReductions(Block &body, const SymbolTable &symbols,
                        const fsdp::CompileOptions &options) {
   auto isBucket = [&](fsdp::ReduceScatterOp reduce) {

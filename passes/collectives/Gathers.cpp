@@ -16,9 +16,9 @@ using namespace mlir;
 
 namespace {
 
-// Strategies other than zero3 keep the compute copy replicated, so a view of it
-// replaces the gather. Leaves the flat buffers of zero3's layouts, and returns
-// true if there are any.
+// Where every rank keeps the compute copy, a view of it replaces the gather.
+// Leaves the flat buffers of the other layouts, and returns true if there are
+// any.
 bool keepWhole(ModuleOp module, Block &body) {
   SymbolTable symbols(module);
   // One fsdp.replicated per layout, at its first use: it costs nothing and
@@ -46,7 +46,7 @@ bool keepWhole(ModuleOp module, Block &body) {
   return left;
 }
 
-// zero3: inserts gathers for each run of weight-reading ops of one unit.
+// Inserts gathers for each run of weight-reading ops of one unit.
 // Weights that are replicated are read as they are, but their readers end runs
 // too.
 class Gatherer {
@@ -152,7 +152,7 @@ private:
       // fuse-small-collectives has not joined gathers yet.
       auto layout = symbols.lookup<fsdp::LayoutOp>(
           gather.getLayoutRefs().front().getValue());
-      if (fsdp::strategyOf(layout, options) != fsdp::Strategy::Zero3)
+      if (!fsdp::mayReshard(layout, options))
         continue;
       auto [known, isFirst] = first.try_emplace(layout.getSymName(), gather);
       if (isFirst)

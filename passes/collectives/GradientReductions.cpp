@@ -79,7 +79,7 @@ GradientReductions::verifyBucket(Operation *op,
     return success();
   if (owned != names.size())
     return broken(op, "bucket") << "only " << owned << " of its "
-                                << names.size() << " layouts are of oss";
+                                << names.size() << " layouts have owners";
   if (owned > 1 && elements > options.bucketSize)
     return broken(op, "bucket")
            << "it reduces " << elements
@@ -92,13 +92,12 @@ GradientReductions::verifyBucket(Operation *op,
 // reduction for all of their layouts, at its end.
 LogicalResult GradientReductions::verifyEnd(Operation *op,
                                             fsdp::LayoutOp layout) {
-  fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
-  if (!reducesAtEnd(strategy))
+  if (!fsdp::strategyOf(layout, options)->reducesAtEnd)
     return success();
   if (atEnd && atEnd != op)
     return refuseWithNote(broken(op, "reduce-once")
-                              << "one op reduces all layouts of strategies "
-                                 "zero1 and ddp, such as '"
+                              << "one op reduces all layouts whose strategies "
+                                 "reduce at the end, such as '"
                               << layout.getSymName() << "'",
                           atEnd, "the first is here");
   atEnd = op;

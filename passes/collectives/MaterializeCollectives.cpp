@@ -89,9 +89,9 @@ private:
   Operation *last = nullptr; // stays until the bucket is closed
 };
 
-// zero2 and zero3 reduce a unit's gradients as soon as they are packed, oss in
-// buckets. ddp and zero1 have one reduction of all their layouts at the end of
-// the microbatch.
+// A unit's gradients are reduced as soon as they are packed, those of owners in
+// buckets. Strategies that reduce at the end of the microbatch share one
+// reduction of all their layouts.
 void reduceOverRanks(ModuleOp module, const fsdp::CompileOptions &options,
                      Block &body) {
   SymbolTable symbols(module);
@@ -104,7 +104,7 @@ void reduceOverRanks(ModuleOp module, const fsdp::CompileOptions &options,
       bucket.add(reduce);
       continue;
     }
-    if (reducesAtEnd(fsdp::strategyOf(layout, options))) {
+    if (fsdp::strategyOf(layout, options)->reducesAtEnd) {
       atEnd.add(reduce);
     } else {
       OpBuilder builder(reduce);
@@ -170,11 +170,10 @@ void completeUpdate(ModuleOp module, const fsdp::CompileOptions &options,
     if (!layout.getTrainable())
       continue;
     auto name = FlatSymbolRefAttr::get(layout);
-    fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
     all.push_back(name);
     if (gathersGradients(layout))
       byGradients.push_back(name);
-    if (gathersParameters(strategy))
+    if (gathersParameters(layout))
       byParameters.push_back(name);
   }
   OpBuilder builder = OpBuilder::atBlockBegin(&body);
@@ -183,8 +182,8 @@ void completeUpdate(ModuleOp module, const fsdp::CompileOptions &options,
   if (options.reduce == fsdp::ReductionTime::Step)
     fsdp::ReduceGradientsOp::create(builder, loc, builder.getArrayAttr(all));
   auto optimizers = body.getOps<fsdp::OptimizerOp>();
-  // DDP replicates optimizer states, so each rank needs the whole reduced
-  // gradient before it updates.
+  // With replicated optimizer states each rank needs the whole reduced gradient
+  // before it updates.
   if (!byGradients.empty() && !optimizers.empty()) {
     builder.setInsertionPoint(*optimizers.begin());
     fsdp::GatherGradientsOp::create(builder, loc,

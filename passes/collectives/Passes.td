@@ -41,31 +41,34 @@ def MaterializeCollectives : Pass<"materialize-collectives", "::mlir::ModuleOp">
     A segment is a run of ops of one unit in program order; ops that read no weight do not
     end one. `fsdp.enter` and `fsdp.exit` show its bounds.
 
-    Each layout's strategy decides on its own; units may differ (`strategy-of`).
-    In zero3 a unit's layouts are gathered before the first op of a segment that reads them
-    and freed after the last. A forward segment that the unit's own backward follows shares
+    Each layout's strategy decides on its own; units may differ (`strategy-of`). A unit's
+    layouts whose "compute" is not `whole` are gathered before the first op of a segment that
+    reads them and freed after the last. A forward segment that the unit's own backward follows shares
     one gather with it. A unit whose weights the backward does not read is not gathered
-    there; weights of another unit are gathered where they are read. In the other
-    strategies `fsdp.replicated` takes the place of the flat buffer.
+    there; weights of another unit are gathered where they are read. For the other
+    layouts `fsdp.replicated` takes the place of the flat buffer.
 
-    | strategy | in @microbatch | in @update |
-    |---|---|---|
-    | zero3, hybrid | all_gather and free; reduce_scatter after the unit's pack | |
-    | zero2, hybrid_zero2 | reduce_scatter after the unit's pack | gather_parameters at the end |
-    | oss | reduce_scatter of each bucket, after its last pack | gather_parameters at the end |
-    | zero1 | one reduce_scatter of all its and ddp's layouts at the end | gather_parameters at the end |
-    | ddp | one reduce_scatter of all its and zero1's layouts at the end | gather_gradients before the optimizers, or with `max-accumulate = 1` a whole_gradient before each |
+    | layouts | in @microbatch |
+    |---|---|
+    | whose strategy reduces at the end (zero1, ddp) | one reduce_scatter of all of them at the end |
+    | that have owners (oss) | a reduce_scatter of each bucket, after its last pack |
+    | others | a reduce_scatter after the unit's pack |
+
+    | what is `whole` | in @update |
+    |---|---|
+    | neither compute nor state (zero3) | |
+    | compute, not state (zero2, zero1, oss) | gather_parameters at the end |
+    | state (ddp) | gather_gradients before the optimizers, or with `max-accumulate = 1` a whole_gradient before each |
 
     The hybrid strategies differ from those beside them in the ranks that an op concerns:
-    at run time their layouts are cut over groups of ranks. Under oss an op reduces each
-    of its layouts, a parameter, to the rank that owns it, and gathers it from there. A
-    bucket takes the next packs, in program order, up to `bucket-size` elements; a larger
-    one is reduced alone.
+    at run time their layouts are cut over groups of ranks. An op reduces each of its layouts
+    that has an owner, a parameter, to that rank, and gathers it from there. A bucket takes the
+    next packs, in program order, up to `bucket-size` elements; a larger one is reduced alone.
 
     With `reduce = step` packs are accumulated locally, and @update begins with
     reduce_gradients.
 
-    With `reshard-to`, zero3's layouts that @microbatch gathers several times become
+    With `reshard-to`, layouts that @microbatch gathers several times, and from all ranks, become
     `secondary`: the first gather has the mark `keep_secondary`, the others
     `from_secondary`, so that only the first one leaves its group of ranks.
 
@@ -164,7 +167,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
     | `unsummed` | a layout is `fsdp.unsummed` where several ranks or microbatches add to its gradient, or is not where one does |
     | `stage` | an `fsdp.flat` or `fsdp.reduce` is left, or a collective is split |
     | `replicated` | a replicated layout is gathered, or a sharded one is not |
-    | `secondary` | a gather reads a secondary shard that no earlier gather of the function has kept, none of @microbatch keeps that of a layout that has one, or such a layout is not of zero3 |
+    | `secondary` | a gather reads a secondary shard that no earlier gather of the function has kept, none of @microbatch keeps that of a layout that has one, or such a layout is not gathered from all ranks |
     | `segment` | `fsdp.enter` and `fsdp.exit` do not alternate and match, or an op reads weights outside of a segment of its unit and direction |
     | `gather-once` | a layout is gathered while an earlier gather of it is not freed |
     | `used` | nothing computes with what an all_gather gathers |
@@ -172,8 +175,8 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
     | `free-after-use` | it is freed before the last use of it or of a view |
     | `kept` | ops of two units read weights between a gather and its free |
     | `unit` | a gather, a free or a view is of another unit than its reader, or a reduction of a unit that has none of its layouts |
-    | `reduce-once` | a trainable layout's gradient is not reduced exactly once (with `reduce = step`: accumulated), or the layouts of zero1 and ddp have more than one reduction |
-    | `bucket` | a reduction of oss has layouts of other strategies as well, or several with more than `bucket-size` elements together |
+    | `reduce-once` | a trainable layout's gradient is not reduced exactly once (with `reduce = step`: accumulated), or the layouts whose strategies reduce at the end have more than one reduction |
+    | `bucket` | a reduction to owners has layouts without one as well, or several with more than `bucket-size` elements together |
     | `gradient` | what is reduced for a layout is not its `fsdp.pack` |
     | `statistics` | a buffer is updated in the backward, or twice with one value |
     | `symmetric` | an op that communicates stands in a region |

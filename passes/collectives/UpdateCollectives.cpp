@@ -112,9 +112,8 @@ LogicalResult verifyAroundOptimizers(ModuleOp module,
       module, update,
       [&](fsdp::LayoutOp layout) { return fsdp::gathersGradients(layout); });
   auto parameters = verifyOnly<fsdp::GatherParametersOp>(
-      module, update, [&](fsdp::LayoutOp layout) {
-        return gathersParameters(fsdp::strategyOf(layout, options));
-      });
+      module, update,
+      [&](fsdp::LayoutOp layout) { return fsdp::gathersParameters(layout); });
   if (failed(reduce) || failed(gradients) || failed(parameters))
     return failure();
   // The norm is computed from gradients that are complete, so an accumulated

@@ -227,12 +227,12 @@ private:
   template <typename OpTy> LogicalResult verifyMarks(OpTy gather) {
     for (FlatSymbolRefAttr name : gather.getLayoutRefs()) {
       auto layout = symbols.lookup<fsdp::LayoutOp>(name.getAttr());
-      fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
-      if (layout.getSecondary() && strategy != fsdp::Strategy::Zero3)
+      if (layout.getSecondary() && !fsdp::mayReshard(layout, options))
         return refuseWithNote(
             broken(gather, "secondary")
                 << "layout '" << name.getValue()
-                << "' has a secondary shard, but not the strategy zero3",
+                << "' has a secondary shard, but is not gathered from all "
+                   "ranks",
             layout, "the layout");
       // One pass in program order, so `kept` holds what earlier gathers have
       // kept.

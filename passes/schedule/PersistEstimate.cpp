@@ -117,9 +117,9 @@ schedule::Problem gatherPersistent(ModuleOp module, func::FuncOp function,
     // Layouts that are whole for another reason would not be gathered without
     // the option either.
     fsdp::Strategy ofUnit = strategies.of(layout.getUnit());
-    if (fsdp::gathersWeights(ofUnit) &&
+    if (ofUnit->gathersWeights() &&
         fsdp::strategyOf(layout, options) == fsdp::persistent(ofUnit))
-      estimator.add(replicated, fsdp::isHybrid(ofUnit));
+      estimator.add(replicated, ofUnit->over == fsdp::CutOver::Group);
   }
   return std::move(estimator.problem);
 }

@@ -58,8 +58,8 @@ public:
       : function(function), module(function->getParentOfType<ModuleOp>()),
         symbols(module), options(fsdp::CompileOptions::of(module)) {
     for (auto layout : module.getOps<fsdp::LayoutOp>()) {
-      if (fsdp::isHybrid(fsdp::strategyOf(layout, options)))
-        hybridLayouts.insert(layout.getSymNameAttr());
+      if (fsdp::cutOver(layout, options) == fsdp::CutOver::Group)
+        groupLayouts.insert(layout.getSymNameAttr());
       if (fsdp::isUnsummed(layout))
         unsummedLayouts.insert(layout.getSymNameAttr());
       if (fsdp::compressionOf(layout))
@@ -100,7 +100,7 @@ private:
   fsdp::CompileOptions options;
   // Layouts that are cut over the ranks of a group, and those that are gathered
   // in blocks.
-  DenseSet<StringAttr> hybridLayouts;
+  DenseSet<StringAttr> groupLayouts;
   // The layouts whose reduction does nothing.
   DenseSet<StringAttr> unsummedLayouts;
   DenseMap<StringAttr, BlockType> blockLayouts;
@@ -174,7 +174,7 @@ void Reader::readGather(fsdp::TransferOpInterface gather) {
   SmallVector<FlatSymbolRefAttr> layouts = layoutsOf(gather);
   ValueRange results = gather.getArrivals();
   CollectiveOps ops{gather, gather.getWait(), SmallVector<Value>(results), {}};
-  auto [whole, groups] = splitElements(hybridLayouts, layouts, results);
+  auto [whole, groups] = splitElements(groupLayouts, layouts, results);
   int64_t width = nn::elementBytes(results[0].getType());
   ops.wholeBytes = whole * width;
   ops.groupBytes = groups * width;
@@ -229,8 +229,7 @@ void Reader::countBlocks(LayoutRefs layouts, ValueRange results,
     int64_t bytes = blockedBytes(elements, wire->second);
     ops.blockElements += elements;
     ops.blockedBytes += bytes;
-    (hybridLayouts.contains(name.getAttr()) ? ops.groupBytes
-                                            : ops.wholeBytes) +=
+    (groupLayouts.contains(name.getAttr()) ? ops.groupBytes : ops.wholeBytes) +=
         bytes - elements * ops.elementBytes;
   }
 }
@@ -267,8 +266,8 @@ void Reader::countStored(LayoutRefs layouts, StringRef what,
     if (!layout || !fsdp::isOffloaded(layout, what))
       continue;
     int64_t width = what == "parameter" && layout.getNoMaster() ? 2 : 4;
-    (hybridLayouts.contains(name.getAttr()) ? ops.storedGroupBytes
-                                            : ops.storedBytes) +=
+    (groupLayouts.contains(name.getAttr()) ? ops.storedGroupBytes
+                                           : ops.storedBytes) +=
         width * layout.getElements();
   }
 }
@@ -278,7 +277,7 @@ void Reader::readReduction(fsdp::TransferOpInterface reduction) {
   ValueRange gradients = reduction->getOperands();
   // The token has one user (verify-schedule's rule 'token').
   CollectiveOps ops{reduction, reduction.getWait(), {}, {}};
-  auto [whole, groups] = splitElements(hybridLayouts, layouts, gradients);
+  auto [whole, groups] = splitElements(groupLayouts, layouts, gradients);
   whole -= countCompressed(layouts, gradients, ops);
   ops.wholeBytes = options.reducedBytes(whole);
   ops.groupBytes = options.reducedBytes(groups);

@@ -102,8 +102,8 @@ GradientPacker::Place GradientPacker::placeOf(fsdp::LayoutOp layout) const {
   // A layout that is reduced at the end of the step does not wait for the
   // others of its unit.
   fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
-  bool alone = options.layoutSize > 0 || reducesAtEnd(strategy) ||
-               fsdp::isOwned(strategy);
+  bool alone = options.layoutSize > 0 || strategy->reducesAtEnd ||
+               strategy->over == fsdp::CutOver::Owner;
   return {layout.getUnitAttr(),
           alone ? Attribute(layout.getSymNameAttr()) : Attribute()};
 }

@@ -92,8 +92,9 @@ private:
     if (fsdp::hasOwner(layout, options) && layout.getMembers().size() != 1)
       return broken(layout, "layout")
              << "layout '" << layout.getSymName() << "' has "
-             << layout.getMembers().size()
-             << " members, but strategy 'oss' gives each parameter an owner";
+             << layout.getMembers().size() << " members, but strategy '"
+             << nameOf(fsdp::strategyOf(layout, options))
+             << "' gives each parameter an owner";
     if (cutsEach() && layout.getMembers().size() != 1)
       return broken(layout, "layout")
              << "layout '" << layout.getSymName() << "' has "
@@ -112,9 +113,8 @@ private:
   LogicalResult verifyAlone(fsdp::LayoutOp layout) {
     fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
     auto [twin, isOnly] = ofUnit.try_emplace(
-        {layout.getUnitAttr().getAttr(), layout.getTrainable(),
-         static_cast<int>(strategy), layout.getGroup().value_or(0),
-         fsdp::keepsF32(layout, symbols)},
+        {layout.getUnitAttr().getAttr(), layout.getTrainable(), strategy,
+         layout.getGroup().value_or(0), fsdp::keepsF32(layout, symbols)},
         layout);
     int64_t most = options.layoutSize;
     if (most > 0 && layout.getMembers().size() > 1 &&
@@ -211,7 +211,8 @@ private:
   // The layout of each member, and the layout of each unit, kind (trainable or
   // frozen), strategy, group and type.
   DenseMap<StringAttr, fsdp::LayoutOp> layoutOf;
-  DenseMap<std::tuple<StringAttr, int, int, int64_t, int>, fsdp::LayoutOp>
+  DenseMap<std::tuple<StringAttr, int, fsdp::Strategy, int64_t, int>,
+           fsdp::LayoutOp>
       ofUnit;
 };
 

@@ -14,8 +14,9 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     A unit @u gets the layout @u.flat of its trainable and @u.frozen of its frozen
     parameters. Parameters of another strategy than their unit's, or of a --group with
     another optimizer or other hyperparameters (beside rate and decay), have layouts of their own,
-    such as @u.flat.zero2: those of fewer elements than `persist` in a unit of zero3
-    (zero2) or hybrid (hybrid_zero2), and those that `ignored` matches (ddp). Parameters
+    such as @u.flat.zero2: those of fewer elements than `persist` in a unit that is gathered,
+    whose strategy is the one that keeps the compute copy whole and is its equal otherwise
+    (zero2 for zero3), and those that `ignored` matches, which are not sharded (ddp). Parameters
     that `fsdp.keep_f32` marks have one of their own too, as @u.flat.f32. Members follow each other in order of first
     use, at multiples of 16 elements. Each has a factor of the learning rate (1, or what
     --group and --layer-decay make of it) and a weight decay (that of its group, else 0
@@ -25,18 +26,24 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
 
     A unit has the strategy of the first `strategy-of` whose glob matches its name, else
     that of `strategy`. It stands on the unit's layouts where it differs from `strategy`,
-    and can be edited there together with `whole`, what every rank keeps in full:
+    and can be edited there together with `whole`, what every rank keeps in full. A strategy
+    is a row of `StrategyTable.cpp`:
 
-    | strategy | trainable | frozen |
-    |---|---|---|
-    | zero3, hybrid | | |
-    | zero2, zero1, oss, hybrid_zero2 | compute | compute |
-    | ddp | master, compute, gradient, state | master, compute |
+    | strategy | keeps whole | cuts over | reduces at the end of a microbatch |
+    |---|---|---|---|
+    | zero3 | | all ranks | |
+    | hybrid | | a group | |
+    | zero2 | compute | all ranks | |
+    | hybrid_zero2 | compute | a group | |
+    | oss | compute | owners | |
+    | zero1 | compute | all ranks | yes |
+    | ddp | master, compute, state | all ranks | yes |
 
-    `reduce = step` adds gradient to every trainable layout. With `max-accumulate = 1` ddp
-    does not keep it: nothing is added to a gradient, so each rank keeps the sum of its
-    part, and the update gathers the others' parts layout by layout. With `max-ranks = 1`
-    besides, layouts of the other strategies but oss are `fsdp.unsummed`: their gradients
+    A frozen layout has no state. Whole states have whole gradients, too, unless
+    `max-accumulate = 1`: then nothing is added to a gradient, so each rank keeps the sum of its
+    part, and the update gathers the others' parts layout by layout. `reduce = step` adds gradient
+    to every trainable layout. With `max-accumulate = 1` and `max-ranks = 1`
+    layouts whose state is neither whole nor owned are `fsdp.unsummed`: their gradients
     stay in the type in which they are computed, unless `reduce-dtype` would round them or the
     optimizer takes sums over whole parameters, rows and columns, or updates of matrices.
 
@@ -253,8 +260,8 @@ def OffloadShards : Pass<"offload-shards", "::mlir::ModuleOp"> {
     | offloaded | of layouts |
     |---|---|
     | state | with states |
-    | parameter | whose master is not `whole`, and is not a part of a `whole` compute copy: of zero3 and hybrid all, of zero1, zero2 and oss those with masters beside a 16-bit copy, of ddp none |
-    | gradient | whose gradient and state are not `whole`, and that are reduced by ranges of shards: not of oss, nor with a `reduce-dtype` of 8 or 4 bits |
+    | parameter | whose master is not `whole`, and is not a part of a `whole` compute copy: of those that are gathered all, of those whose compute copy alone is whole the ones with masters beside a 16-bit copy, of ddp none |
+    | gradient | whose gradient and state are not `whole`, and that are reduced by ranges of shards: not of owners, nor with a `reduce-dtype` of 8 or 4 bits |
 
     Each of the options must have an effect on one layout.
 
@@ -279,15 +286,15 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | rule | broken where |
     |---|---|
     | `member-once` | a parameter is not a member of exactly one layout |
-    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group (without `layout-size`, `layout = parameter` and oss; with `layout-size`, a layout of several members is larger), one of oss or with `layout = parameter` does not have one member, or a member does not begin at the first aligned place after the one before it |
+    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group (without `layout-size`, `layout = parameter` and owners; with `layout-size`, a layout of several members is larger), one with an owner or with `layout = parameter` does not have one member, or a member does not begin at the first aligned place after the one before it |
     | `group` | a member is updated by another optimizer than its layout: that of another --group, or of the options |
     | `average` | a trainable layout does not keep an average with --ema, or keeps one without |
     | `offload` | what is offloaded of a layout is not a rank's own part (offload-shards) |
     | `compute` | a layout's compute type is not `param-dtype`, or f32 if its members have `fsdp.keep_f32` |
     | `master` | a layout lacks `no_master` with `--master=none` and a compute type of bf16, or has it otherwise |
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
-    | `wire` | a layout's `wire` is not `gather-dtype`; or there is one under ddp, or with `fsdp.keep_f32`; or layouts of oss are in a program that sends blocks, or hybrid ones in one that reduces in blocks |
-    | `compression` | a layout's `top_k` or `power_sgd` is not what the hook of this name makes of its elements and shapes; or there is one under a hybrid strategy or oss |
+    | `wire` | a layout's `wire` is not `gather-dtype`; or there is one where masters are whole, or with `fsdp.keep_f32`; or layouts of owners are in a program that sends blocks, or ones that are cut over groups in one that reduces in blocks |
+    | `compression` | a layout's `top_k` or `power_sgd` is not what the hook of this name makes of its elements and shapes; or there is one on a layout that is not cut over all ranks |
     | `unsummed` | a layout is `fsdp.unsummed` where several ranks or microbatches add to its gradient, or is not where one does, as shard-parameters decides |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |

@@ -87,10 +87,9 @@ private:
   // A parameter has the strategy of its unit, unless it is ignored, or small
   // and would be gathered: gathers of small parameters cost their latency.
   fsdp::Strategy strategyOf(fsdp::ParameterOp parameter) {
-    // An ignored parameter is not sharded at all: every rank holds it and its
-    // state, as with DDP.
+    // Every rank holds an ignored parameter and its state.
     if (matches(ignored, parameter))
-      return fsdp::Strategy::DDP;
+      return fsdp::unsharded();
     fsdp::Strategy own = ofUnit.lookup(*parameter.getUnit());
     // In elements, as stage3_param_persistence_threshold of DeepSpeed.
     int64_t elements = cast<ShapedType>(parameter.getType()).getNumElements();
@@ -162,7 +161,7 @@ private:
   // command line sees strategies, but not which units and parameters have them.
   LogicalResult checkGathers() {
     auto isGathered = [](auto &entry) {
-      return fsdp::gathersWeights(entry.second);
+      return entry.second->gathersWeights();
     };
     if (options.persist > 0 && llvm::none_of(ofUnit, isGathered))
       return emitError(module.getLoc(),
@@ -183,8 +182,9 @@ private:
   // each with --layout=parameter, and each that one rank owns.
   SmallVector<ArrayRef<fsdp::ParameterOp>>
   cutMembers(const Group &group, ArrayRef<fsdp::ParameterOp> members) {
-    bool alone = options.layout == fsdp::LayoutKind::Parameter ||
-                 (fsdp::isOwned(group.strategy) && !group.frozen);
+    bool alone =
+        options.layout == fsdp::LayoutKind::Parameter ||
+        (group.strategy->over == fsdp::CutOver::Owner && !group.frozen);
     if (options.layoutSize == 0 && !alone)
       return {members};
     SmallVector<ArrayRef<fsdp::ParameterOp>> runs;

@@ -9,6 +9,7 @@
 #include "tools/plan/Search.h"
 
 #include "compiler/options/OptionTable.h"
+#include "compiler/options/StrategyTable.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -53,17 +54,24 @@ private:
 std::vector<Settings> Search::shardings() const {
   if (isGiven("strategy") || isGiven("reshard-to"))
     return {{}};
-  std::vector<Settings> settings = {{}}; // the default, zero3
-  for (const char *name : {"zero2", "zero1", "oss", "ddp"})
-    settings.push_back({{"strategy", name}});
+  std::vector<Settings> settings = {{}}; // the default
+  SmallVector<fsdp::Strategy> strategies =
+      llvm::to_vector(llvm::make_pointer_range(fsdp::allStrategies()));
+  llvm::sort(strategies, fsdp::shardsMore);
+  for (fsdp::Strategy strategy : strategies)
+    if (strategy != fsdp::defaultStrategy() &&
+        strategy->over != fsdp::CutOver::Group)
+      settings.push_back({{"strategy", strategy->name.str()}});
   int node = request.machine.ranksPerNode;
   int64_t ranks = request.options.planRanks;
   if (node <= 1 || node >= ranks || ranks % node)
     return settings;
   std::string text = std::to_string(node);
   settings.push_back({{"reshard-to", text}});
-  for (const char *name : {"hybrid", "hybrid_zero2"})
-    settings.push_back({{"strategy", name}, {"plan-ranks-per-node", text}});
+  for (fsdp::Strategy strategy : strategies)
+    if (strategy->over == fsdp::CutOver::Group)
+      settings.push_back(
+          {{"strategy", strategy->name.str()}, {"plan-ranks-per-node", text}});
   return settings;
 }
 

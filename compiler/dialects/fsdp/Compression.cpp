@@ -70,7 +70,7 @@ LogicalResult verifyCompression(LayoutOp layout, Strategy strategy,
   if (layout.getTrainable())
     wanted = wantedCompression(options, layout.getElements(),
                                shapesOf(layout, symbols));
-  if (wanted && (isHybrid(strategy) || isOwned(strategy)))
+  if (wanted && !strategy->compresses())
     return layout.emitOpError("breaks rule 'compression': layout '")
            << layout.getSymName() << "' is of strategy '" << nameOf(strategy)
            << "', which reduces all elements";

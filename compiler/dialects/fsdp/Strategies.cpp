@@ -10,8 +10,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/GlobPattern.h"
 
-#include <functional>
-
 using namespace mlir;
 
 namespace fsdpc::fsdp {
@@ -24,28 +22,27 @@ Strategy strategyOf(LayoutOp layout, const CompileOptions &options) {
   return strategy;
 }
 
-// ZeRO's stages in terms of what stays whole: DDP keeps everything, zero1 and
-// zero2 keep the compute weights, as does oss, zero3 nothing; the hybrid
-// strategies as those that they replicate. Frozen layouts have neither
-// gradients nor optimizer state.
+// Whole gradients of replicated states are those that several microbatches have
+// added to. With --reduce=step each rank adds up whole gradients under any
+// strategy, because the reduce-scatter runs once, at the end of the step. A
+// reduction that gives every rank the whole sum needs memory for it, too.
+static bool replicatesGradients(Strategy strategy,
+                                const CompileOptions &options) {
+  return options.reduce == ReductionTime::Step ||
+         (strategy->replicates("state") &&
+          (options.accumulates() || options.compressesGradients()));
+}
+
+// Frozen layouts have neither gradients nor optimizer state.
 SmallVector<StringRef>
 replicatedBy(Strategy strategy, const CompileOptions &options, bool trainable) {
   SmallVector<StringRef> whole;
-  if (strategy == Strategy::DDP)
-    whole = {"master", "compute"};
-  else if (!gathersWeights(strategy))
-    whole = {"compute"};
-  if (!trainable)
-    return whole;
-  // DDP's whole gradients are those that several microbatches have added to.
-  // With --reduce=step each rank adds up whole gradients under any strategy,
-  // because the reduce-scatter runs once, at the end of the step. A reduction
-  // that gives every rank the whole sum needs memory for it, too.
-  if (options.reduce == ReductionTime::Step ||
-      (strategy == Strategy::DDP &&
-       (options.accumulates() || options.compressesGradients())))
+  for (StringRef what : {"master", "compute"})
+    if (strategy->replicates(what))
+      whole.push_back(what);
+  if (trainable && replicatesGradients(strategy, options))
     whole.push_back("gradient");
-  if (strategy == Strategy::DDP)
+  if (trainable && strategy->replicates("state"))
     whole.push_back("state");
   return whole;
 }
@@ -64,7 +61,8 @@ static bool roundsOnWire(LayoutOp layout, const CompileOptions &options,
   }
 }
 
-// Under ddp @update gathers f32, and an owner's gradients travel together. Sums
+// For replicated states @update gathers f32, and an owner's gradients travel
+// together. Sums
 // over whole parameters, rows and columns are of several layouts at once, whose
 // types may differ, and updates of whole matrices are the runtime's own: they
 // read f32.
@@ -72,8 +70,8 @@ bool leavesUnsummed(LayoutOp layout, const CompileOptions &options,
                     const SymbolTable &symbols) {
   Strategy strategy = strategyOf(layout, options);
   return layout.getTrainable() && options.maxRanks == 1 &&
-         !options.accumulates() && strategy != Strategy::DDP &&
-         !isOwned(strategy) && !options.compressesGradients() &&
+         !options.accumulates() && strategy->shards() &&
+         strategy->over != CutOver::Owner && !options.compressesGradients() &&
          !options.offload.gradients && !isOffloaded(layout, "gradient") &&
          !roundsOnWire(layout, options, symbols) && isPointwise(layout);
 }
@@ -87,8 +85,7 @@ SmallVector<Strategy> strategiesOf(ModuleOp module) {
     if (Strategy strategy = strategyOf(layout, options);
         !llvm::is_contained(found, strategy))
       found.push_back(strategy);
-  // The enumerators are in the order of what is sharded.
-  llvm::sort(found, std::greater<>());
+  llvm::sort(found, shardsMore);
   return found;
 }
 

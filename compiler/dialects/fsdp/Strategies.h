@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// ZeRO's strategies of layouts: which one a layout has, and what follows from
-// it. Units of one program may differ (--strategy-of), so passes ask here about
-// a layout and never read the option themselves.
+// The strategies of layouts: which one a layout has, and what follows from its
+// row (StrategyTable.h). Units of one program may differ (--strategy-of), so
+// passes ask here about a layout and never read the option themselves.
 #pragma once
 
 #include "compiler/dialects/fsdp/Compression.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/options/NamePatterns.h"
-#include "compiler/options/Options.h"
+#include "compiler/options/StrategyTable.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace fsdpc::fsdp {
 
 /// Returns the strategy of a layout: its own, or else --strategy.
 Strategy strategyOf(LayoutOp layout, const CompileOptions &options);
+
+/// Returns the ranks over which the layout is cut. A frozen layout has neither
+/// gradients nor states that a rank could own, so it is cut over all.
+inline CutOver cutOver(LayoutOp layout, const CompileOptions &options) {
+  CutOver over = strategyOf(layout, options)->over;
+  return over == CutOver::Owner && !layout.getTrainable() ? CutOver::Ranks
+                                                          : over;
+}
 
 /// Returns what every rank keeps in full of a layout of that strategy: the
 /// layout's `whole`.
@@ -36,25 +44,25 @@ inline bool isUnsummed(LayoutOp layout) {
 bool leavesUnsummed(LayoutOp layout, const CompileOptions &options,
                     const mlir::SymbolTable &symbols);
 
-/// Returns true if one rank owns the layout, which is one parameter. A frozen
-/// layout has neither gradients nor states, so it is cut as under zero2.
+/// Returns true if one rank owns the layout, which is one parameter.
 inline bool hasOwner(LayoutOp layout, const CompileOptions &options) {
-  return layout.getTrainable() && isOwned(strategyOf(layout, options));
+  return cutOver(layout, options) == CutOver::Owner;
 }
 
 /// Returns the type of the blocks in which the parameters of a layout of that
 /// strategy are gathered. Modules that --keep-f32 names keep it on the wire,
-/// and ddp gathers no parameters.
+/// and masters that every rank has are not gathered.
 inline BlockType gatheredBy(Strategy strategy, bool keptF32,
                             const CompileOptions &options) {
-  return keptF32 || strategy == Strategy::DDP ? BlockType::None
-                                              : options.gatherType;
+  return keptF32 || strategy->replicates("master") ? BlockType::None
+                                                   : options.gatherType;
 }
 
-/// Returns true if one op at the end of a microbatch reduces the gradients of
-/// all layouts of such strategies; others are reduced one unit at a time.
-inline bool reducesAtEnd(Strategy strategy) {
-  return strategy == Strategy::DDP || strategy == Strategy::Zero1;
+/// Returns true if a layout may have a second shard over a group of ranks
+/// (--reshard-to): it is gathered from all ranks.
+inline bool mayReshard(LayoutOp layout, const CompileOptions &options) {
+  return !keepsWhole(layout, "compute") &&
+         cutOver(layout, options) == CutOver::Ranks;
 }
 
 /// Returns true if every rank updates the whole layout, from gradients that
@@ -72,28 +80,14 @@ inline bool borrowsGradients(LayoutOp layout) {
   return keepsWhole(layout, "state") && !keepsWhole(layout, "gradient");
 }
 
-/// Returns true if each rank updates its part of the layout, or its owner all
-/// of it, and @update gathers the new parameters.
-inline bool gathersParameters(Strategy strategy) {
-  return strategy == Strategy::Zero1 || strategy == Strategy::Zero2 ||
-         strategy == Strategy::HybridZero2 || isOwned(strategy);
-}
-
-/// Returns true if the weights are gathered wherever they are read.
-inline bool gathersWeights(Strategy strategy) {
-  return strategy == Strategy::Zero3 || strategy == Strategy::Hybrid;
-}
-
-/// Returns the strategy of parameters that stay whole although their unit is
-/// gathered (--persist), or the strategy itself if it gathers nothing.
-inline Strategy persistent(Strategy strategy) {
-  return strategy == Strategy::Zero3    ? Strategy::Zero2
-         : strategy == Strategy::Hybrid ? Strategy::HybridZero2
-                                        : strategy;
+/// Returns true if each rank updates its part of the trainable layout, or its
+/// owner all of it, and @update gathers the new parameters.
+inline bool gathersParameters(LayoutOp layout) {
+  return keepsWhole(layout, "compute") && !keepsWhole(layout, "state");
 }
 
 /// Returns the strategies of a module's trainable and frozen layouts, each
-/// once, from zero3 to ddp.
+/// once, those that shard most first.
 llvm::SmallVector<Strategy> strategiesOf(mlir::ModuleOp module);
 
 /// Returns "zero3" for a module with one strategy, else "zero3 (4 units), zero2

@@ -23,8 +23,7 @@ namespace fsdpc::fsdp {
 static LogicalResult verifyWire(LayoutOp layout, Strategy strategy,
                                 const CompileOptions &options,
                                 const SymbolTable &symbols) {
-  if ((isOwned(strategy) && options.sendsBlocks()) ||
-      (isHybrid(strategy) && options.reducesBlocks()))
+  if (options.sendsBlocks() && !strategy->sendsBlocks(options.reducesBlocks()))
     return layout.emitOpError("breaks rule 'wire': layout '")
            << layout.getSymName() << "' is of strategy '" << nameOf(strategy)
            << "', which cannot send blocks (gather-dtype '"

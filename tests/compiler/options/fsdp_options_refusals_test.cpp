@@ -170,10 +170,14 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        ""},
       {{{"reduce-hook", "power-sgd=1"}, {"target", "cuda"}}, ""},
       {{{"reduce-hook", "top-k=1%"}, {"strategy", "hybrid"}},
-       "'--reduce-hook=top-k=1%' is not supported with the hybrid strategies; "
-       "use zero3, or zero2 for hybrid_zero2"},
+       "'--reduce-hook=top-k=1%' is not supported with '--strategy=hybrid'; "
+       "use "
+       "zero3 with '--reshard-to'"},
+      {{{"reduce-hook", "top-k=1%"}, {"strategy-of", "h.*=hybrid_zero2"}},
+       "'--reduce-hook=top-k=1%' is not supported with "
+       "'--strategy=hybrid_zero2'; use zero2"},
       {{{"reduce-hook", "top-k=1%"}, {"strategy", "oss"}},
-       "'--reduce-hook=top-k=1%' is not supported with the strategy oss; use "
+       "'--reduce-hook=top-k=1%' is not supported with '--strategy=oss'; use "
        "zero2"},
       {{{"reduce-hook", "top-k=1%"}, {"reduce-dtype", "i8"}},
        "'--reduce-hook=top-k=1%' sends f32; omit '--reduce-dtype=i8'"},

@@ -18,7 +18,7 @@ namespace {
 
 // Defaults that users know from torch.optim and PyTorch's FSDP.
 TEST_F(OptionsTest, DefaultsAreTorchs) {
-  EXPECT_EQ(options.strategy, Strategy::Zero3);
+  EXPECT_EQ(nameOf(options.strategy), "zero3");
   EXPECT_EQ(options.optimizer.name(), "adamw");
   EXPECT_EQ(options.lr(), 1e-3);
   EXPECT_EQ(options.eps(), 1e-8);

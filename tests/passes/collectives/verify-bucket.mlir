@@ -34,7 +34,7 @@ module attributes {fsdp.options = {strategy = "oss"}} {
   func.func @microbatch(%x: tensor<16xf32>) {
     %gv = fsdp.pack @a.flat.zero2(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
     %gw = fsdp.pack @a.flat.part1(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
-    // expected-error @below {{breaks rule 'bucket': only 1 of its 2 layouts are of oss}}
+    // expected-error @below {{breaks rule 'bucket': only 1 of its 2 layouts have owners}}
     fsdp.reduce_scatter [@a.flat.zero2, @a.flat.part1], %gv, %gw {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>, tensor<16xf32>
     return
   }

@@ -668,7 +668,7 @@ module attributes {fsdp.options = {strategy = "zero1"}} {
     %h = fsdp.pack @b.flat(%x) {fsdp.unit = @b, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
     // expected-note @below {{the first is here}}
     fsdp.reduce_scatter [@a.flat], %g : tensor<16xf32>
-    // expected-error @below {{breaks rule 'reduce-once': one op reduces all layouts of strategies zero1 and ddp, such as 'b.flat'}}
+    // expected-error @below {{breaks rule 'reduce-once': one op reduces all layouts whose strategies reduce at the end, such as 'b.flat'}}
     fsdp.reduce_scatter [@b.flat], %h : tensor<16xf32>
     return
   }

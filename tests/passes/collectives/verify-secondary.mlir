@@ -202,7 +202,7 @@ module {
     members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<16xf32>) {
     fsdp.enter @a
-    // expected-error @below {{breaks rule 'secondary': layout 'a.frozen' has a secondary shard, but not the strategy zero3}}
+    // expected-error @below {{breaks rule 'secondary': layout 'a.frozen' has a secondary shard, but is not gathered from all ranks}}
     %f = fsdp.all_gather [@a.frozen] keep_secondary {fsdp.unit = @a} : tensor<16xf32>
     %y = nn.mul %x, %f {fsdp.unit = @a} : tensor<16xf32>
     fsdp.free %f {fsdp.unit = @a} : tensor<16xf32>

@@ -100,6 +100,6 @@ module attributes {fsdp.options = {"gather-dtype" = "i4"}} {
 
 // -----
 
-// expected-error@+1 {{'--reduce-dtype=i8' is not supported with the hybrid strategies; use zero3 with '--reshard-to', or bf16}}
+// expected-error@+1 {{'--reduce-dtype=i8' is not supported with '--strategy=hybrid'; use zero3 with '--reshard-to'}}
 module attributes {fsdp.options = {"reduce-dtype" = "i8", strategy = "hybrid"}} {
 }
