@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A recursive descent over the text. Products bind stronger than sums, and both
+// A recursive descent over the text, which torch's exporter writes for an
+// extent that follows from others. Products bind stronger than sums, and both
 // are read from the left.
 #include "frontends/onnx/DimensionExpression.h"
 

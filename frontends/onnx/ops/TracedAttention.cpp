@@ -10,6 +10,11 @@
 // own.
 #include "frontends/onnx/ops/TracedAttention.h"
 
+#include "compiler/dialects/nn/CompositeOps.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/NormOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/TorchExport.h"
 
 #include <limits>
