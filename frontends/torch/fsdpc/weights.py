@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Loads the weights that a program has saved into the module that was exported."""
+"""Loads the weights that a program has saved into the module that was exported, and writes folders for from_pretrained."""
 from __future__ import annotations
+
+import os
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -13,7 +16,7 @@ from .tool import PathLike
 def load(model: torch.nn.Module, file: PathLike) -> list[str]:
     """Loads `file`, which a program has written with --save, and returns the names of the module that it does not have.
 
-    Those are parameters and buffers that the loss does not need. A tied weight has one name in the file and is set under all.
+    Those are parameters and buffers that the loss does not need, and with --save-trained the frozen parameters. A tied weight has one name in the file and is set under all.
     Raises InputError if the file has a tensor that the module lacks, one of another shape, or a tied weight with two values; the module is
     then as before.
     """
@@ -31,3 +34,25 @@ def load(model: torch.nn.Module, file: PathLike) -> list[str]:
             raise InputError(f"'{name}' of '{file}' has the shape {list(tensor.shape)}, but in the module {list(state[name].shape)}")
     model.load_state_dict(tensors, strict=False)
     return sorted(set(state) - set(tensors))
+
+
+def save_pretrained(model: torch.nn.Module, file: PathLike, folder: PathLike, *copies: Any) -> None:
+    """Loads `file` and writes the folder from which transformers' or PEFT's `from_pretrained` loads.
+
+    The module that was exported may wrap the model, for its loss: the folder has the names of the `PreTrainedModel` or `PeftModel` within
+    it. That model writes them, with its configuration; of a `PeftModel` the adapters alone, with `adapter_config.json`. `copies` are a
+    tokenizer or a processor, which write their files beside it. Raises InputError if the module wraps no such model, or several.
+    """
+    found = _pretrained(model)
+    if len(found) != 1:
+        raise InputError(f"the module has {len(found)} models with 'save_pretrained'; give it one, or use fsdpc.load and save yours")
+    load(model, file)
+    for part in (found[0], *copies):
+        part.save_pretrained(os.fspath(folder))
+
+
+def _pretrained(module: torch.nn.Module) -> list[torch.nn.Module]:
+    """Returns the outermost modules that write themselves: a PeftModel is one, and the model in it is not another."""
+    if hasattr(module, "save_pretrained"):
+        return [module]
+    return [model for child in module.children() for model in _pretrained(child)]
