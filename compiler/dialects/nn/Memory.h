@@ -11,8 +11,8 @@
 
 namespace fsdpc::nn {
 
-/// The result lies behind a symbol or is no memory at all, so the memory
-/// planner gives it no place in the arena.
+/// The result has no slot in the arena: it lies in the memory of a symbol, or
+/// takes no memory.
 template <typename OpTy>
 struct OutsideArena : mlir::OpTrait::TraitBase<OpTy, OutsideArena> {};
 /// The op names memory or marks a place, so the runtime has nothing to do for
