@@ -3,9 +3,9 @@
 #
 # Installs missing packages, checks the sources (tools/check.sh), builds, and runs
 # all tests, ONNX's own node tests and the blocks of docs/fine-tune.md. Then runs
-# clang-tidy, the importer and the fuzz targets under the address and
-# undefined-behaviour sanitizers, and the CUDA runtime on the emulated GPU under the
-# thread sanitizer.
+# clang-tidy and, as the commit decides, either the importer and the fuzz targets
+# under the address and undefined-behaviour sanitizers, or the CUDA runtime on the
+# emulated GPU under the thread sanitizer.
 #
 # usage: tools/test.sh [--quick | --all]
 #        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
@@ -14,16 +14,16 @@
 # pages: what does not compile and run whole programs.
 #
 # Without flags, what is long runs as a sample that the commit decides. With --all
-# clang-tidy checks every file, the compiler's too (the sample: a quarter of the
-# files without MLIR, and what changed last), every target is fuzzed for a minute
-# (the sample: the seeds of all but `dump`), and every constant of the
-# optimizers, all node tests of the onnx package, eight microbatches on every
-# number of ranks, resuming under every strategy, a flipped bit in every block of
-# a checkpoint, 500 runs that are killed and resumed, 2000 random graphs,
-# thousands of edits of dumps and the failure of every system call are tried.
-# TensorBoard, from PyPI, reads the event files, and tools/data/fsdpc-data
-# converts what pyarrow and tokenizers wrote. With arguments of ctest, only the
-# selected tests run, without clang-tidy and sanitizers.
+# both sanitizers run, clang-tidy checks every file, the compiler's too (the
+# sample: a quarter of the files without MLIR, and what changed last), every
+# target is fuzzed for a minute (the sample: the seeds of all but `dump`), and
+# every constant of the optimizers, all node tests of the onnx package, eight
+# microbatches on every number of ranks, resuming under every strategy, a flipped
+# bit in every block of a checkpoint, 500 runs that are killed and resumed, 2000
+# random graphs, thousands of edits of dumps and the failure of every system call
+# are tried. TensorBoard, from PyPI, reads the event files, and
+# tools/data/fsdpc-data converts what pyarrow and tokenizers wrote. With arguments
+# of ctest, only the selected tests run, without clang-tidy and sanitizers.
 #
 # At the end a table shows the seconds of each part, on the clock and of processors.
 set -euo pipefail
@@ -104,18 +104,24 @@ part "clang-tidy"
 "$root"/tools/tidy.sh "${all:---sample}"
 
 cd "$root"
-# The importer reads files that others made.
-part "building for the address sanitizer"
-build_preset fuzz onnx_fixtures_test onnx_mutation_test
-part "the importer under the address sanitizer"
-ctest --preset fuzz -j 2 </dev/null
-part "the fuzz targets"
-# `dump` needs all passes under the sanitizers.
-if [[ $all ]]; then tools/fuzz.sh all 60; else tools/fuzz.sh '!(dump)' 0; fi
-
+# A tree of its own for each takes long to build.
+commit=$(git rev-parse --short=6 HEAD)
+sanitizer=$((16#$commit % 2))
+# The importer and the fuzz targets read files that others made.
+if [[ $all || $sanitizer == 0 ]]; then
+  part "building for the address sanitizer"
+  build_preset fuzz onnx_fixtures_test onnx_mutation_test
+  part "the importer under the address sanitizer"
+  ctest --preset fuzz -j 2 </dev/null
+  part "the fuzz targets"
+  # `dump` needs all passes under the sanitizers.
+  if [[ $all ]]; then tools/fuzz.sh all 60; else tools/fuzz.sh '!(dump)' 0; fi
+fi
 # The emulation, what uses it, and the real side of its table.
-part "building for the thread sanitizer"
-build_preset tsan thread_tests
-part "testing under the thread sanitizer"
-FSDPC_EMULATION_BLOCKS=2 ctest --preset tsan -j 2 -L '^threads$' </dev/null
+if [[ $all || $sanitizer == 1 ]]; then
+  part "building for the thread sanitizer"
+  build_preset tsan thread_tests
+  part "testing under the thread sanitizer"
+  FSDPC_EMULATION_BLOCKS=2 ctest --preset tsan -j 2 -L '^threads$' </dev/null
+fi
 list_parts
