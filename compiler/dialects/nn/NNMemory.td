@@ -37,7 +37,7 @@ class ViewOf<string source, string offset = "0">
   "  ::mlir::Value getViewSource() { return " # source # "; }\n"
   # "  int64_t getViewOffset() { return " # offset # "; }\n">;
 
-// The result lies behind a symbol, or is no memory of the arena at all.
+// The result has no slot in the arena: it lies in the memory of a symbol, or takes no memory.
 def OutsideArena : NativeOpTrait<"OutsideArena"> { let cppNamespace = "::fsdpc::nn"; }
 // The op names memory or marks a place: convert-to-rt makes no call of it.
 def NoCall : NativeOpTrait<"NoCall"> { let cppNamespace = "::fsdpc::nn"; }

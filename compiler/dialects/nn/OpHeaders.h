@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the generated code of all nn ops needs, for the headers of ops.
+// Includes what the generated code of nn ops needs. The headers of ops begin
+// with it.
 #pragma once
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
