@@ -47,10 +47,10 @@ class Vit:
 
 
 class Graph:
-    """A graph that is written to `path`, with a file of weights beside it."""
+    """A graph that is written to `path`, with a file of weights beside it, or with parameters that have no values."""
 
-    def __init__(self, path: Path):
-        self.path, self.file = path, path.with_suffix(".weights")
+    def __init__(self, path: Path, weightless: bool):
+        self.path, self.file, self.weightless, self.parameters = path, path.with_suffix(".weights"), weightless, []
         self.nodes, self.weights, self.bytes, self.metadata = [], [], 0, b""
 
     def enter(self, layer: int) -> None:
@@ -63,6 +63,10 @@ class Graph:
         self.metadata = b""
 
     def weight(self, name: str, *shape: int) -> str:
+        if self.weightless:
+            kind = onnx.field(1, "pkg.torch.export.graph_signature.InputSpec.kind") + onnx.field(2, "PARAMETER")
+            self.parameters.append(onnx.value(name, shape) + onnx.field(4, kind))
+            return name
         size = 4 * math.prod(shape)
         self.weights.append(onnx.tensor(name, shape, external={"location": self.file.name, "offset": self.bytes, "length": size}))
         self.bytes += size
@@ -95,7 +99,9 @@ class Graph:
         return self.op("SoftmaxCrossEntropyLoss", logits, labels, ignore_index=-100, reduction="mean")
 
     def write(self, inputs: list[bytes], loss: str) -> Path:
-        self.path.write_bytes(onnx.model(self.nodes, inputs, [onnx.value(loss, ())], self.weights, opset=23))
+        self.path.write_bytes(onnx.model(self.nodes, inputs + self.parameters, [onnx.value(loss, ())], self.weights, opset=23))
+        if self.weightless:
+            return self.path
         with open(self.file, "wb") as file:
             file.truncate(self.bytes)
         return self.path
@@ -121,9 +127,8 @@ def plain_block(g: Graph, x: str, layer: int, batch: int, length: int, width: in
     return x
 
 
-def gpt(path: Path, s: Gpt) -> Path:
+def gpt(g: Graph, s: Gpt) -> Path:
     """The inputs are ids and labels."""
-    g = Graph(path)
     tokens = g.op("Gather", g.weight("tokens.weight", s.vocabulary, s.width), "ids", axis=0)
     x = g.op("Add", tokens, g.weight("positions.weight", s.length, s.width))
     for layer in range(s.layers):
@@ -165,9 +170,8 @@ def llama_block(g: Graph, x: str, layer: int, s: Llama, tables: list[str]) -> st
     return x
 
 
-def llama(path: Path, s: Llama) -> Path:
+def llama(g: Graph, s: Llama) -> Path:
     """The inputs are ids and labels."""
-    g = Graph(path)
     x = g.op("Gather", g.weight("tokens.weight", s.vocabulary, s.width), "ids", axis=0)
     tables = rotary_tables(g, s.length, s.width // s.heads)
     for layer in range(s.layers):
@@ -177,9 +181,8 @@ def llama(path: Path, s: Llama) -> Path:
     return g.write(inputs, g.loss(g.product(normed, "head", s.width, s.vocabulary), s.batch * s.length, s.vocabulary))
 
 
-def vit(path: Path, s: Vit) -> Path:
+def vit(g: Graph, s: Vit) -> Path:
     """The inputs are images and labels."""
-    g = Graph(path)
     patches = (s.image // s.patch) ** 2
     x = g.op("Conv", "images", g.weight("patches.weight", s.width, 3, s.patch, s.patch), g.weight("patches.bias", s.width),
              strides=[s.patch, s.patch], kernel_shape=[s.patch, s.patch])
@@ -194,6 +197,6 @@ def vit(path: Path, s: Vit) -> Path:
     return g.write(inputs, g.loss(logits, s.batch, s.classes))
 
 
-def write(path: Path, shape: Gpt | Llama | Vit) -> Path:
-    """Writes the model to the file, and its weights beside it."""
-    return {Gpt: gpt, Llama: llama, Vit: vit}[type(shape)](path, shape)
+def write(path: Path, shape: Gpt | Llama | Vit, weightless: bool = False) -> Path:
+    """Writes the model to the file, and its weights beside it. Weightless models take their values from --init-rule."""
+    return {Gpt: gpt, Llama: llama, Vit: vit}[type(shape)](Graph(path, weightless), shape)
