@@ -14,7 +14,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [[ ${1:-} == --pack ]]; then
   . "$here/lib/build.sh"
   install_missing
-  build_targets
+  build_targets gpu_check_programs
   exec /usr/bin/python3 "$root/tools/gpu-check/pack.py" --build "$build" "${@:2}"
 fi
 folder=$here

@@ -2,19 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles and collects what gpu-check.sh runs on a machine with a GPU: programs, tests, references, scripts.
 
-usage: tools/gpu-check.sh --pack FOLDER [--python VENV/bin/python] [--gpu-arch sm_90] [--target cuda]
+usage: tools/gpu-check.sh --pack FOLDER [--python VENV/bin/python] [--gpu-arch sm_90] [--target cuda] [--models MODEL,…]
 
-The Python needs torch and onnx (default: build/peer, which tools/bench/setup-peer.sh creates). --target=host and
---target=cuda-emulation make programs that run on any machine, to test the check itself; they need no torch.
+The models that are timed are written without PyTorch, or exported by a Python with torch and onnx if one is given.
+--target=host and --target=cuda-emulation make programs that run on any machine, to test the check itself.
 """
 import argparse
 import json
-import lzma
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,11 +21,11 @@ sys.path[:0] = [str(ROOT / "tests" / "programs"), str(ROOT / "tools" / "bench")]
 
 import full_size_models  # noqa: E402
 import harness  # noqa: E402
+import travel  # noqa: E402
 
-MOST_MIB = 50
 DTYPES = {"f32": [], "bf16": ["--param-dtype=bf16", "--reduce-dtype=f32"]}
-# As wide as normal(0,0.02), whose logarithms would take the host over a minute at 1.5 B.
 ALONE = ["--max-ranks=1", "--max-accumulate=1"]
+# As wide as normal(0,0.02), whose logarithms would take the host over a minute at 1.5 B.
 INIT = ["--init-rule=*.bias=zeros", "--init-rule=*norm.weight=ones", "--init-rule=*=uniform(-0.0346,0.0346)"]
 
 # GPT-2's small and XL, with heads of their own; the last one keeps only what a block begins with, so that 24 rows fit a card of 80 GB.
@@ -48,16 +46,19 @@ def needed(binary: Path) -> list[str]:
     return re.findall(r"\(NEEDED\).*\[(.+)\]", text)
 
 
-def compress(folder: Path, names: tuple, to: Path) -> None:
-    """Compresses all programs as one stream with a large window, since most of each is the same runtime."""
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2**26}]
-    with lzma.open(to, "wb", filters=filters) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
-        for name in names:
-            archive.add(folder / name, name)
-
-
 def strip(source: Path, to: Path) -> None:
     harness.run(["strip", "-o", to, source])
+
+
+def copy_scripts(folder: Path) -> None:
+    """Copies what runs on the machine with a GPU, except programs."""
+    for script in (ROOT / "tools/gpu-check").glob("*.py"):
+        if script.name not in ("pack.py", "travel.py"):
+            shutil.copy(script, folder / "check")
+    for path in ("frontends/torch/fsdpc/programs.py", "tests/programs/compare.py", "tools/bench/gpt.py", "tools/bench/torch_fsdp.py",
+                 "tools/bench/traces.py"):
+        shutil.copy(ROOT / path, folder / "check")
+    shutil.copy(ROOT / "tools/gpu-check.sh", folder)
 
 
 class Packer:
@@ -71,7 +72,7 @@ class Packer:
         else:
             self.target.append(f"--gpu-arch={options.gpu_arch}")
         self.work = self.folder / "work"
-        for name in ("check", "lib", "models/bench", "models/references", "work/programs", "work/tests"):
+        for name in ("check", "lib", "models/references", "work/programs", "work/tests"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         self.bench = harness.Bench(self.build, self.work)
 
@@ -117,27 +118,16 @@ class Packer:
                 files[what] = made["file"]
         return files
 
-    def tokens(self, name: str, batch: int, length: int, vocabulary: int) -> None:
-        """Writes ids and labels twice: uniform, and as frequent as in text, where the n-th most frequent id has a share of 1/n."""
-        random, np = harness.np.random.default_rng(0), harness.np
-        shares = 1 / np.arange(1, vocabulary + 1)
-        random.shuffle(shares)
-        for kind, chances in (("", None), (".zipf", shares / shares.sum())):
-            text = random.choice(vocabulary, (16 * batch, length + 1), p=chances).astype(np.int32)
-            for data, tokens in (("ids", text[:, :-1]), ("labels", text[:, 1:])):
-                np.save(self.folder / "models/bench" / f"{name}.{data}{kind}.npy", np.ascontiguousarray(tokens))
-
     def speed(self, name: str, shape: str, batch: int, *flags: str) -> dict:
         parts = {word[0]: int(word[1:]) for word in shape.split(",")}
         layers, width, length, vocabulary = (parts[letter] for letter in "LDTV")
         folder = self.work / name
         folder.mkdir()
         model = folder / "gpt.onnx"
-        if self.rehearsal:                    # the same model without PyTorch
-            full_size_models.write(model, full_size_models.Gpt(layers, width, parts["H"], length, vocabulary, batch))
+        if not self.python:
+            full_size_models.write(model, full_size_models.Gpt(layers, width, parts["H"], length, vocabulary, batch), weightless=True)
         else:
             harness.run([self.python, ROOT / "tools/bench/export_gpt.py", folder, shape, "--batch", batch, "--no-weights"])
-        self.tokens(name, batch, length, vocabulary)
         # A rank alone has nothing to shard, so parameters stay whole and are not cast twice a step, and nothing to sum.
         made = self.program(f"{name}-bf16", model, *INIT, "--strategy=zero2", "--unit-class=*Block", "--plan-ranks=1", *ALONE,
                             "--optimizer=adamw", "--lr=3e-4", "--clip-grad-norm=1.0", *DTYPES["bf16"], *(flags or ["--recompute=none"]), *self.target)
@@ -145,14 +135,15 @@ class Packer:
         # Two per multiply-add, three times for forward and backward. Half of attention's scores are masked.
         flops = 6 * matrices + 6 * layers * length * width
         # PyTorch is compared where both keep all that a backward reads.
-        return {"name": name, "shape": shape, "batch": batch, "flops_per_token": flops, "peer": not flags, **made}
+        return {"name": name, "shape": shape, "batch": batch, "length": length, "vocabulary": vocabulary, "flops_per_token": flops,
+                "peer": not flags, **made}
 
     def tests(self) -> list[str]:
         """Packs the test programs that link CUDA's runtime, with the other libraries they need; for a rehearsal, one test of communicators."""
         names = []
         for test in sorted(self.build.glob("bin/*_test*")):
             libraries = needed(test)
-            if not (test.name == "collective_test" if self.rehearsal else any("libcudart" in library for library in libraries)):
+            if not (test.name == "wire_test" if self.rehearsal else any("libcudart" in library for library in libraries)):
                 continue
             strip(test, self.work / "tests" / test.name)
             names.append(test.name)
@@ -168,16 +159,11 @@ class Packer:
         if program.exists():
             strip(program, self.work / "tests" / program.name)
 
-    def scripts(self) -> None:
-        check, times = self.folder / "check", self.build / "lib/kernel_times.so"
+    def files(self) -> None:
+        times = self.build / "lib/kernel_times.so"
         if times.exists():
             strip(times, self.folder / "lib" / times.name)
-        for name in ("check.py", "correctness.py", "environment.py", "nccl.py", "results.py", "speed.py", "timeline.py"):
-            shutil.copy(ROOT / "tools/gpu-check" / name, check)
-        for path in ("frontends/torch/fsdpc/programs.py", "tests/programs/compare.py", "tools/bench/gpt.py", "tools/bench/torch_fsdp.py",
-                     "tools/bench/traces.py"):
-            shutil.copy(ROOT / path, check)
-        shutil.copy(ROOT / "tools/gpu-check.sh", self.folder)
+        copy_scripts(self.folder)
         shutil.copytree(harness.MODELS / "data", self.folder / "models/data", dirs_exist_ok=True)
 
 
@@ -190,16 +176,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/gpu-check.sh --pack", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--build", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--python", type=Path, help="a Python with torch and onnx")
+    parser.add_argument("--python", type=Path, help="a Python with torch and onnx, which exports the models that are timed")
     parser.add_argument("--gpu-arch", default="sm_90", help="passed to fsdpc (default: %(default)s)")
     parser.add_argument("--target", choices=("cuda", "cuda-emulation", "host"), default="cuda")
     parser.add_argument("--models", metavar="MODEL,…", help="pack only these fixtures (default: all)")
-    parser.add_argument("--no-speed", action="store_true", help="omit the GPTs that are timed, whose export needs PyTorch")
+    parser.add_argument("--no-speed", action="store_true", help="omit the GPTs that are timed")
     options = parser.parse_args()
-    if not options.python and not options.no_speed and options.target == "cuda":
-        options.python = options.build / "peer/bin/python"
-        if not options.python.exists():
-            subprocess.run([ROOT / "tools/bench/setup-peer.sh", options.build / "peer"], check=True)
     packer = Packer(options)
     try:
         models = options.models.split(",") if options.models else harness.fixtures()
@@ -212,15 +194,16 @@ def main() -> int:
         print(f"error: {failure}", file=sys.stderr)
         return 1
     packer.ceilings()
-    packer.scripts()
-    compress(packer.work, ("programs", "tests"), packer.folder / "programs.tar.xz")
-    shutil.rmtree(packer.work)
-    (packer.folder / "pack.json").write_text(json.dumps(pack, indent=1))
-    mib = sum(path.stat().st_size for path in packer.folder.rglob("*") if path.is_file()) / 2**20
-    print(f"{packer.folder}: {len(parity)} programs to compare, {len(bench)} to time, {len(pack['tests'])} tests, {mib:.0f} MiB")
-    if mib > MOST_MIB:
-        print(f"error: {mib:.0f} MiB exceed the limit of {MOST_MIB} MiB; pack fewer models with --models", file=sys.stderr)
+    packer.files()
+    try:
+        left_out = travel.fit(packer.folder, packer.work, pack, ROOT)
+    except travel.TooLarge as large:
+        print(f"error: {large}", file=sys.stderr)
         return 1
+    shutil.rmtree(packer.work)
+    mib = travel.size(packer.folder) / 2**20
+    print(f"{packer.folder}: {len(parity)} programs to compare, {len(bench)} to time, {len(pack['tests'])} tests, {mib:.0f} MiB" +
+          (f"; left out, since no more travels: {', '.join(left_out)}" if left_out else ""))
     return 0
 
 

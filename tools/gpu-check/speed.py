@@ -7,6 +7,7 @@ import statistics
 from pathlib import Path
 
 import timeline
+import tokens
 from correctness import Place
 from results import Failed, Results, Skipped, run
 from traces import Trace
@@ -33,7 +34,7 @@ def text(tokens_per_s: float, mfu: float | None) -> str:
 
 def command(place: Place, bench: dict, steps: int, kind: str = "") -> list:
     """`kind` is "" for uniform ids and ".zipf" for those of text."""
-    data = [f"--data={name}={place.folder}/models/bench/{bench['name']}.{name}{kind}.npy" for name in ("ids", "labels")]
+    data = [f"--data={name}={path}" for name, path in tokens.files(place.work, bench, kind).items()]
     return [place.work / "programs" / bench["file"], *data, "--steps", steps]
 
 
