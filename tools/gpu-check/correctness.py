@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks of correctness: tests on the device, losses against PyTorch's references, bits with graphs, and compute-sanitizer."""
 import importlib.util
-import json
 import re
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import notes
 from programs import find_program
-from results import Expired, Failed, Results, Skipped, last_line, run
+from results import Failed, Results, Skipped, last_line
+from running import Expired, FirstMismatches, run
 
 BF16_MARGIN = 3                               # times the host's distance from the reference
 BF16_LEAST = 1e-3                             # a deviation up to this always passes
@@ -33,31 +34,36 @@ class Training:
     saved: Path
 
     def losses(self) -> list[float]:
-        lines = map(json.loads, self.log.read_text().splitlines())
-        return [line["loss"] for line in lines if "loss" in line]
+        return [line["loss"] for line in notes.lines(self.log) if "loss" in line]
 
     def bits(self) -> tuple:
         return self.losses(), self.gradients.read_bytes(), self.saved.read_bytes()
 
 
 def conformance(place: Place, results: Results, name: str):
-    text = run(results, [place.work / "tests" / name], place.environment, 120, passes=(0, 1))
+    """Runs a test program. Its skipped tests are no passes: they are named, and a program that skips all is skipped."""
+    text = run(results, [place.work / "tests" / name], place.environment, 120, passes=(0, 1), sieve=FirstMismatches)
     passed, failed = (re.search(rf"\[  {word}  \] (\d+) test", text) for word in ("PASSED", "FAILED"))
+    names = {word: list(dict.fromkeys(re.findall(rf"^\[  {word} \] ([A-Z][^\s,]*)", text, re.MULTILINE))) for word in ("FAILED ", "SKIPPED")}
+    figures = {"passed": int(passed[1]) if passed else 0, "failed": names["FAILED "], "skipped": names["SKIPPED"]}
     if failed or not passed:
-        names = re.findall(r"^\[  FAILED  \] ([A-Z][^\s,]*)", text, re.MULTILINE)
-        raise Failed(f"{', '.join(dict.fromkeys(names)) or last_line(text)}"[:300], text)
-    skipped = re.search(r"\[  SKIPPED \] (\d+) test", text)
-    return f"{passed[1]} tests" + (f", {skipped[1]} skipped" if skipped else ""), {}
+        raise Failed(f"{', '.join(figures['failed']) or last_line(text)}"[:300], text, figures)
+    skipped = f"{len(figures['skipped'])} skipped: {', '.join(figures['skipped'])}"[:300]
+    if not figures["passed"]:
+        raise Skipped(f"no test passed; {skipped}")
+    return f"{figures['passed']} tests" + (f", {skipped}" if figures["skipped"] else ""), figures
 
 
 def train(place: Place, results: Results, program: dict, ranks: int, *flags: str, steps: int | None = None, prefix=(), seconds=90,
           environment: dict | None = None) -> Training:
     folder = Path(tempfile.mkdtemp(dir=place.work))
+    # Under a sanitizer everything is slow, and only the limit of the check holds.
+    watchdog, first = (round(seconds), round(seconds)) if prefix else (WATCHDOG, 2 * WATCHDOG)
     files = Training(folder / "log", folder / "gradients", folder / "saved")
     data = [argument.replace("=data/", f"={place.folder}/models/data/") for argument in program["data"]]
     run(results, [*prefix, place.work / "programs" / program["file"], "--ranks", ranks, *data, "--seed", program["seed"],
                   "--steps", steps or program["steps"], "--accumulate", program["microbatches"] // ranks, "--log", files.log,
-                  "--save-gradients", files.gradients, "--save", files.saved, "--watchdog", WATCHDOG, "--first-step-timeout", 2 * WATCHDOG, *flags],
+                  "--save-gradients", files.gradients, "--save", files.saved, "--watchdog", watchdog, "--first-step-timeout", first, *flags],
         {**place.environment, **(environment or {})}, seconds)
     return files
 
@@ -79,21 +85,22 @@ def parity_f32(place: Place, results: Results, program: dict, ranks: int, *flags
     worst = ", ".join(f"{name} {value['figure']:.1e} (≤ {value['limit']:.0e})" for name, value in figures.items())
     if not figures or "FAILS" in report:
         # The gradients in the order of the backward: the first wrong one is nearest to the cause.
-        raise Failed(worst or last_line(report), compare(place, results, program, training, "--in-backward-order"))
-    return worst, figures
+        raise Failed(worst or last_line(report), compare(place, results, program, training, "--in-backward-order"), notes.figures(training.log))
+    return worst, {**figures, **notes.figures(training.log)}
 
 
 def parity_bf16(place: Place, results: Results, program: dict, ranks: int, *flags: str, **how):
     """Checks that every loss is about as close to the reference as that of the host's bf16 program."""
-    losses, reference = train(place, results, program, ranks, *flags, **how).losses(), program["losses"]
+    training, reference = train(place, results, program, ranks, *flags, **how), program["losses"]
+    losses, noted = training.losses(), notes.figures(training.log)
     if len(losses) != len(reference):
         raise Failed(f"{len(losses)} steps, expected {len(reference)}")
     figure = max(abs(loss / expected - 1) for loss, expected in zip(losses, reference))
     limit = max(BF16_LEAST, BF16_MARGIN * program["host_deviation"])
     text = f"loss {figure:.1e} (≤ {limit:.0e}; the host's {program['host_deviation']:.0e})"
     if not figure <= limit:
-        raise Failed(text, f"losses {losses}\nthe reference's {reference}")
-    return text, {"loss": {"figure": figure, "limit": limit}}
+        raise Failed(text, f"losses {losses}\nthe reference's {reference}", noted)
+    return text, {"loss": {"figure": figure, "limit": limit}, **noted}
 
 
 def same_bits(place: Place, results: Results, program: dict, ranks: int):
@@ -124,45 +131,37 @@ def sanitizer(place: Place, results: Results, program: dict, tool: str):
     return f"{program['file']}, two steps", {}
 
 
-def bisect(place: Place, results: Results, program: dict, ranks: int):
-    """Runs a program whose losses are wrong in other ways. Returns which of them are right."""
-    parity = PARITIES[program["dtype"]]
-    ways = {"no graph": lambda: parity(place, results, program, ranks, "--no-graph"),
-            "blocking launches": lambda: parity(place, results, program, ranks, "--no-graph", environment={"CUDA_LAUNCH_BLOCKING": "1"}),
-            "--deterministic": lambda: parity(place, results, program, ranks, "--deterministic")}
-    if ranks > 1:
-        ways["one rank"] = lambda: parity(place, results, program, 1)
-    for name, file in program.get("variants", {}).items():
-        ways[name] = lambda file=file: parity(place, results, {**program, "file": file}, ranks)
-    for tool in ("memcheck", "synccheck"):
-        ways[tool] = lambda tool=tool: sanitizer(place, results, program, tool)
-    told, output = {}, ""
-    for name, way in ways.items():
-        try:
-            way()
-            told[name] = "right"
-        except Skipped as reason:
-            told[name] = f"skipped ({reason})"
-        except Failed as failed:
-            told[name] = "wrong"
-            output += f"---- {name}: {failed}\n{failed.output}\n"
-    raise Failed("; ".join(f"{name}: {verdict}" for name, verdict in told.items()), output)
+def parity(place: Place, results: Results, program: dict, ranks: int, **how) -> str:
+    """Checks the losses of a program, and returns the status."""
+    return results.check(*name_of(program, ranks), lambda: PARITIES[program["dtype"]](place, results, program, ranks, **how))
+
+
+def name_of(program: dict, ranks: int) -> tuple[str, str]:
+    return f"losses {program['dtype']}", f"{program['model']}, {ranks} ranks"
+
+
+def cases(place: Place) -> list[tuple[dict, int]]:
+    """Returns the programs with the numbers of ranks that they run on, the smallest program first."""
+    return [(p, ranks) for p in sorted(place.pack["parity"], key=lambda p: p["bytes"]) for ranks in RANKS if p["microbatches"] % ranks == 0]
+
+
+def smallest(place: Place) -> dict | None:
+    return min((p for p in place.pack["parity"] if p["dtype"] == "f32"), key=lambda p: p["bytes"], default=None)
+
+
+def check_sanitizers(place: Place, results: Results, *tools: str) -> None:
+    program = smallest(place)
+    for tool in tools if program else ():
+        results.check("sanitizer", tool, lambda: sanitizer(place, results, program, tool))
 
 
 def check(place: Place, results: Results, workers: int) -> None:
     for name in place.pack["tests"]:
         results.check("conformance", name, lambda: conformance(place, results, name))
-    smallest = min((p for p in place.pack["parity"] if p["dtype"] == "f32"), key=lambda p: p["bytes"])
-    jobs = [(f"losses {p['dtype']}", f"{p['model']}, {ranks} ranks", lambda p=p, ranks=ranks: PARITIES[p["dtype"]](place, results, p, ranks))
-            for p in place.pack["parity"] for ranks in RANKS if p["microbatches"] % ranks == 0]
-    jobs += [("graphs", f"{p['model']} {p['dtype']}", lambda p=p: same_bits(place, results, p, 1)) for p in place.pack["parity"]]
-    jobs += [("sanitizer", tool, lambda tool=tool: sanitizer(place, results, smallest, tool)) for tool in ("memcheck", "racecheck")]
     with ThreadPoolExecutor(workers) as pool:
-        for done in [pool.submit(results.check, *job) for job in jobs]:
+        jobs = [pool.submit(parity, place, results, program, ranks) for program, ranks in cases(place)]
+        jobs += [pool.submit(results.check, "graphs", f"{p['model']} {p['dtype']}", lambda p=p: same_bits(place, results, p, 1))
+                 for p in place.pack["parity"]]
+        jobs += [pool.submit(check_sanitizers, place, results, tool) for tool in ("memcheck", "racecheck")]
+        for done in jobs:
             done.result()
-    # Failures are narrowed down in the same visit, the smallest program first.
-    failed = {(r.part, r.name) for r in results.list if r.status == "fail"}
-    for p in sorted(place.pack["parity"], key=lambda p: p["bytes"]):
-        for ranks in RANKS:
-            if (f"losses {p['dtype']}", f"{p['model']}, {ranks} ranks") in failed:
-                results.check("bisection", f"{p['model']} {p['dtype']}, {ranks} ranks", lambda: bisect(place, results, p, ranks))

@@ -5,9 +5,11 @@ import socket
 import tempfile
 from pathlib import Path
 
+import notes
 import speed
 from correctness import WATCHDOG, Place, Training, train
-from results import Failed, Results, Skipped, run_together
+from results import Failed, Results, Skipped
+from running import run_together
 
 SHARES_GPU = 23000                            # NCCL 2.30, the first with NCCL_MULTI_RANK_GPU_ENABLE
 SECONDS = 120
@@ -26,7 +28,7 @@ def alone(place: Place, results: Results, program: dict):
     for other in (used, unshared):
         if plain.bits() != other.bits():
             raise Failed("the bits of a rank alone change with NCCL", f"losses {losses_of([plain, other])}")
-    return "; ".join([f"{len(plain.losses())} losses, gradients and parameters", *map(memory_of, (used, unshared))]), {}
+    return "; ".join([f"{len(plain.losses())} losses, gradients and parameters", *map(memory_of, (used, unshared))]), notes.figures(used.log)
 
 
 def memory_of(training: Training) -> str:

@@ -25,7 +25,8 @@ import nccl  # noqa: E402
 import timeline  # noqa: E402
 from correctness import Place  # noqa: E402
 from environment import NEEDED, Missing, find_libraries  # noqa: E402
-from results import Expired, Results  # noqa: E402
+from results import Results  # noqa: E402
+from running import Expired  # noqa: E402
 
 
 def expect(condition: bool, what: str) -> None:
@@ -153,9 +154,9 @@ def test(bench, options):
     expect("exit code 3: error: out of sorts" in failed and "pass    losses bf16" in failed, f"a failing program is not reported:\n{failed}")
     # And it is narrowed down at once, with all that it printed.
     found = json.loads((out / "results.json").read_text())["results"]
-    bisection = next((r for r in found if r["part"] == "bisection"), None)
-    expect(bisection and "no graph: wrong" in bisection["detail"] and "poison: right" in bisection["detail"] and
-           "out of sorts" in bisection["output"], f"no bisection that tells the poisoned program apart: {bisection}")
+    bisection = {r["name"].removeprefix("linears f32, 1 ranks: "): r for r in found if r["part"] == "bisection"}
+    expect(bisection.get("no graph", {}).get("detail", "").startswith("wrong: exit code 3") and bisection.get("poison", {}).get("status") == "pass" and
+           "out of sorts" in bisection["no graph"]["output"], f"no bisection that tells the poisoned program apart: {bisection}")
     table = (out / "results.md").read_text()
     expect("| fail |" in table.splitlines()[4] and "out of sorts" in table.split("## ")[1], f"the failure is not what comes first:\n{table}")
 
