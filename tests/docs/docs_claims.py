@@ -4,7 +4,7 @@
 
 usage: docs_claims.py --build DIR [PAGE…]
 
-In README.md, docs/ and the README files of folders, each of these is checked:
+In the pages at the top, in docs/ and in the README files of folders, each of these is checked:
 
 - a link's file, and the heading that it points to;
 - a file or folder in `code`: `passes/units/FormUnits.cpp`, a tail of a path such as `ops/Erf.cpp`, or a pattern. A word
@@ -15,7 +15,9 @@ In README.md, docs/ and the README files of folders, each of these is checked:
 - a block of code under `<!-- quote: FILE -->`: its lines occur in that file in that order; `…` stands for omitted lines;
 - the table of folders in docs/architecture.md: it is complete;
 - the tables of docs/from-pytorch.md, against lists of other projects' arguments (foreign_tables.py);
-- `<!-- holds: FILE: TEXT -->`: the file has the text, on which the paragraph depends.
+- `<!-- holds: FILE: TEXT -->`: the file has the text, on which the paragraph depends;
+- README.md: it has at most 6 KB, and a cell of its tables at most twelve words, so that one reads it in two minutes;
+- docs/README.md: it links to every page of docs/, or to the page's folder.
 
 The idea is rustdoc's, which compiles the examples of a page.
 """
@@ -35,17 +37,17 @@ GENERATED = {"docs/passes.md", "docs/dialects/nn.md", "docs/dialects/fsdp.md", "
 EXTENSIONS = "cpp|h|def|td|md|py|sh|cu|mlir|textproto|cmake|json|txt|onnx|npz|test|inc"
 # Files that programs or scripts write in the current folder, and files of other projects.
 WRITTEN = {
-    "README.md": {"model.onnx", "run.json", "run.jsonl", "x.npy", "y.npy", "trained.safetensors", "gpt.onnx"},
     "docs/fine-tune.md": {"tuned.onnx"},
     "docs/gpu-check.md": {"results.json", "results.md"},
     "docs/architecture.md": {"model.onnx", "NN-PASS.mlir", "CamelCase.cpp", "lower_case.cpp"},
     "docs/checkpoints.md": {"DIR/step-0000120.kept"},
     "tests/models/README.md": {"NAME.onnx"},
 }
+README_BYTES, CELL_WORDS = 6 * 1024, 12
 # Folders of a build, of a CUDA toolkit, and of installed headers.
 ELSEWHERE = ("build/", "lib64/", "mlir/")
 # Flags of other programs.
-FOREIGN = {"--offline", "--exclude", "--timeout", "--signal", "--open-mode", "--requeue", "--filter", "--gtest_filter"}
+FOREIGN = {"--offline", "--exclude", "--timeout", "--signal", "--open-mode", "--requeue", "--filter", "--gtest_filter", "--mca"}
 
 
 def sources() -> list[str]:
@@ -230,6 +232,28 @@ def check_folders(text: str, repository: Repository):
                 yield f"does not list the folder '{folder}' in its table"
 
 
+def check_readme(text: str):
+    """Checks that the first page is short, and leaves what is long to the guide."""
+    size = len(text.encode())
+    if size > README_BYTES:
+        yield f"has {size} bytes, of at most {README_BYTES}; move some to docs/guide/"
+    for row in re.findall(r"^\|.*$", text, re.MULTILINE):
+        for cell in re.split(r"(?<!\\)\|", row)[1:-1]:
+            words = re.sub(r"\]\([^)]*\)", "]", cell).split()
+            if len(words) > CELL_WORDS:
+                yield f"has {len(words)} words in the cell '{cell.strip()}', of at most {CELL_WORDS}"
+
+
+def check_index(page: Path, text: str, repository: Repository):
+    """Checks that the page links to every page below its folder, or to one of their folders."""
+    folder = page.parent.relative_to(ROOT)
+    linked = {os.path.normpath(folder / target.partition("#")[0]) for target in re.findall(r"\]\(([^)\s]+)\)", text)}
+    for name in sorted(repository.files):
+        if name.endswith(".md") and folder in Path(name).parents and name != str(page.relative_to(ROOT)):
+            if not linked & {name, *(str(parent) for parent in Path(name).parents if parent != folder)}:
+                yield f"does not link to '{name}'"
+
+
 def check(page: Path, repository: Repository) -> list[str]:
     text = page.read_text()
     fenced = re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
@@ -239,6 +263,10 @@ def check(page: Path, repository: Repository) -> list[str]:
     spans = [span.replace("\\|", "|") for span in re.findall(r"`([^`\n]+)`", prose)]
     faults = [*check_links(page, prose), *check_paths(page, spans, repository), *check_tests(prose, repository),
               *check_flags(prose, spans, "\n".join(fenced + indented), repository), *check_quotes(text)]
+    if page == ROOT / "README.md":
+        faults += check_readme(text)
+    if page == ROOT / "docs/README.md":
+        faults += check_index(page, text, repository)
     if page.name == "architecture.md":
         faults += check_folders(text, repository)
     if page.name == "from-pytorch.md":

@@ -154,10 +154,10 @@ def test_signals(bench, text: str) -> None:
         expect(stage.left() == ["0"], f"mpirun: after {kind.name} the script has started again")
 
 
-def test_readme() -> None:
-    """What the README says of mpirun has the same flags."""
-    readme = (PAGE.parents[1] / "README.md").read_text()
-    expect(KEEPALIVE in " ".join(readme.split()), f"README.md lacks {KEEPALIVE}")
+def test_guide() -> None:
+    """The guide gives mpirun the same flags."""
+    page = PAGE.parent / "guide" / "launchers.md"
+    expect(KEEPALIVE in " ".join(page.read_text().split()), f"{page.name} lacks {KEEPALIVE}")
 
 
 def test(bench, options) -> None:
@@ -165,7 +165,7 @@ def test(bench, options) -> None:
     test_scripts(bench, found)
     test_restarts(bench, found["mpirun"])
     test_signals(bench, found["mpirun"])
-    test_readme()
+    test_guide()
 
 
 if __name__ == "__main__":
