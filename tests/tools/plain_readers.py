@@ -100,7 +100,7 @@ def main() -> int:
     for example in missed:
         print(f"error: the check is wrong about {example!r}")
     found = [(path, fault) for path in scripts() for fault in faults(path.read_text())]
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
     found += [(path, fault) for path in pages for fault in faults_of_page(path.read_text())]
     for path, (line, why) in found:
         print(f"error: {path.relative_to(ROOT)}:{line}: {why}")
