@@ -6,6 +6,7 @@
 #include "compiler/analysis/RankMemory.h"
 
 #include "compiler/analysis/kernels/KernelPlan.h"
+#include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/ShapeOps.h"
@@ -24,10 +25,12 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::analysis;
 
-// Each constant is in the program's image once.
+// The program's image holds each constant that an entry function reads, once.
+// Those within kernels are immediates of their code.
 static int64_t constantBytes(ModuleOp module) {
   llvm::SetVector<Attribute> values;
-  module.walk([&](nn::ConstantOp op) { values.insert(op.getValueAttr()); });
+  for (func::FuncOp entry : fsdp::entriesOf(module))
+    entry.walk([&](nn::ConstantOp op) { values.insert(op.getValueAttr()); });
   int64_t bytes = 0;
   for (Attribute value : values) {
     auto type = cast<ShapedType>(cast<ElementsAttr>(value).getType());

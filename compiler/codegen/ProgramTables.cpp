@@ -8,12 +8,16 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::codegen;
 
-// Appends a tensor's elements in row-major order, aligned to 64 bytes for
-// vector loads, and returns their byte offset. An i1 element takes one byte.
-// Splats are expanded, because kernels read constants like any other buffer.
+// Ends the blob at a multiple of 64 bytes, for vector loads of what follows.
+static void align(std::string &blob) {
+  blob.resize(llvm::alignTo(blob.size(), 64), '\0');
+}
+
+// Appends a tensor's elements in row-major order, aligned, and returns their
+// byte offset. An i1 element takes one byte. Splats are expanded, because
+// kernels read constants like any other buffer.
 static int64_t appendElements(std::string &blob, ElementsAttr value) {
-  constexpr size_t alignment = 64;
-  blob.resize((blob.size() + alignment - 1) / alignment * alignment, '\0');
+  align(blob);
   int64_t offset = blob.size();
   auto dense = cast<DenseElementsAttr>(value);
   int64_t count = dense.getNumElements();
@@ -50,6 +54,8 @@ ProgramTables::ProgramTables(ModuleOp module) {
   for (auto constant : module.getOps<rt::ConstantOp>())
     constantOffsets[constant.getSymNameAttr()] =
         appendElements(constants, constant.getValue());
+  // The size counts in the planned peak, which does not depend on the order.
+  align(constants);
   // Plans and events are found on ops, at any depth. Two calls with equal plans
   // share one number.
   module.walk([&](Operation *op) {
