@@ -41,6 +41,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -211,14 +212,21 @@ std::vector<Interval> liveIntervals(const Problem &problem,
 struct Violation {
   std::string rule; ///< a name from the model above, such as "start-window"
   std::string message;
-  /// The collectives involved.
+  /// The collectives involved, last the one that breaks the rule.
   std::vector<int> collectives;
+  /// The position of the action that breaks the rule, or the last position
+  /// where a missing one could stand. Unset if the rule is about no action.
+  std::optional<int> position;
 };
 
+/// Returns how messages name a position.
+using PlaceName = std::function<std::string(int position)>;
+
 /// Returns the violations of all rules but memory-cap, the only one that needs
-/// a packing.
+/// a packing. Without `placeName`, messages have the positions' numbers.
 std::vector<Violation> verifyPlaces(const Problem &problem,
-                                    const Schedule &schedule);
+                                    const Schedule &schedule,
+                                    PlaceName placeName = nullptr);
 
 /// Returns all violations; none means that the schedule is a solution. Rules
 /// that depend on earlier ones are not checked if those fail.

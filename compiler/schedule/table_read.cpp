@@ -8,6 +8,7 @@
 #include "compiler/schedule/table_names.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 namespace fsdpc::schedule {
@@ -20,9 +21,7 @@ std::string quoted(std::string_view text) {
 
 class Reader {
 public:
-  Reader(const Problem &problem)
-      : problem(problem), rows(tableRows(problem)),
-        seen(problem.collectives.size()), lines(problem.collectives.size()) {
+  Reader(const Problem &problem) : problem(problem), rows(tableRows(problem)) {
     for (size_t i = 0; i < problem.collectives.size(); ++i)
       ids[tableName(problem.collectives[i])].push_back(int(i));
   }
@@ -34,9 +33,13 @@ private:
   Status readRow(const std::string &unit, bool backward, int ops,
                  std::string_view actions, int number);
   Status readAction(std::string_view text, const TableRow &row, int number);
+  void assign();
+  size_t rowAt(int position) const;
+  Error errorIn(int line, const std::string &message) const {
+    return inputError("row in line " + std::to_string(line) + ": " + message);
+  }
   Error error(const std::string &message) const {
-    return inputError("row in line " + std::to_string(lineNumber) + ": " +
-                      message);
+    return errorIn(lineNumber, message);
   }
 
   const Problem &problem;
@@ -45,18 +48,19 @@ private:
   int lineNumber = 0;
   /// The collectives of a name, in their order.
   std::map<std::string, std::vector<int>, std::less<>> ids;
-  /// Per collective: how often each kind of action stands in the table, and
-  /// the line of the last one.
-  struct Counts {
-    int of[3] = {0, 0, 0};
+  /// The line of each row that has been read.
+  std::vector<int> rowLines;
+  /// The actions of one verb on one name, and the collectives that they may be
+  /// of: both in their order.
+  struct Group {
+    std::vector<int> actions, collectives;
   };
-  std::vector<Counts> seen;
-  std::vector<Counts> lines;
+  std::map<std::pair<std::string, std::string>, Group> groups;
   Schedule schedule;
 };
 
-// An action of a name belongs to the first collective of that name that has
-// none of its kind yet: their order in the table is that of the model.
+// Notes the action. Which collective of that name it is of shows once all rows
+// have been read.
 Status Reader::readAction(std::string_view text, const TableRow &row,
                           int number) {
   std::string whole(text);
@@ -83,26 +87,76 @@ Status Reader::readAction(std::string_view text, const TableRow &row,
   CollectiveKind wanted = verb == "reduce" || verb == "reduced"
                               ? CollectiveKind::Reduce
                               : CollectiveKind::Gather;
-  int most = 0;
-  for (int id : found->second) {
-    if (problem.collectives[id].kind != wanted)
-      continue;
-    ++most;
-    int &count = seen[id].of[int(kind)];
-    if (count > 0)
-      continue;
-    ++count;
-    lines[id].of[int(kind)] = lineNumber;
-    int position = row.begin + *offset;
-    if (!schedule.actions.empty() &&
-        schedule.actions.back().position > position)
-      return error(quoted(whole) + " stands after an action of a later '@N'; "
-                                   "list them in order");
-    schedule.actions.push_back({position, kind, id});
-    return {};
+  Group &group = groups[{std::string(verb), *name}];
+  if (group.collectives.empty())
+    for (int id : found->second)
+      if (problem.collectives[id].kind == wanted)
+        group.collectives.push_back(id);
+  if (size_t most = group.collectives.size(); group.actions.size() == most) {
+    std::string others;
+    for (int action : group.actions)
+      others +=
+          (others.empty() ? "" : ", ") +
+          std::to_string(rowLines[rowAt(schedule.actions[action].position)]);
+    return error(quoted(whole) + " stands more than the " +
+                 std::to_string(most) + " times of the model" +
+                 (most ? "; the others are in line " + others : ""));
   }
-  return error(quoted(whole) + " stands more than the " + std::to_string(most) +
-               " times of the model");
+  int position = row.begin + *offset;
+  if (!schedule.actions.empty() && schedule.actions.back().position > position)
+    return error(quoted(whole) + " stands after an action of a later '@N'; "
+                                 "list them in order");
+  group.actions.push_back(int(schedule.actions.size()));
+  schedule.actions.push_back({position, kind, -1});
+  return {};
+}
+
+// Returns how far the action is from where it has to stand at the latest (a
+// free: at the earliest), or more than any distance if it may not stand there.
+int64_t distanceOf(const Action &action, const Collective &c) {
+  bool frees = action.kind == ActionKind::Free;
+  int64_t wanted = frees ? c.lastUse.value_or(0) + 1 : c.latest;
+  int64_t distance =
+      frees ? action.position - wanted : wanted - action.position;
+  bool isLegal = distance >= 0 && (frees || action.position >= c.earliest);
+  return isLegal ? distance : int64_t(1) << 32;
+}
+
+// Gives each action its collective. If all are there, their order decides.
+// Otherwise those collectives go without whose absence leaves the others
+// nearest to where they belong, so that the error is about what was removed.
+void Reader::assign() {
+  for (auto &[name, group] : groups) {
+    size_t n = group.actions.size(), m = group.collectives.size();
+    // least[i][j]: the least distance of the first i actions, all of which are
+    // of the first j collectives.
+    constexpr int64_t never = std::numeric_limits<int64_t>::max() / 2;
+    std::vector<std::vector<int64_t>> least(n + 1,
+                                            std::vector<int64_t>(m + 1, never));
+    std::fill(least[0].begin(), least[0].end(), 0);
+    auto taken = [&](size_t i, size_t j) {
+      return least[i - 1][j - 1] +
+             distanceOf(schedule.actions[group.actions[i - 1]],
+                        problem.collectives[group.collectives[j - 1]]);
+    };
+    for (size_t i = 1; i <= n; ++i)
+      for (size_t j = i; j <= m; ++j)
+        least[i][j] = std::min(least[i][j - 1], taken(i, j));
+    for (size_t i = n, j = m; i > 0; --j)
+      if (least[i][j] == taken(i, j)) {
+        schedule.actions[group.actions[i - 1]].collective =
+            group.collectives[j - 1];
+        --i;
+      }
+  }
+}
+
+/// Returns the row that an action at the position stands in.
+size_t Reader::rowAt(int position) const {
+  size_t row = 0;
+  while (row + 1 < rows.size() && rows[row + 1].begin <= position)
+    ++row;
+  return row;
 }
 
 Status Reader::readRow(const std::string &unit, bool backward, int ops,
@@ -111,6 +165,7 @@ Status Reader::readRow(const std::string &unit, bool backward, int ops,
     return error("the model has only " + std::to_string(rows.size()) +
                  " segments; rows cannot be added");
   const TableRow &row = rows[nextRow++];
+  rowLines.push_back(lineNumber);
   if (row.unit != unit || row.backward != backward ||
       row.end - row.begin != ops)
     return error("unit " + quoted(unit) +
@@ -149,13 +204,6 @@ Status Reader::readLine(std::string_view line) {
   }
 }
 
-// The line of the action that a violated rule is about.
-ActionKind actionOf(const std::string &rule) {
-  if (rule == "wait-before-use" || rule == "wait-after-start")
-    return ActionKind::Wait;
-  return rule == "free-after-use" ? ActionKind::Free : ActionKind::Start;
-}
-
 Result<Schedule> Reader::read(std::string_view text) {
   while (!text.empty()) {
     ++lineNumber;
@@ -167,20 +215,18 @@ Result<Schedule> Reader::read(std::string_view text) {
     return inputError("the row of unit " + quoted(rows[nextRow].unit) +
                       (rows[nextRow].backward ? " backward" : " forward") +
                       " is missing; rows cannot be removed");
-  for (const Violation &violation : verifyPlaces(problem, schedule)) {
-    std::string where;
-    if (!violation.collectives.empty()) {
-      const Counts &line = lines[violation.collectives.back()];
-      int number = line.of[int(actionOf(violation.rule))];
-      // An action that is missing has no row: name the last row of the same
-      // collective.
-      if (number == 0)
-        number = *std::max_element(std::begin(line.of), std::end(line.of));
-      if (number > 0)
-        where = "row in line " + std::to_string(number) + ": ";
-    }
-    return inputError(where + "violates rule '" + violation.rule +
-                      "': " + violation.message);
+  assign();
+  auto place = [&](int position) {
+    const TableRow &row = rows[rowAt(position)];
+    return "@" + std::to_string(position - row.begin) + " of " +
+           quoted(row.unit) + (row.backward ? " backward" : " forward");
+  };
+  for (const Violation &violation : verifyPlaces(problem, schedule, place)) {
+    std::string broken =
+        "violates rule '" + violation.rule + "': " + violation.message;
+    return violation.position
+               ? errorIn(rowLines[rowAt(*violation.position)], broken)
+               : inputError(broken);
   }
   return std::move(schedule);
 }

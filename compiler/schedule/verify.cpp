@@ -7,6 +7,7 @@
 #include "compiler/schedule/pack_hard.h"
 #include "compiler/schedule/problem.h"
 
+#include <algorithm>
 #include <set>
 
 namespace fsdpc::schedule {
@@ -17,8 +18,9 @@ namespace {
 // once.
 class Verifier {
 public:
-  Verifier(const Problem &problem, const Schedule &schedule)
-      : problem(problem), schedule(schedule),
+  Verifier(const Problem &problem, const Schedule &schedule,
+           PlaceName placeName)
+      : problem(problem), schedule(schedule), placeName(std::move(placeName)),
         lives(problem.collectives.size()) {}
 
   std::vector<Violation> run(bool withMemory) {
@@ -54,18 +56,23 @@ private:
   void memoryCap();
 
   void report(std::string rule, std::string message,
-              std::vector<int> collectives) {
-    violations.push_back(
-        {std::move(rule), std::move(message), std::move(collectives)});
+              std::vector<int> collectives,
+              std::optional<int> position = std::nullopt) {
+    violations.push_back({std::move(rule), std::move(message),
+                          std::move(collectives), position});
   }
   int count() const { return static_cast<int>(problem.collectives.size()); }
   const Collective &at(int id) const { return problem.collectives[id]; }
   std::string name(int id) const { return "'" + at(id).label + "'"; }
   int position(int index) const { return schedule.actions[index].position; }
   static std::string text(int64_t value) { return std::to_string(value); }
+  std::string place(int position) const {
+    return placeName ? placeName(position) : text(position);
+  }
 
   const Problem &problem;
   const Schedule &schedule;
+  PlaceName placeName;
   std::vector<Life> lives;
   std::vector<Violation> violations;
 };
@@ -99,8 +106,9 @@ bool Verifier::order() {
 // Rule "complete": each collective starts once, is waited for once, and is
 // freed once if it has a last use. Returns false if one is not.
 bool Verifier::complete() {
-  auto repeated = [&](int id, const char *what) {
-    report("complete", name(id) + " is " + what + " more than once", {id});
+  auto repeated = [&](int id, const char *what, int position) {
+    report("complete", name(id) + " is " + what + " more than once", {id},
+           position);
   };
   for (size_t i = 0; i < schedule.actions.size(); ++i) {
     const Action &action = schedule.actions[i];
@@ -110,20 +118,25 @@ bool Verifier::complete() {
     int &index = start ? life.start : wait ? life.wait : life.free;
     // A repeated action is reported; the last one counts below.
     if (index >= 0)
-      repeated(action.collective, start  ? "started"
-                                  : wait ? "waited for"
-                                         : "freed");
+      repeated(action.collective,
+               start  ? "started"
+               : wait ? "waited for"
+                      : "freed",
+               action.position);
     index = static_cast<int>(i);
   }
   for (int id = 0; id < count(); ++id) {
     if (lives[id].start < 0)
-      report("complete", name(id) + " is never started", {id});
+      report("complete", name(id) + " is never started", {id}, at(id).latest);
     if (lives[id].wait < 0)
-      report("complete", name(id) + " is never waited for", {id});
+      report("complete", name(id) + " is never waited for", {id},
+             at(id).latest);
     if (at(id).lastUse && lives[id].free < 0)
-      report("complete", name(id) + " is never freed", {id});
+      report("complete", name(id) + " is never freed", {id},
+             *at(id).lastUse + 1);
     if (!at(id).lastUse && lives[id].free >= 0)
-      report("complete", name(id) + " is freed, but has no buffer", {id});
+      report("complete", name(id) + " is freed, but has no buffer", {id},
+             position(lives[id].free));
   }
   return violations.empty();
 }
@@ -133,19 +146,23 @@ void Verifier::startWindow() {
   for (int id = 0; id < count(); ++id)
     if (int start = position(lives[id].start); start < at(id).earliest)
       report("start-window",
-             name(id) + " starts at " + text(start) +
-                 ", before its source is ready at " + text(at(id).earliest),
-             {id});
+             name(id) + " starts at " + place(start) +
+                 ", before its source is ready at " + place(at(id).earliest),
+             {id}, start);
 }
 
 // Rule "wait-after-start", by the order of the list: both may share a position.
+// A start behind the first use is wrong wherever the wait stands.
 void Verifier::waitAfterStart() {
-  for (int id = 0; id < count(); ++id)
-    if (lives[id].wait < lives[id].start)
-      report("wait-after-start",
-             name(id) + " is waited for at " + text(position(lives[id].wait)) +
-                 ", before its start at " + text(position(lives[id].start)),
-             {id});
+  for (int id = 0; id < count(); ++id) {
+    if (lives[id].wait >= lives[id].start)
+      continue;
+    int wait = position(lives[id].wait), start = position(lives[id].start);
+    report("wait-after-start",
+           name(id) + " is waited for at " + place(wait) +
+               ", before its start at " + place(start),
+           {id}, start > at(id).latest ? start : wait);
+  }
 }
 
 // Rule "wait-before-use": the result is complete where the first op uses it.
@@ -153,9 +170,9 @@ void Verifier::waitBeforeUse() {
   for (int id = 0; id < count(); ++id)
     if (int wait = position(lives[id].wait); wait > at(id).latest)
       report("wait-before-use",
-             name(id) + " is waited for at " + text(wait) +
-                 ", after its first use at " + text(at(id).latest),
-             {id});
+             name(id) + " is waited for at " + place(wait) +
+                 ", after its first use at " + place(at(id).latest),
+             {id}, wait);
 }
 
 // Rule "free-after-use": no op reads freed memory, and nothing is freed while
@@ -168,9 +185,9 @@ void Verifier::freeAfterUse() {
     // Positions exclude reads by ops; the order of the list excludes the wait.
     if (free <= *at(id).lastUse || lives[id].free < lives[id].wait)
       report("free-after-use",
-             name(id) + " is freed at " + text(free) +
-                 ", but is used until op " + text(*at(id).lastUse),
-             {id});
+             name(id) + " is freed at " + place(free) +
+                 ", but is used until op " + place(*at(id).lastUse),
+             {id}, free);
   }
 }
 
@@ -191,11 +208,14 @@ void Verifier::liveGathers() {
     live.insert(action.collective);
     if (static_cast<int>(live.size()) <= limit)
       continue;
+    std::vector<int> involved(live.begin(), live.end());
+    std::stable_partition(involved.begin(), involved.end(),
+                          [&](int id) { return id != action.collective; });
     report("live-gathers",
            "the start of " + name(action.collective) + " at " +
-               text(action.position) + " makes " + text(int64_t(live.size())) +
+               place(action.position) + " makes " + text(int64_t(live.size())) +
                " gathers live, but the limit is " + text(limit),
-           {live.begin(), live.end()});
+           std::move(involved), action.position);
     return; // later violations follow from the first
   }
 }
@@ -229,13 +249,15 @@ void Verifier::memoryCap() {
 } // namespace
 
 std::vector<Violation> verifyPlaces(const Problem &problem,
-                                    const Schedule &schedule) {
-  return Verifier(problem, schedule).run(/*withMemory=*/false);
+                                    const Schedule &schedule,
+                                    PlaceName placeName) {
+  return Verifier(problem, schedule, std::move(placeName))
+      .run(/*withMemory=*/false);
 }
 
 std::vector<Violation> verify(const Problem &problem,
                               const Schedule &schedule) {
-  return Verifier(problem, schedule).run(/*withMemory=*/true);
+  return Verifier(problem, schedule, nullptr).run(/*withMemory=*/true);
 }
 
 } // namespace fsdpc::schedule

@@ -154,12 +154,11 @@ TEST(Table, IllegalEditsAreNamed) {
   auto edited = [&](const std::string &from, const std::string &to) {
     return fault(problem, with(table, from, to));
   };
-  EXPECT_EQ(edited("wait h.1.flat", "wait h.1.flat@1"),
-            "row in line 3: violates rule 'wait-before-use': 'all_gather of "
-            "h.1.flat' is waited for at 7, after its first use at 6");
-  EXPECT_THAT(edited("free h.0.flat; ", ""),
-              HasSubstr("violates rule 'complete': 'all_gather of h.0.flat' is "
-                        "never freed"));
+  EXPECT_EQ(
+      edited("wait h.1.flat", "wait h.1.flat@1"),
+      "row in line 3: violates rule 'wait-before-use': 'all_gather of "
+      "h.1.flat' is waited for at @1 of 'h.1' forward, after its first use "
+      "at @0 of 'h.1' forward");
   EXPECT_THAT(edited("gather h.1.flat; wait h.1.flat",
                      "wait h.1.flat; gather h.1.flat"),
               HasSubstr("row in line 3: violates rule 'wait-after-start'"));
@@ -175,6 +174,90 @@ TEST(Table, IllegalEditsAreNamed) {
               HasSubstr("has no place '@N'"));
   EXPECT_THAT(edited("free h.0.flat", "free h.0.flat@2"),
               HasSubstr("stands after an action of a later '@N'"));
+}
+
+// What is removed from a row is missed in that row, also if there are more
+// collectives of that name. A reduction may end as late as in the last row.
+TEST(Table, WhatIsMissingIsMissedInItsRow) {
+  Problem problem = blocks(3);
+  std::string table = writeTable(problem, solved(problem, Prefetch::None));
+  std::vector<std::string> lines = {""};
+  for (char c : table)
+    if (c == '\n')
+      lines.emplace_back();
+    else
+      lines.back() += c;
+  size_t last = 0;
+  for (size_t line = 0; line < lines.size(); ++line)
+    if (lines[line].find(" backward ") != std::string::npos)
+      last = line;
+  int removed = 0;
+  for (size_t line = 0; line < lines.size(); ++line) {
+    if (lines[line].starts_with('#'))
+      continue;
+    size_t end = std::min(lines[line].find('#'), lines[line].size());
+    std::string row = lines[line].substr(0, end);
+    for (const char *verb : {"gather ", "wait ", "free ", "reduced "})
+      for (size_t at = row.find(verb); at != row.npos;
+           at = row.find(verb, at + 1)) {
+        if (at > 0 && row[at - 1] != ' ')
+          continue;
+        std::vector<std::string> edited = lines;
+        size_t stop = std::min(row.find(';', at), row.size() - 1) + 1;
+        edited[line] = row.substr(0, at) + row.substr(stop);
+        std::string text;
+        for (const std::string &each : edited)
+          text += each + "\n";
+        size_t missed = std::string(verb) == "reduced " ? last : line;
+        EXPECT_THAT(fault(problem, text),
+                    HasSubstr("row in line " + std::to_string(missed + 1) +
+                              ": violates rule 'complete'"))
+            << row << " without " << row.substr(at, stop - at);
+        ++removed;
+      }
+  }
+  EXPECT_GT(removed, 10);
+}
+
+// `table` of three blocks with other rows for the second and the third.
+std::string unfolded(const std::string &table, const std::string &second,
+                     const std::string &third) {
+  std::string row = "h.{1..2}  forward      6  free h.{i-1}.flat; gather "
+                    "h.{i}.flat; wait h.{i}.flat";
+  return with(table, row,
+              "h.1 forward 6 " + second + "\nh.2 forward 6 " + third);
+}
+
+// A row is named by what stands in it, not by other actions of the collective.
+TEST(Table, TheMovedActionIsBlamed) {
+  Problem problem = blocks(3);
+  std::string table = writeTable(problem, solved(problem, Prefetch::None));
+  // The gather of the second block, moved behind its use.
+  std::string moved = unfolded(
+      table, "free h.0.flat; wait h.1.flat",
+      "gather h.1.flat; free h.1.flat; gather h.2.flat; wait h.2.flat");
+  EXPECT_THAT(fault(problem, moved),
+              HasSubstr("row in line 4: violates rule 'wait-after-start'"));
+  // Twice: both rows are named.
+  std::string twice = with(table, "gather h.0.flat; wait h.0.flat",
+                           "gather h.0.flat; wait h.0.flat; gather h.1.flat");
+  EXPECT_THAT(fault(problem, twice),
+              HasSubstr("stands more than the 2 times of the model; the others "
+                        "are in line 2, 3"));
+}
+
+// The start that exceeds the limit is blamed, whichever others are live.
+TEST(Table, TheStartAboveTheLimitIsBlamed) {
+  Problem problem = blocks(3);
+  std::string table = writeTable(problem, solved(problem, Prefetch::None));
+  problem.options.limitAllGathers = 1;
+  std::string moved =
+      unfolded(table, "gather h.1.flat; free h.0.flat; wait h.1.flat",
+               "free h.1.flat; gather h.2.flat; wait h.2.flat");
+  EXPECT_THAT(
+      fault(problem, moved),
+      HasSubstr("row in line 3: violates rule 'live-gathers': the start "
+                "of 'all_gather of h.1.flat' at @0 of 'h.1' forward"));
 }
 
 // Rows are the model's.
