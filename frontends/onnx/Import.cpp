@@ -42,14 +42,12 @@ static void warnOptimized(const ModelFile &model, Location loc) {
 }
 
 // The exporter drops some settings without a trace, and without them another
-// model may be trained.
+// model may be trained (docs/onnx.md, "What no file says").
 static void warnUnknown(const TorchExport &torch, const ModelFile &model,
                         Location loc) {
   if (std::string unknowns = torch.unknowns(); !unknowns.empty())
-    emitWarning(loc) << "'" << model.path
-                     << "' does not say where the module has " << unknowns
-                     << ", which torch.onnx.export drops; fsdpc.export of the "
-                        "Python package keeps or refuses them";
+    emitWarning(loc) << "'" << model.path << "' may lack " << unknowns
+                     << " of its module; fsdpc.export keeps or refuses them";
 }
 
 // Tells the user what was assumed about training behaviour, since the exported

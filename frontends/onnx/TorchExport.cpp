@@ -124,8 +124,7 @@ std::string TorchExport::unknowns() const {
   if (!fromTorch || complete)
     return "";
   return std::string("requires_grad=False, ") +
-         (hasTraces ? "" : "torch.no_grad(), ") +
-         "gradient hooks and the backward of a torch.autograd.Function";
+         (hasTraces ? "" : "torch.no_grad(), ") + "hooks and custom backwards";
 }
 
 bool TorchExport::mayLackGradient(const onnx::NodeProto &node) const {
