@@ -40,7 +40,9 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
 
     Sums of exponentials and logarithms that overflow or lose their result in rounding
     become stable ops: log(1 + x), exp(x) - 1, softplus, log(sigmoid(x)), and binary
-    cross-entropy with logits, which is made of them.
+    cross-entropy with logits, which is made of them. Binary cross-entropy of
+    probabilities, whose logarithms are clamped at -100, gets PyTorch's gradient, which
+    is finite where a probability is 0 or 1.
 
     A mask of attention is taken apart: a lower triangle becomes `causal`, a mask that
     keeps everything is dropped, an additive mask of zeros and lowest numbers becomes

@@ -24,6 +24,7 @@ struct RecogniseComposites
     // takes a cross_entropy that was found before.
     RewritePatternSet patterns(&getContext());
     recognise::populateAttention(patterns);
+    recognise::populateBinaryCrossEntropy(patterns);
     recognise::populateCrossEntropy(patterns);
     recognise::populateGelu(patterns);
     recognise::populateLinearCrossEntropy(patterns);

@@ -180,15 +180,21 @@ LogicalResult ModOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
 }
 
 // dx = dz · y · xʸ⁻¹, without a power for the common exponents 0, ½, 2 and 3.
-// The exponent itself has no gradient.
+// For the exponent, dz · z · log x; the slope is 0 at x = 0 for exponents that
+// are not negative, and NaN at negative x, as in PyTorch.
 LogicalResult PowOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
                                   ArrayRef<bool> needed,
                                   SmallVectorImpl<Value> &operandGrads) {
-  if (needed[1])
-    return emitOpError("is not differentiable with respect to its exponent; "
-                       "freeze the parameters it depends on with --frozen");
   Arithmetic a(builder, *this);
   Value g = resultGrads[0], x = getLhs();
+  if (needed[1]) {
+    Value log = LogOp::create(builder, getLoc(), x);
+    Value slope = a.mul(g, a.mul(getResult(), log));
+    Value atZero = a.select(a.cmp(Predicate::ge, getRhs(), a.constant(0)),
+                            a.constant(0), slope);
+    operandGrads[1] =
+        a.select(a.cmp(Predicate::eq, x, a.constant(0)), atZero, slope);
+  }
   std::optional<double> exponent = matchSplat(getRhs());
   if (exponent == 2.0)
     operandGrads[0] = a.mul(a.mul(g, 2), x);

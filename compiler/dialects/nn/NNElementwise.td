@@ -119,7 +119,8 @@ def NN_ModOp : NN_Binary<"mod", "Remainder with the sign of the divisor",
     "Computes x - y · floor(x / y), as Python's % does. An integer modulo 0 gives 0. "
     "The adjoint passes the cotangent to x, and multiplies it by -floor(x / y) for y.">;
 def NN_PowOp : NN_Binary<"pow", "Power",
-    "Computes x to the power y. The adjoint multiplies by y · x^(y - 1); there is none for the exponent.", [Costs<100>]>;
+    "Computes x to the power y. The adjoint multiplies by y · x^(y - 1), and for y by the result times log x, "
+    "which counts as 0 where x is 0 and y is not negative.", [Costs<100>]>;
 def NN_MaximumOp : NN_Binary<"maximum", "Larger element",
     "Computes max(x, y), NaN where either is. The adjoint goes to the larger operand, half of it to each of equals.",
     [Commutative, IsExact]>;

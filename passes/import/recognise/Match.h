@@ -13,6 +13,7 @@ namespace fsdpc::passes::recognise {
 
 /// One function per composite.
 void populateAttention(mlir::RewritePatternSet &patterns);
+void populateBinaryCrossEntropy(mlir::RewritePatternSet &patterns);
 void populateCrossEntropy(mlir::RewritePatternSet &patterns);
 void populateGelu(mlir::RewritePatternSet &patterns);
 void populateLinearCrossEntropy(mlir::RewritePatternSet &patterns);

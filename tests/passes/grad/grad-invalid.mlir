@@ -24,18 +24,6 @@ func.func @microbatch() {
 
 // -----
 
-// An operand for which the adjoint gives no gradient.
-fsdp.parameter @w : tensor<f32> trainable
-func.func @microbatch(%x: tensor<f32>) {
-  %w = fsdp.load @w : tensor<f32>
-  // expected-error @+1 {{is not differentiable with respect to its exponent; freeze the parameters it depends on with --frozen}}
-  %l = nn.pow %x, %w : tensor<f32>
-  fsdp.report_loss %l : tensor<f32>
-  return
-}
-
-// -----
-
 // A composite has no adjoint for its statistics.
 fsdp.parameter @w : tensor<4xf32> trainable
 func.func @microbatch() {

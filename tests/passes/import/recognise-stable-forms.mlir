@@ -134,3 +134,48 @@ func.func @log_add_exp(%x: tensor<4xf32>, %z: tensor<4xf32>) -> tensor<4xf32> {
   %y = nn.log %s : tensor<4xf32>
   return %y : tensor<4xf32>
 }
+
+// Binary cross-entropy of probabilities keeps its value and gets the gradient
+// that PyTorch has for it as one op. Labels of all ones fold into the signs.
+// CHECK-LABEL: func.func @binary_cross_entropy
+func.func @binary_cross_entropy(%p: tensor<4xf32>, %t: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK-DAG: %[[P:.*]] = nn.stop_gradient %arg0
+  // CHECK-DAG: %[[D:.*]] = nn.sub %[[P]], %arg1
+  // CHECK-DAG: %[[Q:.*]] = nn.div %[[D]], %{{.*}}
+  // CHECK-DAG: %[[S:.*]] = nn.stop_gradient %[[Q]]
+  // CHECK: %[[C:.*]] = nn.sub %arg0, %[[P]]
+  // CHECK: %[[M:.*]] = nn.mul %[[C]], %[[S]]
+  // CHECK: %[[Y:.*]] = nn.add %{{.*}}, %[[M]]
+  // CHECK: return %[[Y]]
+  %one = nn.constant dense<1.0> : tensor<4xf32>
+  %least = nn.constant dense<-100.0> : tensor<4xf32>
+  %b = nn.sub %t, %one : tensor<4xf32>
+  %n = nn.neg %p : tensor<4xf32>
+  %c = nn.add %n, %one : tensor<4xf32>
+  %l = nn.log %c : tensor<4xf32>
+  %m = nn.maximum %l, %least : tensor<4xf32>
+  %u = nn.mul %b, %m : tensor<4xf32>
+  %h = nn.log %p : tensor<4xf32>
+  %i = nn.maximum %h, %least : tensor<4xf32>
+  %v = nn.mul %t, %i : tensor<4xf32>
+  %y = nn.sub %u, %v : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// Other labels on both sides are another function.
+// CHECK-LABEL: func.func @no_binary_cross_entropy
+func.func @no_binary_cross_entropy(%p: tensor<4xf32>, %t: tensor<4xf32>, %s: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK-NOT: nn.stop_gradient
+  %one = nn.constant dense<1.0> : tensor<4xf32>
+  %least = nn.constant dense<-100.0> : tensor<4xf32>
+  %b = nn.sub %t, %one : tensor<4xf32>
+  %n = nn.neg %p : tensor<4xf32>
+  %c = nn.log1p %n : tensor<4xf32>
+  %m = nn.maximum %c, %least : tensor<4xf32>
+  %u = nn.mul %b, %m : tensor<4xf32>
+  %h = nn.log %p : tensor<4xf32>
+  %i = nn.maximum %h, %least : tensor<4xf32>
+  %v = nn.mul %s, %i : tensor<4xf32>
+  %y = nn.sub %u, %v : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
