@@ -11,6 +11,7 @@
 // file system has files without names: the end of any rank ends rank 0 too.
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/member_order.h"
+#include "runtime/checkpoint/own_part.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/reduce_scatter.h"
 #include "runtime/core/failure.h"
@@ -31,9 +32,15 @@ struct Offsets {
   std::vector<std::pair<size_t, uint64_t>> buffers; // with their index
 };
 
+bool isSaved(const Layout &layout, Saved what, const std::string &base) {
+  return layout.trainable || (what != Saved::gradients && base.empty());
+}
+
 // Builds the header and fills in `offsets`.
-std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
+std::string describe(const Manifest &manifest, Saved what,
+                     const std::string &base, Offsets &offsets) {
   SafeTensorsHeader header;
+  header.setBase(base);
   for (const Layout &layout : manifest.layouts)
     offsets.members.emplace_back(layout.members.size());
   for (auto [index, place] : membersInOrder(manifest.layouts)) {
@@ -41,7 +48,7 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
     const Member &member = layout.members[place];
     // An aliased name is a second entry in the header with the same offsets, so
     // the data is written once.
-    if (what != Saved::gradients || layout.trainable)
+    if (isSaved(layout, what, base))
       offsets.members[index][place] =
           header.add(member.name, "f32", member.shape, member.aliases);
   }
@@ -60,87 +67,6 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
   for (auto &[index, offset] : offsets.buffers)
     offset += text.size();
   return text;
-}
-
-// Values in memory that the device reaches; null if they lie in the file of
-// what is offloaded, and then `first` is where they begin in the rank's part of
-// it. The type is not f32 only of parameters without a master, and of gradients
-// that are unsummed.
-struct OwnPart {
-  const char *values;
-  WireType type;
-  int64_t first = 0;
-};
-
-OwnPart f32Part(const float *values) {
-  return {reinterpret_cast<const char *>(values), WireType::f32};
-}
-
-OwnPart partOf(const GradientShard &shard, int64_t first) {
-  return {shard.at(first), shard.type};
-}
-
-// Returns this rank's part of what is saved of a layout: its shard, or a part
-// of that if it has replicas. Replicated states hold it at its place. The
-// averages are the last of a layout's states; moments come before them.
-OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
-  const Layout &layout = rank.manifest.layouts[index];
-  const LayoutBuffers &buffers = rank.layouts[index];
-  int64_t own = buffers.ownOf(rank.job.rank);
-  int64_t first = own - buffers.shardOf(rank.job.rank);
-  if (what == Saved::gradients && rank.isInFile(layout.gradientOffloaded))
-    return {nullptr, WireType::f32, first};
-  if (what == Saved::gradients)
-    return partOf(gradientShardOf(rank, int32_t(index)), first);
-  if (what == Saved::averages && layout.average &&
-      rank.isInFile(layout.statesOffloaded))
-    return {nullptr, WireType::f32, own - buffers.partBegin};
-  if (what == Saved::averages && layout.average)
-    return f32Part(buffers.states + (layout.states - 1) * buffers.part + own -
-                   buffers.partBegin);
-  if (rank.isInFile(layout.parametersOffloaded))
-    return {nullptr, offloadedTypeOf(rank, int32_t(index)), first};
-  if (buffers.masterShard)
-    return f32Part(buffers.masterShard + first);
-  WireType type = computeTypeOf(rank, int32_t(index));
-  return {buffers.computeShard + size_t(first) * elementBytes(type), type};
-}
-
-// Reads elements of this rank's part from the file, in the type of the part.
-Status readOffloaded(const fsdpc_rank &rank, size_t index, Saved what,
-                     int64_t first, int64_t count, void *to) {
-  const Layout &layout = rank.manifest.layouts[index];
-  if (what == Saved::gradients)
-    return rank.shardFile->readGradient(index, first, count,
-                                        static_cast<float *>(to));
-  if (what == Saved::averages && layout.average)
-    return rank.shardFile->readStates(index, layout.states - 1, first, count,
-                                      static_cast<float *>(to));
-  return rank.shardFile->readParameters(index, first, count, to);
-}
-
-// Returns elements [begin, begin + count) of this rank's part, as f32: where
-// they lie, or at `place` if they must be read, downloaded or widened.
-Result<const void *> readPiece(const fsdpc_rank &rank, size_t index, Saved what,
-                               const OwnPart &own, int64_t begin, int64_t count,
-                               float *place) {
-  size_t width = elementBytes(own.type);
-  const char *from = own.values ? own.values + size_t(begin) * width : nullptr;
-  if (from && own.type == WireType::f32 && rank.device->isHostMemory())
-    return from;
-  std::vector<char> narrow;
-  void *to = place;
-  if (own.type != WireType::f32) {
-    narrow.resize(size_t(count) * width);
-    to = narrow.data();
-  }
-  if (from)
-    rank.device->download(to, from, size_t(count) * width);
-  else
-    FSDPC_TRY(readOffloaded(rank, index, what, own.first + begin, count, to));
-  if (own.type != WireType::f32)
-    castToWire(to, own.type, WireType::f32, count, place);
-  return place;
 }
 
 // Brings a piece from its owner to rank 0. The other ranks have no part in it.
@@ -215,17 +141,18 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
 
 } // namespace
 
-Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
+Status save(fsdpc_rank &rank, Saved what, const std::string &path,
+            const std::string &base) {
   NewFile file;
-  FSDPC_TRY(saveUncommitted(rank, what, path, file));
+  FSDPC_TRY(saveUncommitted(rank, what, path, base, file));
   return rank.job.rank == 0 ? file.commit() : Status();
 }
 
 Status saveUncommitted(fsdpc_rank &rank, Saved what, const std::string &path,
-                       NewFile &file) {
+                       const std::string &base, NewFile &file) {
   const Manifest &manifest = rank.manifest;
   Offsets offsets;
-  std::string header = describe(manifest, what, offsets);
+  std::string header = describe(manifest, what, base, offsets);
   bool writes = rank.job.rank == 0;
   // The file keeps a failure until `commit`, since all ranks must take part in
   // every gather.
@@ -236,7 +163,7 @@ Status saveUncommitted(fsdpc_rank &rank, Saved what, const std::string &path,
   std::vector<float> staging(
       size_t(std::max<int64_t>(pieceElements, rank.job.size)));
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
-    if (what == Saved::gradients && !manifest.layouts[i].trainable)
+    if (!isSaved(manifest.layouts[i], what, base))
       continue;
     Status read = saveLayout(rank, i, what, offsets.members[i], file, staging);
     if (!read) {

@@ -19,10 +19,13 @@ enum class Saved { parameters, averages, gradients };
 /// Saves parameters, their averages or gradients. All ranks call it together
 /// and rank 0 writes, to a temporary file that replaces `path` once all of it
 /// is on disk. Only rank 0 can fail, and takes part to the end all the same.
-Status save(fsdpc_rank &rank, Saved what, const std::string &path);
+/// If `base` is not empty, frozen parameters are left out, and the file names
+/// their values by this hash (hashOfBase).
+Status save(fsdpc_rank &rank, Saved what, const std::string &path,
+            const std::string &base = "");
 /// The same, except that rank 0 may still decide: `file`, which is not open
 /// yet, is opened for `path` there, and committed by the caller or dropped.
 Status saveUncommitted(fsdpc_rank &rank, Saved what, const std::string &path,
-                       NewFile &file);
+                       const std::string &base, NewFile &file);
 
 } // namespace fsdpc::runtime

@@ -175,6 +175,10 @@ Status refuseUseless(const Options &options, const Manifest &manifest) {
   if (!options.rename.empty() && options.init.empty())
     return commandLineError(
         "--rename needs --init FILE, whose names it changes");
+  if (options.saveTrained && options.save.empty() && options.saveEma.empty() &&
+      options.best.empty())
+    return commandLineError("--save-trained needs --save, --save-ema or "
+                            "--best, whose files it makes smaller");
   if (!options.saveEma.empty() && !keepsAverages(manifest))
     return commandLineError(
         "--save-ema: the program keeps no average of the parameters; "

@@ -57,6 +57,7 @@ struct Options {
   /// Paths. Only rank 0 reads or writes most of them, and checks before the
   /// first step that it can write those of results.
   std::string weights, init, log, trace, save, saveEma, saveGradients;
+  bool saveTrained = false;   ///< without the frozen parameters
   std::string rename;         ///< --rename: FROM=TO, prefixes of names
   std::string tensorboard;    ///< a folder
   int64_t histogramEvery = 0; ///< steps between histograms; 0: none

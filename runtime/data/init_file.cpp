@@ -90,6 +90,13 @@ std::vector<std::string> InitFile::files() const {
   return paths;
 }
 
+std::string InitFile::base() const {
+  for (const SafeTensors &file : opened)
+    if (!file.base().empty())
+      return file.base();
+  return "";
+}
+
 // ---- names ----
 
 std::string InitFile::nameInFile(const std::string &name,

@@ -42,6 +42,8 @@ public:
   std::string note() const;
 
   const std::string &path() const { return given; }
+  /// The hash of the frozen parameters that the files leave out, or "".
+  std::string base() const;
   std::vector<std::string> files() const;
   /// The keys are the names in the file, without aliases.
   const std::map<std::string, InitTensor> &tensors() const { return entries; }

@@ -54,6 +54,9 @@ bool isOtherType(const std::string &name) {
 // format lies deeper.
 constexpr int deepest = 2;
 
+/// The key of the metadata that holds SafeTensors::base.
+constexpr char baseKey[] = "fsdpc.base";
+
 // Reads a number that must be a whole one of at least 0.
 Result<uint64_t> wholeNumber(const std::string &name,
                              const nlohmann::json &number) {
@@ -159,6 +162,8 @@ Status SafeTensors::parse(const std::string &header, uint64_t dataOffset) {
       if (auto aliases = texts.find("aliases"); aliases != texts.end())
         aliasOf = parseJson<nlohmann::json>(aliases->second, deepest)
                       .get<std::map<std::string, std::string>>();
+      if (auto base = texts.find(baseKey); base != texts.end())
+        baseHash = base->second;
       continue;
     }
     Result<SafeTensor> tensor = parseTensor(name, value, dataBytes);
@@ -228,6 +233,8 @@ std::string SafeTensorsHeader::text() const {
   json["__metadata__"]["format"] = "pt";
   if (!aliasOf.empty())
     json["__metadata__"]["aliases"] = dump(nlohmann::json(aliasOf));
+  if (!base.empty())
+    json["__metadata__"][baseKey] = base;
   for (const Entry &entry : entries)
     json[entry.name] = {{"dtype", dtypeToFile(entry.dtype)},
                         {"shape", entry.shape},

@@ -35,12 +35,15 @@ public:
   const std::map<std::string, SafeTensor> &tensors() const { return entries; }
   /// Other names that the file's metadata gives to tensors: alias → name.
   const std::map<std::string, std::string> &aliases() const { return aliasOf; }
+  /// The hash of the frozen parameters that the file leaves out, or "".
+  const std::string &base() const { return baseHash; }
 
 private:
   Status parse(const std::string &header, uint64_t dataOffset);
   File source;
   std::map<std::string, SafeTensor> entries;
   std::map<std::string, std::string> aliasOf;
+  std::string baseHash;
 };
 
 /// Builds a header. The data of the tensors follows in the order of `add`,
@@ -52,6 +55,8 @@ public:
   uint64_t add(const std::string &name, const std::string &dtype,
                const std::vector<int64_t> &shape,
                const std::vector<std::string> &aliases);
+  /// Says in the metadata that frozen parameters of this hash are left out.
+  void setBase(const std::string &hash) { base = hash; }
   /// Returns length, header and padding. The data begins right after, aligned
   /// to 64 bytes.
   std::string text() const;
@@ -64,6 +69,7 @@ private:
   };
   std::vector<Entry> entries;
   std::map<std::string, std::string> aliasOf;
+  std::string base;
   uint64_t end = 0;
 };
 

@@ -41,12 +41,17 @@ Status Weights::open(const Manifest &itsManifest,
   for (const Layout &layout : manifest->layouts)
     for (const Member &member : layout.members)
       FSDPC_TRY(locate(member.name, member.aliases, member.shape, member.source,
-                       true));
+                       true, initHas(layout)));
   for (const Buffer &buffer : manifest->buffers)
     if (!buffer.optimizerState)
       FSDPC_TRY(locate(buffer.name, buffer.aliases, buffer.shape, buffer.source,
-                       false));
+                       false, false));
   return {};
+}
+
+// Files of --save-trained leave frozen parameters out.
+bool Weights::initHas(const Layout &layout) const {
+  return init && (layout.trainable || init->base().empty());
 }
 
 // Returns all names of a parameter or buffer, its own first.
@@ -64,7 +69,8 @@ Status Weights::openInit(const Options &options) {
   std::vector<InitFile::Names> parameters;
   for (const Layout &layout : manifest->layouts)
     for (const Member &member : layout.members)
-      parameters.push_back(namesOf(member.name, member.aliases));
+      if (initHas(layout))
+        parameters.push_back(namesOf(member.name, member.aliases));
   return init->match(parameters, options.rename);
 }
 
@@ -73,12 +79,12 @@ Status Weights::openInit(const Options &options) {
 Status Weights::locate(const std::string &name,
                        const std::vector<std::string> &aliases,
                        const std::vector<int64_t> &shape, const Source &source,
-                       bool parameter) {
+                       bool parameter, bool inInit) {
   const InitTensor *tensor =
       init ? init->find(namesOf(name, aliases)) : nullptr;
   // PyTorch saves no buffers that are non-persistent, so only a missing
   // parameter is an error.
-  if (init && !tensor && parameter)
+  if (inInit && !tensor)
     return inputError("'" + init->path() + "' has no tensor '" + name + "'" +
                       init->nearestTo(name));
   Result<Place> place = tensor ? placeInInit(name, *tensor, shape, parameter)

@@ -56,6 +56,9 @@ public:
   /// The files of --init, and what to say of their names, or "".
   std::vector<std::string> initPaths() const;
   std::string initNote() const { return init ? init->note() : ""; }
+  /// The hash of the frozen parameters that --init leaves out, or "". They come
+  /// from where they come without --init.
+  std::string initBase() const { return init ? init->base() : ""; }
 
 private:
   static constexpr uint64_t pieceBytes = 1 << 20; ///< read at once
@@ -71,13 +74,15 @@ private:
   Status locate(const std::string &name,
                 const std::vector<std::string> &aliases,
                 const std::vector<int64_t> &shape, const Source &source,
-                bool parameter);
+                bool parameter, bool inInit);
   Result<Place> placeInInit(const std::string &name, const InitTensor &tensor,
                             const std::vector<int64_t> &shape, bool parameter);
   Result<Place> placeOf(const std::string &name,
                         const std::vector<int64_t> &shape, const Source &source,
                         bool parameter);
   Status openInit(const Options &options);
+  /// Returns true if --init has to have the layout's parameters.
+  bool initHas(const Layout &layout) const;
   Result<const File *> openFile(const std::string &path,
                                 const std::string &name);
   Status verifyFile(const std::string &name, const File &file,

@@ -134,7 +134,9 @@ void Trainer::countMicrobatches() {
 }
 
 Status Trainer::saveTo(const std::string &path, Saved what) {
-  return path.empty() ? Status() : save(*rank, what, path);
+  // Files of gradients never have frozen parameters.
+  std::string leftOut = what == Saved::gradients ? "" : savedBase();
+  return path.empty() ? Status() : save(*rank, what, path, leftOut);
 }
 
 // Ends the job if a rank could not read its next samples: the lowest such rank

@@ -5,6 +5,7 @@
 // enters a collective: a rank that failed alone would leave the others waiting.
 #include "runtime/train/trainer.h"
 
+#include "runtime/checkpoint/base_hash.h"
 #include "runtime/cli/output_paths.h"
 #include "runtime/core/failure.h"
 #include "runtime/core/resources.h"
@@ -238,6 +239,24 @@ Status Trainer::makeGroups() {
   return {};
 }
 
+// Hashes the frozen parameters if files leave them out. What was trained on one
+// base means nothing on another.
+Status Trainer::findBase() {
+  if (!options.saveTrained && weights.initBase().empty())
+    return {};
+  auto found = hashOfBase(*rank);
+  FSDPC_TRY(found);
+  base = *std::move(found);
+  if (weights.initBase().empty() || weights.initBase() == base)
+    return {};
+  return inputError("'" + options.init +
+                    "' holds parameters that were trained on another base: "
+                    "the frozen parameters have the hash " +
+                    printable(weights.initBase()) + " there, and " + base +
+                    " here; compile the model with the base that it was "
+                    "trained on, or name its folder by --weights");
+}
+
 Status Trainer::prepare() {
   // Before anything else: ranks that run different programs would disagree
   // about every later exchange. Each `agree` is a point at which all ranks stop
@@ -263,6 +282,7 @@ Status Trainer::prepare() {
   info.samples = samples.count();
   FSDPC_TRY(agree(job, makeGroups()));
   FSDPC_TRY(agree(job, load()));
+  FSDPC_TRY(agree(job, findBase()));
   // All ranks have read their values; the first collective may follow.
   if (!resumed)
     weights.release();

@@ -73,6 +73,7 @@ private:
   Status checkStepSize() const;
   Status makeGroups();
   Status load();
+  Status findBase();
   Status openFiles();
   Status readStep(int64_t step);
   int64_t numberOf(int64_t step, int64_t k, int64_t rank) const;
@@ -164,6 +165,8 @@ private:
   Status keepBest(const EvaluationRecord &record);
   void warnOfUnused() const;
   Status saveTo(const std::string &path, Saved what);
+  /// Returns the hash that files of --save-trained hold, else "".
+  std::string savedBase() const { return options.saveTrained ? base : ""; }
 
   const Manifest &manifest;
   const fsdpc_program &program;
@@ -187,6 +190,8 @@ private:
   TrainingState started; ///< where this run began
   /// Steps of which buffers count the microbatches, or that were left out.
   int64_t counted = 0;
+  /// The hash of the frozen parameters; empty if no file needs it.
+  std::string base;
   CheckpointFolder folder;
   std::optional<TrainingCheckpoint> resumed; ///< while it is being read
   CheckpointHook hook;                       ///< of rank 0

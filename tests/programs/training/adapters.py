@@ -7,7 +7,7 @@ usage: adapters.py --build DIR
 The model is two layers as PEFT exports them, y = x · W + (x · A) · B, with W frozen. Where the file has W in bf16 and the program
 computes in bf16, neither a master nor a gradient nor a state of W is planned. Where it has the same values in f32, the master
 stays, since --save must write what the file held. Losses, saved values and a run that resumes on another number of ranks have the
-same bits either way. Units that mix bf16 and f32 values have f32 masters.
+same bits either way. Units that mix bf16 and f32 values have f32 masters. Files of --save-trained hold the adapters alone.
 """
 import re
 import sys
@@ -95,6 +95,44 @@ def check_mixed(bench):
         raise Failure("a unit with bf16 and f32 values trains to other bits than one with f32 values, or has no masters")
 
 
+def check_trained(bench, adapters: dict[str, np.ndarray], base: dict[str, np.ndarray]):
+    """Files of --save-trained: the adapters alone, the same bytes on any number of ranks, and only on their base."""
+    narrow, wide, ddp, hybrid = (
+        bench.compile(bench.path(f"{kind}.onnx"), "-".join(("trained", kind, *flags)), "--frozen=^base", "--param-dtype=bf16", "--lr=1e-2",
+                      *flags) for kind, *flags in (("bf16",), ("f32",), ("f32", "--strategy=ddp"), ("f32", "--strategy=hybrid")))
+    saved, evaluated = bench.path("saved.safetensors"), f"--eval=x={bench.path('x.npy')}"
+    trained(bench, narrow, 1)
+    whole = read_safetensors(saved)
+    files = set()
+    for program, ranks, *flags in ((narrow, 1), (narrow, 2), (wide, 4), (ddp, 2), (hybrid, 4, "--shard-group=2")):
+        best = bench.path(f"best-{len(list(bench.folder.glob('best-*')))}")
+        trained(bench, program, ranks, "--save-trained", evaluated, "--best", best, *flags)
+        files |= {saved.read_bytes(), *(path.read_bytes() for path in best.glob("*.safetensors"))}
+    values = read_safetensors(saved)
+    if len(files) != 1 or set(values) != set(adapters) or saved.stat().st_size > 4 * sum(map(np.size, adapters.values())) + 4096:
+        raise Failure(f"{len(files)} different files, of {saved.stat().st_size} bytes, with {sorted(values)}")
+    if any(not np.array_equal(values[name], whole[name]) for name in adapters):
+        raise Failure("--save-trained saves other values than --save")
+    # The run that starts from the adapters is the one that starts from everything.
+    small, large = bench.path("small.safetensors"), bench.path("large.safetensors")
+    small.write_bytes(saved.read_bytes())
+    trained(bench, wide, 2)
+    large.write_bytes(saved.read_bytes())
+    if trained(bench, wide, 2, "--init", small) != trained(bench, wide, 2, "--init", large):
+        raise Failure("a run from the file of --save-trained has other bits than one from that of --save")
+    other = {**base, "base2": base["base2"] + np.float32(0.5)}
+    made(bench.path("other.onnx"), other, adapters, onnx.FLOAT)
+    program = bench.compile(bench.path("other.onnx"), "other", "--frozen=^base", "--lr=1e-2")
+    for ranks in (1, 2):
+        refused = harness.run([program, f"--data=x={bench.path('x.npy')}", "--ranks", ranks, "--steps=1", "--init", small], 1)
+        if f"'{small}' holds parameters that were trained on another base" not in refused.stderr:
+            raise Failure(f"adapters of another base: {refused.stderr}")
+    useless = harness.run([program, f"--data=x={bench.path('x.npy')}", "--steps=1", "--save-trained"], 2)
+    if "--save-trained needs --save" not in useless.stderr:
+        raise Failure(useless.stderr)
+    print(f"trained parts: {small.stat().st_size} bytes of {large.stat().st_size}")
+
+
 def test(bench, options):
     random = np.random.default_rng(0)
     base = {name: random.normal(scale=WIDTH**-0.5, size=(WIDTH, WIDTH)).astype("<f4") for name in ("base1", "base2")}
@@ -107,6 +145,7 @@ def test(bench, options):
     for name, *flags in (("zero3",), ("zero1",), ("ddp",), ("hybrid",), ("emulation", "--target=cuda-emulation")):
         check(bench, name, [*flags] if flags else [f"--strategy={name}"], base)
     check_mixed(bench)
+    check_trained(bench, adapters, base)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Each element is hashed with its place in its parameter, and the sum of all
+// hashes, modulo 2^64, does not depend on which rank has which elements.
+#include "runtime/checkpoint/base_hash.h"
+#include "runtime/checkpoint/own_part.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <vector>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace fsdpc::runtime {
+namespace {
+
+// splitmix64 of Steele, Lea and Flood (2014), whose every input bit changes
+// every output bit.
+uint64_t mixed(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+uint64_t hashOfElements(uint64_t name, const float *values, int64_t first,
+                        int64_t count) {
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    uint64_t place = mixed(name + uint64_t(first + i) * 0x9E3779B97F4A7C15);
+    sum += mixed(place ^ std::bit_cast<uint32_t>(values[i]));
+  }
+  return sum;
+}
+
+// Adds this rank's part of a frozen layout, 1 MiB at a time. All ranks have a
+// part: only layouts that train have owners.
+Status addLayout(const fsdpc_rank &rank, size_t index, uint64_t &sum) {
+  constexpr int64_t most = 1 << 18;
+  const Layout &layout = rank.manifest.layouts[index];
+  const LayoutBuffers &buffers = rank.layouts[index];
+  OwnPart own = ownPart(rank, index, Saved::parameters);
+  std::vector<float> place(size_t(std::min(most, buffers.own)));
+  for (int64_t begin = 0; begin < buffers.own; begin += most) {
+    int64_t count = std::min(most, buffers.own - begin),
+            from = buffers.ownOf(rank.job.rank) + begin;
+    auto read = readPiece(rank, index, Saved::parameters, own, begin, count,
+                          place.data());
+    FSDPC_TRY(read);
+    auto *values = static_cast<const float *>(*read);
+    forEachMember(
+        layout, from, from + count, [&](size_t number, int64_t a, int64_t b) {
+          const Member &member = layout.members[number];
+          uint64_t name = XXH64(member.name.data(), member.name.size(), 0);
+          sum += hashOfElements(name, values + (a - from), a - member.offset,
+                                b - a);
+        });
+  }
+  return {};
+}
+
+} // namespace
+
+Result<std::string> hashOfBase(fsdpc_rank &rank) {
+  uint64_t sum = 0;
+  Status outcome;
+  for (size_t i = 0; i < rank.manifest.layouts.size() && outcome; ++i)
+    if (!rank.manifest.layouts[i].trainable)
+      outcome = addLayout(rank, i, sum);
+  // The others wait for this rank's part even if it has none.
+  std::vector<uint64_t> all(size_t(rank.job.size));
+  rank.job.channel[controlChannel]->allGather(&sum, all.data(), sizeof sum);
+  FSDPC_TRY(outcome);
+  sum = 0;
+  for (uint64_t part : all)
+    sum += part;
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(sum));
+  return std::string(digits);
+}
+
+} // namespace fsdpc::runtime
