@@ -30,6 +30,10 @@ constexpr StrategyInfo table[] = {
      .replicated = "compute",
      .over = CutOver::Group,
      .alias = "hybrid_shard_zero2"},
+    {.name = "hybrid_zero1",
+     .replicated = "compute",
+     .over = CutOver::Group,
+     .reducesAtEnd = true},
     {.name = "oss", .replicated = "compute", .over = CutOver::Owner}};
 
 static SmallVector<StringRef> namesIn(StringRef list) {

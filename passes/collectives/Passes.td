@@ -50,7 +50,7 @@ def MaterializeCollectives : Pass<"materialize-collectives", "::mlir::ModuleOp">
 
     | layouts | in @microbatch |
     |---|---|
-    | whose strategy reduces at the end (zero1, ddp) | one reduce_scatter of all of them at the end |
+    | whose strategy reduces at the end (zero1, hybrid_zero1, ddp) | one reduce_scatter of all of them at the end |
     | that have owners (oss) | a reduce_scatter of each bucket, after its last pack |
     | others | a reduce_scatter after the unit's pack |
 

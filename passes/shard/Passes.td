@@ -37,6 +37,7 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     | hybrid_zero2 | compute | a group | |
     | oss | compute | owners | |
     | zero1 | compute | all ranks | yes |
+    | hybrid_zero1 | compute | a group | yes |
     | ddp | master, compute, state | all ranks | yes |
 
     A frozen layout has no state. Whole states have whole gradients, too, unless

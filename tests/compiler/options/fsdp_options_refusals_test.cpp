@@ -16,7 +16,8 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
     const char *name, *text, *fault;
   } cases[] = {
       {"strategy", "zero4",
-       "is none of ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|oss|no_shard|"
+       "is none of "
+       "ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|hybrid_zero1|oss|no_shard|"
        "shard_grad_op|full_shard|hybrid_shard|hybrid_shard_zero2; "
        "did you mean 'zero1'?"},
       {"gpu-arch", "sm_80,sm_91",
@@ -78,7 +79,8 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
       {"strategy-of", "=zero2", "is not of the form GLOB=NAME"},
       {"strategy-of", "h.*=zero4",
        "has 'zero4', which is none of "
-       "ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|oss|no_shard|shard_grad_op|"
+       "ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|hybrid_zero1|oss|no_shard|"
+       "shard_grad_op|"
        "full_shard|hybrid_shard|hybrid_shard_zero2; did you mean 'zero1'?"},
       {"strategy-of", "h[=zero2",
        "has 'h[', which is not a glob: invalid glob pattern, unmatched '['"},
@@ -258,7 +260,7 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"master", "f32"}, {"target", "cuda"}}, ""},
       {{{"ignored", "bias"}, {"strategy", "ddp"}},
        "'--ignored' has no effect with '--strategy=ddp'; it needs "
-       "'--strategy=zero1|zero2|zero3|hybrid|hybrid_zero2|oss'"},
+       "'--strategy=zero1|zero2|zero3|hybrid|hybrid_zero2|hybrid_zero1|oss'"},
       {{{"gpu-arch", "sm_90"}},
        "'--gpu-arch' has no effect with '--target=host'; it needs "
        "'--target=cuda' or '--target=cuda-emulation'"},

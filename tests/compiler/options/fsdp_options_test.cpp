@@ -129,7 +129,8 @@ TEST_F(OptionsTest, LossScaleRefusesWhatGradScalerRefuses) {
 TEST_F(OptionsTest, GpusHaveEveryStrategy) {
   EXPECT_EQ(set("strategy-of", "h.*=hybrid"), "");
   EXPECT_EQ(set("target", "cuda-emulation"), "");
-  for (const char *strategy : {"hybrid", "hybrid_zero2", "oss", "ddp"}) {
+  for (const char *strategy :
+       {"hybrid", "hybrid_zero2", "hybrid_zero1", "oss", "ddp"}) {
     EXPECT_EQ(set("strategy", strategy), "");
     EXPECT_EQ(checkOptions(options), "");
   }

@@ -57,7 +57,7 @@ TEST(StrategyTable, SortsBySharding) {
   llvm::sort(rows, shardsMore);
   EXPECT_EQ(
       join(map_range(rows, [](Strategy row) { return row->name.str(); }), " "),
-      "zero3 hybrid zero2 hybrid_zero2 oss zero1 ddp");
+      "zero3 hybrid zero2 hybrid_zero2 oss zero1 hybrid_zero1 ddp");
   EXPECT_EQ(rows.front(), defaultStrategy());
   EXPECT_EQ(rows.back(), unsharded());
 }

@@ -41,18 +41,24 @@ module attributes {fsdp.options = {"strategy-of" = ["root=no_shard", "h.0=zero2"
 // The hybrid strategies keep what those keep that they cut over groups.
 // CHECK: fsdp.layout @a.flat of @a trainable {{.*}} whole = []
 // CHECK: fsdp.layout @b.flat of @b strategy "hybrid_zero2" trainable {{.*}} whole = ["compute"]
-module attributes {fsdp.options = {"strategy" = "hybrid", "strategy-of" = ["b=hybrid_shard_zero2"]}} {
+// CHECK: fsdp.layout @c.flat of @c strategy "hybrid_zero1" trainable {{.*}} whole = ["compute"]
+module attributes {fsdp.options = {"strategy" = "hybrid", "strategy-of" = ["b=hybrid_shard_zero2", "c=hybrid_zero1"]}} {
   fsdp.parameter @w : tensor<16xf32> trainable unit @a
   fsdp.parameter @v : tensor<16xf32> trainable unit @b
+  fsdp.parameter @u : tensor<16xf32> trainable unit @c
   fsdp.unit @a
   fsdp.unit @b
+  fsdp.unit @c
   func.func @microbatch(%x: tensor<16xf32>) {
     %a = fsdp.load @w {fsdp.unit = @a} : tensor<16xf32>
     %b = fsdp.load @v {fsdp.unit = @b} : tensor<16xf32>
+    %c = fsdp.load @u {fsdp.unit = @c} : tensor<16xf32>
     %0 = nn.neg %a {fsdp.unit = @a} : tensor<16xf32>
     %1 = nn.neg %b {fsdp.unit = @b} : tensor<16xf32>
+    %2 = nn.neg %c {fsdp.unit = @c} : tensor<16xf32>
     fsdp.gradient @w, %0 {fsdp.unit = @a} : tensor<16xf32>
     fsdp.gradient @v, %1 {fsdp.unit = @b} : tensor<16xf32>
+    fsdp.gradient @u, %2 {fsdp.unit = @c} : tensor<16xf32>
     return
   }
 }

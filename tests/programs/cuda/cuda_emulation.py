@@ -82,6 +82,7 @@ NCCL, THREADS = ([], False), ([], True)
 GROUPED = {
     ("zero3", "--reshard-to=2"): (THREADS, OF_4, NCCL),
     ("hybrid",): (THREADS_OF_2, OF_1, OF_4, OF_2), ("hybrid_zero2",): (THREADS_OF_2, OF_2),
+    ("hybrid_zero1",): (THREADS_OF_2, OF_2),
     ("zero3", "--reshard-to=2", "UNITS=hybrid,zero3,hybrid_zero2,oss,ddp"): (THREADS, NCCL),
     ("oss",): (THREADS, NCCL), ("oss", "--bucket-size=5000"): (NCCL,),
     ("hybrid", "--reduce=step"): (OF_2,), ("oss", "--reduce=step"): (NCCL,),

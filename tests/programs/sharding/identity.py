@@ -82,7 +82,8 @@ def hybrids(bench, fixture) -> list[tuple[tuple, str]]:
     return [(FIRST, "mpirun"),
             (("hybrid", "auto"), "threads, groups of 1"), (("hybrid", "auto"), "mpirun, groups of 2"),
             (("hybrid", "auto"), "mpirun, groups of 4"), (("hybrid", "auto"), "mpirun, a group per node of 2"),
-            (("hybrid_zero2", "auto"), "threads, groups of 2"), (("hybrid", "none"), "threads, groups of 2"),
+            (("hybrid_zero2", "auto"), "threads, groups of 2"), (("hybrid_zero1", "auto"), "mpirun, groups of 2"),
+            (("hybrid", "none"), "threads, groups of 2"),
             (("zero3", "auto", *every), "threads, groups of 2"),
             (RESHARDED, "threads of one process"), (RESHARDED, "mpirun"), (RESHARDED, "threads, groups of 1"),
             (RESHARDED, "mpirun, groups of 4"), ((*RESHARDED, *every), "threads, groups of 2")]

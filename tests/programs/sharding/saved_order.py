@@ -21,7 +21,7 @@ RANKS = 4
 GROUPS = ("--group=bias: weight_decay=0.01", r"--group=weight$: weight_decay=0.01")
 # Flags of the compile; hybrid ones train in groups of two ranks.
 PROGRAMS = [("--strategy=zero3",), ("--strategy=zero2",), ("--strategy=zero1",), ("--strategy=ddp",), ("--strategy=oss",),
-            ("--strategy=hybrid",), ("--strategy=hybrid_zero2",), ("--strategy=zero3", "--reshard-to=2"),
+            ("--strategy=hybrid",), ("--strategy=hybrid_zero2",), ("--strategy=hybrid_zero1",), ("--strategy=zero3", "--reshard-to=2"),
             ("--strategy=zero3", "--persist=1000"), ("--strategy=hybrid", "--persist=100"), ("--strategy=zero2", "--ignored=bias"),
             ("--strategy=oss", "--ignored=bias"), ("--strategy=zero3", *GROUPS), ("--strategy=oss", *GROUPS),
             ("--strategy=zero3", "--persist=100", *GROUPS), ("--strategy=zero3", "--layout=parameter"),

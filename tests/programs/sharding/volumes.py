@@ -41,6 +41,7 @@ PLAIN = {"zero3": [], "zero2": ["--strategy=zero2"], "ddp": ["--strategy=ddp"], 
          "lamb": ["--optimizer=lamb"], "adafactor": ["--optimizer=adafactor", "--strategy=zero1"],
          "in blocks": ["--gather-dtype=i8", "--reduce-dtype=i4"]}
 HYBRID = {"hybrid": ["--strategy=hybrid"], "hybrid_zero2": ["--strategy=hybrid_zero2"],
+          "hybrid_zero1": ["--strategy=hybrid_zero1"],
           "hybrid, reduced once a step": ["--strategy=hybrid", "--reduce=step"],
           "resharded": ["--reshard-to=2"],
           "resharded and hybrid": ["--reshard-to=2", "--strategy-of=layers.0=hybrid"],

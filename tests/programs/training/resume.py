@@ -27,7 +27,7 @@ ALL = [
     *((DROPOUT, (f"--strategy={strategy}",), ("--lr-schedule=cosine,warmup=5",), 4, 2)
       for strategy in ("zero3", "zero2", "zero1", "ddp")),
     (DROPOUT, ("--strategy=hybrid",), ("--shard-group=2", "--lr-schedule=wsd,warmup=2,decay=6"), 4, 1),
-    (DROPOUT, ("--strategy=hybrid_zero2",), ("--shard-group=2",), 4, 1),
+    *((DROPOUT, (f"--strategy={strategy}",), ("--shard-group=2",), 4, 1) for strategy in ("hybrid_zero2", "hybrid_zero1")),
     (DROPOUT, ("--reshard-to=2",), ("--lr-schedule=onecycle",), 4, 1),
     (DROPOUT, ("--persist=1000", "--strategy-of=h.0=ddp"), ("--lr-schedule=step,size=6",), 2, 3),
     (DROPOUT, ("--reduce=step",), ("--lr-schedule=polynomial,power=2",), 2, 4),

@@ -61,7 +61,7 @@ fsdp.layout @u.flat of @u trainable elements 4 : f32 states 0 {members = [
 // A strategy has one of the names of --strategy.
 fsdp.parameter @a : tensor<8xf32> unit @u
 fsdp.unit @u
-// expected-error@+1 {{has strategy 'zero4', which is none of ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|oss|no_shard|shard_grad_op|full_shard|hybrid_shard|hybrid_shard_zero2; did you mean 'zero1'?}}
+// expected-error@+1 {{has strategy 'zero4', which is none of ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|hybrid_zero1|oss|no_shard|shard_grad_op|full_shard|hybrid_shard|hybrid_shard_zero2; did you mean 'zero1'?}}
 fsdp.layout @u.frozen of @u strategy "zero4" elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
 

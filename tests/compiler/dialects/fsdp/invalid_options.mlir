@@ -23,7 +23,7 @@ module attributes {fsdp.options = {stratgy = "zero3"}} {
 // -----
 
 // A choice is one of its names.
-// expected-error @below {{attribute 'fsdp.options': 'strategy' = "zero4" is none of ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|oss|no_shard|shard_grad_op|full_shard|hybrid_shard|hybrid_shard_zero2; did you mean 'zero1'?}}
+// expected-error @below {{attribute 'fsdp.options': 'strategy' = "zero4" is none of ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|hybrid_zero1|oss|no_shard|shard_grad_op|full_shard|hybrid_shard|hybrid_shard_zero2; did you mean 'zero1'?}}
 module attributes {fsdp.options = {strategy = "zero4"}} {
 }
 
