@@ -46,7 +46,7 @@ OWN_FILES = re.compile(r"MemoryBuffer::getFile|openInputFile\(")
 OPTIMIZER_ROW = re.compile(r'^ *\{?\.name = "([\w-]+)",\n *\.hyperparameters', re.M)
 OPTIMIZER_FILES = re.compile(r"(^|/)Optimizers\.cpp$|^passes/shard/optimizers/|^frontends/|^tests/|/tests/")
 STRATEGY_ROW = re.compile(r'^ *\{?\.name = "([\w-]+)",\s*\.replicated', re.M)
-STRATEGY_FILES = re.compile(r"(^|/)StrategyTable\.cpp$|(^|/)foreign_names\.cpp$|^frontends/|^runtime/abi/manifest_json\.cpp$")
+STRATEGY_FILES = re.compile(r"(^|/)StrategyTable\.cpp$|(^|/)foreign_names\.cpp$|^frontends/")
 
 
 def is_llvm(name: str) -> bool:

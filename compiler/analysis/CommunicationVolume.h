@@ -16,7 +16,7 @@ namespace fsdpc::analysis {
 /// The ranks among which a collective moves bytes: all, those of a shard group,
 /// or those that have the same place in each group. Its share of a buffer is
 /// sent: (N-1)/N over all N ranks, (G-1)/G in a group of G, and across groups
-/// 2(N-G)/(NG) on the mean of the ranks (HybridGroups, runtime/comm/groups.h).
+/// 2(N-G)/(NG) on the mean of the ranks (ShardGroups, runtime/comm/groups.h).
 /// Each is of values that every rank sends to each other rank, as they are few.
 /// Owners are the ranks that orthogonalise matrices. The others send them their
 /// parts, and get theirs back. On the mean a rank sends at most 1/N of the

@@ -113,7 +113,7 @@ double groupReduceUs(const Machine &machine, int64_t bytes, int64_t sumBytes) {
   double sent =
       machine.isGpu
           ? 2 * part * (groups - 1) / groups
-          : (groups - 1) * (part + std::min(part, double(hybridPieceBytes)));
+          : (groups - 1) * (part + std::min(part, double(groupPieceBytes)));
   return us + machine.nodes.latencyUs + sent / (1e3 * machine.nodes.reduceGBs);
 }
 

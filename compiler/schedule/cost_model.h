@@ -39,9 +39,9 @@ double allToAllUs(const Machine &machine, int64_t bytes);
 double tradeUs(const Machine &machine, uint64_t received);
 
 /// Return the same for a buffer that is cut over the ranks of a node and
-/// replicated across nodes (hybrid). A rank gathers within its group. It
-/// reduces there as well, and then the groups hand on the sums of its part, of
-/// which a full buffer has `sumBytes`.
+/// replicated across nodes. A rank gathers within its group. It reduces there
+/// as well, and then the groups hand on the sums of its part, of which a full
+/// buffer has `sumBytes`.
 double groupGatherUs(const Machine &machine, int64_t bytes);
 double groupReduceUs(const Machine &machine, int64_t bytes, int64_t sumBytes);
 

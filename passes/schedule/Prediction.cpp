@@ -183,8 +183,8 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
       continue;
     double part = double(layout.elements);
     if (!layout.stateWhole)
-      part = std::ceil(part / (layout.hybrid ? schedule::groupRanks(machine)
-                                             : machine.ranks));
+      part = std::ceil(part / (layout.inGroups ? schedule::groupRanks(machine)
+                                               : machine.ranks));
     double words = 3 + 2 * layout.states;
     std::string dtype = manifest.computeDtypeOf(layout);
     double copy = dtype == "f32" ? 0 : double(dtypeBytes(dtype));

@@ -142,7 +142,7 @@ int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
     if (!layout.trainable)
       continue;
     int64_t whole = wholeElements(manifest, layout, ranks);
-    bool updatesAll = layout.stateWhole || layout.hybrid;
+    bool updatesAll = layout.stateWhole || layout.inGroups;
     bytes += rangeBytes(manifest, layout);
     // A rank may hold all of a member that it sums only a part of.
     SumBytes sums =

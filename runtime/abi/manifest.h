@@ -79,18 +79,18 @@ constexpr int32_t mostStates = 8; ///< optimizer states per layout
 
 /// A flat layout: the parameters of a unit at aligned offsets of one flat
 /// buffer. Each of N ranks owns one of N equal shards of roundUp(ceil(elements
-/// / N), shardAlignment) elements. A hybrid layout is cut over each group of G
-/// ranks instead: a rank owns N / G such shards, and so does its counterpart in
-/// every other group. "whole" buffers are replicated: every rank holds all
-/// shards. A `secondary` layout is cut over all ranks, and a second time over
-/// each group, in the compute type, for gathers within the group. An `owned`
-/// layout is not cut: one rank has its gradient and state
+/// / N), shardAlignment) elements. A layout `inGroups` is cut over each group
+/// of G ranks instead: a rank owns N / G such shards, and so does its
+/// counterpart in every other group. "whole" buffers are replicated: every rank
+/// holds all shards. A `secondary` layout is cut over all ranks, and a second
+/// time over each group, in the compute type, for gathers within the group. An
+/// `owned` layout is not cut: one rank has its gradient and state
 /// (runtime/abi/owners.h).
 struct Layout {
   std::string name;
   std::string unit;
   bool trainable = true;
-  bool hybrid = false;
+  bool inGroups = false;  ///< cut over each group of ranks
   bool secondary = false; ///< has a shard over a group of ranks besides
   bool owned = false;     ///< one rank has all of it
   int64_t elements = 0;

@@ -140,7 +140,7 @@ Status checkBlocks(const Manifest &manifest) {
                     layout.masterWhole || layout.noMaster || layout.owned))
       return inputError("layout '" + layout.name + "' cannot be gathered as '" +
                         layout.wire + "'");
-    if (reduces && (layout.hybrid || layout.owned))
+    if (reduces && (layout.inGroups || layout.owned))
       return inputError("layout '" + layout.name + "' cannot be reduced as '" +
                         manifest.reduceDtype + "'");
   }
@@ -165,7 +165,7 @@ Status checkResiduals(const Manifest &manifest) {
                 layout.powerRank >= 0 && layout.powerRank <= mostPowerRank &&
                 (layout.topK == 0 || layout.powerRank == 0) &&
                 layout.elements <= most;
-    bool sums = layout.trainable && !layout.hybrid && !layout.owned &&
+    bool sums = layout.trainable && !layout.inGroups && !layout.owned &&
                 manifest.reduceDtype == "f32" &&
                 (!layout.stateWhole || layout.gradientWhole);
     if (!fits || !sums)
@@ -225,11 +225,11 @@ Status checkLayout(const Manifest &manifest, const Layout &layout) {
     return inputError(
         "layout '" + layout.name +
         "' keeps its state replicated, but not its master and gradient");
-  if (layout.secondary && (layout.hybrid || layout.computeWhole))
+  if (layout.secondary && (layout.inGroups || layout.computeWhole))
     return inputError("layout '" + layout.name +
                       "' has a secondary shard, but is not cut over all ranks");
   // All ranks compute with an owned layout, and its owner alone updates it.
-  if (layout.owned && (!layout.trainable || layout.hybrid ||
+  if (layout.owned && (!layout.trainable || layout.inGroups ||
                        !layout.computeWhole || layout.stateWhole))
     return inputError(
         "layout '" + layout.name +

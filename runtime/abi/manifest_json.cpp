@@ -53,7 +53,7 @@ template <class V> void fields(V &v, Member &x) {
 
 template <class V> void fields(V &v, Layout &x) {
   v("name", x.name), v("unit", x.unit), v("trainable", x.trainable);
-  v("hybrid", x.hybrid), v("secondary", x.secondary);
+  v("inGroups", x.inGroups), v("secondary", x.secondary);
   v("owned", x.owned);
   v("elements", x.elements), v("noMaster", x.noMaster);
   v("masterWhole", x.masterWhole);

@@ -38,12 +38,12 @@ int64_t shardElements(const Layout &layout, int64_t ranks, int64_t alignment) {
 bool usesGroups(const Manifest &manifest) {
   return std::any_of(
       manifest.layouts.begin(), manifest.layouts.end(),
-      [](const Layout &layout) { return layout.hybrid || layout.secondary; });
+      [](const Layout &layout) { return layout.inGroups || layout.secondary; });
 }
 
 bool reducesInGroups(const Manifest &manifest) {
   return std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
-                     [](const Layout &layout) { return layout.hybrid; });
+                     [](const Layout &layout) { return layout.inGroups; });
 }
 
 int plannedGroup(const Manifest &manifest, int ranks, int wanted) {
@@ -160,7 +160,7 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
     memory.whole = shardElements(layout, 1, manifest.shardAlignment);
     memory.shard = memory.own = owner == rank ? memory.whole : 0;
   } else {
-    memory.cutOver = layout.hybrid ? groupRanks : ranks;
+    memory.cutOver = layout.inGroups ? groupRanks : ranks;
     memory.own = shardElements(layout, ranks, manifest.shardAlignment);
     memory.shard = ranks / memory.cutOver * memory.own;
     memory.whole = ranks * memory.own;

@@ -55,8 +55,8 @@ struct MemoryPlan {
 /// Elements per shard of a layout, a multiple of `alignment` (in elements).
 int64_t shardElements(const Layout &layout, int64_t ranks, int64_t alignment);
 
-/// Returns true if some layout is cut over groups of ranks, alone (hybrid) or
-/// besides (secondary).
+/// Returns true if some layout is cut over groups of ranks, alone or besides
+/// (secondary).
 bool usesGroups(const Manifest &manifest);
 /// Returns true if some layout's gradients are reduced in groups of ranks.
 bool reducesInGroups(const Manifest &manifest);

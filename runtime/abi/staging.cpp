@@ -71,7 +71,7 @@ int64_t groupCommunicationBytes(int ranks, int groupRanks, int ranksPerNode,
   if (ranks <= 1)
     return 0;
   // Sums from the group before, of this group, and complete ones.
-  int64_t bytes = reduces && groupRanks < ranks ? 3 * hybridPieceBytes : 0;
+  int64_t bytes = reduces && groupRanks < ranks ? 3 * groupPieceBytes : 0;
   bool onOneNode =
       groupRanks > 1 && (ranksPerNode <= 0 || groupRanks <= ranksPerNode);
   if (onOneNode && transport == "local")

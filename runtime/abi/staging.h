@@ -47,13 +47,13 @@ int64_t communicationBytes(int ranks, int ranksPerNode,
                            const std::string &transport);
 
 /// Returns the bytes that a rank holds or touches besides those for groups of
-/// `groupRanks` ranks: HybridGroups (runtime/comm/groups.h) on the gather and,
+/// `groupRanks` ranks: ShardGroups (runtime/comm/groups.h) on the gather and,
 /// if it `reduces` in groups, the reduce channel. An upper bound where groups
 /// end inside a node.
 int64_t groupCommunicationBytes(int ranks, int groupRanks, int ranksPerNode,
                                 const std::string &transport, bool reduces);
 
 /// Bytes of the pieces in which groups hand their sums to each other.
-constexpr int64_t hybridPieceBytes = 256 * 1024;
+constexpr int64_t groupPieceBytes = 256 * 1024;
 
 } // namespace fsdpc

@@ -38,7 +38,7 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
     copy.owner = owners[i];
     copy.shard = shardElements(layout, copy.owner == noOwner ? ranks : 1,
                                manifest.shardAlignment);
-    copy.group = layout.hybrid ? groupRanks : 0;
+    copy.group = layout.inGroups ? groupRanks : 0;
     copy.states = layout.trainable ? layout.states : 0;
     copy.average = layout.average;
     copy.optimizer = storedName(layout.optimizer);

@@ -41,7 +41,7 @@ struct StoredLayout {
   int64_t shard = 0; ///< elements per rank
   int32_t states = 0;
   std::vector<Member> members;
-  /// Ranks of a shard group, if the layout was hybrid; 0: it had no groups.
+  /// Ranks of a shard group, if the layout was cut over groups; 0: it was not.
   int64_t group = 0;
   bool average = false; ///< the last state; see Layout
   /// The optimizer whose states they are; empty if the layout is frozen or the

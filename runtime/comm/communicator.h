@@ -11,8 +11,8 @@
 // step's microbatches are dealt out. A failure ends the job (failure.h).
 //
 // A communicator can be split into groups of its ranks (runtime/comm/groups.h
-// does so for hybrid sharding). Every backend moves bytes between pairs of
-// ranks by one function, transfer().
+// does so for layouts that are cut over groups). Every backend moves bytes
+// between pairs of ranks by one function, transfer().
 #pragma once
 
 #include "runtime/abi/staging.h"

@@ -16,7 +16,7 @@ namespace {
 
 // A piece stays in a core's cache, and takes longer to move than a message's
 // latency.
-constexpr int64_t pieceElements = hybridPieceBytes / int64_t(sizeof(float));
+constexpr int64_t pieceElements = groupPieceBytes / int64_t(sizeof(float));
 
 // The last piece may be shorter.
 int64_t piecesOf(const ReduceScatter &part) {
@@ -42,13 +42,13 @@ Group groupOf(Communicator &whole, int color) {
   return group;
 }
 
-HybridGroups::HybridGroups(std::unique_ptr<Communicator> inGroup,
-                           std::unique_ptr<Communicator> betweenGroups)
+ShardGroups::ShardGroups(std::unique_ptr<Communicator> inGroup,
+                         std::unique_ptr<Communicator> betweenGroups)
     : group(std::move(inGroup)), peers(std::move(betweenGroups)),
       own(peers->rank()), last(peers->size() - 1) {}
 
-Result<std::unique_ptr<HybridGroups>> HybridGroups::make(Communicator &whole,
-                                                         int groupRanks) {
+Result<std::unique_ptr<ShardGroups>> ShardGroups::make(Communicator &whole,
+                                                       int groupRanks) {
   if (groupRanks < 1 || whole.size() % groupRanks)
     return inputError("a shard group of " + std::to_string(groupRanks) +
                       " ranks does not divide the job's " +
@@ -56,13 +56,13 @@ Result<std::unique_ptr<HybridGroups>> HybridGroups::make(Communicator &whole,
   // Both splits are collective, in the same order on every rank.
   auto group = whole.split(whole.rank() / groupRanks);
   auto peers = whole.split(whole.rank() % groupRanks);
-  return std::unique_ptr<HybridGroups>(
-      new HybridGroups(std::move(group), std::move(peers)));
+  return std::unique_ptr<ShardGroups>(
+      new ShardGroups(std::move(group), std::move(peers)));
 }
 
 // Sums this group's values of one piece, on top of what the group before sent.
 // The first group continues what the shard holds, if that is asked for.
-void HybridGroups::reducePiece(const ReduceScatter &part, int64_t piece) {
+void ShardGroups::reducePiece(const ReduceScatter &part, int64_t piece) {
   int64_t first = piece * pieceElements;
   const float *before = own        ? incoming
                         : part.add ? part.shard + first
@@ -76,7 +76,7 @@ void HybridGroups::reducePiece(const ReduceScatter &part, int64_t piece) {
 
 // Hands this group's sums to the next group, and those of the last group to
 // all; takes what this rank needs for its next piece, and complete sums.
-void HybridGroups::tradePieces(const ReduceScatter &part, int64_t tick) {
+void ShardGroups::tradePieces(const ReduceScatter &part, int64_t tick) {
   auto isPiece = [&](int64_t piece) {
     return piece >= 0 && piece < piecesOf(part);
   };
@@ -99,7 +99,7 @@ void HybridGroups::tradePieces(const ReduceScatter &part, int64_t tick) {
   peers->transfer(sends, receives);
 }
 
-void HybridGroups::reduceScatter(const ReduceScatter &part) {
+void ShardGroups::reduceScatter(const ReduceScatter &part) {
   if (last == 0)
     return group->reduceScatter(part);
   if (scratch.empty()) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Groups of ranks, for strategies that shard within a group and replicate
-// across groups (hybrid sharding). N ranks form N/G groups of G consecutive
-// ranks. Rank m of a group holds part m of each layout, in every group.
+// Groups of ranks, for layouts that are cut over a group and replicated across
+// groups. N ranks form N/G groups of G consecutive ranks. Rank m of a group
+// holds part m of each layout, in every group.
 #pragma once
 
 #include "runtime/comm/communicator.h"
@@ -17,15 +17,15 @@ struct Group {
 /// Collective: tells all ranks this rank's color.
 Group groupOf(Communicator &whole, int color);
 
-/// One channel's communicators under hybrid sharding. All calls are collective
-/// over all ranks of the channel.
-class HybridGroups {
+/// One channel's communicators within and across groups. All calls are
+/// collective over all ranks of the channel.
+class ShardGroups {
 public:
   /// Splits a channel into groups of `groupRanks`. Fails if that does not
   /// divide the number of ranks. `whole` must outlive the result, which must be
   /// destroyed before the job.
-  static Result<std::unique_ptr<HybridGroups>> make(Communicator &whole,
-                                                    int groupRanks);
+  static Result<std::unique_ptr<ShardGroups>> make(Communicator &whole,
+                                                   int groupRanks);
 
   /// The ranks of this rank's group. Parameters are gathered here.
   Communicator &inner() { return *group; }
@@ -45,8 +45,8 @@ public:
   void reduceScatter(const ReduceScatter &part);
 
 private:
-  HybridGroups(std::unique_ptr<Communicator> group,
-               std::unique_ptr<Communicator> peers);
+  ShardGroups(std::unique_ptr<Communicator> group,
+              std::unique_ptr<Communicator> peers);
   void reducePiece(const ReduceScatter &part, int64_t piece);
   void tradePieces(const ReduceScatter &part, int64_t tick);
 

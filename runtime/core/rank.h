@@ -126,7 +126,7 @@ struct fsdpc_rank {
   int groupRanks; ///< of a shard group; set before `allocate`
   /// The groups of the gather and of the reduce channel, which the loop owns.
   /// Null if no layout is gathered or reduced in groups, and on GPUs.
-  std::array<fsdpc::runtime::HybridGroups *, 2> groups{};
+  std::array<fsdpc::runtime::ShardGroups *, 2> groups{};
   std::unique_ptr<fsdpc::runtime::Device> device;
 
   std::vector<fsdpc::runtime::LayoutBuffers> layouts;

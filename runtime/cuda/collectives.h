@@ -28,7 +28,7 @@ namespace fsdpc::runtime {
 
 /// The groups of ranks that some collectives are for, on top of those of all
 /// ranks: N/G groups of G consecutive ranks (runtime/comm/groups.h).
-struct ShardGroups {
+struct CollectiveGroups {
   int ranks = 0;        ///< G, which divides N; 0: none are used
   bool reduces = false; ///< gradients, too, and not only gathers
 };
@@ -129,7 +129,7 @@ struct CollectiveResources {
   /// values of gradients take `sentBytes`.
   void *scratch = nullptr;
   size_t scratchBytes = 0, sentBytes = 0;
-  ShardGroups groups;
+  CollectiveGroups groups;
 };
 
 /// Makes the channels gatherChannel and reduceChannel of the job's rank. All

@@ -63,7 +63,7 @@ void CudaDevice::gatherBytes(const fsdpc_rank &rank, int32_t index,
   if (isAlone()) {
     if (shard != whole)
       context.copy(whole, shard, bytes, FSDPC_STREAM_GATHER);
-  } else if (rank.manifest.layouts[size_t(index)].hybrid) {
+  } else if (rank.manifest.layouts[size_t(index)].inGroups) {
     channel(gatherChannel).gatherInGroup(shard, whole, bytes);
   } else {
     channel(gatherChannel).allGather(shard, whole, bytes);
@@ -314,7 +314,7 @@ void CudaDevice::reduceTo(fsdpc_rank &rank, int32_t index, const void *gradient,
   reduction.shardElements = layout.shard;
   reduction.shard = shard;
   reduction.add = add;
-  reduction.inGroups = rank.manifest.layouts[size_t(index)].hybrid;
+  reduction.inGroups = rank.manifest.layouts[size_t(index)].inGroups;
   // An accumulated gradient is as long as all shards, and its padding is zero.
   bool padded = gradient == layout.gradientWhole || elements == layout.whole;
   if (type != reduction.type || !padded)

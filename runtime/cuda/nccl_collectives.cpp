@@ -179,7 +179,7 @@ private:
     check(api.groupEnd());
   }
 
-  // Sums over groups in their order, as HybridGroups does: at tick t group g
+  // Sums over groups in their order, as ShardGroups does: at tick t group g
   // adds its ranks' values of piece t - g to the sums of the group before. The
   // sums are formed in the shard, whose old values only the first group needs.
   void chain(const DeviceReduction &reduction) {

@@ -69,8 +69,9 @@ CudaCommunicator joinRanks(CudaApi &api, Job &job, const NcclConfig &config,
 
 // Communicators are made one after the other, in the same order on all ranks.
 NcclCommunicators joinNccl(CudaApi &api, Job &job, Channel channel,
-                           const NcclConfig &config, const ShardGroups &groups,
-                           double seconds, Watchdog &watchdog) {
+                           const NcclConfig &config,
+                           const CollectiveGroups &groups, double seconds,
+                           Watchdog &watchdog) {
   NcclCommunicators made;
   made.ranks = joinRanks(api, job, config, seconds);
   watchdog.watch(channel, made.ranks);

@@ -33,7 +33,8 @@ struct NcclCommunicators {
 /// does, at most `seconds` for each communicator (0: no limit). The watchdog
 /// owns them from here on.
 NcclCommunicators joinNccl(CudaApi &api, Job &job, Channel channel,
-                           const NcclConfig &config, const ShardGroups &groups,
-                           double seconds, Watchdog &watchdog);
+                           const NcclConfig &config,
+                           const CollectiveGroups &groups, double seconds,
+                           Watchdog &watchdog);
 
 } // namespace fsdpc::runtime

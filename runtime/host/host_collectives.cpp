@@ -27,7 +27,7 @@ Communicator &channelOf(fsdpc_rank &rank, Channel channel) {
 
 // The ranks over which a layout is cut, on the gather channel.
 Communicator &gathererOf(fsdpc_rank &rank, int32_t layout) {
-  return rank.manifest.layouts[size_t(layout)].hybrid
+  return rank.manifest.layouts[size_t(layout)].inGroups
              ? rank.groups[gatherChannel]->inner()
              : channelOf(rank, gatherChannel);
 }
@@ -144,7 +144,7 @@ void HostDevice::reduceShard(fsdpc_rank &rank, int32_t index,
                         add};
   BlockType blocks = blockTypeOf(rank.manifest.reduceDtype);
   auto reduce = [&](const ReduceScatter &range) {
-    if (layout.hybrid)
+    if (layout.inGroups)
       rank.groups[reduceChannel]->reduceScatter(range);
     else
       channelOf(rank, reduceChannel).reduceScatter(range);

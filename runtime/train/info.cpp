@@ -134,7 +134,7 @@ std::string unitsText(const Manifest &manifest) {
             std::to_string(elements) + " elements" +
             (layout.trainable ? "" : ", frozen") +
             (layout.owned       ? ", owned by a rank"
-             : layout.hybrid    ? ", sharded in groups"
+             : layout.inGroups  ? ", sharded in groups"
              : layout.secondary ? ", resharded to groups"
                                 : "") +
             (layout.masterWhole    ? ", kept whole"

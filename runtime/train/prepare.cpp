@@ -232,7 +232,7 @@ Status Trainer::makeGroups() {
   for (Channel channel : {gatherChannel, reduceChannel}) {
     if (channel == reduceChannel && !reducesInGroups(manifest))
       continue;
-    auto made = HybridGroups::make(*job.channel[channel], info.groupRanks);
+    auto made = ShardGroups::make(*job.channel[channel], info.groupRanks);
     FSDPC_TRY(made);
     groups[channel] = std::move(*made);
   }

@@ -182,7 +182,7 @@ private:
   Weights weights;
   /// For the gather and for the reduce channel; null if no layout is gathered
   /// or reduced in groups, and on GPUs.
-  std::array<std::unique_ptr<HybridGroups>, 2> groups;
+  std::array<std::unique_ptr<ShardGroups>, 2> groups;
   std::unique_ptr<fsdpc_rank> rank;
   std::unique_ptr<FlightRecorder> recorder; ///< both from `train` on
   std::unique_ptr<StepWatch> watch;

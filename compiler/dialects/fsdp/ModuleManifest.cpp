@@ -90,7 +90,7 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   Layout layout;
   // The layout's own attribute, and not the option: a dump may have been edited
   // layout by layout.
-  layout.hybrid = cutOver(op, options) == CutOver::Group;
+  layout.inGroups = cutOver(op, options) == CutOver::Group;
   layout.owned = hasOwner(op, options);
   layout.name = op.getSymName().str();
   layout.unit = op.getUnit().str();

@@ -179,7 +179,7 @@ TEST(Manifest, RefusesWhatTheRuntimeCannotRun) {
   manifest.maxAccumulate = 1;
   EXPECT_EQ(readError(toJson(manifest)), "");
   manifest = sample();
-  manifest.layouts[0].secondary = manifest.layouts[0].hybrid = true;
+  manifest.layouts[0].secondary = manifest.layouts[0].inGroups = true;
   EXPECT_THAT(
       readError(toJson(manifest)),
       HasSubstr("'h.0' has a secondary shard, but is not cut over all"));
@@ -240,9 +240,9 @@ TEST(Manifest, RefusesBlocksAcrossRanks) {
   EXPECT_THAT(readError(toJson(manifest)),
               HasSubstr("'shardAlignment' is 32, but ranks send blocks"));
   // A shard of a group is longer than one of all ranks.
-  manifest.layouts[0].hybrid = true;
+  manifest.layouts[0].inGroups = true;
   EXPECT_THAT(readError(toJson(manifest)), HasSubstr("reduced as 'f8e4m3'"));
-  manifest.layouts[0].hybrid = false;
+  manifest.layouts[0].inGroups = false;
   manifest.computeDtype = "f8e4m3";
   EXPECT_THAT(readError(toJson(manifest)), HasSubstr("is not a supported"));
 }

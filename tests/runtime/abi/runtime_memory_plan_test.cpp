@@ -152,7 +152,7 @@ TEST_F(PlannedMemory, BlocksHaveMemory) {
 // number of ranks, answers for one of them, and its counterpart for the other.
 TEST_F(PlannedMemory, GroupsOwnSeveralShards) {
   LayoutMemory zero3 = memoryOf(6, 3);
-  layout.hybrid = true;
+  layout.inGroups = true;
   LayoutMemory memory = memoryOf(6, 3);
   EXPECT_EQ(memory.shard, 2 * zero3.shard);
   EXPECT_EQ(memory.own, zero3.shard);

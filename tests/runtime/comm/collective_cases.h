@@ -82,8 +82,8 @@ inline std::vector<ReduceCase> hybridCases() {
 /// bytes of this rank's shards one after the other.
 inline std::string runHybridCases(Communicator &whole, int groupRanks) {
   std::string results;
-  auto made = HybridGroups::make(whole, groupRanks);
-  HybridGroups &groups = **made;
+  auto made = ShardGroups::make(whole, groupRanks);
+  ShardGroups &groups = **made;
   for (const ReduceCase &c : hybridCases()) {
     std::vector<char> gradient = gradientOf(c, whole.rank());
     std::vector<float> shard(size_t(shardOf(c, groupRanks)));

@@ -167,8 +167,7 @@ TEST_P(Collectives, groupsSumInRankOrderOfAll) {
 TEST(Groups, mustDivideTheRanks) {
   auto jobs = makeLocalJobs(4, 0);
   for (int groupRanks : {3, 0, -1, 8}) {
-    auto made =
-        HybridGroups::make(*jobs[0]->channel[gatherChannel], groupRanks);
+    auto made = ShardGroups::make(*jobs[0]->channel[gatherChannel], groupRanks);
     ASSERT_FALSE(made);
     EXPECT_EQ(made.error().message,
               "a shard group of " + std::to_string(groupRanks) +

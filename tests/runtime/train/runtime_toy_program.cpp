@@ -261,7 +261,7 @@ Layout layout(const char *name, int64_t elements, bool trainable,
   layout.name = layout.unit = name;
   layout.elements = elements;
   layout.trainable = trainable;
-  layout.hybrid = strategy == "hybrid";
+  layout.inGroups = strategy == "hybrid";
   layout.secondary = reshards;
   auto offloads = [](const char *what) {
     return setting("TOY_OFFLOAD", "").find(what) != std::string::npos;
