@@ -106,17 +106,21 @@ std::string InitFile::nameInFile(const std::string &name,
                         : name);
 }
 
+const InitTensor *InitFile::lookUp(const std::string &name,
+                                   const Renaming &by) const {
+  std::string key = nameInFile(name, by);
+  auto entry = entries.find(key);
+  if (auto alias = aliases.find(key);
+      entry == entries.end() && alias != aliases.end())
+    entry = entries.find(alias->second);
+  return entry == entries.end() ? nullptr : &entry->second;
+}
+
 const InitTensor *InitFile::lookUp(const Names &names,
                                    const Renaming &by) const {
-  for (const std::string &name : names) {
-    std::string key = nameInFile(name, by);
-    auto entry = entries.find(key);
-    if (auto alias = aliases.find(key);
-        entry == entries.end() && alias != aliases.end())
-      entry = entries.find(alias->second);
-    if (entry != entries.end())
-      return &entry->second;
-  }
+  for (const std::string &name : names)
+    if (const InitTensor *tensor = lookUp(name, by))
+      return tensor;
   return nullptr;
 }
 
@@ -173,6 +177,22 @@ Status InitFile::match(const std::vector<Names> &parameters,
 
 const InitTensor *InitFile::find(const Names &names) const {
   return lookUp(names, renaming);
+}
+
+std::vector<const InitTensor *> InitFile::findAll(const Names &names) const {
+  std::vector<const InitTensor *> found;
+  for (const std::string &name : names)
+    if (const InitTensor *tensor = lookUp(name, renaming);
+        tensor && std::find(found.begin(), found.end(), tensor) == found.end())
+      found.push_back(tensor);
+  return found;
+}
+
+std::string InitFile::nameOf(const InitTensor &tensor) const {
+  for (auto &[name, entry] : entries)
+    if (&entry == &tensor)
+      return name;
+  return "";
 }
 
 std::string InitFile::note() const {

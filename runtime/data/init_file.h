@@ -38,6 +38,11 @@ public:
 
   /// Returns the tensor that has one of the program's names, or null.
   const InitTensor *find(const Names &names) const;
+  /// Returns the tensors that the file has under the program's names, one per
+  /// name in the file: a file may hold a tied parameter several times.
+  std::vector<const InitTensor *> findAll(const Names &names) const;
+  /// Returns the name that a tensor of the file has in it.
+  std::string nameOf(const InitTensor &tensor) const;
   /// Returns how the names of the file differ, as a line for the user, or "".
   std::string note() const;
 
@@ -62,6 +67,7 @@ private:
     }
   };
   std::string nameInFile(const std::string &name, const Renaming &by) const;
+  const InitTensor *lookUp(const std::string &name, const Renaming &by) const;
   const InitTensor *lookUp(const Names &names, const Renaming &by) const;
   bool fits(const std::vector<Names> &parameters, const Renaming &by) const;
   std::vector<Renaming> candidates(const Names &names) const;

@@ -74,6 +74,42 @@ Status Weights::openInit(const Options &options) {
   return init->match(parameters, options.rename);
 }
 
+// Returns true if two tensors of --init have the same type, shape and bytes.
+static Result<bool> areEqual(const InitTensor &one, const InitTensor &other) {
+  const SafeTensor &a = one.place, &b = other.place;
+  if (a.dtype != b.dtype || a.shape != b.shape || a.bytes != b.bytes)
+    return false;
+  constexpr uint64_t pieceBytes = 1 << 20;
+  std::vector<char> first(std::min(a.bytes, pieceBytes)), second(first.size());
+  for (uint64_t done = 0; done < a.bytes; done += pieceBytes) {
+    uint64_t now = std::min(pieceBytes, a.bytes - done);
+    FSDPC_TRY(one.file->read(a.offset + done, first.data(), now));
+    FSDPC_TRY(other.file->read(b.offset + done, second.data(), now));
+    if (std::memcmp(first.data(), second.data(), now) != 0)
+      return false;
+  }
+  return true;
+}
+
+// Checks that a tied parameter has one value where the file holds it under
+// several names. Trainers write it so; with different values, no choice between
+// them would be what the user means.
+Status Weights::checkTied(const std::string &name,
+                          const InitFile::Names &names) {
+  std::vector<const InitTensor *> found = init->findAll(names);
+  for (size_t i = 1; i < found.size(); ++i) {
+    Result<bool> equal = areEqual(*found[0], *found[i]);
+    FSDPC_TRY(equal);
+    if (!*equal)
+      return inputError("'" + init->nameOf(*found[0]) + "' and '" +
+                        init->nameOf(*found[i]) + "' of '" + init->path() +
+                        "' differ, but are one tied parameter in the program; "
+                        "remove the one that is not meant from the file");
+    used[found[i]] = name;
+  }
+  return {};
+}
+
 // Decides where the value of one parameter or buffer comes from: --init first,
 // then the source in the manifest.
 Status Weights::locate(const std::string &name,
@@ -87,6 +123,8 @@ Status Weights::locate(const std::string &name,
   if (inInit && !tensor)
     return inputError("'" + init->path() + "' has no tensor '" + name + "'" +
                       init->nearestTo(name));
+  if (tensor)
+    FSDPC_TRY(checkTied(name, namesOf(name, aliases)));
   Result<Place> place = tensor ? placeInInit(name, *tensor, shape, parameter)
                                : placeOf(name, shape, source, parameter);
   FSDPC_TRY(place);

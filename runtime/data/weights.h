@@ -75,6 +75,7 @@ private:
                 const std::vector<std::string> &aliases,
                 const std::vector<int64_t> &shape, const Source &source,
                 bool parameter, bool inInit);
+  Status checkTied(const std::string &name, const InitFile::Names &names);
   Result<Place> placeInInit(const std::string &name, const InitTensor &tensor,
                             const std::vector<int64_t> &shape, bool parameter);
   Result<Place> placeOf(const std::string &name,

@@ -369,6 +369,35 @@ TEST_F(Program, InitContinuesFromASavedFile) {
     EXPECT_EQ(saved("a.safetensors", name), saved("b.safetensors", name));
 }
 
+// A file may hold a tied parameter under each of its names: equal values pass
+// in silence, and different ones are refused by both names.
+TEST_F(Program, InitTakesEqualTiedValuesOnly) {
+  auto write = [&](char lastOfHead, const char *dtype) {
+    SafeTensorsHeader header;
+    header.add("head.table", "f32", {10}, {});
+    uint64_t bytes = header.add("table", dtype, {10}, {});
+    std::string values(bytes, '\0');
+    values.back() = lastOfHead;
+    for (auto &[name, size] :
+         {std::pair("weight", 3), std::pair("bias", 1), std::pair("scale", 1)})
+      bytes = header.add(name, "f32", {size}, {}) + uint64_t(size) * 4;
+    values.resize(bytes);
+    folder.write("i.safetensors", header.text() + values);
+  };
+  std::string flags = "--steps 1 --ranks 2 --init i.safetensors";
+  write(0, "f32");
+  Outcome outcome = run(flags);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("warning")));
+  write(1, "f32");
+  outcome = run(flags);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("'table' and 'head.table' of "
+                                     "'i.safetensors' differ"));
+  write(0, "f64");
+  EXPECT_EQ(run(flags).code, 1);
+}
+
 // --init finds tensors by alias and converts f64, warns of tensors that the
 // program does not have, and refuses wrong shapes and missing tensors.
 TEST_F(Program, InitFindsAliasesAndChecksShapes) {
