@@ -2,6 +2,13 @@
 """The exceptions of this package, and how the tool's messages become them."""
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 class Error(Exception):
     """An error of this package. The text is the tool's own, without "error: ".
@@ -75,3 +82,17 @@ def error_of(code: int, output: str) -> Error:
     else:
         text = lines[-1] if lines else f"exit code {code} without a message"
     return _BY_CODE.get(code, RunError)(text, code, output)
+
+
+def only_errors(function: Callable[P, R]) -> Callable[P, R]:
+    """Makes each exception of `function`, whatever library it comes from, an Error: what is not one becomes an ExportError."""
+    @functools.wraps(function)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return function(*arguments, **keywords)
+        except Error:
+            raise
+        except Exception as error:
+            text = (str(error).strip().splitlines() or [""])[0]
+            raise ExportError(f"{type(error).__name__}: {text}" if text else type(error).__name__) from error
+    return call

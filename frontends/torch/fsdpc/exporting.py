@@ -5,7 +5,7 @@ torch.onnx.export drops what only matters to gradients. The functions below keep
 - detach stays a node, and what a block under torch.no_grad() returns is detached explicitly;
 - the model has the key `fsdpc.export`, so that the tool believes what the file says;
 - a parameter with requires_grad=False has the key `fsdpc.requires_grad`.
-What a file cannot hold, such as the backward of a torch.autograd.Function, is an ExportError.
+What a file cannot hold, such as the backward of a torch.autograd.Function, is an ExportError (refusals.py).
 """
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import contextlib
 import inspect
 import logging
 import os
+import sys
 import tempfile
 import warnings
 from collections import defaultdict
@@ -22,25 +23,63 @@ from typing import Any
 
 import torch
 
-from .checking import check_export
-from .errors import ExportError
+from .checking import check_export, ragged_where_possible
+from .errors import Error, ExportError, MismatchError, only_errors
+from .refusals import own_backwards_refused, refusal_of, refuse_control_flow
+from .settings import Settings, kept
 from .ties import parted, under_all_names
 from .tool import PathLike
 
 Inputs = Mapping[str, Any]
-# Functions whose backward is that of their forward.
-_PLAIN_FUNCTIONS = {"CheckpointFunction"}
+# Modules of more elements are compared with their file only on demand: the check compiles and runs a whole step.
+_CHECKED_ELEMENTS = 50_000_000
+# What is lost in an export changes a gradient by more; torch's own rounding in f32 changes those of deep vision models by up to 2e-4.
+_TOLERANCE = 1e-3
 
 
 def named_inputs(model: torch.nn.Module, example_inputs: Any) -> dict[str, Any]:
     """Returns the inputs by the names of forward's parameters. A tensor or a sequence is taken by position."""
     if isinstance(example_inputs, Mapping):
-        return dict(example_inputs)
+        return _apart(example_inputs)
     values = list(example_inputs) if isinstance(example_inputs, Sequence) else [example_inputs]
     names = list(inspect.signature(model.forward).parameters)
     if len(values) > len(names):
         raise ExportError(f"{len(values)} example inputs are given, but forward takes {len(names)}: {', '.join(names)}")
-    return dict(zip(names, values))
+    return _apart(dict(zip(names, values)))
+
+
+def _apart(inputs: Inputs) -> dict[str, Any]:
+    """Copies a tensor that several arguments have (labels=input_ids): torch.export would make one input of them."""
+    seen: set[int] = set()
+    found = dict(inputs)
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor) and id(value) in seen:
+            found[name] = value.clone()
+        seen.add(id(value))
+    return found
+
+
+@contextlib.contextmanager
+def settled(model: torch.nn.Module) -> Iterator[Settings]:
+    """Sets what the export may set on the module (settings.py), and checkpoints without re-entering autograd, for as long as it lasts."""
+    settings = Settings()
+
+    class Plain(torch.utils.checkpoint.CheckpointFunction):
+        """Calls the function as it is. Recomputing does not change a gradient, and the compiler decides on it anew."""
+
+        @staticmethod
+        def apply(function: Callable[..., Any], preserve_rng_state: bool, *arguments: Any) -> Any:
+            settings.note("use_reentrant=False")
+            return function(*arguments)
+
+    before = torch.utils.checkpoint.CheckpointFunction
+    torch.utils.checkpoint.CheckpointFunction = Plain  # type: ignore[misc]
+    try:
+        settings.prepare(model)
+        yield settings
+    finally:
+        torch.utils.checkpoint.CheckpointFunction = before  # type: ignore[misc]
+        settings.undo()
 
 
 @contextlib.contextmanager
@@ -75,28 +114,6 @@ def prepared(model: torch.nn.Module, inputs: Inputs, loss: Callable[..., Any] | 
                 model.forward = own  # type: ignore[method-assign]
         for part, mode in modes.items():
             part.training = mode
-
-
-@contextlib.contextmanager
-def _own_backwards_refused() -> Iterator[None]:
-    """Refuses torch.autograd.Functions: tracing keeps their forward, and the compiler would differentiate that."""
-    # The classmethod itself: what the attribute gives is bound to this class.
-    apply = vars(torch.autograd.Function)["apply"]
-    called: set[str] = set()
-
-    @classmethod  # type: ignore[misc]
-    def record(cls: type, *arguments: Any, **keywords: Any) -> Any:
-        called.add(cls.__name__)
-        return apply.__get__(None, cls)(*arguments, **keywords)
-
-    torch.autograd.Function.apply = record  # type: ignore[assignment,method-assign]
-    try:
-        yield
-    finally:
-        torch.autograd.Function.apply = apply  # type: ignore[method-assign]
-    if own := sorted(called - _PLAIN_FUNCTIONS):
-        raise ExportError(f"the module calls torch.autograd.Function '{own[0]}', whose backward an ONNX file cannot hold; write its "
-                          f"forward such that torch's own gradient is the wanted one (x + (f(x) - x).detach() is straight-through)")
 
 
 def detach_no_grad_blocks(program: "torch.export.ExportedProgram") -> int:
@@ -171,40 +188,90 @@ def _save(onnx_program: Any, path: Path, external_data: bool | None) -> None:
             os.replace(file, path.parent / file.name)
 
 
+@only_errors
 def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss: Callable[..., Any] | None = None,
-           external_data: bool | None = None, opset: int | None = None, check: bool = False, tool: PathLike | None = None) -> Path:
+           external_data: bool | None = None, opset: int | None = None, check: bool | None = None, tool: PathLike | None = None) -> Path:
     """Writes `model` with its loss to the ONNX file `path`, and returns the path.
 
     `example_inputs` is one microbatch: a dict by the names of forward's parameters, a tuple, or a tensor. Its shapes are those of
     the program; the first axis of each input counts samples. The module returns its loss, or `loss(output, **labels)` computes it
     from the module's output and those inputs that forward does not take. `external_data` writes the weights to a file beside the
-    model; by default only those of a model over 2 GB. With `check`, the program is compiled and its first loss and gradients are
-    compared with the module's (check_export). Raises ExportError, or MismatchError.
+    model; by default only those of a model over 2 GB.
+
+    The program is compiled, and its first loss and gradients are compared with the module's (check_export), on inputs that have padding
+    on both sides and targets of -100 where there is a mask or there are labels; each may differ by 1e-3. By default this is left out,
+    with a line on stderr, for modules of more than 50 million elements, for those whose parameters are not all float32, and where the
+    model does not compile without flags; with check=False always, with check=True never. What the export had to set on the module, such
+    as use_cache=False, is undone and listed on stderr. Raises ExportError, or MismatchError; with check=True also what compile raises.
     """
     inputs = named_inputs(model, example_inputs)
-    with prepared(model, inputs, loss), warnings.catch_warnings(), _quiet():
-        warnings.simplefilter("ignore")
+    with settled(model) as settings:
+        _write(model, inputs, Path(path), loss, external_data, opset, settings)
+        if settings.listed:
+            print(f"fsdpc.export has set {', '.join(settings.listed)}", file=sys.stderr)
+        if check is False:
+            print("fsdpc.export has not compared the file with the module: check=False", file=sys.stderr)
+        else:
+            _check(model, inputs, Path(path), loss, tool, demanded=check is True)
+    return Path(path)
+
+
+def _exported(model: torch.nn.Module, inputs: dict[str, Any], opset: int | None, settings: Settings) -> tuple[Any, dict[str, int]]:
+    """Returns the ONNX program, and how many ops it must have. If torch fails, other attentions are tried, and the first error counts."""
+    first: Exception | None = None
+    while True:
         try:
-            with _own_backwards_refused():
+            with own_backwards_refused():
                 program = torch.export.export(model, (), inputs, strict=False)
+            refuse_control_flow(program)
             _check_loss(program)
             detach_no_grad_blocks(program)
             # A dropout of probability 0 changes nothing, and the exporter leaves it out.
             expected = {"Dropout": _calls(program, "aten.dropout.default", lambda x, p, train: train and p > 0),
                         "BatchNormalization": _calls(program, "aten.batch_norm.default", lambda *arguments: arguments[5])}
             written = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False, opset_version=opset)
+            assert written is not None
+            return written, expected
         except ExportError:
             raise
         except Exception as error:  # torch's exporter raises exceptions of many kinds
-            raise ExportError(f"torch cannot export the module: {_reason(error)}") from error
-    assert written is not None
+            first = first or error
+            if not settings.change_attention(model):
+                raise refusal_of(first) from first
+
+
+def _write(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Callable[..., Any] | None, external_data: bool | None,
+           opset: int | None, settings: Settings) -> None:
+    # What forward keeps in the module, such as a cache of positions, would stay there as a FakeTensor.
+    with kept(model), prepared(model, inputs, loss), warnings.catch_warnings(), _quiet():
+        warnings.simplefilter("ignore")
+        written, expected = _exported(model, inputs, opset, settings)
     _check_survivors(model, expected, written.model)
     _annotate(model, written.model)
-    path = Path(path)
     _save(written, path, external_data)
-    if check:
-        check_export(model, example_inputs, path, loss=loss, tool=tool)
-    return path
+
+
+def _check(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Callable[..., Any] | None, tool: PathLike | None,
+           demanded: bool) -> None:
+    """Compares the file with the module. Unless it is demanded, a check that cannot be made is a line on stderr."""
+    elements = sum(parameter.numel() for parameter in model.parameters())
+    if elements > _CHECKED_ELEMENTS and not demanded:
+        print(f"fsdpc.export has not compared the file with the module of {elements // 10**6} million elements; check=True does",
+              file=sys.stderr)
+        return
+    types = sorted({str(parameter.dtype) for parameter in model.parameters() if parameter.dtype != torch.float32})
+    if types and not demanded:
+        print(f"fsdpc.export has not compared the file with the module, which has parameters of {types[0]}; check=True does",
+              file=sys.stderr)
+        return
+    try:
+        check_export(model, ragged_where_possible(model, inputs, loss), path, loss=loss, tolerance=_TOLERANCE, tool=tool)
+    except MismatchError:
+        raise
+    except Error as error:
+        if demanded:
+            raise
+        print(f"fsdpc.export has not compared the file with the module: {error}", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -216,10 +283,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
-
-
-def _reason(error: BaseException) -> str:
-    """Returns the first line of the innermost cause, which names the module's fault."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -57,7 +57,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_loss_and_gradients_agree(name, inputs, tmp_path):
     model = CASES[name]()
-    path = fsdpc.export(model, inputs, tmp_path / "model.onnx")
+    path = fsdpc.export(model, inputs, tmp_path / "model.onnx", check=False)
     agreement = fsdpc.check_export(model, inputs, path)
     assert agreement.loss_error < 1e-5 and agreement.gradient_error < 1e-5 and agreement.gradients >= 2
 
@@ -85,7 +85,7 @@ def test_fixed_batch_norm_agrees(inputs, tmp_path):
 def test_a_loss_outside_of_the_module(inputs, tmp_path):
     model = nn.Sequential(linear(), nn.Tanh())
     batch = {"input": inputs["x"], "y": inputs["y"]}
-    path = fsdpc.export(model, batch, tmp_path / "model.onnx", loss=lambda output, y: F.mse_loss(output, y))
+    path = fsdpc.export(model, batch, tmp_path / "model.onnx", loss=lambda output, y: F.mse_loss(output, y), check=False)
     names = {tensor.name for tensor in onnx.load(path).graph.initializer}
     assert {"0.weight", "0.bias"} <= names and "forward" not in vars(model)
     fsdpc.check_export(model, batch, path, loss=lambda output, y: F.mse_loss(output, y))
@@ -93,26 +93,10 @@ def test_a_loss_outside_of_the_module(inputs, tmp_path):
 
 def test_an_export_that_lost_something_does_not_agree(inputs, tmp_path):
     exported = CASES["plain"]()
-    path = fsdpc.export(exported, inputs, tmp_path / "model.onnx")
+    path = fsdpc.export(exported, inputs, tmp_path / "model.onnx", check=False)
     model = Function(lambda m, x, y: F.mse_loss(m.a(x), y) + m.a(x).mean() - m.a(x).detach().mean(), a=exported.a)
     with pytest.raises(fsdpc.MismatchError, match="the gradient of 'a.bias' differs"):
         fsdpc.check_export(model, inputs, path)
-
-
-def test_an_own_backward_is_refused(inputs, tmp_path):
-    class Straight(torch.autograd.Function):
-        @staticmethod
-        def forward(context, x):
-            return torch.round(x)
-
-        @staticmethod
-        def backward(context, gradient):
-            return gradient
-
-    model = Function(lambda m, x, y: F.mse_loss(Straight.apply(m.a(x)), y), a=linear())
-    with pytest.raises(fsdpc.ExportError, match="torch.autograd.Function 'Straight'"):
-        fsdpc.export(model, inputs, tmp_path / "model.onnx")
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_buffer_that_forward_updates_is_refused(inputs, tmp_path):
@@ -132,7 +116,7 @@ def test_a_module_without_a_loss_is_refused(inputs, tmp_path):
 
 
 def test_metadata(inputs, tmp_path):
-    path = fsdpc.export(CASES["frozen"](), inputs, tmp_path / "model.onnx")
+    path = fsdpc.export(CASES["frozen"](), inputs, tmp_path / "model.onnx", check=False)
     model = onnx.load(path)
     assert {"fsdpc.export": "1"} == {entry.key: entry.value for entry in model.metadata_props}
     frozen = {value.name for value in model.graph.value_info
@@ -276,7 +260,7 @@ def test_a_tied_weight_of_which_the_program_lost_a_gradient(tmp_path):
         return F.cross_entropy(logits.flatten(0, 1), ids.flatten())
 
     exported.forward = forward
-    path = fsdpc.export(exported, {"ids": ids}, tmp_path / "model.onnx")
+    path = fsdpc.export(exported, {"ids": ids}, tmp_path / "model.onnx", check=False)
     del exported.forward
     with pytest.raises(fsdpc.MismatchError, match="the gradient of 'emb.weight' differs"):
         fsdpc.check_export(exported, {"ids": ids}, path)
@@ -313,7 +297,7 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
 
 
 def test_refusals_are_exceptions(inputs, tmp_path):
-    path = fsdpc.export(CASES["plain"](), inputs, tmp_path / "model.onnx")
+    path = fsdpc.export(CASES["plain"](), inputs, tmp_path / "model.onnx", check=False)
     with pytest.raises(fsdpc.InputError, match="nowhere"):
         fsdpc.compile(path, tmp_path / "train", frozen="nowhere")
     with pytest.raises(fsdpc.CommandLineError, match="unknown flag '--learning-rate'"):

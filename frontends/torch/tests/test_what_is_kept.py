@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tests what an export compares, sets and refuses by itself: `pytest frontends/torch/tests` with torch, and the tool in $FSDPC or on PATH."""
+import inspect
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+from torch import nn
+from torch.nn import functional as F
+
+import fsdpc
+from fsdpc import checking
+
+
+class Function(nn.Module):
+    """A linear layer, and a function of it and the inputs."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.a = function, nn.Linear(4, 3)
+
+    def forward(self, x, y):
+        return self.function(self, x, y)
+
+
+@pytest.fixture
+def inputs():
+    torch.manual_seed(0)
+    return {"x": torch.randn(8, 4), "y": torch.randn(8, 3)}
+
+
+def plain(m, x, y):
+    return F.mse_loss(m.a(x), y)
+
+
+class Straight(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return torch.round(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient
+
+
+def own_backward(m, x, y):
+    return F.mse_loss(Straight.apply(m.a(x)), y)  # refused
+
+
+def branch(m, x, y):
+    h = m.a(x)
+    if h.sum() > 0:  # refused
+        h = -h
+    return F.mse_loss(h, y)
+
+
+def cond(m, x, y):
+    return F.mse_loss(torch.cond(x.sum() > 0, lambda v: m.a(v), lambda v: -m.a(v), (x,)), y)  # refused
+
+
+def wrong_shapes(m, x, y):
+    return F.mse_loss(m.a(y), y)  # refused
+
+
+REFUSED = {
+    own_backward: r"torch.autograd.Function 'Straight' at LINE, .* \(x \+ \(f\(x\) - x\).detach\(\) is straight-through\)",
+    branch: "the value of a tensor in Python at LINE, .* choose by torch.where",
+    cond: "calls torch.cond at .*test_what_is_kept.py:[0-9]+, .* choose by torch.where",
+    wrong_shapes: r"torch cannot export the module: .* \(LINE\)",
+}
+
+
+@pytest.mark.parametrize("function", REFUSED, ids=lambda function: function.__name__)
+def test_refusals_name_the_line_and_the_cure(function, inputs, tmp_path):
+    lines, first = inspect.getsourcelines(function)
+    line = first + next(i for i, text in enumerate(lines) if "# refused" in text)
+    with pytest.raises(fsdpc.ExportError, match=REFUSED[function].replace("LINE", f"{__file__}:{line}")):
+        fsdpc.export(Function(function), inputs, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_exception_is_one_of_the_package(inputs, tmp_path):
+    with pytest.raises(fsdpc.ExportError, match="FileNotFoundError: .*nowhere"):
+        fsdpc.export(Function(plain), inputs, tmp_path / "nowhere/model.onnx")
+    with pytest.raises(fsdpc.ExportError, match="missing a required argument: 'y'"):
+        fsdpc.export(Function(plain), {"x": inputs["x"]}, tmp_path / "model.onnx")
+    with pytest.raises(fsdpc.Error):
+        fsdpc.check_export(Function(plain), {"x": inputs["x"]}, tmp_path / "model.onnx")
+
+
+def test_an_export_is_compared_by_default(inputs, tmp_path, capfd):
+    """A hook on a gradient leaves no trace in the file."""
+    def hooked(m, x, y):
+        h = m.a(x)
+        if not torch.compiler.is_exporting():
+            h.register_hook(lambda gradient: 2 * gradient)
+        return F.mse_loss(h, y)
+
+    with pytest.raises(fsdpc.MismatchError, match="the gradient of 'a.weight' differs"):
+        fsdpc.export(Function(hooked), inputs, tmp_path / "model.onnx")
+    assert capfd.readouterr().err == ""
+    fsdpc.export(Function(hooked), inputs, tmp_path / "model.onnx", check=False)
+    assert "has not compared the file with the module: check=False" in capfd.readouterr().err
+
+
+def test_what_cannot_be_compared_is_said(inputs, tmp_path, capfd, monkeypatch):
+    def rows(m, x, y):
+        return m.a(x)[x[:, 0] > 0].square().mean()
+
+    fsdpc.export(Function(rows), inputs, tmp_path / "model.onnx")
+    assert "has not compared the file with the module: cannot import node" in capfd.readouterr().err
+    with pytest.raises(fsdpc.InputError, match="cannot import node"):
+        fsdpc.export(Function(rows), inputs, tmp_path / "model.onnx", check=True)
+    monkeypatch.setattr("fsdpc.exporting._CHECKED_ELEMENTS", 10)
+    fsdpc.export(Function(plain), inputs, tmp_path / "model.onnx")
+    assert "the module of 0 million elements; check=True does" in capfd.readouterr().err
+
+
+def test_a_module_is_as_before(inputs, tmp_path):
+    """A forward that keeps tensors and counts its calls would keep torch's FakeTensors."""
+    def caching(m, x, y):
+        m.cached, m.calls = x.mean(), getattr(m, "calls", 0) + 1
+        return F.mse_loss(m.a(x) * m.cached, y)
+
+    model = Function(caching).eval()
+    before = dict(vars(model))
+    fsdpc.export(model, inputs, tmp_path / "model.onnx", check=True)
+    assert dict(vars(model)) == before
+
+
+def test_ragged_inputs():
+    ids = torch.arange(24).reshape(3, 8)
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "padding_mask": torch.zeros(3, 8, dtype=torch.bool),
+              "labels": ids, "scores": torch.ones(3, 8), "classes": torch.ones(3, 8, dtype=torch.long)}
+    found = checking.ragged(inputs)
+    assert found["attention_mask"].sum(1).tolist() == [6, 6, 6] and found["attention_mask"][:, 0].tolist() == [0, 1, 0]
+    assert found["padding_mask"].sum(1).tolist() == [2, 2, 2] and found["padding_mask"][:, -1].tolist() == [False, True, False]
+    assert (found["labels"] == -100).sum(1).tolist() == [1, 2, 3]
+    assert all(found[name] is inputs[name] for name in ("input_ids", "scores", "classes"))
+
+
+def test_labels_that_are_no_targets_stay(tmp_path):
+    """-100 is no class of a one_hot, so the module is compared on the example itself."""
+    class Many(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Embedding(5, 5)
+
+        def forward(self, labels):
+            return F.mse_loss(self.a(labels), F.one_hot(labels, 5).float())
+
+    model, inputs = Many(), {"labels": torch.randint(5, (4, 6))}
+    assert checking.ragged_where_possible(model, inputs, None) is inputs
+    fsdpc.export(model, inputs, tmp_path / "model.onnx", check=True)
+
+
+def test_one_tensor_for_two_arguments_and_a_checkpoint_that_re_enters(tmp_path, capfd):
+    def checkpointed(m, x, y):
+        return F.mse_loss(torch.utils.checkpoint.checkpoint(m.a, x, use_reentrant=True), y[:, :3])
+
+    x, before = torch.randn(8, 4), torch.utils.checkpoint.CheckpointFunction
+    fsdpc.export(Function(checkpointed), {"x": x, "y": x}, tmp_path / "model.onnx", check=True)
+    assert capfd.readouterr().err == "fsdpc.export has set use_reentrant=False\n"
+    assert torch.utils.checkpoint.CheckpointFunction is before
+
+
+class Loss(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, labels, attention_mask=None):
+        return self.model(input_ids=input_ids, attention_mask=attention_mask, labels=labels).loss
+
+
+def test_experts_and_attention_of_transformers(tmp_path, capfd):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    small = dict(vocab_size=64, num_hidden_layers=1)
+    models = {
+        'use_cache=False, experts_implementation="batched_mm"': transformers.MixtralForCausalLM(transformers.MixtralConfig(
+            hidden_size=32, intermediate_size=32, num_attention_heads=2, num_key_value_heads=1, num_local_experts=4, **small)),
+        'use_cache=False, attn_implementation="eager"': transformers.T5ForConditionalGeneration(transformers.T5Config(
+            d_model=32, d_kv=16, d_ff=32, num_layers=1, num_heads=2, decoder_start_token_id=0, dropout_rate=0.0, **small)),
+    }
+    ids = torch.randint(3, 64, (2, 16))
+    for listed, model in models.items():
+        configs = {id(part.config): (part.config, part.config.to_dict(), part.config._attn_implementation, part.config._experts_implementation)
+                   for part in model.modules() if hasattr(part, "config")}
+        # Of T5's sdpa, torch exports the one with a mask or a dropout.
+        masks = {} if "eager" in listed else {"attention_mask": torch.ones_like(ids)}
+        fsdpc.export(Loss(model), dict(input_ids=ids, labels=ids, **masks), tmp_path / "model.onnx", check=True)
+        assert f"fsdpc.export has set {listed}\n" in capfd.readouterr().err
+        for config, values, attention, experts in configs.values():
+            assert (config.to_dict(), config._attn_implementation, config._experts_implementation) == (values, attention, experts)
