@@ -43,6 +43,12 @@ template <> ArrayRef<EnumName<LossReduction>> enumNames() {
   return names;
 }
 
+template <> ArrayRef<EnumName<LossMean>> enumNames() {
+  static constexpr EnumName<LossMean> names[] = {
+      {"step", LossMean::Step}, {"microbatch", LossMean::Microbatch}};
+  return names;
+}
+
 // As the optimizers below, strategies lie in a table of their own. The aliases
 // come last.
 template <> ArrayRef<EnumName<Strategy>> enumNames() {
@@ -235,6 +241,7 @@ template <typename Enum> std::string parseName(StringRef text, Enum &value) {
 FSDPC_OPTION_ENUM(TrainingMode)
 FSDPC_OPTION_ENUM(BufferMode)
 FSDPC_OPTION_ENUM(LossReduction)
+FSDPC_OPTION_ENUM(LossMean)
 FSDPC_OPTION_ENUM(Strategy)
 FSDPC_OPTION_ENUM(UnitRule)
 FSDPC_OPTION_ENUM(LayoutKind)

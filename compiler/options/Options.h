@@ -42,6 +42,11 @@ enum class BufferMode { Sequential, Local, Broadcast, Average };
 /// Says how a loss of several elements becomes the number that is trained: it
 /// does not, or by its mean or sum, as torch's `reduction`.
 enum class LossReduction { None, Mean, Sum };
+/// What a loss that is a mean over targets is a mean of (--loss-mean).
+enum class LossMean {
+  Step,      ///< all targets of a step
+  Microbatch ///< the means of a step's microbatches
+};
 /// A row of the table of strategies (StrategyTable.h), which lives as long as
 /// the program.
 using Strategy = const StrategyInfo *;
@@ -215,7 +220,8 @@ struct CompileOptions {
   /// GraphImporter::findLoss). Empty: the only scalar output.
   std::string loss;
   LossReduction lossReduction =
-      LossReduction::None;              ///< of each tensor of `loss`
+      LossReduction::None; ///< of each tensor of `loss`
+  LossMean lossMean = LossMean::Step;
   std::vector<GradientRule> gradients;  ///< none: the compiler differentiates
   std::vector<std::string> keptOutputs; ///< tensors that a program can report
   std::map<std::string, int64_t> dims;  ///< symbolic dimensions, in elements

@@ -290,7 +290,8 @@ fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
   if (failed(checkTrains(*module, function, used, path)))
     return failure();
   // After eraseDead, or inputs of dead ops would count as used.
-  finishInputs(function, inputs->names);
+  if (failed(finishInputs(function, inputs->names)))
+    return failure();
   counts.files = weights.filesRead();
   counts.files.insert(model->identity);
   counts.inputs = function.getNumArguments();

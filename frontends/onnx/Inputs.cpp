@@ -251,8 +251,8 @@ static Selection selectionOf(Value value) {
 }
 
 // Sets all attributes of arguments at once: setting one rebuilds those of all.
-void frontend::finishInputs(func::FuncOp function,
-                            ArrayRef<std::string> names) {
+LogicalResult frontend::finishInputs(func::FuncOp function,
+                                     ArrayRef<std::string> names) {
   Builder b(function.getContext());
   llvm::BitVector unused(function.getNumArguments());
   SmallVector<Attribute> attributes;
@@ -265,6 +265,13 @@ void frontend::finishInputs(func::FuncOp function,
       unused.set(i);
       continue;
     }
+    if (shapeOf(argument).empty())
+      return emitError(argument.getLoc())
+             << "input '" << names[i]
+             << "' is a scalar, but an input has a value per sample along its "
+                "first dimension; export it with the batch's shape, give each "
+                "sample the same value, and read the first ('"
+             << names[i] << "[0]')";
     NamedAttrList list;
     // The name stays with the argument through all phases, while its position
     // changes when unused arguments are erased.
@@ -283,4 +290,5 @@ void frontend::finishInputs(func::FuncOp function,
   }
   (void)function.eraseArguments(unused);
   function.setAllArgAttrs(attributes);
+  return success();
 }

@@ -28,8 +28,8 @@ mlir::FailureOr<ModelInputs> readInputs(const ModelFile &model,
 
 /// Drops unused arguments, names the others, and records the range of integers
 /// that select rows of a table or classes of a loss. The program checks its
-/// data against it.
-void finishInputs(mlir::func::FuncOp function,
-                  llvm::ArrayRef<std::string> names);
+/// data against it. Emits an error for a scalar, which has no samples.
+mlir::LogicalResult finishInputs(mlir::func::FuncOp function,
+                                 llvm::ArrayRef<std::string> names);
 
 } // namespace fsdpc::frontend

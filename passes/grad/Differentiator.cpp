@@ -219,9 +219,19 @@ Value Differentiator::makeSeed(fsdp::ReportLossOp report, bool scalesLoss) {
   auto scale = fsdp::LossScaleOp::create(forward, report.getLoc(), f32);
   if (Attribute unit = first->getAttr(fsdp::FSDPDialect::kUnitAttr))
     scale->setAttr(fsdp::FSDPDialect::kUnitAttr, unit);
-  for (nn::LinearCrossEntropyOp loss : losses)
-    if (loss.getLoss().getType() == f32)
-      loss.getScaleMutable().assign(scale);
+  for (nn::LinearCrossEntropyOp loss : losses) {
+    if (loss.getLoss().getType() != f32)
+      continue;
+    // The factor of its mean is there already.
+    Value both = scale;
+    if (Value factor = loss.getScale()) {
+      OpBuilder before(loss);
+      both = nn::MulOp::create(before, loss.getLoc(), scale, factor);
+      if (Attribute unit = loss->getAttr(fsdp::FSDPDialect::kUnitAttr))
+        both.getDefiningOp()->setAttr(fsdp::FSDPDialect::kUnitAttr, unit);
+    }
+    loss.getScaleMutable().assign(both);
+  }
   Value seed =
       nn::castTo(builder, report.getLoc(), scale, type.getElementType());
   return nn::reshapeTo(builder, report.getLoc(), seed, type.getShape());

@@ -50,6 +50,57 @@ def BuildEvaluate : Pass<"build-evaluate", "::mlir::ModuleOp"> {
   let dependentDialects = ["::fsdpc::nn::NNDialect"];
 }
 
+def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
+  let summary = "Makes means over a microbatch's targets parts of the step's mean";
+  let description = [{
+    A mean over targets is a sum divided by a weight that follows from the model's inputs:
+    `nn.cross_entropy` with an ignored value or class weights, and quotients of sums, as
+    in `(losses * mask).sum() / mask.sum()`. Microbatches with few targets would count as
+    much as those with many. Therefore each such mean is multiplied by
+    `fsdp.loss_factor`, and `fsdp.loss_weight` says how the runtime computes the weight.
+    A mean has a factor if the loss is linear in it, with factors that do not depend on
+    inputs. Terms without such a mean stay as they are. A divisor of 0 becomes 1.
+
+    A loss that computes its gradients in the forward takes the factor as its scale. A
+    weight that depends on parameters as well keeps the microbatch's mean, with a remark.
+    With `--loss-mean=microbatch` the weights are described, but nothing is multiplied.
+    @evaluate has weights of its own.
+
+    Before:
+    ```mlir
+    fsdp.unit @u
+    fsdp.parameter @w : tensor<4xf32> trainable unit @u
+    func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+      %w = fsdp.load @w {fsdp.unit = @u} : tensor<4xf32>
+      %p = nn.mul %w, %m {fsdp.unit = @u} : tensor<4xf32>
+      %a = nn.reduce sum %p [0] {fsdp.unit = @u} : tensor<4xf32> -> tensor<1xf32>
+      %b = nn.reduce sum %m [0] {fsdp.unit = @u} : tensor<4xf32> -> tensor<1xf32>
+      %q = nn.div %a, %b {fsdp.unit = @u} : tensor<1xf32>
+      %l = nn.reshape %q {fsdp.unit = @u} : tensor<1xf32> -> tensor<f32>
+      fsdp.report_loss %l {fsdp.unit = @u} : tensor<f32>
+      return
+    }
+    ```
+    After, with the divisor guarded (each new op of the function has `fsdp.unit = @u`):
+    ```mlir
+    fsdp.loss_weight @loss_weight ["m"] {
+    ^bb0(%m: tensor<4xf32>):
+      %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+      %s = nn.reshape %b : tensor<1xf32> -> tensor<f32>
+      fsdp.yield %s : tensor<f32>
+    }
+      %f = fsdp.loss_factor @loss_weight : tensor<f32>
+      %q = nn.div %a, %guarded : tensor<1xf32>
+      %g = nn.reshape %f : tensor<f32> -> tensor<1xf32>
+      %r = nn.mul %q, %g : tensor<1xf32>
+    ```
+  }];
+  let dependentDialects = ["::fsdpc::nn::NNDialect", "::fsdpc::fsdp::FSDPDialect"];
+  let statistics = [
+    Statistic<"numMeans", "means", "Means that have a factor">
+  ];
+}
+
 def Grad : Pass<"grad", "::mlir::ModuleOp"> {
   let summary = "Appends the backward of the reported loss to @microbatch";
   let description = [{

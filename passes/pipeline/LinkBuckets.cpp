@@ -89,6 +89,7 @@ public:
 private:
   void moveParts(ModuleOp module);
   LogicalResult moveEntry(ModuleOp module, StringRef entry, size_t bucket);
+  LogicalResult moveWeights(ModuleOp module, size_t bucket);
   LogicalResult checkShared(Operation &op, size_t bucket);
   LogicalResult checkMissing(ModuleOp module, size_t bucket);
   LogicalResult checkOutputs(ModuleOp module, size_t bucket);
@@ -174,12 +175,41 @@ LogicalResult Linker::checkShared(Operation &op, size_t bucket) {
   return areEqual(op, *first) ? success() : refuseLasting(op, bucket);
 }
 
+// The region of a weight reads the shapes of its bucket, so it joins those of
+// the buckets before it.
+LogicalResult Linker::moveWeights(ModuleOp module, size_t bucket) {
+  auto own = llvm::to_vector(module.getOps<fsdp::LossWeightOp>());
+  auto first = llvm::to_vector(linked.getOps<fsdp::LossWeightOp>());
+  if (own.size() != first.size())
+    return module.emitError("bucket '")
+           << names[bucket] << "' and bucket '" << names[0]
+           << "' differ in the weights of the loss's means; compile a program "
+              "for each, or with '--loss-mean=microbatch'";
+  for (auto [weight, before] : llvm::zip_equal(own, first)) {
+    if (weight->getAttrDictionary() != before->getAttrDictionary())
+      return refuseLasting(*weight, bucket);
+    OperationState state(before->getLoc(), before->getName());
+    state.addAttributes(before->getAttrs());
+    for (Region &region : before.getCounts())
+      state.addRegion()->takeBody(region);
+    state.addRegion()->takeBody(weight.getCounts()[0]);
+    symbols.remove(before);
+    OpBuilder builder(before);
+    Operation *joined = builder.create(state);
+    before->erase();
+    weight->erase();
+    symbols.insert(joined);
+  }
+  return success();
+}
+
 // A parameter that one bucket does not use would be updated with the gradient
 // of another one's microbatch. Inputs have a message of their own (finish).
 LogicalResult Linker::checkMissing(ModuleOp module, size_t bucket) {
   SymbolTable own(module);
   for (Operation &op : *linked.getBody())
-    if (!isPart(op) && !isa<func::FuncOp, rt::InputOp>(op) &&
+    if (!isPart(op) && !isa<fsdp::LossWeightOp>(op) &&
+        !isa<func::FuncOp, rt::InputOp>(op) &&
         !own.lookup(SymbolTable::getSymbolName(&op)))
       return refuseLasting(op, bucket);
   return success();
@@ -239,6 +269,8 @@ LogicalResult Linker::add(ModuleOp module, size_t bucket) {
        {StringRef(fsdp::FSDPDialect::kMicrobatch), StringRef(fsdp::kEvaluate)})
     if (failed(moveEntry(module, entry, bucket)))
       return failure();
+  if (failed(moveWeights(module, bucket)))
+    return failure();
   for (Operation &op : *module.getBody())
     if (failed(checkShared(op, bucket)))
       return failure();

@@ -72,6 +72,18 @@ static std::pair<Value, int64_t> throughViews(Value value) {
   return {value, offset};
 }
 
+// Returns the place of the factor's weight among those of the module.
+static int64_t numberOfWeight(fsdp::LossFactorOp factor) {
+  int64_t number = 0;
+  auto module = factor->getParentOfType<ModuleOp>();
+  for (auto weight : module.getOps<fsdp::LossWeightOp>()) {
+    if (weight.getSymName() == factor.getWeight())
+      break;
+    ++number;
+  }
+  return number;
+}
+
 Value PointerBuilder::get(Location loc, Value value) {
   // A strided value spans more than its own elements, hence the extent and not
   // the number of elements.
@@ -96,6 +108,10 @@ Value PointerBuilder::get(Location loc, Value value) {
     return pointer(loc, rt::Space::random, {}, 16 + offset, bytes);
   if (isa<fsdp::MicrobatchWeightOp>(op))
     return pointer(loc, rt::Space::random, {}, 20 + offset, bytes);
+  // Then the factors of means, in the order of their weights.
+  if (auto factor = dyn_cast<fsdp::LossFactorOp>(op))
+    return pointer(loc, rt::Space::random, {},
+                   24 + 4 * numberOfWeight(factor) + offset, bytes);
   if (auto constantOp = dyn_cast<nn::ConstantOp>(op))
     return pointer(loc, rt::Space::constant, constant(constantOp), offset,
                    bytes);

@@ -75,6 +75,39 @@ struct Member {
   Source source;
 };
 
+/// Most weighted means that a loss may be made of (LossWeight).
+constexpr int32_t mostLossWeights = 8;
+
+/// An op of a LossWeight's program, which computes in f64. `op` is the name of
+/// the op in the nn dialect, or "input".
+struct WeightStep {
+  std::string op;
+  std::vector<int32_t> operands; ///< the numbers of earlier steps
+  std::vector<int64_t> shape;    ///< of the result
+  /// What else the op has: the axes of a reduction or permutation, the offsets
+  /// and then the strides of a slice or pad, an axis.
+  std::vector<int64_t> numbers;
+  /// The name of the input, the kind of a reduction, the predicate of a
+  /// comparison, the type to which a cast rounds: "i" for integers, "b" for
+  /// truth values, empty for floats.
+  std::string kind;
+  std::vector<double> values; ///< constant: its elements, or one for all
+};
+
+/// A program over the samples of one microbatch. The last step is the result.
+struct WeightProgram {
+  std::vector<WeightStep> steps;
+};
+
+/// The weight of a mean over targets (fsdp.loss_weight): the number of targets
+/// of a microbatch, or the sum of their weights.
+struct LossWeight {
+  std::string name;
+  double atLeast = 0;                  ///< the divisor is no less than this,
+  double plus = 0;                     ///< plus this
+  std::vector<WeightProgram> programs; ///< one per bucket
+};
+
 constexpr int32_t mostStates = 8; ///< optimizer states per layout
 
 /// A flat layout: the parameters of a unit at aligned offsets of one flat
@@ -304,6 +337,10 @@ struct Manifest {
   /// The program's evaluation reports its loss as a mean, with its divisor.
   /// Targets of an ignored value count for neither.
   bool evaluatesMeans = false;
+  /// "step" or "microbatch" (--loss-mean); empty if the loss is no mean over
+  /// targets.
+  std::string lossMean;
+  std::vector<LossWeight> lossWeights; ///< none with "microbatch"
   std::vector<PredictedStep> predictions;
   /// The shapes that the program was compiled for, as --dim names them:
   /// "T=128". Empty if there is one.

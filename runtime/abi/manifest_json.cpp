@@ -143,6 +143,18 @@ template <class V> void fields(V &v, LossScale &x) {
   v("interval", x.interval);
 }
 
+template <class V> void fields(V &v, WeightStep &x) {
+  v("op", x.op), v("operands", x.operands), v("shape", x.shape);
+  v("numbers", x.numbers), v("kind", x.kind), v("values", x.values);
+}
+
+template <class V> void fields(V &v, WeightProgram &x) { v("steps", x.steps); }
+
+template <class V> void fields(V &v, LossWeight &x) {
+  v("name", x.name), v("atLeast", x.atLeast), v("plus", x.plus);
+  v("programs", x.programs);
+}
+
 template <class V> void fields(V &v, PredictedStep &x) {
   v("ranks", x.ranks), v("microbatchUs", x.microbatchUs);
   v("updateUs", x.updateUs);
@@ -170,6 +182,7 @@ template <class V> void fields(V &v, Manifest &x) {
   v("constantBytes", x.constantBytes), v("events", x.events);
   v("stackBytes", x.stackBytes), v("tokensInput", x.tokensInput);
   v("evaluatesMeans", x.evaluatesMeans);
+  v("lossMean", x.lossMean), v("lossWeights", x.lossWeights);
   v("predictions", x.predictions), v("buckets", x.buckets);
   v("inputs", x.inputs), v("outputs", x.outputs), v("layouts", x.layouts),
       v("buffers", x.buffers);

@@ -47,11 +47,14 @@ struct StepNumbers {
 constexpr int64_t normBlock = 4096;
 
 /// Content of FSDPC_SPACE_RANDOM. `words` are the counter and key of the random
-/// numbers (philox.h); the two factors are read by the backward.
+/// numbers (philox.h); the factors are read by the loss and the backward.
 struct RandomKey {
   std::array<uint32_t, 4> words;
   float lossScale;
   float microbatchWeight; ///< inverseV
+  /// The factors of the microbatch's means, in the order of
+  /// Manifest::lossWeights.
+  float lossFactors[fsdpc::mostLossWeights];
 };
 
 /// The state of an optimizer that keeps averages of squares along rows and

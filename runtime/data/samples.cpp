@@ -320,7 +320,16 @@ Status Samples::read(int64_t number, void *const *buffers) {
   if (manifest->inputs.empty())
     return {};
   for (int64_t row = 0; row < perMicrobatch; ++row)
-    FSDPC_TRY(readOrReplace(sampleOf(number + row), row, buffers));
+    FSDPC_TRY(readOrReplace(sampleOf(number + row), row, buffers,
+                            buffers != nullptr));
+  return {};
+}
+
+Status Samples::check(int64_t number, void *const *buffers) {
+  if (manifest->inputs.empty())
+    return {};
+  for (int64_t row = 0; row < perMicrobatch; ++row)
+    FSDPC_TRY(readOrReplace(sampleOf(number + row), row, buffers, false));
   return {};
 }
 
@@ -328,20 +337,21 @@ Status Samples::readFrom(size_t part, int64_t number, void *const *buffers) {
   if (manifest->inputs.empty())
     return {};
   for (int64_t row = 0; row < perMicrobatch; ++row)
-    FSDPC_TRY(readOrReplace(placeIn(part, number + row), row, buffers));
+    FSDPC_TRY(readOrReplace(placeIn(part, number + row), row, buffers,
+                            buffers != nullptr));
   return {};
 }
 
 // The replacement depends on the sample's number alone, and not on what other
 // rows were replaced by.
-Status Samples::readOrReplace(int64_t sample, int64_t row,
-                              void *const *buffers) {
+Status Samples::readOrReplace(int64_t sample, int64_t row, void *const *buffers,
+                              bool counts) {
   // A disk that is gone altogether shall not be looked through.
   constexpr int64_t mostReplacements = 1000;
   Status first = readRow(sample, row, buffers), read = first;
   if (first || !skipsCorrupt)
     return first;
-  if (buffers && replacedSamples++ == 0)
+  if (counts && replacedSamples++ == 0)
     printWarning(first.error().message +
                  "; the next sample is taken instead, and further ones are "
                  "counted in the log (--skip-corrupt)");
@@ -362,12 +372,13 @@ Status Samples::readRow(int64_t sample, int64_t row, void *const *buffers) {
   for (size_t i = 0; i < manifest->inputs.size(); ++i) {
     const Input &input = manifest->inputs[i];
     // Only values with bounds can be wrong, so a check skips all other inputs.
-    if (!buffers && input.bound <= 0)
+    bool isWanted = buffers && buffers[i];
+    if (!isWanted && input.bound <= 0)
       continue;
     Place place = find(i, sample);
     int64_t bytes = place.file.sampleElements * dtypeBytes(input.dtype);
-    void *to = buffers ? static_cast<char *>(buffers[i]) + row * bytes
-                       : converted.data();
+    void *to = isWanted ? static_cast<char *>(buffers[i]) + row * bytes
+                        : converted.data();
     FSDPC_TRY(locate(i, place));
     FSDPC_TRY(readSample(i, place, raw, to));
     FSDPC_TRY(checkBounds(input, place, to));

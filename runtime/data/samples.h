@@ -59,8 +59,11 @@ public:
   /// sample that fails is replaced by the first one after it that does not,
   /// which is the same one at every number of ranks.
   Status read(int64_t number, void *const *buffers);
-  /// The same for samples of one part, from sample `number` of the part on.
-  /// Past its end it begins again.
+  /// Checks the microbatch as `read` with null buffers does, and reads the
+  /// inputs whose buffer is not null. Replaced samples do not count.
+  Status check(int64_t number, void *const *buffers);
+  /// The same as `read` for samples of one part, from sample `number` of the
+  /// part on. Past its end it begins again.
   Status readFrom(size_t part, int64_t number, void *const *buffers);
   const std::vector<Part> &allParts() const { return parts; }
   /// Returns the bucket of the microbatch that begins at `number`.
@@ -109,7 +112,8 @@ private:
   int64_t placeIn(size_t part, int64_t number) const;
   Place find(size_t input, int64_t sample) const;
   Status locate(size_t input, Place &place);
-  Status readOrReplace(int64_t sample, int64_t row, void *const *buffers);
+  Status readOrReplace(int64_t sample, int64_t row, void *const *buffers,
+                       bool counts);
   Status readRow(int64_t sample, int64_t row, void *const *buffers);
   Status readSample(size_t input, const Place &place, std::vector<char> &raw,
                     void *to) const;

@@ -101,7 +101,8 @@ enum {
           * the layout; only where the layout keeps them (zero1, zero2, ddp) */
   FSDPC_SPACE_RANDOM = 5,  /* uint32[4]: seed low, seed high, microbatch j (0 …
                             * V-1 within the step), step (from 0); then float:
-                            * the scale of the step's loss */
+                            * the scale of the step's loss, 1/V, and the
+                            * factors of the microbatch's means */
   FSDPC_SPACE_GRADIENT = 6 /* a layout's gradient in the compute type; index:
                             * the layout; only where nothing is added to it */
 };

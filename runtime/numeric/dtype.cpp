@@ -124,8 +124,8 @@ bool converts(const std::string &from, const std::string &to) {
   return narrower && (from[0] == 'u' || to[0] == 'i');
 }
 
-// Equal types are copied. All others go to f32, or from integer to integer; the
-// `if constexpr` keep the remaining pairs from being compiled.
+// Equal types are copied. All others go to f32 or f64, or from integer to
+// integer; the `if constexpr` keep the remaining pairs from being compiled.
 void convert(const void *source, const std::string &from, void *destination,
              const std::string &to, int64_t count) {
   auto *in = static_cast<const char *>(source);
@@ -138,6 +138,8 @@ void convert(const void *source, const std::string &from, void *destination,
     using From = std::remove_pointer_t<decltype(type)>;
     if (to == "f32")
       convertAll<float, From>(in, out, count);
+    else if (to == "f64")
+      convertAll<double, From>(in, out, count);
     else if constexpr (std::is_integral_v<From>)
       withType(to, [&](auto *target) {
         using To = std::remove_pointer_t<decltype(target)>;

@@ -22,7 +22,7 @@ float fromF16(uint16_t bits);
 /// integers widen, floats become f32 (f64 is rounded), equal types are copied.
 bool converts(const std::string &from, const std::string &to);
 /// Converts `count` elements. Requires that converts(from, to) holds or that
-/// `to` is "f32".
+/// `to` is "f32" or "f64".
 void convert(const void *source, const std::string &from, void *destination,
              const std::string &to, int64_t count);
 

@@ -19,8 +19,9 @@
 namespace fsdpc::runtime {
 
 // The places of the numbers that each rank reports. They are doubles, which
-// hold every one of these numbers exactly. A row {loss, valid, metrics} of each
-// of its microbatches follows.
+// hold every one of these numbers exactly. A row {loss, valid, metrics,
+// weights} of each of its microbatches follows; the weights are of the next
+// step.
 namespace report {
 enum : size_t {
   failedRead,
@@ -40,7 +41,7 @@ enum : size_t {
 // reading, its memory, a request to stop, and its losses. If `record` is not
 // null, its step is complete, and the loss is summed over all microbatches.
 void Trainer::exchange(StepRecord *record) {
-  exchanged.width = 2 + options.metrics.size();
+  exchanged.width = 2 + options.metrics.size() + lossWeights.count();
   exchanged.perRank =
       report::header + exchanged.width * size_t(options.accumulate);
   exchanged.own.assign(exchanged.perRank, 0);
@@ -55,6 +56,7 @@ void Trainer::exchange(StepRecord *record) {
                              std::chrono::steady_clock::now() - begin)
                              .count();
   applyReports();
+  combineWeights();
   if (!record)
     return;
   findStragglers(record->step - 1);
@@ -88,6 +90,28 @@ void Trainer::packReport() {
     for (size_t m = 0; m < options.metrics.size(); ++m)
       row[2 + m] = double(results.metricOf(options.metrics[m].output, k));
   }
+  for (int64_t k = 0; k < options.accumulate; ++k)
+    for (size_t i = 0; i < lossWeights.count(); ++i)
+      own[report::header + exchanged.width * size_t(k) + 2 +
+          options.metrics.size() + i] = lossWeights.of(k, i);
+}
+
+// Computes the factors of the next step's microbatches from all reports.
+void Trainer::combineWeights() {
+  lossWeights.combine(
+      microbatches, job.size, job.rank, [&](int64_t j, size_t i) {
+        return exchanged.of(int(
+            j %
+            job.size))[report::header + exchanged.width * size_t(j / job.size) +
+                       2 + options.metrics.size() + i];
+      });
+}
+
+// Exchanges the weights of a step that no other step precedes. All ranks call
+// it together.
+void Trainer::exchangeWeights() {
+  if (lossWeights.isOn())
+    exchange(nullptr);
 }
 
 // Decides from all reports, the same on every rank, what happens after this

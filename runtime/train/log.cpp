@@ -187,6 +187,8 @@ Status Log::header(const Manifest &manifest, const Options &options,
                {"peak_rss", peakResidentBytes()}};
   if (usesGroups(manifest))
     json["shard_group"] = info.groupRanks;
+  if (!manifest.lossMean.empty())
+    json["loss_mean"] = manifest.lossMean;
   return line(dump(json));
 }
 

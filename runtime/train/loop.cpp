@@ -21,6 +21,8 @@ namespace fsdpc::runtime {
 // slot, the host fills the other. All microbatches are of one bucket.
 Status Trainer::runMicrobatches(int64_t step) {
   size_t bucket = samples.bucketOf(numberOf(step, 0, 0));
+  if (lossWeights.isOn())
+    send(size_t(rank->slot), 0);
   for (int64_t k = 0; k < options.accumulate; ++k) {
     rank->microbatch = k;
     Section section = {false, rank->slot, k == 0, k, step};
@@ -297,6 +299,8 @@ Status Trainer::train() {
   // Only from here on: a signal during preparation ends the process at once,
   // since there is nothing to save yet.
   catchStopSignals();
+  if (started.step < options.steps)
+    exchangeWeights();
   for (int64_t step = started.step;
        step < options.steps && !stopping && !exhausted; ++step) {
     next = StepRecord();

@@ -175,6 +175,7 @@ Status Trainer::rollBack(int64_t step) {
     loaded = readStep(started.step);
   if (Status agreed = agree(job, loaded); !agreed)
     failAgreed(job, agreed.error());
+  exchangeWeights();
   // Replicated copies still hold the values of the step that went wrong.
   FSDPC_TRY(rank->device->gatherWholes(*rank));
   if (job.rank == 0) {

@@ -94,6 +94,8 @@ Status Trainer::check() {
   FSDPC_TRY(checkAccumulate(manifest, options.accumulate));
   FSDPC_TRY(
       samples.open(manifest, options, options.steps > 0 ? microbatches : 0));
+  FSDPC_TRY(
+      lossWeights.open(manifest, options.accumulate, options.skipCorrupt));
   FSDPC_TRY(checkStepSize());
   FSDPC_TRY(openEvaluation());
   // A run that resumes needs no initial values.
@@ -301,7 +303,8 @@ int64_t Trainer::numberOf(int64_t step, int64_t k, int64_t rank) const {
 }
 
 // Fills a slot with the samples of a microbatch and the key of its random
-// numbers, and enqueues their copies to the device.
+// numbers, and enqueues their copies to the device. The first microbatch of a
+// step must wait for the weights of all others, on all ranks.
 Status Trainer::fill(size_t slot, int64_t step, int64_t k) {
   rank->device->awaitSlot(int(slot));
   FSDPC_TRY(
@@ -309,19 +312,35 @@ Status Trainer::fill(size_t slot, int64_t step, int64_t k) {
   rank->randomStaging[slot]->words = {
       uint32_t(options.seed), uint32_t(options.seed >> 32),
       uint32_t(k * job.size + job.rank), uint32_t(step)};
-  rank->device->send(int(slot));
+  if (k > 0 || !lossWeights.isOn())
+    send(slot, k);
   return {};
+}
+
+// Enqueues the copies of a slot that holds microbatch k of a step whose weights
+// are known.
+void Trainer::send(size_t slot, int64_t k) {
+  lossWeights.write(k, rank->randomStaging[slot]->lossFactors);
+  rank->device->send(int(slot));
 }
 
 // Reads the step's first microbatch into the free slot and checks the samples
 // of the others, so that a bad sample is reported before any rank computes on
-// it.
+// it. The weights of all of them are measured on the way.
 Status Trainer::readStep(int64_t step) {
   // The first step has no other slot in use, and takes slot 0. Later the free
   // slot is that which no microbatch reads.
-  FSDPC_TRY(fill(step == started.step ? 0 : size_t(rank->slot ^ 1), step, 0));
-  for (int64_t k = 1; k < options.accumulate; ++k)
-    FSDPC_TRY(samples.read(numberOf(step, k, job.rank), nullptr));
+  size_t slot = step == started.step ? 0 : size_t(rank->slot ^ 1);
+  FSDPC_TRY(fill(slot, step, 0));
+  size_t bucket = samples.bucketOf(numberOf(step, 0, 0));
+  if (lossWeights.isOn())
+    lossWeights.measure(0, bucket, rank->staging[slot].data());
+  for (int64_t k = 1; k < options.accumulate; ++k) {
+    FSDPC_TRY(
+        samples.check(numberOf(step, k, job.rank), lossWeights.buffers()));
+    if (lossWeights.isOn())
+      lossWeights.measure(k, bucket, lossWeights.buffers());
+  }
   return {};
 }
 

@@ -9,6 +9,7 @@
 // checkpoint before it is whole. The last one is an error: nothing comes after.
 #include "runtime/core/failure.h"
 #include "runtime/support/new_file.h"
+#include "runtime/support/spelling.h"
 #include "runtime/train/trainer.h"
 
 #include <algorithm>
@@ -132,12 +133,30 @@ Status Trainer::findCheckpoint(const std::string &wantedStep) {
     scaler.resume(state.scaler);
     counted = checkpointed = info.firstStep = started.step;
     Status same = checkSameModel(resumed->manifest(), manifest);
+    if (same)
+      same = checkLossMean();
     if (!same)
       same = same.error().reworded("cannot resume from '" +
                                    folder.folderOf(started.step) +
                                    "': " + same.error().message);
     return agree(job, same);
   }
+}
+
+// Losses of runs with different means are different numbers, and so are their
+// gradients. Checkpoints of earlier versions have the microbatch's.
+Status Trainer::checkLossMean() const {
+  const auto &before = resumed->manifest().settings;
+  auto found = std::find_if(before.begin(), before.end(), [](auto &setting) {
+    return setting.first == lossMeanSetting;
+  });
+  std::string had = found == before.end() ? "microbatch" : found->second;
+  if (manifest.lossMean.empty() || manifest.lossMean == had)
+    return {};
+  return inputError("its loss is a mean by --loss-mean=" + printable(had) +
+                    ", and this program's by --loss-mean=" + manifest.lossMean +
+                    "; compile the model with '--loss-mean=" + printable(had) +
+                    "'");
 }
 
 // Options and hashes that decide what is learnt, and who wrote it.
@@ -152,6 +171,8 @@ std::vector<std::pair<std::string, std::string>> Trainer::settings() const {
       {"the device", backendName()},
       {"the number of ranks", std::to_string(job.size)},
       {samplesPerStep, std::to_string(microbatches * samples.batch())}};
+  if (!manifest.lossMean.empty())
+    settings.emplace_back(lossMeanSetting, manifest.lossMean);
   // A run that resumes reads no initial values.
   for (const Fact &fact : facts)
     if (fact.name.rfind("--save", 0) != 0 &&

@@ -21,6 +21,7 @@
 #include "runtime/train/evaluation.h"
 #include "runtime/train/event_file.h"
 #include "runtime/train/log.h"
+#include "runtime/train/loss_weights.h"
 #include "runtime/train/startup.h"
 #include "runtime/train/step_watch.h"
 #include "runtime/train/stragglers.h"
@@ -78,6 +79,7 @@ private:
   Status readStep(int64_t step);
   int64_t numberOf(int64_t step, int64_t k, int64_t rank) const;
   Status fill(size_t slot, int64_t step, int64_t k);
+  void send(size_t slot, int64_t k);
   Status readNext(int64_t step, int64_t k);
   /// One step, in loop.cpp. A device that runs ahead, as GPUs do, is given step
   /// n before the results of step n - 1 are read (runStepAhead, drain); another
@@ -102,6 +104,8 @@ private:
   /// step, also a rank that has an error: it reports that and then stops with
   /// the rest.
   void exchange(StepRecord *record);
+  void exchangeWeights();
+  void combineWeights();
   void packReport();
   void applyReports();
   void mergeReports(StepRecord &record);
@@ -137,6 +141,8 @@ private:
   Status findCheckpoint(const std::string &wanted);
   Status loadFrom(const TrainingCheckpoint &checkpoint);
   static constexpr char samplesPerStep[] = "the number of samples per step";
+  static constexpr char lossMeanSetting[] = "--loss-mean";
+  Status checkLossMean() const;
   std::vector<std::pair<std::string, std::string>> settings() const;
   void reportResumed() const;
   Status beginReports(Progress &progress);
@@ -179,6 +185,7 @@ private:
   std::vector<Fact> facts;           ///< that must be the same on every rank
   std::vector<Fact> evaluationFacts; ///< likewise
   Samples samples;
+  LossWeights lossWeights; ///< of the next step
   Weights weights;
   /// For the gather and for the reduce channel; null if no layout is gathered
   /// or reduced in groups, and on GPUs.

@@ -19,6 +19,7 @@
 #include "tools/fsdpc/TextStreams.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
@@ -133,7 +134,27 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
   if (auto buckets = module->getAttrOfType<ArrayAttr>(fsdp::kBucketsAttr)) {
     textOut() << "buckets:";
     for (auto name : buckets.getAsValueRange<StringAttr>())
+// Says what the loss's means are means of, which decides what is learnt.
+static void printLossMean(ModuleOp module) {
+  llvm::SetVector<StringRef> inputs;
+  for (auto weight : module.getOps<fsdp::LossWeightOp>())
+    for (StringRef name : weight.getInputs().getAsValueRange<StringAttr>())
+      inputs.insert(name);
+  if (module.getOps<fsdp::LossWeightOp>().empty())
+    return;
+  bool ofStep =
+      fsdp::CompileOptions::of(module).lossMean == fsdp::LossMean::Step;
+  textOut() << (ofStep ? "loss: mean over all targets of a step"
+                       : "loss: mean of the microbatches' means")
+            << ", counted in ";
+  llvm::interleaveComma(inputs, textOut());
+  textOut() << (ofStep ? "; --loss-mean=microbatch takes the mean of the "
+                         "microbatches' means\n"
+                       : " (--loss-mean)\n");
+}
+
       textOut() << " " << name;
+  printLossMean(module);
     textOut() << " (--dim); the step is predicted of that with the largest "
                  "activations\n";
   }

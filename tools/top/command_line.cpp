@@ -61,6 +61,24 @@ int watch(const Arguments &arguments, std::vector<RunLog> &logs) {
   }
 }
 
+// The losses of a step and of its microbatches are different numbers, which one
+// picture would show as a difference between the runs.
+Status checkLossMeans(const std::vector<RunLog> &logs) {
+  auto other = std::find_if(logs.begin(), logs.end(), [&](const RunLog &log) {
+    return log.lossMean() != logs.front().lossMean();
+  });
+  if (other == logs.end())
+    return {};
+  auto describe = [](const RunLog &log) {
+    return "'" + log.name() + "' has " +
+           (log.lossMean().empty() ? "no means over targets"
+                                   : "--loss-mean=" + log.lossMean());
+  };
+  return inputError(
+      "the losses are different means: " + describe(logs.front()) + ", " +
+      describe(*other) + "; plot them apart");
+}
+
 } // namespace
 
 int runTop(int argc, char **argv) {
@@ -105,6 +123,8 @@ int runTop(int argc, char **argv) {
                                    "' does not end in .svg or .png"));
   if (Status updated = update(logs); !updated)
     return report(updated.error());
+  if (Status same = checkLossMeans(logs); !same)
+    return report(same.error());
   std::string image = plotOf(logs);
   Status written = ending == ".png"
                        ? writePng(plot, image)

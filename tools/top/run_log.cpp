@@ -30,6 +30,7 @@ constexpr size_t mostLineBytes = 1 << 20;
 // Called when the file was cut or replaced: all is read anew.
 void RunLog::clear() {
   partial.clear();
+  mean.clear();
   curves.clear();
   read = 0;
   lines = wanted = ranksOfRun = 0;
@@ -83,6 +84,9 @@ Status RunLog::line(const std::string &text, int64_t number) {
   if (json.contains("program_hash")) {
     wanted = whole("steps", wanted);
     ranksOfRun = int(whole("ranks", ranksOfRun));
+    auto found = json.find("loss_mean");
+    mean = found != json.end() && found->is_string() ? found->get<std::string>()
+                                                     : "";
     forgetFrom(whole("first_step", 0));
     return {};
   }

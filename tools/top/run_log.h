@@ -38,6 +38,9 @@ public:
     return losses.empty() ? 0 : losses.rbegin()->first + 1;
   }
   int ranks() const { return ranksOfRun; }
+  /// What the losses are means of ("step", "microbatch"); empty if the loss is
+  /// no mean over targets.
+  const std::string &lossMean() const { return mean; }
   double changed() const { return changedAt; } ///< seconds since the epoch
   /// "tokens_per_s" or "samples_per_s"; empty if the log has no times.
   std::string rateKey() const;
@@ -46,7 +49,7 @@ private:
   Status line(const std::string &text, int64_t number);
   void forgetFrom(int64_t first);
   void clear();
-  std::string path, partial;
+  std::string path, partial, mean;
   std::map<std::string, Curve> curves;
   uint64_t read = 0, inode = 0; ///< bytes read, and of which file
   int64_t lines = 0, wanted = 0;

@@ -120,6 +120,32 @@ def FSDP_LossScaleOp : FSDP_Op<"loss_scale",
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
+def FSDP_LossFactorOp : FSDP_Op<"loss_factor",
+    [Pure, OutsideArena, NoCall, FixedPerMicrobatch, UsesSymbols]> {
+  let summary = "The factor that makes a microbatch's mean a part of the step's";
+  let description = [{
+    A mean over the targets of a microbatch is a sum divided by a weight, such as the
+    number of targets. The factor is V times the microbatch's divisor, divided by the
+    divisor of the step (`fsdp.loss_weight`), where V is the number of microbatches of a
+    step over all ranks. The mean over V microbatches of factor times mean is the mean
+    over all targets of the step. The factor is exactly 1 where all microbatches of the
+    step have equal weights, and 0 where the microbatch has no target. The runtime
+    computes it before the step's first microbatch.
+
+    **Constraints**
+    - `weight` names an `fsdp.loss_weight`.
+    - The result is a scalar of f32.
+
+    Example:
+    ```mlir
+    %factor = fsdp.loss_factor @loss_weight : tensor<f32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$weight);
+  let results = (outs 0DTensorOf<[F32]>:$result);
+  let assemblyFormat = "$weight attr-dict `:` type($result)";
+}
+
 def FSDP_MicrobatchWeightOp : FSDP_Op<"microbatch_weight",
     [Pure, OutsideArena, NoCall, FixedPerMicrobatch]> {
   let summary = "The weight of a microbatch in the mean gradient";

@@ -154,17 +154,18 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
   }];
 }
 
-def FSDP_YieldOp : FSDP_Op<"yield", [Pure, Terminator, ParentOneOf<["OptimizerOp", "MemberSumsOp"]>]> {
-  let summary = "Ends the program of an optimizer";
+def FSDP_YieldOp : FSDP_Op<"yield", [Pure, Terminator, ParentOneOf<["OptimizerOp", "MemberSumsOp", "LossWeightOp"]>]> {
+  let summary = "Ends the program of an optimizer or of a weight";
   let description = [{
     In an `fsdp.optimizer` its operands are the new parameter, then the new states in
     the order of the region's arguments. In an `fsdp.member_sums` they are what is
-    summed.
+    summed, and in an `fsdp.loss_weight` the weight.
 
     **Constraints**
-    - The parent is an `fsdp.optimizer` or an `fsdp.member_sums`.
+    - The parent is an `fsdp.optimizer`, an `fsdp.member_sums` or an `fsdp.loss_weight`.
     - In an optimizer there is one f32 for the parameter and one for each state.
     - In an `fsdp.member_sums` there is at least one f64.
+    - In an `fsdp.loss_weight` there is one scalar tensor.
 
     Example:
     ```mlir

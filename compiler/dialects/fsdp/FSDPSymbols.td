@@ -200,4 +200,46 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
   let hasVerifier = 1; // members aligned, disjoint, ordered, within elements
 }
 
+def FSDP_LossWeightOp : FSDP_Op<"loss_weight", [Symbol, IsolatedFromAbove]> {
+  let summary = "The weight of a microbatch in a mean over targets";
+  let description = [{
+    Says how the weight of a microbatch (the number of its targets, or the sum of their
+    class weights) follows from the model's inputs. The region takes the inputs that
+    `inputs` names and yields the weight. A program of several buckets has a region per
+    bucket. The runtime computes the weights of all microbatches of a step, in f64, and
+    adds them up in the order of microbatches, before the step's first microbatch
+    (`fsdp.loss_factor`).
+
+    The divisor of the mean is the weight, but no less than `at_least` (a model that
+    writes `mask.sum().clamp(min=1)`), plus `plus`. A step's divisor follows from the
+    step's weight in the same way.
+
+    **Constraints**
+    - Each region has one block, with a tensor argument per name of `inputs`.
+    - Its ops have no memory effects and no regions.
+    - It yields one scalar: a tensor of numbers without dimensions.
+    - `at_least` and `plus` are finite and not negative.
+
+    Example:
+    ```mlir
+    fsdp.loss_weight @loss_weight ["labels"] {
+    ^bb0(%labels: tensor<2x12xi64>):
+      %c = nn.constant dense<-100> : tensor<2x12xi64>
+      %counts = nn.cmp ne %labels, %c : tensor<2x12xi64> -> tensor<2x12xi1>
+      %ones = nn.cast %counts : tensor<2x12xi1> -> tensor<2x12xf32>
+      %sum = nn.reduce sum %ones [0, 1] : tensor<2x12xf32> -> tensor<1x1xf32>
+      %weight = nn.reshape %sum : tensor<1x1xf32> -> tensor<f32>
+      fsdp.yield %weight : tensor<f32>
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, StrArrayAttr:$inputs,
+                       OptionalAttr<F64Attr>:$at_least, OptionalAttr<F64Attr>:$plus);
+  let regions = (region VariadicRegion<SizedRegion<1>>:$counts);
+  let assemblyFormat = [{
+    $sym_name $inputs (`at_least` $at_least^)? (`plus` $plus^)? attr-dict-with-keyword $counts
+  }];
+  let hasVerifier = 1;
+}
+
 #endif

@@ -7,6 +7,7 @@
 
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "compiler/dialects/fsdp/WeightPrograms.h"
 #include "compiler/options/Options.h"
 #include "compiler/options/Processor.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -74,6 +75,16 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   manifest.maxAccumulate = options.maxAccumulate;
   manifest.memoryLimit = options.memoryLimit.bytes;
   manifest.shardAlignment = options.shardAlignment();
+}
+
+// The weights are in the module whichever mean was chosen.
+static void addLossWeights(ModuleOp module, Manifest &manifest) {
+  LossMean mean = CompileOptions::of(module).lossMean;
+  for (auto weight : module.getOps<LossWeightOp>()) {
+    manifest.lossMean = nameOf(mean).str();
+    if (mean == LossMean::Step)
+      manifest.lossWeights.push_back(lossWeightOf(weight));
+  }
 }
 
 // A dump may name a group that the options do not have, until verify-shard.
@@ -196,6 +207,7 @@ static void addInputs(func::FuncOp function, Manifest &manifest) {
 Manifest describeModule(ModuleOp module) {
   Manifest manifest;
   addOptions(module, manifest);
+  addLossWeights(module, manifest);
   SymbolTable symbols(module);
   CompileOptions options = CompileOptions::of(module);
   for (auto layout : module.getOps<LayoutOp>())

@@ -4,6 +4,7 @@
 // symbols are in VerifySymbols.cpp, since MLIR runs them after the symbols
 // themselves are verified.
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/WeightPrograms.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/options/OptionTypes.h"
@@ -315,6 +316,32 @@ LogicalResult OptimizerOp::verify() {
     return body.getTerminator()->emitOpError(
         "yields a parameter that is not an 'nn.round_stochastic' with the "
         "region's word");
+  return success();
+}
+
+// Readers of the program (codegen) and the runtime need not check again.
+LogicalResult LossWeightOp::verify() {
+  for (std::optional<APFloat> number : {getAtLeast(), getPlus()})
+    if (number && !(number->isFinite() && !number->isNegative()))
+      return emitOpError("needs numbers that are finite and not negative");
+  if (getCounts().empty())
+    return emitOpError("has no region");
+  for (Region &region : getCounts()) {
+    Block &body = region.front();
+    if (body.getNumArguments() != getInputs().size())
+      return emitOpError() << "names " << getInputs().size()
+                           << " inputs, but its region takes "
+                           << body.getNumArguments();
+    for (Operation &op : body.without_terminator())
+      if (!weightStepOf(&op))
+        return op.emitOpError("cannot stand in an fsdp.loss_weight");
+    auto yield = dyn_cast<YieldOp>(body.getTerminator());
+    auto type = yield && yield.getValues().size() == 1
+                    ? dyn_cast<RankedTensorType>(yield.getValues()[0].getType())
+                    : RankedTensorType();
+    if (!type || type.getRank() != 0)
+      return emitOpError("does not yield one scalar tensor");
+  }
   return success();
 }
 

@@ -113,6 +113,10 @@ LogicalResult LayoutOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 // A load names a parameter or a buffer; both have a type, but no common
 // interface.
+LogicalResult LossFactorOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return find<LossWeightOp>(*this, symbols, getWeightAttr());
+}
+
 LogicalResult LoadOp::verifySymbolUses(SymbolTableCollection &symbols) {
   Operation *symbol = symbols.lookupNearestSymbolFrom(*this, getSymbolAttr());
   Type type;

@@ -170,6 +170,35 @@ CrossEntropyOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
   return success();
 }
 
+// Appends the factors of a product, without those that are 1.
+static void addFactors(Value value, SmallVectorImpl<Value> &factors) {
+  if (auto product = value.getDefiningOp<MulOp>()) {
+    addFactors(product.getLhs(), factors);
+    addFactors(product.getRhs(), factors);
+  } else if (matchSplat(value) != 1) {
+    factors.push_back(value);
+  }
+}
+
+// Returns value / divisor, or null for 1. The factors of the divisor usually
+// are factors of the value: nothing is divided then, so one of them may be 0.
+static Value quotient(OpBuilder &builder, Location loc, Value value,
+                      Value divisor) {
+  SmallVector<Value> left, by;
+  addFactors(value, left);
+  addFactors(divisor, by);
+  for (Value factor : by) {
+    auto found = llvm::find(left, factor);
+    if (found == left.end())
+      return DivOp::create(builder, loc, value, divisor);
+    left.erase(found);
+  }
+  Value product;
+  for (Value factor : left)
+    product = product ? MulOp::create(builder, loc, product, factor) : factor;
+  return product;
+}
+
 LogicalResult
 LinearCrossEntropyOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
                                    ArrayRef<bool> needed,
@@ -181,10 +210,10 @@ LinearCrossEntropyOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
   // = scale), block by block, so that the logits never lie in memory as a
   // whole. The chain rule only multiplies them by the loss's gradient.
   Value dloss = resultGrads[0];
-  if (getScale() && dloss != getScale())
-    dloss = DivOp::create(builder, getLoc(), dloss, getScale());
+  if (getScale())
+    dloss = quotient(builder, getLoc(), dloss, getScale());
   auto scale = [&](Value gradient) -> Value {
-    if (dloss == getScale())
+    if (!dloss)
       return gradient;
     Value factor =
         castTo(builder, getLoc(), dloss, tensorType(gradient).getElementType());

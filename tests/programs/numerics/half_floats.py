@@ -27,7 +27,8 @@ def round_update(text: str) -> str:
                 f"{match[1]}%mut1 = arith.extf %mut0 : bf16 to f32\n"
                 f"{match[1]}fsdp.yield %mut1")
 
-    return re.sub(r"^(\s+)fsdp\.yield (%\S+?)(?=[ ,])", rounded, text, flags=re.MULTILINE)
+    # A weight of the loss yields a tensor.
+    return re.sub(r"^(\s+)fsdp\.yield (%\S+?)(?=[ ,])(?!.* : tensor)", rounded, text, flags=re.MULTILINE)
 
 
 def other_models(bench, options) -> list[str]:

@@ -312,6 +312,10 @@ def check_plot(bench) -> None:
     before = image.read_bytes()
     expect("does not end in .svg or .png" in top(bench, log, "--plot", bench.path("plot.pdf"), expected=2).stderr, "a name of PDF")
     top(bench, bench.path("none"), "--plot", image, expected=1)
+    other = bench.path("other_mean.jsonl")
+    other.write_text(log.read_text().replace('"program_hash"', '"loss_mean": "step", "program_hash"', 1))
+    refused = top(bench, log, other, "--plot", image, expected=1).stderr
+    expect("has no means over targets" in refused and "other_mean.jsonl' has --loss-mean=step" in refused, refused)
     expect(image.read_bytes() == before, "a failure changed the image")
     check_png(bench, log, before)
 

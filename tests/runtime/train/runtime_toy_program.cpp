@@ -291,7 +291,7 @@ void describeCalls(Manifest &manifest) {
       {"optimizer", "embed", 0, 0, 0, -1, {0}},
       {"optimizer", "root", 0, 0, 0, -1, {1}}};
   auto sequence = [&](const char *entry, int32_t stream,
-                      std::vector<int32_t> commands) {
+                      const std::vector<int32_t> &commands) {
     CallSequence calls{entry, stream, {}};
     for (int32_t command : commands)
       calls.calls.push_back({command, "toy", false, "node"});

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A microbatch is measured when its samples are read and checked, a step before
+// it runs. The weights of all ranks come with the exchange that each step has,
+// so that no message is added.
+#include "runtime/train/loss_weights.h"
+
+#include "runtime/abi/element_type.h"
+#include "runtime/numeric/dtype.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace fsdpc::runtime {
+namespace {
+
+int64_t elementsOf(const std::vector<int64_t> &shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t(1),
+                         std::multiplies<>());
+}
+
+} // namespace
+
+Status LossWeights::open(const Manifest &described, int64_t accumulate,
+                         bool readsAll) {
+  manifest = &described;
+  size_t buckets = bucketCount(described);
+  interpreters.assign(buckets, std::vector<WeightInterpreter>(count()));
+  arguments.assign(buckets, {});
+  scratch.resize(described.inputs.size());
+  pointers.assign(described.inputs.size(), nullptr);
+  own.assign(size_t(accumulate) * count(), 0);
+  factors.assign(own.size(), 1);
+  std::vector<bool> isRead(described.inputs.size(), isOn() && readsAll);
+  for (size_t bucket = 0; bucket < buckets; ++bucket)
+    for (size_t i = 0; i < count(); ++i) {
+      const LossWeight &weight = described.lossWeights[i];
+      auto malformed = [&](const std::string &what) {
+        return inputError("malformed manifest in the program: weight '" +
+                          weight.name + "' " + what);
+      };
+      if (weight.programs.size() != buckets)
+        return malformed("has another number of buckets");
+      WeightInterpreter &interpreter = interpreters[bucket][i];
+      FSDPC_TRY(interpreter.open(weight.programs[bucket]));
+      for (const WeightInterpreter::Value &value : interpreter.inputs()) {
+        auto found = std::find_if(
+            described.inputs.begin(), described.inputs.end(),
+            [&](const Input &input) { return input.name == value.name; });
+        if (found == described.inputs.end() ||
+            elementsOf(shapeIn(*found, bucket)) !=
+                int64_t(value.elements->size()))
+          return malformed("reads '" + value.name + "', which is no input");
+        size_t number = size_t(found - described.inputs.begin());
+        arguments[bucket].push_back({number, value.elements});
+        isRead[number] = true;
+      }
+    }
+  for (size_t i = 0; i < pointers.size(); ++i) {
+    if (!isRead[i])
+      continue;
+    const Input &input = described.inputs[i];
+    scratch[i].resize(
+        size_t(elementsOf(input.shape) * dtypeBytes(input.dtype)));
+    pointers[i] = scratch[i].data();
+  }
+  return {};
+}
+
+void LossWeights::measure(int64_t k, size_t bucket, void *const *samples) {
+  for (const Argument &argument : arguments[bucket])
+    convert(samples[argument.input], manifest->inputs[argument.input].dtype,
+            argument.elements->data(), "f64",
+            int64_t(argument.elements->size()));
+  for (size_t i = 0; i < count(); ++i)
+    own[size_t(k) * count() + i] = interpreters[bucket][i].run();
+}
+
+// In the order of microbatches, so the bits do not depend on the ranks. Equal
+// weights give exactly 1, also where V times a weight is not what the sum is
+// rounded to.
+void LossWeights::combine(
+    int64_t microbatches, int ranks, int rank,
+    const std::function<double(int64_t, size_t)> &weightOf) {
+  for (size_t i = 0; i < count(); ++i) {
+    const LossWeight &weight = manifest->lossWeights[i];
+    auto divisorOf = [&](double sum) {
+      return std::max(sum, weight.atLeast) + weight.plus;
+    };
+    double sum = 0;
+    bool equal = true;
+    for (int64_t j = 0; j < microbatches; ++j) {
+      sum += weightOf(j, i);
+      equal &= weightOf(j, i) == weightOf(0, i);
+    }
+    double divisor = divisorOf(sum);
+    for (int64_t j = rank, k = 0; j < microbatches; j += ranks, ++k) {
+      double factor =
+          divisor == 0 ? 0
+          : equal      ? 1
+                  : double(microbatches) * divisorOf(weightOf(j, i)) / divisor;
+      factors[size_t(k) * count() + i] = float(factor);
+    }
+  }
+}
+
+void LossWeights::write(int64_t k, float *to) const {
+  std::copy_n(factors.data() + size_t(k) * count(), count(), to);
+}
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,139 @@
+// RUN: fsdpc-opt %s --weigh-losses --split-input-file --verify-diagnostics | FileCheck %s
+
+// A quotient of sums is a mean over targets: it is multiplied by its factor, and
+// a divisor of 0 becomes 1. The weight follows from the input.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"]
+// CHECK: %[[M:.*]]: tensor<4xf32>
+// CHECK: %[[SUM:.*]] = nn.reduce sum %[[M]] [0] : tensor<4xf32> -> tensor<1xf32>
+// CHECK: %[[COUNT:.*]] = nn.reshape %[[SUM]] : tensor<1xf32> -> tensor<f32>
+// CHECK: fsdp.yield %[[COUNT]] : tensor<f32>
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    // CHECK: %[[FACTOR:.*]] = fsdp.loss_factor @loss_weight : tensor<f32>
+    // CHECK: %[[GUARDED:.*]] = nn.select
+    // CHECK: %[[MEAN:.*]] = nn.div %{{.*}}, %[[GUARDED]] : tensor<1xf32>
+    // CHECK: %[[F:.*]] = nn.reshape %[[FACTOR]] : tensor<f32> -> tensor<1xf32>
+    // CHECK: nn.mul %[[MEAN]], %[[F]] : tensor<1xf32>
+    %q = nn.div %a, %b : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// A clamped divisor is that of the step as well; nothing is guarded.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"] at_least 2.000000e+00
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  // CHECK-LABEL: func.func @microbatch
+  // CHECK: fsdp.loss_factor
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %two = nn.constant dense<2.0> : tensor<1xf32>
+    %d = nn.maximum %b, %two : tensor<1xf32>
+    %q = nn.div %a, %d : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// A loss that computes its gradients in the forward takes the factor there.
+// Its targets count unless they are ignored.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["y"]
+// CHECK: nn.cmp eq
+module {
+  fsdp.parameter @w : tensor<9x4xf32> trainable
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%x: tensor<5x4xf32> {fsdp.input = "x"}, %y: tensor<5xi64> {fsdp.input = "y"}) {
+    %w = fsdp.load @w : tensor<9x4xf32>
+    // CHECK: %[[F:.*]] = fsdp.loss_factor @loss_weight : tensor<f32>
+    // CHECK: %[[LOSS:.*]], %{{.*}}, %{{.*}}, %{{.*}} = nn.linear_cross_entropy mean {{.*}} scale %[[F]]
+    // CHECK: %[[PART:.*]] = nn.mul %[[LOSS]], %[[F]] : tensor<f32>
+    // CHECK: fsdp.report_loss %[[PART]]
+    %loss, %valid, %dx, %dw = nn.linear_cross_entropy mean %x, %w, %y {ignore_index = -100, transpose_weight} : tensor<5x4xf32>, tensor<9x4xf32>, tensor<5xi64> -> tensor<f32>, tensor<f32>
+    fsdp.report_loss %loss valid %valid : tensor<f32>, tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// A divisor that is an input, or a mean that the model multiplies by its own
+// count, stays as it is. So does a mean whose square counts.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+// CHECK-NOT: fsdp.loss_factor
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}, %n: tensor<1xf32> {fsdp.input = "n"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %given = nn.div %a, %n : tensor<1xf32>
+    %mean = nn.div %a, %b : tensor<1xf32>
+    %undone = nn.mul %mean, %b : tensor<1xf32>
+    %square = nn.mul %mean, %mean : tensor<1xf32>
+    %s = nn.add %given, %undone : tensor<1xf32>
+    %t = nn.add %s, %square : tensor<1xf32>
+    %l = nn.reshape %t : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// A weight that depends on a parameter is unknown before the step.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_factor
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-remark@below {{this mean stays a mean over the targets of its microbatch ('--loss-mean=microbatch'), since its weight depends on more than the model's inputs}}
+    %q = nn.div %a, %a : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// The weights are described, and nothing is multiplied.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"]
+// CHECK-NOT: fsdp.loss_factor
+module attributes {fsdp.options = {"loss-mean" = "microbatch"}} {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %q = nn.div %a, %b : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
