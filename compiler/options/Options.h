@@ -252,7 +252,8 @@ struct CompileOptions {
   OffloadSet offload;
   Master master = Master::F32;
   ElementType paramType = ElementType::f32;
-  std::vector<std::string> keptF32;       ///< globs of modules
+  std::vector<std::string> keptF32; ///< globs of modules
+  bool castInputs = false;
   BlockType gatherType = BlockType::None; ///< None: the type of the weights
   ReduceType reduceType = ReduceType::F32;
   std::vector<ReduceHook> reduceHooks; ///< in the order of application

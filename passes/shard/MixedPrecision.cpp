@@ -2,8 +2,9 @@
 //
 // mixed-precision: computes in bf16 or f16, with f32 master weights, statistics
 // and losses. It follows torch.distributed.fsdp's MixedPrecision(param_dtype=…)
-// where that is defined, and otherwise keeps in f32 what autocast does. Modules
-// of --keep-f32 compute in f32, and cast at their borders.
+// where that is defined, and otherwise keeps in f32 what torch computes in f32
+// with bf16 parameters (ComputeTypes.h). Modules of --keep-f32 compute in f32,
+// and cast at their borders.
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
@@ -12,6 +13,8 @@
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/options/Options.h"
+#include "passes/shard/ComputeTypes.h"
+#include "passes/shard/F32Islands.h"
 #include "passes/shard/HalfConstants.h"
 #include "passes/shard/ReduceHooks.h"
 
@@ -55,7 +58,8 @@ public:
   // `half` is the type to compute in.
   Converter(ModuleOp module, Block &body, FloatType half)
       : module(module), body(body), options(fsdp::CompileOptions::of(module)),
-        half(half), f32(Float32Type::get(module.getContext())) {}
+        half(half), f32(Float32Type::get(module.getContext())),
+        types(options.castInputs) {}
 
   void run() {
     // The compute type is that of gathered buffers. Master weights stay f32 in
@@ -72,6 +76,7 @@ public:
   }
 
   int64_t casts = 0;
+  F32Islands islands;
 
 private:
   // Returns true for reports of the loss and of metrics.
@@ -101,50 +106,36 @@ private:
     }
   }
 
-  // A float input of the model counts as half, although it is cast only where
-  // it is used. So does what a kept module computes, as torch casts the results
-  // of such a module back.
-  bool isCompute(Value value) const {
-    return isHalf(value.getType()) || ofKept.contains(value) ||
-           (isa<BlockArgument>(value) && isF32(value.getType()));
+  // Returns true if the op is f32 whatever it reads. A loss in bf16 would have
+  // two to three digits (in f16 three to four), and running statistics and
+  // reports are f32.
+  bool isAlwaysF32(Operation *op) const {
+    return lossTail.contains(op) || op->hasTrait<fsdp::InF32>() ||
+           comparesDraw(op) || computesInF32(options, op);
   }
 
-  // An op computes in `half` if one of its operands does, unless --keep-f32
-  // names its module. Its other operands are cast, and its results follow,
+  // Decides the op's type, casts its operands, and gives its results the type,
   // except for statistics.
   void convert(Operation *op) {
     if (holdsSentinel(op))
       sentinels.insert(op->getResult(0));
     if (op->getNumOperands() == 0 && !isa<fsdp::FlatOp>(op))
       return; // constants, buffers, iota: cast where used
-    // An operand that keeps its type says nothing about the type of the op.
-    bool compute = op->hasTrait<fsdp::InComputeType>() ||
-                   llvm::any_of(op->getOperands(), [&](Value operand) {
-                     return isCompute(operand) && !keepsType(op, operand);
-                   });
-    // A loss in bf16 would have two to three digits (in f16 three to four), and
-    // running statistics and reports are f32.
-    if (lossTail.contains(op) || op->hasTrait<fsdp::InF32>() ||
-        comparesDraw(op) || computesInF32(options, op))
-      compute = false;
-    if (compute && op->hasAttr(FSDPDialect::kKeepF32Attr)) {
-      compute = false;
-      for (OpResult result : op->getResults())
-        if (isF32(result.getType()) && !isStatistic(result))
-          ofKept.insert(result);
-    }
-    Type element = compute ? Type(half) : Type(f32);
-    // An nn.cast is written by the model: its operand stays, and its result's
-    // type is what it asks for.
-    for (OpOperand &operand : op->getOpOperands()) {
-      Type type = operand.get().getType();
-      if ((isF32(type) || isHalf(type)) && !keepsType(op, operand.get()) &&
-          !isa<nn::CastOp>(op))
-        operand.set(castTo(operand.get(), element, op));
-    }
+    bool isFixed = isAlwaysF32(op);
+    bool compute = !isFixed && (op->hasTrait<fsdp::InComputeType>() ||
+                                types.computesInHalf(op));
+    bool readsParameters = types.readsParameters(op);
+    bool isKept = !isFixed && op->hasAttr(FSDPDialect::kKeepF32Attr) &&
+                  (compute || readsParameters);
+    // Before the operands are replaced by casts, which are not followed.
+    if (!isFixed)
+      types.note(op);
+    setTypes(op, compute && !isKept);
     for (OpResult result : op->getResults())
-      if (isF32(result.getType()) && compute && !isStatistic(result))
-        result.setType(withElement(result.getType(), half));
+      if (isKept && isF32(result.getType()) && !isStatistic(result))
+        types.keep(result);
+    if (!compute && !isFixed && !isKept && !isBackward(op))
+      islands.add(op, readsParameters);
     if (handsOnSentinels(op) && llvm::any_of(op->getOperands(), [&](Value v) {
           return sentinels.contains(v);
         }))
@@ -156,6 +147,25 @@ private:
         cast.replaceAllUsesWith(cast.getInput());
         cast.erase();
       }
+  }
+
+  // An nn.cast is written by the model: its operand stays, and its result's
+  // type is what it asks for.
+  void setTypes(Operation *op, bool compute) {
+    bool wideScales = compute && types.readsWideScale(op);
+    auto isWide = [&](Value value) {
+      return !compute || (wideScales && ComputeTypes::isScale(op, value));
+    };
+    for (OpOperand &operand : op->getOpOperands()) {
+      Type type = operand.get().getType();
+      if ((isF32(type) || isHalf(type)) && !keepsType(op, operand.get()) &&
+          !isa<nn::CastOp>(op))
+        operand.set(castTo(operand.get(),
+                           isWide(operand.get()) ? Type(f32) : Type(half), op));
+    }
+    for (OpResult result : op->getResults())
+      if (isF32(result.getType()) && !isWide(result) && !isStatistic(result))
+        result.setType(withElement(result.getType(), half));
   }
 
   // Returns the value converted to `element`. The cast is inserted before the
@@ -214,8 +224,8 @@ private:
   Block &body;
   fsdp::CompileOptions options;
   FloatType half, f32;
+  ComputeTypes types;
   llvm::DenseSet<Operation *> lossTail;
-  llvm::DenseSet<Value> ofKept; // f32 results that would be half
   // f32 values that hold sentinels of constants.
   llvm::DenseSet<Value> sentinels;
   llvm::DenseMap<std::pair<Value, std::pair<Type, int>>, Value> cache;
@@ -237,6 +247,8 @@ struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
       Converter converter(module, function.front(), half);
       converter.run();
       casts += converter.casts;
+      if (function.getName() == FSDPDialect::kMicrobatch)
+        converter.islands.write(module);
       eraseDeadConstants(function.front());
       // The types say it from here on.
       for (Operation &op : function.front())

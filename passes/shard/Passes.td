@@ -118,14 +118,18 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
 def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
   let summary = "Computes in --param-dtype, with statistics and losses in f32";
   let description = [{
-    With `param-dtype = bf16` (or `f16`) the flat buffers, and what is computed from them or
-    from the model's float inputs, become bf16; masters stay f32. With `--master=none` the layouts in bf16 get `no_master`:
-    their shards are bf16 as well. These stay f32:
+    With `param-dtype = bf16` (or `f16`) the flat buffers become bf16, and so do products with
+    weights, rows looked up in them, and what is computed from these; masters stay f32. With
+    `--master=none` the layouts in bf16 get `no_master`: their shards are bf16 as well. These
+    stay f32:
 
     - statistics and losses, and the primitives that only lead to the loss (the squares
       and means of a squared error);
-    - what depends on integers and constants alone (rotary angles, masks), until it is
-      used together with bf16;
+    - what depends on inputs, positions and constants alone (timesteps, rotary angles, masks),
+      until it meets a product with a weight or a value in bf16. With `cast-inputs` float
+      inputs count as values in bf16;
+    - arithmetic of parameters (`1 + w`, `exp(A_log)`), and what reads its results, up to the
+      next product. A norm reads such a scale in f32, and computes in bf16 all the same;
     - buffers, additive masks of attention and class weights of cross-entropy;
     - comparisons with numbers that `nn.uniform` draws;
     - the ops and layouts of modules that `keep-f32` names (`fsdp.keep_f32`): their
@@ -136,7 +140,8 @@ def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
     between them, are converted in place. A finite number beyond ±1e30 stays finite: the lowest
     f32 of a mask becomes the lowest bf16. A mask that is computed from such a number, as
     (1 - kept) · lowest, is limited to the finite numbers of bf16 before it is cast.
-    Gradients are packed in bf16 and summed over ranks in f32.
+    Gradients are packed in bf16 and summed over ranks in f32. `fsdp.f32_islands` on the module
+    counts the ops of the forward that stay f32 on inputs and on parameters.
 
     Before:
     ```mlir

@@ -57,6 +57,7 @@ constexpr const char *buffers = "write '--buffers=broadcast' of fsdpc";
 constexpr const char *lossScale =
     "write '--loss-scale=dynamic,init=X,growth=X,backoff=X,interval=N' of "
     "fsdpc";
+constexpr const char *castInputs = "write '--cast-inputs' of fsdpc";
 constexpr const char *halfFloats = "write '--param-dtype=f16' of fsdpc";
 constexpr const char *gatherBlocks = "write '--gather-dtype=i8' of fsdpc";
 constexpr const char *hook = "write '--reduce-hook=HOOK' of fsdpc";
@@ -135,6 +136,8 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"amp", dtype},
       {"bf16", dtype},
       {"mp-policy", dtype},
+      {"cast-forward-inputs", castInputs},
+      {"cast-root-forward-inputs", castInputs},
       {"fp16", halfFloats},
       {"broadcast-fp16", halfFloats},
       {"module-classes-to-ignore", "write '--keep-f32=GLOB' of fsdpc"},

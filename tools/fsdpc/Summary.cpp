@@ -8,6 +8,7 @@
 #include "compiler/analysis/CommunicationVolume.h"
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/dialects/fsdp/Buckets.h"
+#include "compiler/dialects/fsdp/F32Islands.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Offloads.h"
@@ -18,8 +19,8 @@
 #include "runtime/abi/memory_plan.h"
 #include "tools/fsdpc/TextStreams.h"
 
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
@@ -66,6 +67,19 @@ static void printGroups(ModuleOp module) {
                 << options.ofGroup(options.groups[number]).optimizer.name();
     textOut() << "\n";
   }
+}
+
+// Says how much of the forward stays f32, which mixed-precision has counted.
+static void printF32Islands(ModuleOp module) {
+  auto counts = module->getAttrOfType<DictionaryAttr>(fsdp::kF32IslandsAttr);
+  if (!counts)
+    return;
+  auto count = [&](StringRef name) {
+    return counts.getAs<IntegerAttr>(name).getInt();
+  };
+  textOut() << "in f32 before a product with a weight: " << count("data")
+            << " ops on inputs and positions, " << count("parameters")
+            << " on parameters\n";
 }
 
 // Lists what the backward computes again for --memory-limit, which the pass
@@ -120,20 +134,6 @@ static void printOffloaded(ModuleOp module) {
   textOut() << "\n";
 }
 
-void fsdpc::driver::printModelSummary(ModuleOp module) {
-  // An attribute holds the counts of recognised composites, since the ops
-  // themselves are kernels by now. Sorted by name, as every dictionary.
-  auto counts = module->getAttrOfType<DictionaryAttr>("fsdp.recognised");
-  if (counts && !counts.empty()) {
-    textOut() << "recognised:";
-    for (NamedAttribute entry : counts)
-      if (auto count = dyn_cast<IntegerAttr>(entry.getValue()))
-        textOut() << " " << count.getInt() << " " << entry.getName().getValue();
-    textOut() << "\n";
-  }
-  if (auto buckets = module->getAttrOfType<ArrayAttr>(fsdp::kBucketsAttr)) {
-    textOut() << "buckets:";
-    for (auto name : buckets.getAsValueRange<StringAttr>())
 // Says what the loss's means are means of, which decides what is learnt.
 static void printLossMean(ModuleOp module) {
   llvm::SetVector<StringRef> inputs;
@@ -153,8 +153,22 @@ static void printLossMean(ModuleOp module) {
                        : " (--loss-mean)\n");
 }
 
-      textOut() << " " << name;
+void fsdpc::driver::printModelSummary(ModuleOp module) {
   printLossMean(module);
+  // An attribute holds the counts of recognised composites, since the ops
+  // themselves are kernels by now. Sorted by name, as every dictionary.
+  auto counts = module->getAttrOfType<DictionaryAttr>("fsdp.recognised");
+  if (counts && !counts.empty()) {
+    textOut() << "recognised:";
+    for (NamedAttribute entry : counts)
+      if (auto count = dyn_cast<IntegerAttr>(entry.getValue()))
+        textOut() << " " << count.getInt() << " " << entry.getName().getValue();
+    textOut() << "\n";
+  }
+  if (auto buckets = module->getAttrOfType<ArrayAttr>(fsdp::kBucketsAttr)) {
+    textOut() << "buckets:";
+    for (auto name : buckets.getAsValueRange<StringAttr>())
+      textOut() << " " << name;
     textOut() << " (--dim); the step is predicted of that with the largest "
                  "activations\n";
   }
@@ -174,6 +188,7 @@ static void printLossMean(ModuleOp module) {
   if (options.paramType == ElementType::f16)
     textOut() << "f16: products convert their operands to f32, which is "
                  "slower than f32 or bf16\n";
+  printF32Islands(module);
   printGroups(module);
   // Written by the phase `schedule`; the collectives themselves are gone.
   if (std::optional<CommunicationVolume> volume = readCommunication(module))

@@ -5,6 +5,7 @@
 // passes found out about an op (its unit, its cost, its place in the arena).
 // FSDPBase.td describes each.
 #include "compiler/dialects/nn/DiscardableAttributes.h"
+#include "compiler/dialects/fsdp/F32Islands.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
@@ -166,6 +167,7 @@ constexpr DiscardableAttribute opTable[] = {
     {"fsdp.done", modules, text},
     {"fsdp.options", modules, {"a dictionary", isDictionary}},
     {"fsdp.recognised", modules, {"a dictionary of i64 counts", areCounts}},
+    {kF32IslandsAttr, modules, {"a dictionary of i64 counts", areCounts}},
     {"fsdp.communication",
      modules,
      {"a dictionary of 'trainable', 'frozen' and 'terms'", isCommunication}},

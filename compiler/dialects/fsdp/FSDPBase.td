@@ -31,6 +31,7 @@ def FSDP_Dialect : Dialect {
     | `fsdp.done` | module | the last pass that ran; compilation goes on after it |
     | `fsdp.options` | module | the options that were given, by flag name; an absent one has its default |
     | `fsdp.recognised` | module | number of composites that the import recognised, by kind |
+    | `fsdp.f32_islands` | module | ops of the forward that `--param-dtype` leaves in f32: on `data` (inputs, positions, constants) and on `parameters` |
     | `fsdp.communication` | module | what collectives send per step: elements, and bytes by kind of collective |
     | `fsdp.arena` | module | bytes of the arena, their lower bound, and what it holds at the peak |
     | `fsdp.unit` | ops | the unit (symbol) that the op belongs to |

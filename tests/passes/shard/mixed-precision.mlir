@@ -45,32 +45,34 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
 // The squares and the mean that lead only to the loss are f32, with the target
 // as given. The gradient is cast where it is combined with a bf16 value.
 module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
-  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.parameter @w : tensor<1x8xf32> trainable unit @u
   fsdp.unit @u
   fsdp.layout @u.flat of @u trainable elements 8 : f32 states 2 {
     members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   // CHECK-LABEL: func.func @microbatch
-  // CHECK-SAME: %[[T:.*]]: tensor<8xf32>
-  func.func @microbatch(%t: tensor<8xf32>) {
+  // CHECK-SAME: %[[T:[a-z0-9]+]]: tensor<1x8xf32>
+  func.func @microbatch(%t: tensor<1x8xf32>, %i: tensor<1xi64>) {
     %f = fsdp.flat @u.flat : tensor<8xf32>
-    %w = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<8xf32>
-    // CHECK: %[[S:.*]] = nn.softmax %{{.*}} : tensor<8xbf16>
-    %s = nn.softmax %w : tensor<8xf32>
-    // CHECK: %[[C:.*]] = nn.cast %[[S]] : tensor<8xbf16> -> tensor<8xf32>
-    // CHECK: %[[D:.*]] = nn.sub %[[C]], %[[T]] : tensor<8xf32>
-    %d = nn.sub %s, %t : tensor<8xf32>
-    // CHECK: nn.mul %[[D]], %[[D]] : tensor<8xf32>
-    %q = nn.mul %d, %d : tensor<8xf32>
-    // CHECK: nn.reduce sum {{.*}} : tensor<8xf32> -> tensor<1xf32>
-    %r = nn.reduce sum %q [0] : tensor<8xf32> -> tensor<1xf32>
-    %loss = nn.reshape %r : tensor<1xf32> -> tensor<f32>
+    %table = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<1x8xf32>
+    %w = nn.embedding %table, %i : tensor<1x8xf32>, tensor<1xi64> -> tensor<1x8xf32>
+    // CHECK: %[[S:.*]] = nn.softmax %{{.*}} : tensor<1x8xbf16>
+    %s = nn.softmax %w : tensor<1x8xf32>
+    // CHECK: %[[C:.*]] = nn.cast %[[S]] : tensor<1x8xbf16> -> tensor<1x8xf32>
+    // CHECK: %[[D:.*]] = nn.sub %[[C]], %[[T]] : tensor<1x8xf32>
+    %d = nn.sub %s, %t : tensor<1x8xf32>
+    // CHECK: nn.mul %[[D]], %[[D]] : tensor<1x8xf32>
+    %q = nn.mul %d, %d : tensor<1x8xf32>
+    // CHECK: nn.reduce sum {{.*}} : tensor<1x8xf32> -> tensor<1x1xf32>
+    %r = nn.reduce sum %q [0, 1] : tensor<1x8xf32> -> tensor<1x1xf32>
+    %loss = nn.reshape %r : tensor<1x1xf32> -> tensor<f32>
     fsdp.report_loss %loss : tensor<f32>
-    // CHECK: %[[DS:.*]] = nn.add %[[D]], %[[D]] {fsdp.backward} : tensor<8xf32>
-    %ds = nn.add %d, %d {fsdp.backward} : tensor<8xf32>
-    // CHECK: %[[DC:.*]] = nn.cast %[[DS]] {fsdp.backward} : tensor<8xf32> -> tensor<8xbf16>
-    // CHECK: nn.softmax_grad %[[S]], %[[DC]] {fsdp.backward} : tensor<8xbf16>
-    %dw = nn.softmax_grad %s, %ds {fsdp.backward} : tensor<8xf32>
-    %g = fsdp.pack @u.flat(%dw) : (tensor<8xf32>) -> tensor<8xf32>
+    // CHECK: %[[DS:.*]] = nn.add %[[D]], %[[D]] {fsdp.backward} : tensor<1x8xf32>
+    %ds = nn.add %d, %d {fsdp.backward} : tensor<1x8xf32>
+    // CHECK: %[[DC:.*]] = nn.cast %[[DS]] {fsdp.backward} : tensor<1x8xf32> -> tensor<1x8xbf16>
+    // CHECK: nn.softmax_grad %[[S]], %[[DC]] {fsdp.backward} : tensor<1x8xbf16>
+    %dw = nn.softmax_grad %s, %ds {fsdp.backward} : tensor<1x8xf32>
+    %dtable = nn.embedding_grad %dw, %i {fsdp.backward} : tensor<1x8xf32>, tensor<1xi64> -> tensor<1x8xf32>
+    %g = fsdp.pack @u.flat(%dtable) : (tensor<1x8xf32>) -> tensor<8xf32>
     fsdp.reduce @u.flat, %g : tensor<8xf32>
     return
   }
@@ -81,14 +83,15 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
 // Values from integers and constants are f32 until they are combined with bf16.
 // Constants are converted; an additive mask of attention is unchanged.
 module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
-  fsdp.parameter @w : tensor<1x1x2x4xf32> unit @u
+  fsdp.parameter @w : tensor<2x4xf32> unit @u
   fsdp.unit @u
   fsdp.layout @u.frozen of @u elements 8 : f32 states 0 {
     members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   // CHECK-LABEL: func.func @microbatch
-  func.func @microbatch(%i: tensor<1x1x2x4xi64>, %mask: tensor<1x1x1x2xf32>) {
+  func.func @microbatch(%i: tensor<1x1x2x4xi64>, %ids: tensor<1x1x2xi64>, %mask: tensor<1x1x1x2xf32>) {
     %f = fsdp.flat @u.frozen : tensor<8xf32>
-    %w = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<1x1x2x4xf32>
+    %table = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<2x4xf32>
+    %w = nn.embedding %table, %ids : tensor<2x4xf32>, tensor<1x1x2xi64> -> tensor<1x1x2x4xf32>
     // CHECK: nn.cast %{{.*}} : tensor<1x1x2x4xi64> -> tensor<1x1x2x4xf32>
     %a = nn.cast %i : tensor<1x1x2x4xi64> -> tensor<1x1x2x4xf32>
     // CHECK: %[[COS:.*]] = nn.cos %{{.*}} : tensor<1x1x2x4xf32>
@@ -111,14 +114,15 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
 // The lowest f32 hides scores, and becomes the lowest bf16. Minus infinity
 // stays. A broadcast of a constant is converted with it.
 module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
-  fsdp.parameter @w : tensor<8xf32> unit @u
+  fsdp.parameter @w : tensor<1x8xf32> unit @u
   fsdp.unit @u
   fsdp.layout @u.frozen of @u elements 8 : f32 states 0 {
     members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   // CHECK-LABEL: func.func @microbatch
-  func.func @microbatch(%keep: tensor<8xi1>) {
+  func.func @microbatch(%keep: tensor<8xi1>, %row: tensor<i64>) {
     %f = fsdp.flat @u.frozen : tensor<8xf32>
-    %w = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<8xf32>
+    %table = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<1x8xf32>
+    %w = nn.embedding %table, %row : tensor<1x8xf32>, tensor<i64> -> tensor<8xf32>
     // CHECK-DAG: nn.constant dense<-3.3{{.*}}e+38> : tensor<bf16>
     // CHECK-NOT: nn.cast
     %number = nn.constant dense<-3.40282347E+38> : tensor<f32>
@@ -142,9 +146,10 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   // CHECK-LABEL: func.func @microbatch
   // CHECK-SAME: %[[KEEP:[a-z0-9]+]]: tensor<8xi1>
-  func.func @microbatch(%keep: tensor<8xi1>) {
+  func.func @microbatch(%keep: tensor<8xi1>, %ids: tensor<2xi64>) {
     %f = fsdp.flat @u.frozen : tensor<16xf32>
-    %w = fsdp.view %f[@w at 0] : tensor<16xf32> -> tensor<2x8xf32>
+    %table = fsdp.view %f[@w at 0] : tensor<16xf32> -> tensor<2x8xf32>
+    %w = nn.embedding %table, %ids : tensor<2x8xf32>, tensor<2xi64> -> tensor<2x8xf32>
     // CHECK-DAG: nn.constant dense<-3.3{{.*}}e+38> : tensor<bf16>
     // CHECK-NOT: nn.cast
     %number = nn.constant dense<-3.40282347E+38> : tensor<f32>
@@ -172,15 +177,16 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
 // limited to the finite numbers of bf16 before its cast, which would turn the
 // lowest f32 into minus infinity. So it is behind a choice.
 module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
-  fsdp.parameter @w : tensor<8xf32> unit @u
+  fsdp.parameter @w : tensor<1x8xf32> unit @u
   fsdp.unit @u
   fsdp.layout @u.frozen of @u elements 8 : f32 states 0 {
     members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   // CHECK-LABEL: func.func @microbatch
   // CHECK-SAME: %[[PAD:[a-z0-9]+]]: tensor<8xi64>, %[[KEEP:[a-z0-9]+]]: tensor<8xi1>
-  func.func @microbatch(%pad: tensor<8xi64>, %keep: tensor<8xi1>) {
+  func.func @microbatch(%pad: tensor<8xi64>, %keep: tensor<8xi1>, %row: tensor<i64>) {
     %f = fsdp.flat @u.frozen : tensor<8xf32>
-    %w = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<8xf32>
+    %table = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<1x8xf32>
+    %w = nn.embedding %table, %row : tensor<1x8xf32>, tensor<i64> -> tensor<8xf32>
     %lowest = nn.constant dense<-3.40282347E+38> : tensor<8xf32>
     %one = nn.constant dense<1.0> : tensor<8xf32>
     // CHECK: %[[KEPT:.*]] = nn.cast %[[PAD]] : tensor<8xi64> -> tensor<8xf32>
@@ -268,6 +274,7 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
     fsdp.report_output "h" %h : tensor<4x8xf32>
     return
   }
+  // CHECK-LABEL: func.func @microbatch()
   func.func @microbatch() { return }
 }
 
@@ -275,8 +282,15 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
 
 // A comparison with a draw is f32, since a draw below 1 may be 1 in bf16.
 module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+  fsdp.parameter @w : tensor<4x8xf32> unit @u
+  fsdp.unit @u
+  fsdp.layout @u.frozen of @u elements 32 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   // CHECK-LABEL: func.func @microbatch
-  func.func @microbatch(%x: tensor<4x8xf32>) {
+  func.func @microbatch(%ids: tensor<4xi64>) {
+    %f = fsdp.flat @u.frozen : tensor<32xf32>
+    %table = fsdp.view %f[@w at 0] : tensor<32xf32> -> tensor<4x8xf32>
+    %x = nn.embedding %table, %ids : tensor<4x8xf32>, tensor<4xi64> -> tensor<4x8xf32>
     %keys = fsdp.random : tensor<4xi32>
     %p = nn.sigmoid %x : tensor<4x8xf32>
     // CHECK: %[[U:.*]] = nn.uniform
@@ -286,6 +300,73 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
     %b = nn.cmp lt %u, %p : tensor<4x8xf32> -> tensor<4x8xi1>
     %c = nn.cast %b : tensor<4x8xi1> -> tensor<4x8xf32>
     fsdp.report_output "b" %c : tensor<4x8xf32>
+    return
+  }
+}
+
+// -----
+
+// What follows from inputs and positions alone is f32 until a product with a
+// weight, as angles are. --cast-inputs rounds a float input where it is used.
+module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+  fsdp.parameter @w : tensor<8x8xf32> unit @u
+  fsdp.unit @u
+  fsdp.layout @u.frozen of @u elements 64 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 64] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%t: tensor<4x8xf32>) {
+    %f = fsdp.flat @u.frozen : tensor<64xf32>
+    %w = fsdp.view %f[@w at 0] : tensor<64xf32> -> tensor<8x8xf32>
+    // CHECK: %[[SIN:.*]] = nn.sin %{{.*}} : tensor<4x8xf32>
+    %s = nn.sin %t : tensor<4x8xf32>
+    // CHECK: %[[HALF:.*]] = nn.cast %[[SIN]] : tensor<4x8xf32> -> tensor<4x8xbf16>
+    // CHECK: nn.matmul %[[HALF]], %{{.*}} -> tensor<4x8xbf16>
+    %h = nn.matmul %s, %w : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {fsdp.options = {"param-dtype" = "bf16", "cast-inputs" = true}} {
+  // CHECK-LABEL: func.func @microbatch
+  // CHECK-SAME: %[[T:.*]]: tensor<4x8xf32>
+  func.func @microbatch(%t: tensor<4x8xf32>) {
+    // CHECK: %[[HALF:.*]] = nn.cast %[[T]] : tensor<4x8xf32> -> tensor<4x8xbf16>
+    // CHECK: nn.sin %[[HALF]] : tensor<4x8xbf16>
+    %s = nn.sin %t : tensor<4x8xf32>
+    return
+  }
+}
+
+// -----
+
+// Arithmetic of a parameter is f32. What it scales is f32 up to the next
+// product, and a norm in bf16 reads it as it is.
+module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+  fsdp.parameter @g : tensor<8xf32> unit @u
+  fsdp.parameter @w : tensor<8x8xf32> unit @u
+  fsdp.unit @u
+  fsdp.layout @u.frozen of @u elements 80 : f32 states 0 {
+    members = [#fsdp.member<@g[0, 8] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 64] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%x: tensor<8x8xf32>) {
+    %f = fsdp.flat @u.frozen : tensor<80xf32>
+    %g = fsdp.view %f[@g at 0] : tensor<80xf32> -> tensor<8xf32>
+    %w = fsdp.view %f[@w at 16] : tensor<80xf32> -> tensor<8x8xf32>
+    // CHECK: nn.matmul {{.*}} -> tensor<8x8xbf16>
+    %h = nn.matmul %x, %w : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %one = nn.constant dense<1.0> : tensor<8xf32>
+    // CHECK: %[[SCALE:.*]] = nn.add %{{.*}} : tensor<8xf32>
+    %scale = nn.add %g, %one : tensor<8xf32>
+    // CHECK: nn.rms_norm %{{.*}} weight %[[SCALE]] {{.*}} -> tensor<8x8xbf16>, tensor<8xf32>
+    %n, %rstd = nn.rms_norm %h weight %scale {epsilon = 1.0e-5 : f64} : tensor<8x8xf32>, weight tensor<8xf32> -> tensor<8x8xf32>, tensor<8xf32>
+    // CHECK: %[[ROWS:.*]] = nn.broadcast %[[SCALE]] : tensor<8xf32> -> tensor<8x8xf32>
+    %rows = nn.broadcast %scale : tensor<8xf32> -> tensor<8x8xf32>
+    // CHECK: %[[P:.*]] = nn.mul %{{.*}}, %[[ROWS]] : tensor<8x8xf32>
+    %p = nn.mul %n, %rows : tensor<8x8xf32>
+    // CHECK: nn.matmul {{.*}} -> tensor<8x8xbf16>
+    %q = nn.matmul %p, %w : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     return
   }
 }

@@ -30,12 +30,12 @@ module @in_order attributes {fsdp.options = {"reduce-hook" = ["clip-value=0.5", 
 // CHECK-NOT: fsdp.hook
 // CHECK: fsdp.pack
 module @computed attributes {fsdp.options = {"reduce-hook" = ["cast=bf16"], "param-dtype" = "bf16"}} {
-  fsdp.parameter @w : tensor<16xf32> trainable unit @root
+  fsdp.parameter @w : tensor<4x4xf32> trainable unit @root
   fsdp.unit @root
   func.func @microbatch(%x: tensor<16xf32>) {
-    %a = fsdp.load @w {fsdp.unit = @root} : tensor<16xf32>
-    %0 = nn.neg %a {fsdp.unit = @root, fsdp.backward} : tensor<16xf32>
-    fsdp.gradient @w, %0 {fsdp.unit = @root} : tensor<16xf32>
+    %a = fsdp.load @w {fsdp.unit = @root} : tensor<4x4xf32>
+    %0 = nn.matmul %a, %a {fsdp.unit = @root, fsdp.backward} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    fsdp.gradient @w, %0 {fsdp.unit = @root} : tensor<4x4xf32>
     return
   }
 }
