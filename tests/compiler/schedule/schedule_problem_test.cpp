@@ -47,7 +47,7 @@ TEST(ProblemCheck, SaysWhatIsWrong) {
   };
   const Case cases[] = {
       {[](Problem &p) { p.ops[1].durationUs = -1; }, "op 1 has a negative"},
-      {[](Problem &p) { p.collectives[0].durationUs = 0.0 / 0.0; },
+      {[](Problem &p) { p.collectives[0].durationUs = std::nan(""); },
        "'gather a' has a negative"},
       {[](Problem &p) { p.collectives[0].buffers[0].bytes = -4; },
        "has -4 bytes"},

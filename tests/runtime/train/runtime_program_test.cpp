@@ -401,7 +401,7 @@ TEST_F(Program, InitTakesEqualTiedValuesOnly) {
 // --init finds tensors by alias and converts f64, warns of tensors that the
 // program does not have, and refuses wrong shapes and missing tensors.
 TEST_F(Program, InitFindsAliasesAndChecksShapes) {
-  auto write = [&](const char *table, std::vector<int64_t> shape,
+  auto write = [&](const char *table, const std::vector<int64_t> &shape,
                    const char *dtype = "f64") {
     SafeTensorsHeader header;
     uint64_t bytes = header.add(table, dtype, shape, {});
@@ -438,7 +438,7 @@ TEST_F(Program, InitFindsAliasesAndChecksShapes) {
 // the other way round. Where one prefix makes all names fit, it is taken and
 // said; where several do, the error shows the flag that decides.
 TEST_F(Program, InitMatchesOnePrefix) {
-  auto write = [&](std::vector<std::string> prefixes) {
+  auto write = [&](const std::vector<std::string> &prefixes) {
     SafeTensorsHeader header;
     for (const std::string &prefix : prefixes)
       for (auto &[name, size] : {std::pair("table", 10), std::pair("weight", 3),

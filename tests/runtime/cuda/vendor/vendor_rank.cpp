@@ -50,7 +50,7 @@ constexpr size_t cap = size_t(32) << 20;
 // Undoes what a rank has made, in the reverse order. Keeps the first error.
 class Undo {
 public:
-  void add(std::function<CudaStatus()> step) { steps.push_back(step); }
+  void add(const std::function<CudaStatus()> &step) { steps.push_back(step); }
   CudaStatus run() {
     CudaStatus first = cudaOk;
     for (; !steps.empty(); steps.pop_back())
