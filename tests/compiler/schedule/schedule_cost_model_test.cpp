@@ -257,7 +257,7 @@ TEST(Machines, AreRead) {
 }
 
 // The message of a text in which `from` is replaced by `to`.
-std::string fault(std::string from, std::string to) {
+std::string fault(const std::string &from, const std::string &to) {
   std::string text(machineText("one-core"));
   size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;

@@ -206,7 +206,7 @@ TEST(InitRule, RefusesOtherText) {
 // The scales that torch.nn.init computes from the shape: a linear layer, and a
 // convolution whose window counts on both sides.
 TEST(InitRule, ScalesAsTorch) {
-  auto shaped = [](const char *text, std::vector<int64_t> shape) {
+  auto shaped = [](const char *text, const std::vector<int64_t> &shape) {
     return *ruleForShape(*parseInitRule(text), shape);
   };
   InitRule rule = shaped("kaiming_uniform(2.23606797749979)", {5, 7});
@@ -221,7 +221,7 @@ TEST(InitRule, ScalesAsTorch) {
   rule = shaped("xavier_normal", {4, 6});
   EXPECT_NEAR(rule.numbers[1], std::sqrt(2.0 / 10), 1e-15);
   for (const char *text : {"xavier_normal", "kaiming_uniform", "orthogonal"})
-    for (std::vector<int64_t> shape :
+    for (const std::vector<int64_t> &shape :
          std::vector<std::vector<int64_t>>{{}, {3}, {0, 3}, {1 << 13, 1 << 13}})
       EXPECT_EQ(bool(ruleForShape(*parseInitRule(text), shape)),
                 shape == std::vector<int64_t>({1 << 13, 1 << 13}) &&
