@@ -144,12 +144,17 @@ Status Trainer::findCheckpoint(const std::string &wantedStep) {
 }
 
 // Losses of runs with different means are different numbers, and so are their
-// gradients. Checkpoints of earlier versions have the microbatch's.
+// gradients. Checkpoints of earlier versions have the microbatch's, and those
+// that were converted from other tools do not say.
 Status Trainer::checkLossMean() const {
   const auto &before = resumed->manifest().settings;
-  auto found = std::find_if(before.begin(), before.end(), [](auto &setting) {
-    return setting.first == lossMeanSetting;
-  });
+  auto find = [&](const char *name) {
+    return std::find_if(before.begin(), before.end(),
+                        [&](auto &setting) { return setting.first == name; });
+  };
+  if (find(samplesPerStep) == before.end())
+    return {};
+  auto found = find(lossMeanSetting);
   std::string had = found == before.end() ? "microbatch" : found->second;
   if (manifest.lossMean.empty() || manifest.lossMean == had)
     return {};
