@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 namespace {
 
-std::string npyError(const std::string &bytes, Input input = ids()) {
+std::string npyError(const std::string &bytes, const Input &input = ids()) {
   TemporaryFolder folder;
   auto file = openArraySamples(input, folder.write("x.npy", bytes));
   return file ? "" : file.error().message;
