@@ -47,11 +47,9 @@ static const PipelineStep steps[] = {
     {Phase::Units, "verify-units", createVerifyUnits},
 
     // @evaluate is a copy of the forward as it runs in an evaluation. Means
-    // over
-    // targets have the factors of a step's mean. Forward and backward are one
-    // flat function. Values saved for the backward
-    // are explicit; none of them is cheap to compute again or derived from
-    // weights only.
+    // over targets have the factors of a step's mean. Forward and backward are
+    // one flat function. Values saved for the backward are explicit; none of
+    // them is cheap to compute again or derived from weights only.
     {Phase::Grad, "build-evaluate", createBuildEvaluate},
     {Phase::Grad, "weigh-losses", createWeighLosses},
     {Phase::Grad, "grad", createGrad},

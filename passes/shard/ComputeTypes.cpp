@@ -14,13 +14,12 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
 
-static bool keepsType(Operation *op, Value operand) {
+bool passes::keepsType(Operation *op, Value operand) {
   auto precision = dyn_cast<nn::PrecisionOpInterface>(op);
   return precision && precision.keepsType(operand);
 }
 
-// Statistics and losses are f32 for themselves; what reads them is not.
-static bool isStatistic(OpResult result) {
+bool passes::isStatistic(OpResult result) {
   auto precision = dyn_cast<nn::PrecisionOpInterface>(result.getOwner());
   return precision && precision.isStatistic(result);
 }
@@ -78,7 +77,7 @@ bool ComputeTypes::computesInHalf(Operation *op) const {
     parameter |= isHalf && isParameter;
     activation |= isHalf && !isParameter;
     derived |= isWide(operand) && isParameter;
-    wide |= isWide(operand) && !isScale(op, operand);
+    wide |= isWide(operand);
   }
   if (isProduct(op))
     return parameter || activation || derived;
@@ -92,21 +91,6 @@ bool ComputeTypes::computesInHalf(Operation *op) const {
 bool ComputeTypes::readsParameters(Operation *op) const {
   return llvm::any_of(op->getOperands(), [&](Value operand) {
     return !keepsType(op, operand) && originOf(operand) != ValueOrigin::Data;
-  });
-}
-
-bool ComputeTypes::isScale(Operation *op, Value value) {
-  if (isProduct(op) || onlyMoves(op) || op->getNumOperands() == 0 ||
-      isa<nn::ElementwiseOpInterface>(op))
-    return false;
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  auto input = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
-  return type && input && type.getRank() < input.getRank();
-}
-
-bool ComputeTypes::readsWideScale(Operation *op) const {
-  return llvm::any_of(op->getOperands(), [&](Value operand) {
-    return !keepsType(op, operand) && isWide(operand) && isScale(op, operand);
   });
 }
 

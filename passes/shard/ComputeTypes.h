@@ -16,6 +16,12 @@ enum class ValueOrigin {
   Activation ///< a product with a parameter, or rows looked up in one
 };
 
+/// Returns true if the operand stays in its type, whatever the op computes in.
+bool keepsType(mlir::Operation *op, mlir::Value operand);
+/// Returns true if the result is f32 for itself, as statistics and losses are;
+/// what reads it is not.
+bool isStatistic(mlir::OpResult result);
+
 /// Follows the values of one function. Ops are noted in program order, once
 /// their operands are final.
 class ComputeTypes {
@@ -32,12 +38,6 @@ public:
   bool computesInHalf(mlir::Operation *op) const;
   /// Returns true if an operand depends on parameters.
   bool readsParameters(mlir::Operation *op) const;
-  /// Returns true if the op reads a scale or a shift of f32 that is computed
-  /// from parameters, such as 1 + w. A norm in 16 bits reads it as it is.
-  bool readsWideScale(mlir::Operation *op) const;
-  /// Returns true if the value, an operand or a result of the op, has fewer
-  /// axes than what the op normalises.
-  static bool isScale(mlir::Operation *op, mlir::Value value);
   /// Returns true if the op computes no new numbers: it moves elements, or
   /// chooses between operands.
   static bool onlyMoves(mlir::Operation *op);

@@ -30,21 +30,9 @@ namespace {
 bool isF32(Type type) { return getElementTypeOrSelf(type).isF32(); }
 bool isHalf(Type type) { return nn::isHalf(getElementTypeOrSelf(type)); }
 
-// Returns true if the operand stays in its type.
-bool keepsType(Operation *op, Value operand) {
-  auto precision = dyn_cast<nn::PrecisionOpInterface>(op);
-  return precision && precision.keepsType(operand);
-}
-
 bool comparesDraw(Operation *op) {
   auto precision = dyn_cast<nn::PrecisionOpInterface>(op);
   return precision && precision.computesInF32();
-}
-
-// Returns true if the result stays f32.
-bool isStatistic(OpResult result) {
-  auto precision = dyn_cast<nn::PrecisionOpInterface>(result.getOwner());
-  return precision && precision.isStatistic(result);
 }
 
 bool isBackward(Operation *op) {
@@ -152,19 +140,15 @@ private:
   // An nn.cast is written by the model: its operand stays, and its result's
   // type is what it asks for.
   void setTypes(Operation *op, bool compute) {
-    bool wideScales = compute && types.readsWideScale(op);
-    auto isWide = [&](Value value) {
-      return !compute || (wideScales && ComputeTypes::isScale(op, value));
-    };
+    Type element = compute ? Type(half) : Type(f32);
     for (OpOperand &operand : op->getOpOperands()) {
       Type type = operand.get().getType();
       if ((isF32(type) || isHalf(type)) && !keepsType(op, operand.get()) &&
           !isa<nn::CastOp>(op))
-        operand.set(castTo(operand.get(),
-                           isWide(operand.get()) ? Type(f32) : Type(half), op));
+        operand.set(castTo(operand.get(), element, op));
     }
     for (OpResult result : op->getResults())
-      if (isF32(result.getType()) && !isWide(result) && !isStatistic(result))
+      if (isF32(result.getType()) && compute && !isStatistic(result))
         result.setType(withElement(result.getType(), half));
   }
 

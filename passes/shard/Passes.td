@@ -129,7 +129,7 @@ def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
       until it meets a product with a weight or a value in bf16. With `cast-inputs` float
       inputs count as values in bf16;
     - arithmetic of parameters (`1 + w`, `exp(A_log)`), and what reads its results, up to the
-      next product. A norm reads such a scale in f32, and computes in bf16 all the same;
+      next product: a norm with such a scale is f32 as well;
     - buffers, additive masks of attention and class weights of cross-entropy;
     - comparisons with numbers that `nn.uniform` draws;
     - the ops and layouts of modules that `keep-f32` names (`fsdp.keep_f32`): their

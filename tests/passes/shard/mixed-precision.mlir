@@ -341,8 +341,8 @@ module attributes {fsdp.options = {"param-dtype" = "bf16", "cast-inputs" = true}
 
 // -----
 
-// Arithmetic of a parameter is f32. What it scales is f32 up to the next
-// product, and a norm in bf16 reads it as it is.
+// Arithmetic of a parameter is f32. What it scales, a norm included, is f32 up to
+// the next product.
 module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
   fsdp.parameter @g : tensor<8xf32> unit @u
   fsdp.parameter @w : tensor<8x8xf32> unit @u
@@ -359,7 +359,7 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
     %one = nn.constant dense<1.0> : tensor<8xf32>
     // CHECK: %[[SCALE:.*]] = nn.add %{{.*}} : tensor<8xf32>
     %scale = nn.add %g, %one : tensor<8xf32>
-    // CHECK: nn.rms_norm %{{.*}} weight %[[SCALE]] {{.*}} -> tensor<8x8xbf16>, tensor<8xf32>
+    // CHECK: nn.rms_norm %{{.*}} weight %[[SCALE]] {{.*}} -> tensor<8x8xf32>, tensor<8xf32>
     %n, %rstd = nn.rms_norm %h weight %scale {epsilon = 1.0e-5 : f64} : tensor<8x8xf32>, weight tensor<8xf32> -> tensor<8x8xf32>, tensor<8xf32>
     // CHECK: %[[ROWS:.*]] = nn.broadcast %[[SCALE]] : tensor<8xf32> -> tensor<8x8xf32>
     %rows = nn.broadcast %scale : tensor<8xf32> -> tensor<8x8xf32>

@@ -4,7 +4,7 @@
 usage: f32_islands.py --build DIR [--target cuda-emulation]
 
 A file of f32 does not say where the module has casts. The model embeds timesteps as a diffusion model does, by sines of 1000 t, and
-scales by 1000 (exp(g) - 1), of which nothing is left if exp(g) is rounded to bf16. Gradients must be those of numpy in f64 within
+scales by 1000 (exp(g) - 1), of which nothing is left if exp(g) is rounded to bf16; another has a norm with a scale of 1 + g. Gradients must be those of numpy in f64 within
 what products in bf16 cost, on 1 and 2 ranks with the same bits. With --cast-inputs the angles are rounded, as by FSDP2's
 cast_forward_inputs, and the gradient is another one.
 """
@@ -53,6 +53,17 @@ def model(start: dict[str, np.ndarray]) -> bytes:
     return wire.model(nodes, inputs, [wire.value("loss", ())], [wire.tensor(name, w.shape, w.tobytes()) for name, w in start.items()])
 
 
+def norm_model() -> bytes:
+    """A norm whose scale is 1 + g, as Gemma's."""
+    start = parameters()
+    nodes = [wire.node("Constant", [], ["one"], wire.attribute("value", wire.tensor("", (), np.float32(1).tobytes()))),
+             wire.node("MatMul", ["x", "first"], ["h"]), wire.node("Add", ["g", "one"], ["scale"]),
+             wire.node("LayerNormalization", ["h", "scale"], ["normed"]), wire.node("MatMul", ["normed", "second"], ["y"]),
+             wire.node("Mul", ["y", "y"], ["squares"]), wire.node("ReduceMean", ["squares"], ["loss"], wire.integer("keepdims", 0))]
+    weights = [wire.tensor(name, start[name].shape, start[name].tobytes()) for name in ("first", "g", "second")]
+    return wire.model(nodes, [wire.value("x", (BATCH // 2, WIDTH))], [wire.value("loss", ())], weights)
+
+
 def reference(start: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     w = {name: value.astype(np.float64) for name, value in start.items()}
     x, t = (value.astype(np.float64) for value in data().values())
@@ -66,8 +77,24 @@ def reference(start: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {"embed": both.T @ d, "second": scaled.T @ d, "first": x.T @ (dscaled * scale), "g": (dscaled * h).sum(0) * 1000 * np.exp(w["g"])}
 
 
+def check_norm(bench: harness.Bench, flags: list[str]) -> None:
+    """Compares the gradients of a norm with a scale of 1 + g in bf16 with those of the same program in f32."""
+    path = bench.path("norm.onnx")
+    path.write_bytes(norm_model())
+    found = []
+    for dtype in ("bf16", "f32"):
+        program, file = bench.compile(path, f"norm-{dtype}", *flags, f"--param-dtype={dtype}"), bench.path(f"{dtype}.safetensors")
+        harness.run([program, "--ranks", 1, "--data", f"x={bench.path('x')}.npy", "--steps", 1, "--accumulate", 2, "--save-gradients", file])
+        found.append(read_safetensors(file))
+    for name, wanted in found[1].items():
+        error = np.linalg.norm(found[0][name] - wanted) / np.linalg.norm(wanted)
+        if not error < LIMIT:
+            raise Failure(f"the gradient of '{name}' in a norm with a scale of 1 + g is off by {error:.1e}")
+
+
 def test(bench: harness.Bench, options) -> None:
-    flags = ["--optimizer=sgd", "--lr=0.1", "--param-dtype=bf16", *([f"--target={options.target}"] if options.target else [])]
+    plain = ["--optimizer=sgd", "--lr=0.1", *([f"--target={options.target}"] if options.target else [])]
+    flags = [*plain, "--param-dtype=bf16"]
     start, samples = parameters(), []
     path = bench.path("islands.onnx")
     path.write_bytes(model(start))
@@ -92,6 +119,7 @@ def test(bench: harness.Bench, options) -> None:
     off, _ = errors(bench.compile(path, "cast", *flags, "--cast-inputs"), 1)
     if not off["embed"] > 5 * LIMIT:
         raise Failure(f"with --cast-inputs gradients are off by {off}")
+    check_norm(bench, plain)
     said = harness.run([bench.build / "bin/fsdpc", path, "-o", bench.path("said"), *flags])
     if "in f32 before a product with a weight: 3 ops on inputs and positions, 3 on parameters" not in said.stdout + said.stderr:
         raise Failure(f"the summary says: {said.stdout}{said.stderr}")
