@@ -89,6 +89,13 @@ struct CheckpointManifest {
   /// Versions, hashes and options of the program that wrote it, by name. A run
   /// that resumes lists those that differ.
   std::vector<std::pair<std::string, std::string>> settings;
+  /// Returns the setting of that name, or null.
+  const std::string *settingOf(const std::string &name) const {
+    for (auto &[known, value] : settings)
+      if (known == name)
+        return &value;
+    return nullptr;
+  }
   int64_t ranks = 0;
   std::vector<StoredLayout> layouts;
   std::vector<Buffer> buffers;   ///< only name, shape and dtype

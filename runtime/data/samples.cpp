@@ -320,8 +320,7 @@ Status Samples::read(int64_t number, void *const *buffers) {
   if (manifest->inputs.empty())
     return {};
   for (int64_t row = 0; row < perMicrobatch; ++row)
-    FSDPC_TRY(readOrReplace(sampleOf(number + row), row, buffers,
-                            buffers != nullptr));
+    FSDPC_TRY(readOrReplace(sampleOf(number + row), row, buffers, true));
   return {};
 }
 

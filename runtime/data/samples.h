@@ -54,16 +54,15 @@ public:
   int64_t sampleOf(int64_t number) const;
 
   /// Reads the microbatch that begins at `number` into one buffer per input,
-  /// and checks that values with bounds lie within them. With null `buffers` it
-  /// only checks, and reads only inputs that have bounds. With --skip-corrupt a
+  /// and checks that values with bounds lie within them. With --skip-corrupt a
   /// sample that fails is replaced by the first one after it that does not,
   /// which is the same one at every number of ranks.
   Status read(int64_t number, void *const *buffers);
-  /// Checks the microbatch as `read` with null buffers does, and reads the
-  /// inputs whose buffer is not null. Replaced samples do not count.
+  /// Checks the same, and reads only inputs that have bounds or whose buffer is
+  /// not null; `buffers` may be null. Replaced samples do not count.
   Status check(int64_t number, void *const *buffers);
-  /// The same as `read` for samples of one part, from sample `number` of the
-  /// part on. Past its end it begins again.
+  /// Reads samples of one part, from sample `number` of the part on, or checks
+  /// them if `buffers` is null. Past its end it begins again.
   Status readFrom(size_t part, int64_t number, void *const *buffers);
   const std::vector<Part> &allParts() const { return parts; }
   /// Returns the bucket of the microbatch that begins at `number`.

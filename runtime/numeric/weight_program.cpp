@@ -4,13 +4,13 @@
 // is a few lines of index arithmetic here, since a microbatch has few targets
 // beside what a step of training computes.
 #include "runtime/numeric/weight_program.h"
+#include "runtime/abi/plan_shapes.h"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <optional>
 
 namespace fsdpc::runtime {
@@ -18,10 +18,7 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-size_t elementsOf(const Shape &shape) {
-  return size_t(std::accumulate(shape.begin(), shape.end(), int64_t(1),
-                                std::multiplies<>()));
-}
+size_t countOf(const Shape &shape) { return size_t(elementsOf(shape, 1)); }
 
 // Row-major strides, in elements.
 Shape stridesOf(const Shape &shape) {
@@ -38,8 +35,7 @@ void walk(const Shape &shape, int64_t begin, const Shape &strides,
           const Visit &visit) {
   Shape index(shape.size(), 0);
   int64_t place = begin;
-  for (size_t element = 0, count = elementsOf(shape); element < count;
-       ++element) {
+  for (size_t element = 0, count = countOf(shape); element < count; ++element) {
     visit(element, size_t(place));
     for (size_t axis = shape.size(); axis-- > 0;) {
       place += strides[axis];
@@ -140,10 +136,9 @@ Status WeightInterpreter::check(size_t number) const {
     if (operand < 0 || size_t(operand) >= number)
       return malformed("has an operand that does not come before it");
   constexpr int64_t most = int64_t(1) << 28;
-  int64_t elements = 1;
-  for (int64_t extent : step.shape)
-    if (extent < 1 || extent > most || (elements *= extent) > most)
-      return malformed("has a shape out of range");
+  if (int64_t elements = elementsOf(step.shape, 1);
+      elements < 0 || elements > most)
+    return malformed("has a shape out of range");
   size_t rank = step.shape.size();
   auto isAxis = [&](int64_t axis) { return axis >= 0 && size_t(axis) < rank; };
   bool hasAxes = std::all_of(step.numbers.begin(), step.numbers.end(), isAxis);
@@ -152,12 +147,11 @@ Status WeightInterpreter::check(size_t number) const {
   };
   bool fits = true;
   if (step.op == "constant")
-    fits =
-        step.values.size() == 1 || step.values.size() == elementsOf(step.shape);
+    fits = step.values.size() == 1 || step.values.size() == countOf(step.shape);
   else if (step.op == "iota")
     fits = step.numbers.size() == 1 && hasAxes;
   else if (step.op == "reshape")
-    fits = elementsOf(shapeOf(number, 0)) == elementsOf(step.shape);
+    fits = countOf(shapeOf(number, 0)) == countOf(step.shape);
   else if (step.op == "broadcast")
     fits = shapeOf(number, 0).size() <= rank;
   else if (step.op == "transpose")
@@ -219,13 +213,13 @@ Status WeightInterpreter::check(size_t number) const {
 Status WeightInterpreter::open(const WeightProgram &opened) {
   program = &opened;
   values.clear();
-  if (opened.steps.empty() || elementsOf(opened.steps.back().shape) != 1)
+  if (opened.steps.empty() || countOf(opened.steps.back().shape) != 1)
     return inputError("malformed manifest in the program: the weight of a loss "
                       "is not one number");
   for (size_t number = 0; number < opened.steps.size(); ++number) {
     FSDPC_TRY(check(number));
     const WeightStep &step = opened.steps[number];
-    values.emplace_back(elementsOf(step.shape));
+    values.emplace_back(countOf(step.shape));
     if (step.op != "constant")
       continue;
     for (size_t i = 0; i < values.back().size(); ++i)

@@ -92,18 +92,20 @@ void Trainer::packReport() {
   }
   for (int64_t k = 0; k < options.accumulate; ++k)
     for (size_t i = 0; i < lossWeights.count(); ++i)
-      own[report::header + exchanged.width * size_t(k) + 2 +
-          options.metrics.size() + i] = lossWeights.of(k, i);
+      own[placeOfWeight(k, i)] = lossWeights.of(k, i);
+}
+
+// Returns where a rank reports weight i of its microbatch k.
+size_t Trainer::placeOfWeight(int64_t k, size_t i) const {
+  return report::header + exchanged.width * size_t(k) + 2 +
+         options.metrics.size() + i;
 }
 
 // Computes the factors of the next step's microbatches from all reports.
 void Trainer::combineWeights() {
   lossWeights.combine(
       microbatches, job.size, job.rank, [&](int64_t j, size_t i) {
-        return exchanged.of(int(
-            j %
-            job.size))[report::header + exchanged.width * size_t(j / job.size) +
-                       2 + options.metrics.size() + i];
+        return exchanged.of(int(j % job.size))[placeOfWeight(j / job.size, i)];
       });
 }
 

@@ -4,6 +4,7 @@
 // invalid UTF-8, which is replaced instead of raising an error in the middle of
 // a run.
 #include "runtime/train/log.h"
+#include "runtime/abi/plan_shapes.h"
 #include "runtime/core/resources.h"
 #include "runtime/support/file.h"
 #include "runtime/support/json_fields.h"
@@ -15,7 +16,6 @@
 #include <fcntl.h>
 #include <fstream>
 #include <functional>
-#include <numeric>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,11 +44,8 @@ Json metricsOf(const Options &options, const std::vector<double> &values) {
 // All elements of the tokens' input, or else samples.
 int64_t itemsPerMicrobatch(const Manifest &manifest, size_t bucket) {
   for (const Input &input : manifest.inputs)
-    if (input.name == manifest.tokensInput) {
-      const std::vector<int64_t> &shape = shapeIn(input, bucket);
-      return std::accumulate(shape.begin(), shape.end(), int64_t(1),
-                             std::multiplies<>());
-    }
+    if (input.name == manifest.tokensInput)
+      return elementsOf(shapeIn(input, bucket), 1);
   return samplesPerMicrobatch(manifest);
 }
 

@@ -6,21 +6,12 @@
 #include "runtime/train/loss_weights.h"
 
 #include "runtime/abi/element_type.h"
+#include "runtime/abi/plan_shapes.h"
 #include "runtime/numeric/dtype.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace fsdpc::runtime {
-namespace {
-
-int64_t elementsOf(const std::vector<int64_t> &shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t(1),
-                         std::multiplies<>());
-}
-
-} // namespace
-
 Status LossWeights::open(const Manifest &described, int64_t accumulate,
                          bool readsAll) {
   manifest = &described;
@@ -48,7 +39,7 @@ Status LossWeights::open(const Manifest &described, int64_t accumulate,
             described.inputs.begin(), described.inputs.end(),
             [&](const Input &input) { return input.name == value.name; });
         if (found == described.inputs.end() ||
-            elementsOf(shapeIn(*found, bucket)) !=
+            elementsOf(shapeIn(*found, bucket), 1) !=
                 int64_t(value.elements->size()))
           return malformed("reads '" + value.name + "', which is no input");
         size_t number = size_t(found - described.inputs.begin());
@@ -61,7 +52,7 @@ Status LossWeights::open(const Manifest &described, int64_t accumulate,
       continue;
     const Input &input = described.inputs[i];
     scratch[i].resize(
-        size_t(elementsOf(input.shape) * dtypeBytes(input.dtype)));
+        size_t(elementsOf(input.shape, 1) * dtypeBytes(input.dtype)));
     pointers[i] = scratch[i].data();
   }
   return {};

@@ -68,17 +68,12 @@ Status Trainer::checkStepSize() const {
   if (manifest.buckets.empty() || options.steps == 0 || !resumed)
     return {};
   int64_t size = microbatches * samples.batch();
-  const auto &before = resumed->manifest().settings;
-  auto found = std::find_if(before.begin(), before.end(), [](auto &setting) {
-    return setting.first == samplesPerStep;
-  });
+  const std::string *before = resumed->manifest().settingOf(samplesPerStep);
   // The first checkpoints had only the sample.
-  if (found == before.end() ? started.sample % size == 0
-                            : found->second == std::to_string(size))
+  if (before ? *before == std::to_string(size) : started.sample % size == 0)
     return {};
-  std::string had = found == before.end()
-                        ? std::to_string(started.sample) + " samples"
-                        : printable(found->second) + " samples per step";
+  std::string had = before ? printable(*before) + " samples per step"
+                           : std::to_string(started.sample) + " samples";
   return inputError(
       "the run that is resumed has had " + had + ", and this one " +
       std::to_string(microbatches) + " microbatches of " +

@@ -11,7 +11,6 @@
 #include "runtime/train/stop_request.h"
 #include "runtime/train/trainer.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -108,14 +107,12 @@ void Trainer::reportResumed() const {
                  begun.c_str());
   if (started.step > 0)
     std::fputs(residualNote(manifest, *resumed, job.size).c_str(), stderr);
-  auto &before = resumed->manifest().settings;
   std::string differing;
   for (auto &[name, value] : settings()) {
-    auto same = [&name = name](auto &other) { return other.first == name; };
-    auto old = std::find_if(before.begin(), before.end(), same);
-    if (old != before.end() && !isSameSetting(old->second, value))
+    const std::string *old = resumed->manifest().settingOf(name);
+    if (old && !isSameSetting(*old, value))
       differing += (differing.empty() ? "" : ", ") + name + " is '" + value +
-                   "', was '" + printable(old->second) + "'";
+                   "', was '" + printable(*old) + "'";
   }
   // They decide nothing if nothing is trained.
   if (!differing.empty() && started.step < options.steps)

@@ -147,15 +147,11 @@ Status Trainer::findCheckpoint(const std::string &wantedStep) {
 // gradients. Checkpoints of earlier versions have the microbatch's, and those
 // that were converted from other tools do not say.
 Status Trainer::checkLossMean() const {
-  const auto &before = resumed->manifest().settings;
-  auto find = [&](const char *name) {
-    return std::find_if(before.begin(), before.end(),
-                        [&](auto &setting) { return setting.first == name; });
-  };
-  if (find(samplesPerStep) == before.end())
+  const CheckpointManifest &before = resumed->manifest();
+  if (!before.settingOf(samplesPerStep))
     return {};
-  auto found = find(lossMeanSetting);
-  std::string had = found == before.end() ? "microbatch" : found->second;
+  const std::string *mean = before.settingOf(lossMeanSetting);
+  std::string had = mean ? *mean : "microbatch";
   if (manifest.lossMean.empty() || manifest.lossMean == had)
     return {};
   return inputError("its loss is a mean by --loss-mean=" + printable(had) +

@@ -106,6 +106,7 @@ private:
   void exchange(StepRecord *record);
   void exchangeWeights();
   void combineWeights();
+  size_t placeOfWeight(int64_t k, size_t i) const;
   void packReport();
   void applyReports();
   void mergeReports(StepRecord &record);

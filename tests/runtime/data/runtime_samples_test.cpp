@@ -120,7 +120,7 @@ TEST_F(SamplesTest, AModelWithoutInputsReadsNothing) {
   manifest.inputs.clear();
   options.data.clear();
   ASSERT_TRUE(samples.open(manifest, options, 2));
-  EXPECT_TRUE(samples.read(0, nullptr));
+  EXPECT_TRUE(samples.check(0, nullptr));
 }
 
 // A tensor of a safetensors file is an array too, by the input's name or its
@@ -329,8 +329,8 @@ TEST_F(SamplesTest, NamesTheValueOutOfRange) {
   bytes.replace(bytes.size() - 8, 8, reinterpret_cast<char *>(&bad), 8);
   write(bytes);
   ASSERT_TRUE(samples.open(manifest, options, 2));
-  EXPECT_TRUE(samples.read(0, nullptr));
-  Status read = samples.read(3, nullptr);
+  EXPECT_TRUE(samples.check(0, nullptr));
+  Status read = samples.check(3, nullptr);
   EXPECT_THAT(read.error().message,
               HasSubstr("ids.npy' sample 4 element 2: 100 is outside [0, 100) "
                         "of input 'ids'"));
@@ -338,7 +338,7 @@ TEST_F(SamplesTest, NamesTheValueOutOfRange) {
   bytes.replace(bytes.size() - 8, 8, reinterpret_cast<char *>(&bad), 8);
   write(bytes);
   ASSERT_TRUE(samples.open(manifest, options, 2));
-  EXPECT_TRUE(samples.read(3, nullptr));
+  EXPECT_TRUE(samples.check(3, nullptr));
 }
 
 } // namespace
