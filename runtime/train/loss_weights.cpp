@@ -30,6 +30,9 @@ Status LossWeights::open(const Manifest &described, int64_t accumulate,
         return inputError("malformed manifest in the program: weight '" +
                           weight.name + "' " + what);
       };
+      // The program has places for no more factors.
+      if (i >= size_t(mostLossWeights))
+        return malformed("is one too many");
       if (weight.programs.size() != buckets)
         return malformed("has another number of buckets");
       WeightInterpreter &interpreter = interpreters[bucket][i];

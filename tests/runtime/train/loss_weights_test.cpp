@@ -110,6 +110,14 @@ TEST(LossWeights, RefuseDamage) {
   EXPECT_FALSE(opens(12, [](WeightStep &s) { s.op = "sort"; }));
 }
 
+TEST(LossWeights, RefuseMoreThanTheProgramHasPlacesFor) {
+  Manifest manifest = manifestOf(shiftedTargets());
+  manifest.lossWeights.resize(mostLossWeights, manifest.lossWeights[0]);
+  EXPECT_TRUE(LossWeights().open(manifest, 1, false));
+  manifest.lossWeights.push_back(manifest.lossWeights[0]);
+  EXPECT_FALSE(LossWeights().open(manifest, 1, false));
+}
+
 std::vector<float> factorsOf(std::vector<double> weights, double atLeast = 0) {
   Manifest manifest = manifestOf(shiftedTargets());
   manifest.lossWeights[0].atLeast = atLeast;
