@@ -179,7 +179,7 @@ private:
   }
   ElementType computeType(fsdp::LayoutOp layout) const {
     return fsdp::keepsF32(layout, symbols) ? ElementType::f32
-                                           : options.paramType;
+                                           : options.paramType.type;
   }
 
   fsdp::CompileOptions options;

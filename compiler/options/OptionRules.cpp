@@ -83,8 +83,11 @@ static bool isMet(const OptionInfo &option, const CompileOptions &options) {
     });
   if (condition.values.empty())
     return takes(*options.optimizer.info, option.name);
-  return llvm::is_contained(neededValues(option),
-                            findOption(condition.option)->print(options));
+  // A 16-bit type of the graph meets the conditions of that type.
+  std::string text = findOption(condition.option)->print(options);
+  StringRef value = text;
+  value.consume_front("graph:");
+  return llvm::is_contained(neededValues(option), value);
 }
 
 // Returns the error that something is not supported under one of the strategies
@@ -223,7 +226,7 @@ std::string checkOptions(const CompileOptions &options) {
            "own statistics; omit '--sync-batchnorm'";
   if (options.master == Master::None && options.paramType != ElementType::bf16)
     return "'--master=none' needs '--param-dtype=bf16', not " +
-           nameOf(options.paramType).str() +
+           nameOf(options.paramType.type).str() +
            (options.paramType == ElementType::f16
                 ? ", whose least number is far above that of f32"
                 : "");

@@ -70,6 +70,26 @@ Attribute OptionType<OptimizerChoice>::write(const OptimizerChoice &value,
   return builder.getStringAttr(value.name());
 }
 
+// ---- types ----
+
+std::string OptionType<ParamType>::parse(const OptionInfo &, StringRef text,
+                                         ParamType &value) {
+  value = {};
+  value.ofGraph = text.consume_front("graph");
+  if (value.ofGraph && text.empty()) {
+    value.type = ElementType::bf16;
+    return "";
+  }
+  if (value.ofGraph && (!text.consume_front(":") || text == "f32"))
+    return "is none of " + legalValues();
+  std::string fault = parseName(text, value.type);
+  return fault.empty() || value.ofGraph ? fault : fault + ", nor 'graph'";
+}
+
+std::string OptionType<ParamType>::print(const ParamType &value) {
+  return (value.ofGraph ? "graph:" : "") + nameOf(value.type).str();
+}
+
 // ---- files ----
 
 std::string readOptionText(StringRef path, std::string &value) {

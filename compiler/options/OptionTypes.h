@@ -95,6 +95,15 @@ struct OptionType<Enum> : TextOption<Enum> {
   static std::string print(Enum value) { return nameOf(value).str(); }
 };
 
+/// An element type, or "graph", after the import "graph:bf16" or "graph:f16".
+template <> struct OptionType<ParamType> : TextOption<ParamType> {
+  static std::string legalValues() {
+    return joinNames<ElementType>() + "|graph";
+  }
+  static std::string parse(const OptionInfo &, llvm::StringRef, ParamType &);
+  static std::string print(const ParamType &value);
+};
+
 /// A size with an optional unit: 4096, 512MiB, 1.5G.
 template <> struct OptionType<ByteLimit> : TextOption<ByteLimit> {
   static std::string parse(const OptionInfo &, llvm::StringRef, ByteLimit &);

@@ -123,6 +123,16 @@ struct OptimizerChoice {
   std::string name() const;
 };
 
+/// The type that the model computes in. With `ofGraph` each op has the type
+/// that the model's file gives it, f32 or `type`, which the import sets to the
+/// 16-bit type that it finds there; before it stands for any.
+struct ParamType {
+  ElementType type = ElementType::f32;
+  bool ofGraph = false;
+
+  operator ElementType() const { return type; }
+};
+
 /// A file that is read when the option is set: its name and its text, so that a
 /// dump does not depend on the file. No name means that there is none.
 struct TextFile {
@@ -251,7 +261,7 @@ struct CompileOptions {
   ReductionTime reduce = ReductionTime::Microbatch;
   OffloadSet offload;
   Master master = Master::F32;
-  ElementType paramType = ElementType::f32;
+  ParamType paramType;
   std::vector<std::string> keptF32; ///< globs of modules
   bool castInputs = false;
   BlockType gatherType = BlockType::None; ///< None: the type of the weights
@@ -399,9 +409,9 @@ struct CompileOptions {
   }
   /// Returns the most bytes that a gather writes behind its destination, where
   /// shards have padding: that of the widest layout, which is f32 with
-  /// --keep-f32, and may be with blocks.
+  /// --keep-f32 and the types of the graph, and may be with blocks.
   int64_t gatherPadding() const {
-    bool isF32 = sendsBlocks() || !keptF32.empty();
+    bool isF32 = sendsBlocks() || !keptF32.empty() || paramType.ofGraph;
     return maxRanks * shardAlignment() *
            elementBytes(isF32 ? ElementType::f32 : paramType);
   }

@@ -6,6 +6,8 @@
 // silently, so that one run reports every unsupported node of a model once.
 #include "frontends/onnx/GraphImporter.h"
 
+#include "frontends/onnx/GraphTypes.h"
+
 #include "llvm/ADT/ScopeExit.h"
 
 using namespace mlir;
@@ -38,6 +40,16 @@ void GraphImporter::poison(const onnx::NodeProto &proto) {
     entry = Entry();
     entry.isPoisoned = true;
   }
+}
+
+// Returns the ONNX type of the first float output, or 0.
+int64_t GraphImporter::floatTypeOf(const onnx::NodeProto &proto) {
+  for (const std::string &output : proto.output()) {
+    Entry *entry = output.empty() ? nullptr : find(output);
+    if (entry && entry->value && isa<FloatType>(elementOf(entry->value)))
+      return entry->elementType;
+  }
+  return 0;
 }
 
 // Sets the location and the module scope of the ops that the node will build.
@@ -78,8 +90,12 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
   auto opset = frame->opsets.find(domain);
   Node node(*this, b, proto, name,
             opset == frame->opsets.end() ? 0 : opset->second);
+  Block &block = *b.builder.getInsertionBlock();
+  Operation *before = block.empty() ? nullptr : &block.back();
   if (failed(importNode(node, domain)))
-    poison(proto);
+    return poison(proto);
+  if (options.paramType.ofGraph)
+    noteType(block, before, floatTypeOf(proto));
 }
 
 // Finds the node's function or handler and calls it. The order of the checks is

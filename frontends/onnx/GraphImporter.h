@@ -147,6 +147,7 @@ private:
   /// the first input with the same carrier, since ONNX's ops take and give one
   /// type where they do not name another.
   int64_t derivedType(const onnx::NodeProto &proto, mlir::Value output);
+  int64_t floatTypeOf(const onnx::NodeProto &proto);
   void
   importNodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes);
   void importNode(const onnx::NodeProto &proto);

@@ -7,6 +7,7 @@
 #include "frontends/onnx/Import.h"
 
 #include "frontends/onnx/GivenGradients.h"
+#include "frontends/onnx/GraphTypes.h"
 #include "frontends/onnx/Inputs.h"
 #include "frontends/onnx/ModelOptimizer.h"
 #include "frontends/onnx/RuntimeTraining.h"
@@ -192,6 +193,33 @@ static LogicalResult adoptTraining(const Training &training,
   return success();
 }
 
+// Sets the type that --param-dtype=graph stands for, which other options may
+// not go with.
+static LogicalResult resolveTypes(const GraphTypes &types, StringRef path,
+                                  fsdp::CompileOptions &options,
+                                  MLIRContext *context) {
+  if (!options.paramType.ofGraph)
+    return success();
+  if (failed(types.resolve(path, options.paramType, context)))
+    return failure();
+  std::string fault = fsdp::checkOptions(options);
+  if (fault.empty())
+    return success();
+  return emitError(UnknownLoc::get(context))
+         << "'" << path << "' does not fit the options: " << fault;
+}
+
+// Parameters that are not f32 in the file have the type of --param-dtype.
+static void noteF32Parameters(ModuleOp module, const GraphTypes &types) {
+  auto f32 = TypeAttr::get(Float32Type::get(module.getContext()));
+  for (auto parameter : module.getOps<fsdp::ParameterOp>()) {
+    // Its location is its name in the graph, which differs from the symbol's.
+    auto loc = cast<NameLoc>(parameter.getLoc());
+    if (types.isF32(loc.getName()))
+      parameter->setAttr(nn::NNDialect::kTypeAttr, f32);
+  }
+}
+
 // Returns the names of the symbols that survive: those that ops in the function
 // still refer to. Statistics are updated even where nothing loads them.
 static llvm::StringSet<> symbolsUsed(func::FuncOp function) {
@@ -247,6 +275,9 @@ fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
     return failure();
   if (!training->loss.empty() && options.loss.empty())
     (void)fsdp::setOption(*fsdp::findOption("loss"), training->loss, options);
+  GraphTypes types(model->proto);
+  if (failed(resolveTypes(types, path, options, context)))
+    return failure();
   Weights weights(*model, counts.budgets, context);
   Refusals refusals(path, context);
   ParameterTable parameters(*model, *training, weights, options, refusals,
@@ -286,6 +317,8 @@ fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
   builder.setInsertionPointToStart(module->getBody());
   if (failed(parameters.emit(builder, used, counts)))
     return failure();
+  if (options.paramType.ofGraph)
+    noteF32Parameters(*module, types);
   emitCounters(builder, function, parameters, importer, counts);
   if (failed(checkTrains(*module, function, used, path)))
     return failure();

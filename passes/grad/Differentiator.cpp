@@ -67,17 +67,21 @@ void Differentiator::analyseActivity(Value loss) {
 }
 
 /// Adds a gradient of `of` to the sum of earlier ones; `sum` may be null. It is
-/// added in f32 if --keep-f32 keeps the value, whoever read it. The gradient of
-/// an embedding takes the sum as its accumulator, so that rows are added
-/// into it and no table of zeros is made. That is possible only if the sum
-/// exists before the rows are added and nothing else reads them.
+/// added in the type of the value, where that is told, whoever read it. The
+/// gradient of an embedding takes the sum as its accumulator, so that rows are
+/// added into it and no table of zeros is made. That is possible only if the
+/// sum exists before the rows are added and nothing else reads them.
 Value Differentiator::addTo(Value sum, Value gradient, Value of) {
   if (!sum)
     return gradient;
   auto keepAs = [&](Operation *addition) {
     Operation *source = of.getDefiningOp();
-    if (source && source->hasAttr(fsdp::FSDPDialect::kKeepF32Attr))
-      addition->setAttr(fsdp::FSDPDialect::kKeepF32Attr, builder.getUnitAttr());
+    if (!source)
+      return;
+    for (StringRef name : {StringRef(fsdp::FSDPDialect::kKeepF32Attr),
+                           StringRef(nn::NNDialect::kTypeAttr)})
+      if (Attribute value = source->getAttr(name))
+        addition->setAttr(name, value);
   };
   auto rows = gradient.getDefiningOp<nn::EmbeddingGradOp>();
   if (rows && !rows.getAccumulator() && rows->use_empty() &&

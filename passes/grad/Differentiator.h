@@ -7,6 +7,7 @@
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/nn/ProductSums.h"
+#include "passes/grad/PassOn.h"
 #include "passes/grad/SliceGradients.h"
 #include "passes/grad/WeightDerived.h"
 
@@ -23,13 +24,7 @@ struct MarkBackward : mlir::OpBuilder::Listener {
                                mlir::OpBuilder::InsertPoint) override {
     op->setAttr(fsdp::FSDPDialect::kBackwardAttr,
                 mlir::UnitAttr::get(op->getContext()));
-    for (mlir::StringRef name :
-         {mlir::StringRef(fsdp::FSDPDialect::kUnitAttr),
-          mlir::StringRef(fsdp::FSDPDialect::kKeepF32Attr),
-          mlir::StringRef(nn::NNDialect::kScopeAttr),
-          mlir::StringRef(nn::NNDialect::kClassAttr)})
-      if (mlir::Attribute value = primal->getAttr(name))
-        op->setAttr(name, value);
+    copyOrigin(primal, op);
   }
 };
 

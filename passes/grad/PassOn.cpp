@@ -12,13 +12,18 @@ using fsdpc::fsdp::FSDPDialect;
 
 namespace fsdpc::passes {
 
+void copyOrigin(Operation *from, Operation *to) {
+  auto copy = [&](StringRef name) {
+    if (Attribute value = from->getAttr(name))
+      to->setAttr(name, value);
+  };
+  copy(FSDPDialect::kUnitAttr);
+  copy(FSDPDialect::kKeepF32Attr);
+  llvm::for_each(nn::NNDialect::originAttributes(), copy);
+}
+
 void MarkPlace::notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) {
-  for (StringRef name :
-       {StringRef(FSDPDialect::kUnitAttr), StringRef(FSDPDialect::kKeepF32Attr),
-        StringRef(nn::NNDialect::kScopeAttr),
-        StringRef(nn::NNDialect::kClassAttr)})
-    if (Attribute value = source->getAttr(name))
-      op->setAttr(name, value);
+  copyOrigin(source, op);
 }
 
 void passOn(Operation *op, Value operand, const Origins &origins) {

@@ -10,6 +10,10 @@
 
 namespace fsdpc::passes {
 
+/// Gives `to` the unit, the module and the type of `from`, as far as it has
+/// them.
+void copyOrigin(mlir::Operation *from, mlir::Operation *to);
+
 /// Gives every op that is built the unit and the module of the op that it
 /// replaces, and keeps it in f32 as that.
 struct MarkPlace : mlir::OpBuilder::Listener {

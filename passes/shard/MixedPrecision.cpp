@@ -102,6 +102,13 @@ private:
            comparesDraw(op) || computesInF32(options, op);
   }
 
+  // What the model's file says counts, and else the rule.
+  bool computesInHalf(Operation *op) const {
+    if (auto told = op->getAttrOfType<TypeAttr>(nn::NNDialect::kTypeAttr))
+      return nn::isHalf(told.getValue());
+    return types.computesInHalf(op);
+  }
+
   // Decides the op's type, casts its operands, and gives its results the type,
   // except for statistics.
   void convert(Operation *op) {
@@ -111,7 +118,7 @@ private:
       return; // constants, buffers, iota: cast where used
     bool isFixed = isAlwaysF32(op);
     bool compute = !isFixed && (op->hasTrait<fsdp::InComputeType>() ||
-                                types.computesInHalf(op));
+                                computesInHalf(op));
     bool readsParameters = types.readsParameters(op);
     bool isKept = !isFixed && op->hasAttr(FSDPDialect::kKeepF32Attr) &&
                   (compute || readsParameters);
@@ -235,8 +242,10 @@ struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
         converter.islands.write(module);
       eraseDeadConstants(function.front());
       // The types say it from here on.
-      for (Operation &op : function.front())
+      for (Operation &op : function.front()) {
         op.removeAttr(FSDPDialect::kKeepF32Attr);
+        op.removeAttr(nn::NNDialect::kTypeAttr);
+      }
     }
   }
 

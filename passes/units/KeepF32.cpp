@@ -74,7 +74,7 @@ static llvm::DenseMap<Value, StringAttr> findWeights(Block &body) {
 // module the exporter says they are of.
 LogicalResult markKeptF32(ModuleOp module, Block &body) {
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
-  if (options.keptF32.empty())
+  if (options.keptF32.empty() && !options.paramType.ofGraph)
     return success();
   for (const std::string &text : options.keptF32)
     if (failed(markOps(module, body, text)))
@@ -89,6 +89,11 @@ LogicalResult markKeptF32(ModuleOp module, Block &body) {
       for (Value operand : op.getOperands())
         if (StringAttr name = weights.lookup(operand))
           kept.insert(name);
+  for (auto parameter : module.getOps<fsdp::ParameterOp>())
+    if (auto type =
+            parameter->getAttrOfType<TypeAttr>(nn::NNDialect::kTypeAttr);
+        type && type.getValue().isF32())
+      kept.insert(parameter.getSymNameAttr());
   auto mark = UnitAttr::get(module.getContext());
   for (auto parameter : module.getOps<fsdp::ParameterOp>())
     if (kept.contains(parameter.getSymNameAttr()))

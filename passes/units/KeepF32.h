@@ -7,8 +7,9 @@
 
 namespace fsdpc::passes {
 
-/// Sets `fsdp.keep_f32` on the ops of the modules that --keep-f32 names, and on
-/// the parameters that they read. Emits an error if a glob matches no module.
+/// Sets `fsdp.keep_f32` on the ops of the modules that --keep-f32 names, on the
+/// parameters that they read, and on those that are f32 in the model's file
+/// (`nn.type`). Emits an error if a glob matches no module.
 llvm::LogicalResult markKeptF32(mlir::ModuleOp module, mlir::Block &body);
 
 } // namespace fsdpc::passes

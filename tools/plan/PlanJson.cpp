@@ -214,7 +214,7 @@ json::Object rooflineOf(const Plan &plan) {
     sum.bytes += double(integerOf(op, fsdp::FSDPDialect::kBytesAttr));
     ++sum.calls;
   }
-  auto type = size_t(fsdp::CompileOptions::of(plan.module).paramType);
+  auto type = size_t(fsdp::CompileOptions::of(plan.module).paramType.type);
   json::Array rows;
   for (auto &[name, sum] : classes) {
     const schedule::Rate &rate = plan.machine.ratesOf(name)[type];

@@ -61,7 +61,7 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   if (options.target == Target::Host)
     manifest.cpuFeatures = featuresOf(options.cpu);
   manifest.strategy = describeStrategies(module);
-  manifest.computeDtype = nameOf(options.paramType).str();
+  manifest.computeDtype = nameOf(options.paramType.type).str();
   manifest.reduceDtype = nameOf(options.reduceType).str();
   manifest.lr = options.lr();
   manifest.maxNorm = options.clipGradNorm;

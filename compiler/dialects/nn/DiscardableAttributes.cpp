@@ -200,6 +200,7 @@ static constexpr AttributePlace ops = {"an op", isAnyOp},
                                            "'nn.kernel')",
                                            isKernel};
 static constexpr AttributeForm unit = {"a unit attribute", isUnit},
+                               floatType = {"a float type", isFloatType},
                                strings = {"an array of strings", isStringArray};
 
 // The attributes of the nn dialect. A new one needs a row here, or the verifier
@@ -207,11 +208,12 @@ static constexpr AttributeForm unit = {"a unit attribute", isUnit},
 static constexpr DiscardableAttribute table[] = {
     {"nn.scope", ops, strings},
     {"nn.class", ops, strings},
+    {"nn.type", ops, floatType},
     {"nn.kernel", functions, unit},
     {"nn.optimizer", kernels, unit},
     {"nn.rows", kernels, unit},
-    {"nn.compute", kernels, {"a float type", isFloatType}},
-    {"nn.gradient", kernels, {"a float type", isFloatType}},
+    {"nn.compute", kernels, floatType},
+    {"nn.gradient", kernels, floatType},
     {"nn.plan", kernels, {"a kernel plan", isPlan}},
     {"nn.kept", ops, unit},
     {"nn.grid", kernels, {"a grid", isGrid}},
@@ -243,6 +245,11 @@ static LogicalResult verifyModules(Operation *op, StringRef name) {
          << "attributes '" << NNDialect::kScopeAttr << "' and '"
          << NNDialect::kClassAttr << "' describe " << scopeCount << " and "
          << classCount << " modules; they must describe the same";
+}
+
+ArrayRef<StringRef> NNDialect::originAttributes() {
+  static constexpr StringRef names[] = {kScopeAttr, kClassAttr, kTypeAttr};
+  return names;
 }
 
 LogicalResult NNDialect::verifyOperationAttribute(Operation *op,

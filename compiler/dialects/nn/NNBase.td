@@ -42,6 +42,7 @@ def NN_Dialect : Dialect {
     | attribute | on | meaning |
     |---|---|---|
     | `nn.scope`, `nn.class` | ops | the modules that the op comes from |
+    | `nn.type` | ops, parameters | the float type of the result in the model's file, with `--param-dtype=graph` |
     | `nn.strided` | ops that move elements | the op has no memory: its result is read where the operand lies, or its operands are written where the result lies |
     | `nn.library` | library calls | the library of a GPU that computes the call |
     | `nn.kernel` | functions | the function is a kernel |
@@ -61,6 +62,10 @@ def NN_Dialect : Dialect {
   let extraClassDeclaration = [{
     static constexpr llvm::StringLiteral kScopeAttr = "nn.scope";
     static constexpr llvm::StringLiteral kClassAttr = "nn.class";
+    // Written by the import for --param-dtype=graph, until mixed-precision.
+    static constexpr llvm::StringLiteral kTypeAttr = "nn.type";
+    // What an op that replaces or differentiates another one takes from it.
+    static llvm::ArrayRef<llvm::StringRef> originAttributes();
     static constexpr llvm::StringLiteral kKernelAttr = "nn.kernel";
     // On kernels that the runtime calls by itself, without a plan: the scalar
     // program of an optimizer, and the rows of attention.

@@ -28,6 +28,7 @@ from .errors import Error, ExportError, MismatchError, only_errors
 from .refusals import own_backwards_refused, refusal_of, refuse_control_flow
 from .settings import Settings, kept
 from .ties import parted, under_all_names
+from .types import masters_kept, parameters_in
 from .tool import PathLike
 
 Inputs = Mapping[str, Any]
@@ -190,12 +191,15 @@ def _save(onnx_program: Any, path: Path, external_data: bool | None) -> None:
 
 @only_errors
 def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss: Callable[..., Any] | None = None,
-           external_data: bool | None = None, opset: int | None = None, check: bool | None = None, tool: PathLike | None = None) -> Path:
+           dtype: torch.dtype | None = None, external_data: bool | None = None, opset: int | None = None, check: bool | None = None,
+           tool: PathLike | None = None) -> Path:
     """Writes `model` with its loss to the ONNX file `path`, and returns the path.
 
     `example_inputs` is one microbatch: a dict by the names of forward's parameters, a tuple, or a tensor. Its shapes are those of
     the program; the first axis of each input counts samples. The module returns its loss, or `loss(output, **labels)` computes it
-    from the module's output and those inputs that forward does not take. `external_data` writes the weights to a file beside the
+    from the module's output and those inputs that forward does not take. With `dtype`, torch.bfloat16 or torch.float16, the file says
+    what the module computes with its parameters in that type, each cast included, and keeps their values as they are: compile it with
+    param_dtype="graph". Buffers keep their type; give float inputs in the type that the module takes. `external_data` writes the weights to a file beside the
     model; by default only those of a model over 2 GB.
 
     The program is compiled, and its first loss and gradients are compared with the module's (check_export), on inputs that have padding
@@ -206,7 +210,7 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
     """
     inputs = named_inputs(model, example_inputs)
     with settled(model) as settings:
-        _write(model, inputs, Path(path), loss, external_data, opset, settings)
+        _write(model, inputs, Path(path), loss, dtype, external_data, opset, settings)
         if settings.listed:
             print(f"fsdpc.export has set {', '.join(settings.listed)}", file=sys.stderr)
         if check is False:
@@ -240,12 +244,14 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], opset: int | None,
                 raise refusal_of(first) from first
 
 
-def _write(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Callable[..., Any] | None, external_data: bool | None,
-           opset: int | None, settings: Settings) -> None:
+def _write(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Callable[..., Any] | None, dtype: torch.dtype | None,
+           external_data: bool | None, opset: int | None, settings: Settings) -> None:
     # What forward keeps in the module, such as a cache of positions, would stay there as a FakeTensor.
-    with kept(model), prepared(model, inputs, loss), warnings.catch_warnings(), _quiet():
+    with kept(model), parameters_in(model, dtype), prepared(model, inputs, loss), warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
         written, expected = _exported(model, inputs, opset, settings)
+    if dtype is not None:
+        masters_kept(model, written.model)
     _check_survivors(model, expected, written.model)
     _annotate(model, written.model)
     _save(written, path, external_data)

@@ -82,6 +82,39 @@ def test_fixed_batch_norm_agrees(inputs, tmp_path):
     assert not model.n.training and model.k.training
 
 
+class Casts(nn.Module):
+    """A tied head and a scale of 1 + g in f32, as in Gemma."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head, self.g = nn.Embedding(8, 4), nn.Linear(4, 8, bias=False), nn.Parameter(torch.full((4,), 2.0**-10))
+        self.head.weight = self.embedding.weight
+
+    def forward(self, ids):
+        hidden = self.embedding(ids)
+        return F.cross_entropy(self.head((hidden.float() * (1 + self.g.float())).type_as(hidden)).float().flatten(0, 1), ids.flatten())
+
+
+def test_the_types_of_the_module_with_its_f32_values(tmp_path):
+    module, file = Casts(), tmp_path / "model.onnx"
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    fsdpc.export(module, {"ids": torch.randint(0, 8, (4, 6))}, file, dtype=torch.bfloat16, check=True)
+    assert all(value.dtype == torch.float32 and torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    written = {tensor.name: tensor for tensor in onnx.load(file).graph.initializer}
+    assert all(tensor.data_type == onnx.TensorProto.FLOAT for name, tensor in written.items() if name in before)
+    fsdpc.compile(file, tmp_path / "train", param_dtype="graph", optimizer="sgd", lr=0.0)
+    saved = tmp_path / "saved.safetensors"
+    fsdpc.run(tmp_path / "train", steps=1, data={"ids": torch.randint(0, 8, (4, 6))}, progress=False, save=saved)
+    assert fsdpc.load(module, saved) == []
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_other_types_are_refused(inputs, tmp_path):
+    module = Function(lambda parts, x, y: F.mse_loss(parts.linear(x), y), linear=linear())
+    with pytest.raises(fsdpc.ExportError, match="dtype is torch.int8"):
+        fsdpc.export(module, inputs, tmp_path / "model.onnx", dtype=torch.int8)
+
+
 def test_a_loss_outside_of_the_module(inputs, tmp_path):
     model = nn.Sequential(linear(), nn.Tanh())
     batch = {"input": inputs["x"], "y": inputs["y"]}

@@ -75,8 +75,7 @@ public:
   template <typename OpT, typename... Args> OpT create(Args &&...args) {
     auto op =
         OpT::create(rewriter, root->getLoc(), std::forward<Args>(args)...);
-    for (llvm::StringRef name :
-         {nn::NNDialect::kScopeAttr, nn::NNDialect::kClassAttr})
+    for (llvm::StringRef name : nn::NNDialect::originAttributes())
       if (mlir::Attribute attribute = root->getAttr(name))
         op->setAttr(name, attribute);
     return op;
