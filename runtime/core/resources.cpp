@@ -3,6 +3,7 @@
 // Reads what Linux reports about cores (affinity masks), memory
 // (/proc/self/status) and the processor (/proc/cpuinfo). The processor is read
 // from the kernel instead of cpuid, because the kernel may switch features off.
+// Only where /proc is not mounted, cpuid has to do.
 #include "runtime/core/resources.h"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <iterator>
 #include <sched.h>
 #include <set>
 #include <sstream>
@@ -71,6 +73,24 @@ std::string plain(const std::string &name) {
     if (c != '_' && c != '-' && c != '.')
       text += char(std::tolower(c));
   return text;
+}
+
+// Returns true if cpuid has the feature, which is one of those that compiled
+// programs list (Processor.cpp), or is not known here: a program that runs may
+// still fault, but one that cannot run is worse.
+bool cpuidHas(const std::string &feature) {
+#ifdef __x86_64__
+  if (feature == "avx512bf16")
+    return __builtin_cpu_supports("avx512bf16");
+  if (feature.rfind("avx512", 0) == 0)
+    return __builtin_cpu_supports("x86-64-v4");
+  static const char *const level3[] = {"avx",  "avx2", "bmi",   "bmi2",
+                                       "f16c", "fma",  "lzcnt", "movbe"};
+  if (std::find(std::begin(level3), std::end(level3), feature) !=
+      std::end(level3))
+    return __builtin_cpu_supports("x86-64-v3");
+#endif
+  return true;
 }
 
 } // namespace
@@ -146,6 +166,11 @@ lackingFeatures(const std::vector<std::string> &features,
       present.insert(plain(word));
   }
   std::vector<std::string> lacking;
+  if (present.empty()) {
+    std::copy_if(features.begin(), features.end(), std::back_inserter(lacking),
+                 [](const std::string &feature) { return !cpuidHas(feature); });
+    return lacking;
+  }
   for (const std::string &feature : features) {
     std::string name = feature;
     for (auto &[llvm, kernel] : renamed)

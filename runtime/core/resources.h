@@ -30,7 +30,7 @@ int64_t peakResidentBytes();
 
 /// Returns those of `features` (LLVM's names) that this processor lacks.
 /// `cpuinfo` is the text of /proc/cpuinfo, where the kernel lists what programs
-/// may use.
+/// may use; if it lists nothing, as where /proc is not mounted, cpuid is asked.
 std::vector<std::string>
 lackingFeatures(const std::vector<std::string> &features,
                 const std::string &cpuinfo);

@@ -205,4 +205,12 @@ TEST(Processor, NamesWhatIsLacking) {
               ElementsAre("avx512f", "fma"));
 }
 
+// Without /proc there is no list, which does not mean that all is lacking.
+TEST(Processor, IsAskedWhereTheKernelSaysNothing) {
+  const std::vector<std::string> needed = {"avx",  "avx2", "bmi",   "bmi2",
+                                           "f16c", "fma",  "lzcnt", "movbe"};
+  EXPECT_EQ(lackingFeatures(needed, ""),
+            lackingFeatures(needed, readCpuInfo()));
+}
+
 } // namespace
