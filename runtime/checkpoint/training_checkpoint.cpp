@@ -8,6 +8,7 @@
 #include "runtime/abi/memory_plan.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/numeric/reduce.h"
+#include "runtime/support/threads.h"
 
 #include <algorithm>
 #include <csignal>
@@ -35,14 +36,15 @@ void gatherSums(Job &job, const StoredFile &own, CheckpointManifest &stored) {
   }
 }
 
-// Signals go to other threads, where they interrupt nothing.
-std::thread threadWithoutSignals(std::function<void()> work) {
+// Signals go to other threads, where they interrupt nothing. Returns false if
+// the system has no more threads.
+bool startWithoutSignals(std::thread &thread, std::function<void()> work) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(work));
+  int code = tryThread(thread, std::move(work));
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+  return code == 0;
 }
 
 } // namespace
@@ -246,17 +248,20 @@ Status CheckpointWriter::writeFile() {
   return file.commit();
 }
 
-// An exception of a thread would end the process without a word.
+// An exception of a thread would end the process without a word. If there are
+// no more threads, the calling one does the work: the next step comes later.
 void CheckpointWriter::run(std::function<Status()> work) {
   busy.store(true, std::memory_order_relaxed);
-  thread = threadWithoutSignals([this, work = std::move(work)] {
+  auto guarded = [this, work = std::move(work)] {
     try {
       outcome = work();
     } catch (const std::exception &fault) {
       outcome = runError(fault.what());
     }
     busy.store(false, std::memory_order_release);
-  });
+  };
+  if (!startWithoutSignals(thread, guarded))
+    guarded();
 }
 
 Status CheckpointWriter::join() {

@@ -4,6 +4,7 @@
 // thread while `wanted` names a piece for it, and to the caller otherwise, so
 // reading and writing need no lock.
 #include "runtime/core/shard_file.h"
+#include "runtime/comm/thread.h"
 #include "runtime/support/output_file.h"
 #include "runtime/support/reserved_file.h"
 
@@ -67,7 +68,8 @@ ShardFile::make(const std::string &folder, const std::vector<Extent> &layouts,
   std::unique_ptr<ShardFile> made(
       new ShardFile(layouts, pieceElements, memory));
   FSDPC_TRY(made->create(folder));
-  made->thread = std::thread([shards = made.get()] { shards->loop(); });
+  made->thread = startThread("the file of offloaded shards",
+                             [shards = made.get()] { shards->loop(); });
   return made;
 }
 

@@ -8,8 +8,10 @@
 // rank waits for another. All ranks will notice at about the same time;
 // awaitTurn lets one of them print.
 #include "runtime/cuda/watchdog.h"
+#include "runtime/comm/thread.h"
 #include "runtime/core/failure.h"
 #include "runtime/cuda/kernels/own.h"
+#include "runtime/support/threads.h"
 
 #include <algorithm>
 #include <cstring>
@@ -57,7 +59,7 @@ Watchdog::Watchdog(CudaApi &api, Job &job, Limits limits, CudaStream compute,
   nameOf("the start", "");
   for (Progress &progress : seen)
     progress.since = Clock::now();
-  thread = std::thread([this] { loop(); });
+  thread = startThread("the watch of collectives", [this] { loop(); });
 }
 
 Watchdog::~Watchdog() {
@@ -66,7 +68,8 @@ Watchdog::~Watchdog() {
   // Another one limits the time, since NCCL waits for the other ranks without a
   // limit.
   uint32_t name = nameOf("the end of NCCL", "");
-  thread = std::thread([this, name] { limitEnd(name); });
+  thread = startThread("the watch of the end of NCCL",
+                       [this, name] { limitEnd(name); });
   for (Channel channel : {gatherChannel, reduceChannel})
     while (CudaCommunicator last = takeLast(channel))
       check(name, api.destroyCommunicator(last));
@@ -193,11 +196,14 @@ void Watchdog::end(const std::string &line, bool later) {
   // aborted. Not at once, because streams continue with whatever an aborted
   // collective leaves, on this rank and others. And on a thread that nobody
   // waits for, because a call that hangs may hold the communicator.
-  std::thread([all, &api = api] {
+  std::thread aborting;
+  int refused = tryThread(aborting, [all, &api = api] {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     for (CudaCommunicator communicator : all)
       api.abortCommunicator(communicator);
-  }).detach();
+  });
+  if (refused == 0)
+    aborting.detach();
   fail(runError(line));
 }
 

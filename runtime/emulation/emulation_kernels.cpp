@@ -4,6 +4,7 @@
 // with one thread per block, and the runtime's own kernels. Blocks run in an
 // order that depends on the seed, so code that relies on their order fails.
 // Several may run at once, so that the thread sanitizer sees their races.
+#include "runtime/comm/thread.h"
 #include "runtime/cuda/kernels/own.h"
 #include "runtime/emulation/emulation.h"
 #include "runtime/emulation/memory.h"
@@ -35,10 +36,10 @@ void eachBlock(Chance &chance, int64_t blocks, int atOnce, const Run &run) {
   };
   std::vector<std::thread> others;
   for (int64_t i = 1; i < std::min<int64_t>(atOnce, blocks); ++i)
-    others.emplace_back([&] {
+    others.push_back(startThread("the blocks of a kernel", [&] {
       DeviceAccess access;
       work();
-    });
+    }));
   work();
   for (std::thread &other : others)
     other.join();

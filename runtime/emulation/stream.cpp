@@ -4,6 +4,7 @@
 // stream has its own sequence of random numbers, so that a run's delays depend
 // only on the seed and the order in which streams are made.
 #include "runtime/emulation/stream.h"
+#include "runtime/comm/thread.h"
 #include "runtime/emulation/memory.h"
 #include "runtime/emulation/status.h"
 
@@ -70,7 +71,8 @@ bool Marker::isReached() {
 static std::atomic<uint64_t> streamsMade{0};
 
 Stream::Stream(Device &device, uint64_t seed)
-    : device(device), chance(seed, streamsMade++), thread([this] { loop(); }) {}
+    : device(device), chance(seed, streamsMade++),
+      thread(startThread("a stream", [this] { loop(); })) {}
 
 Stream::~Stream() {
   {

@@ -7,6 +7,7 @@
 // sleeper.
 #include "runtime/host/stream.h"
 #include "runtime/comm/failure.h"
+#include "runtime/comm/thread.h"
 #include "runtime/host/openmp.h"
 
 #include <chrono>
@@ -31,7 +32,8 @@ static int64_t threadNow() {
 
 Stream::Stream(std::function<void(Command &)> execute)
     : execute(std::move(execute)), ring(capacity),
-      memory(new char[memoryBytes]), thread([this] { loop(); }) {}
+      memory(new char[memoryBytes]),
+      thread(startThread("a stream", [this] { loop(); })) {}
 
 // The thread runs all commands that are enqueued before it ends. Under the
 // lock, or it could check, miss the flag and then sleep.

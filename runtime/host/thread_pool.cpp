@@ -4,18 +4,19 @@
 // keeps late threads from taking pieces of another job.
 #include "runtime/host/thread_pool.h"
 #include "runtime/comm/spin.h"
+#include "runtime/comm/thread.h"
 #include "runtime/host/openmp.h"
 
 namespace fsdpc::runtime {
 
 ThreadPool::ThreadPool(int threads) {
   for (int thread = 1; thread < threads; ++thread)
-    workers.emplace_back([this, thread] {
+    workers.push_back(startThread("computing", [this, thread] {
       // Primitives are single-threaded: oneDNN must not start OpenMP threads
       // here.
       omp_set_num_threads(1);
       work(thread);
-    });
+    }));
 }
 
 ThreadPool::~ThreadPool() {

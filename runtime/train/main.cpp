@@ -7,6 +7,7 @@
 // copy of rank 0.
 #include "runtime/cli/command_line.h"
 #include "runtime/comm/tcp/tcp.h"
+#include "runtime/comm/thread.h"
 #include "runtime/core/failure.h"
 #include "runtime/support/spelling.h"
 #include "runtime/support/system_error.h"
@@ -33,9 +34,9 @@ ExitCode runLocal(const Manifest &manifest, const fsdpc_program &program,
   std::vector<ExitCode> codes(jobs.size());
   std::vector<std::thread> threads;
   for (size_t rank = 1; rank < jobs.size(); ++rank)
-    threads.emplace_back([&, rank] {
+    threads.push_back(startThread("rank " + std::to_string(rank), [&, rank] {
       codes[rank] = runRank(manifest, program, options, *jobs[rank]);
-    });
+    }));
   codes[0] = runRank(manifest, program, options, *jobs[0]);
   for (std::thread &thread : threads)
     thread.join();

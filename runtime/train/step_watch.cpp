@@ -5,6 +5,7 @@
 // watches of the connections, a few seconds to say more.
 #include "runtime/train/step_watch.h"
 #include "runtime/comm/failure.h"
+#include "runtime/comm/thread.h"
 #include "runtime/core/failure.h"
 #include "runtime/support/diagnostics.h"
 
@@ -30,7 +31,7 @@ StepWatch::StepWatch(const fsdpc_rank &rank, const FlightRecorder &recorder,
       text += "; the last commands are in '" + this->path + "'";
     return text;
   });
-  thread = std::thread([this] { loop(); });
+  thread = startThread("the watch of steps", [this] { loop(); });
 }
 
 StepWatch::~StepWatch() {

@@ -7,6 +7,7 @@
 #include "compiler/codegen/nvvm/Assemble.h"
 
 #include "compiler/codegen/Files.h"
+#include "runtime/support/threads.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
@@ -195,7 +196,11 @@ fsdpc::codegen::assembleKernels(Location loc, const CudaToolkit &toolkit,
   };
   std::vector<std::thread> threads;
   for (size_t i = 0; i < archs.size(); ++i)
-    threads.emplace_back(work, i);
+    if (tryThread(threads.emplace_back(), [&, i] { work(i); }) != 0) {
+      // The system has no more threads.
+      threads.pop_back();
+      work(i);
+    }
   for (std::thread &thread : threads)
     thread.join();
   for (const std::string &error : errors)

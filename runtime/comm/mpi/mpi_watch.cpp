@@ -5,6 +5,7 @@
 // ends does it ask every millisecond.
 #include "runtime/comm/mpi/mpi_watch.h"
 #include "runtime/comm/failure.h"
+#include "runtime/comm/thread.h"
 
 #include <algorithm>
 #include <chrono>
@@ -28,7 +29,7 @@ MpiWatch::MpiWatch(const MpiPlugin *mpi, void *channel, int rank,
   for (int peer = 0; peer < int(hosts.size()); ++peer)
     if (peer != self && (self == 0 || peer == 0))
       peers.push_back(peer);
-  watcher = std::thread([this] { watch(); });
+  watcher = startThread("the watch of ranks", [this] { watch(); });
 }
 
 // Blocks until all ranks leave, which the watcher's return means.

@@ -6,6 +6,7 @@
 // of each other through it.
 #include "runtime/comm/tcp/tcp_session.h"
 #include "runtime/comm/failure.h"
+#include "runtime/comm/thread.h"
 #include "runtime/comm/wire.h"
 #include "runtime/support/system_error.h"
 
@@ -39,7 +40,7 @@ TcpSession::TcpSession(int rank, bool speaks, double silence,
       links(std::move(links)),
       heard(this->links.size(), std::chrono::steady_clock::now()),
       left(this->links.size()), wake(eventfd(0, EFD_CLOEXEC)) {
-  watcher = std::thread([this] { watch(); });
+  watcher = startThread("the watch of connections", [this] { watch(); });
 }
 
 // Wakes the watcher and joins it. It returns once all peers have left too, so a
