@@ -68,6 +68,12 @@ std::string hiddenName(int64_t step) { return "." + nameOf(step); }
 
 } // namespace
 
+std::optional<int64_t> CheckpointFolder::stepIn(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/')
+    path.remove_suffix(1);
+  return stepOf(std::string(path.substr(path.rfind('/') + 1)));
+}
+
 // The lock goes last, so that no other run takes a folder that is about to go.
 // A folder that holds anything else stays.
 CheckpointFolder::~CheckpointFolder() {

@@ -12,7 +12,9 @@
 #include "runtime/support/status.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fsdpc::runtime {
@@ -32,6 +34,10 @@ public:
   Status open();
   /// Steps of the checkpoints, in ascending order.
   Result<std::vector<int64_t>> steps() const;
+
+  /// Returns the step that the name of a checkpoint's folder says, at the end
+  /// of a path; none if it is not such a name.
+  static std::optional<int64_t> stepIn(std::string_view path);
 
   /// Return the folder of a step's checkpoint, and the one in which it is
   /// written.

@@ -3,6 +3,7 @@
 // The manifest of a checkpoint as text. The text comes from outside, so every
 // number is checked before it is used. The manifest has a checksum of its own,
 // because it is what the other checksums hang on.
+#include "runtime/abi/element_type.h"
 #include "runtime/abi/power_sgd.h"
 #include "runtime/checkpoint/checkpoint_manifest.h"
 #include "runtime/support/json_fields.h"
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
 #include <stdexcept>
 
 #define XXH_INLINE_ALL
@@ -88,8 +90,44 @@ void parseResidual(const Json &json, StoredLayout &layout) {
   }
 }
 
-// `ranks` bounds the shard, so that shard times ranks cannot overflow.
-StoredLayout parseLayout(const Json &json, int64_t ranks) {
+// Parameters share no elements, or one would be read as part of the other.
+void checkOverlaps(const StoredLayout &layout) {
+  std::vector<const Member *> inOrder;
+  for (const Member &member : layout.members)
+    if (member.elements > 0)
+      inOrder.push_back(&member);
+  std::sort(
+      inOrder.begin(), inOrder.end(),
+      [](const Member *a, const Member *b) { return a->offset < b->offset; });
+  for (size_t i = 1; i < inOrder.size(); ++i)
+    if (inOrder[i]->offset < inOrder[i - 1]->offset + inOrder[i - 1]->elements)
+      throw std::runtime_error("parameters '" + inOrder[i - 1]->name +
+                               "' and '" + inOrder[i]->name +
+                               "' share elements");
+}
+
+// Two of a name would be one when they are looked up.
+void checkNames(const CheckpointManifest &stored) {
+  auto check = [](std::set<std::string> &names, const char *kind,
+                  const std::string &name) {
+    if (name.empty())
+      throw std::runtime_error(std::string("it has a ") + kind +
+                               " without a name");
+    if (!names.insert(name).second)
+      throw std::runtime_error(std::string("it has two ") + kind + "s '" +
+                               name + "'");
+  };
+  std::set<std::string> parameters, buffers;
+  for (const StoredLayout &layout : stored.layouts)
+    for (const Member &member : layout.members)
+      check(parameters, "parameter", member.name);
+  for (const Buffer &buffer : stored.buffers)
+    check(buffers, "buffer", buffer.name);
+}
+
+// `ranks` bounds the shard, so that shard times ranks cannot overflow, and
+// `step` the first update of a parameter.
+StoredLayout parseLayout(const Json &json, int64_t ranks, int64_t step) {
   StoredLayout layout;
   layout.name = textIn(json, "name");
   layout.shard = numberIn(json, "shard", mostElements / ranks);
@@ -138,14 +176,17 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
     // Nor positions; their members then stand in the order of layouts.
     if (entry.contains("position"))
       member.position = numberIn(entry, "position", mostElements);
+    if (entry.contains("dtype") && textIn(entry, "dtype") != layout.dtype)
+      refuse("dtype", entry.at("dtype"), "the type of its layout");
     if (member.offset + member.elements > layout.shard * shards)
       throw std::runtime_error("parameter '" + member.name +
                                "' is outside its layout");
     layout.members.push_back(std::move(member));
     // Most are trained from the first step on, and do not have it.
     layout.since.push_back(
-        entry.contains("since") ? numberIn(entry, "since", INT64_MAX / 2) : 0);
+        entry.contains("since") ? numberIn(entry, "since", step) : 0);
   }
+  checkOverlaps(layout);
   parseResidual(json, layout);
   return layout;
 }
@@ -171,15 +212,19 @@ CheckpointManifest parseBody(const Json &json) {
   if (stored.ranks == 0)
     throw std::runtime_error("it has no ranks");
   for (const Json &layout : listIn(json, "layouts"))
-    stored.layouts.push_back(parseLayout(layout, stored.ranks));
+    stored.layouts.push_back(
+        parseLayout(layout, stored.ranks, stored.state.step));
   for (const Json &entry : listIn(json, "buffers")) {
     Buffer buffer;
     buffer.name = textIn(entry, "name");
     buffer.dtype = textIn(entry, "dtype");
+    if (dtypeBytes(buffer.dtype) == 0)
+      refuse("dtype", entry.at("dtype"), "an element type");
     elementsOf(entry, buffer.shape);
     buffer.optimizerState = truthIn(entry, "optimizerState", false);
     stored.buffers.push_back(std::move(buffer));
   }
+  checkNames(stored);
   for (const Json &entry : listIn(json, "files")) {
     StoredFile file;
     file.header = checksumIn(fieldIn(entry, "header"), "header");

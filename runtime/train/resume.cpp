@@ -113,11 +113,6 @@ Status Trainer::findCheckpoint(const std::string &wantedStep) {
         TrainingCheckpoint::open(folder.folderOf(all[0]));
     Status whole =
         opened ? opened->verify(job.rank, job.size) : Status(opened.error());
-    if (whole && opened->manifest().state.step != all[0])
-      whole = inputError("'" + folder.folderOf(all[0]) +
-                         "' holds the checkpoint of step " +
-                         std::to_string(opened->manifest().state.step) +
-                         "; a copy must keep the name of its step");
     if (!newest)
       FSDPC_TRY(agree(job, whole));
     Together outcome = together(job, whole);

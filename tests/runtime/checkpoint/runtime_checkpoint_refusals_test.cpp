@@ -49,6 +49,20 @@ TEST_F(Checkpoints, DamageIsNamedAndTheOneBeforeTaken) {
   EXPECT_THAT(outcome.err, HasSubstr("error: no checkpoint in 'c' is whole"));
 }
 
+// Readers go by the name, so it may not say another step than the manifest.
+TEST_F(Checkpoints, ACopyUnderAnotherStepIsRefused) {
+  ASSERT_EQ(run("--steps 2 --checkpoint c" + common).code, 0);
+  shell("cp -r c/step-0000002 c/step-0000009; cp -r c/step-0000002 c/best");
+  for (const char *path : {"c/step-0000009", "c/step-0000009/"}) {
+    auto opened = TrainingCheckpoint::open(folder / path);
+    ASSERT_FALSE(opened);
+    EXPECT_THAT(opened.error().message,
+                HasSubstr("holds the checkpoint of step 2"));
+  }
+  for (const char *path : {"c/step-0000002", "c/best"})
+    EXPECT_TRUE(TrainingCheckpoint::open(folder / path));
+}
+
 // A checkpoint of a later version is not a damaged one: going back to the one
 // before it would throw steps away, so the run is refused.
 TEST_F(Checkpoints, ALaterFormatIsRefused) {
