@@ -245,8 +245,15 @@ def machine(arguments, classes: dict, updates: list[Sample], links: dict, slower
             "memory": {"gib": rounded(memory / ranks), "source": f"this machine's, for one of {ranks} ranks"}}
 
 
+class Parser(argparse.ArgumentParser):
+    """argparse of some versions says nothing if help cannot be printed, as on a full disk."""
+
+    def print_help(self, file=None) -> None:
+        print(self.format_help(), end="", file=file, flush=True)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="fsdpc calibrate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="fsdpc calibrate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fsdpc", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--few", action="store_true", help="measures only the two smallest models: less precise, for tests")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the machine, a .json file")
@@ -254,7 +261,10 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2, metavar="N", help="ranks whose collectives are measured (default 2)")
     parser.add_argument("--virtual-nodes", action="store_true", help="every rank is a node of its own, so that all goes over MPI (--ranks-per-node 1 of the program)")
     parser.add_argument("--name", default=os.uname().nodename, help="what the compile calls the machine (default: the host's name)")
-    arguments = parser.parse_args()
+    try:
+        arguments = parser.parse_args()
+    except OSError as fault:
+        fail(f"cannot write to stdout: {fault.strerror}")
     if arguments.threads < 1 or arguments.ranks < 1 or not arguments.output.endswith(".json") or not arguments.name:
         parser.error("'--threads' and '--ranks' must be 1 or more, '--output' must end in .json, and '--name' must not be empty")
     target = Path(arguments.output)

@@ -13,6 +13,7 @@
 #include "passes/pipeline/Pipeline.h"
 #include "passes/pipeline/Registration.h"
 #include "runtime/support/diagnostics.h"
+#include "runtime/support/threads.h"
 #include "tools/calibrate/command.h"
 #include "tools/ckpt/commands.h"
 #include "tools/export/Export.h"
@@ -29,10 +30,13 @@
 #include "tools/top/top.h"
 
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <iostream>
+#include <unistd.h>
 
 using namespace mlir;
 using namespace fsdpc;
@@ -213,6 +217,13 @@ int compile(const CommandLine &line) {
   return built ? 0 : kInputFault;
 }
 
+// Returns a command's exit code, which says success up to `last`. Success
+// includes that everything printed has arrived.
+int printed(int code, int last = 0) {
+  return code <= last && failed(flushOutput()) ? int(ExitCode::runFailed)
+                                               : code;
+}
+
 // Returns the exit code.
 int run(int argc, char **argv) {
   // A model that is called as a subcommand is written './ckpt'.
@@ -224,7 +235,7 @@ int run(int argc, char **argv) {
   if (command == "top")
     return top::runTop(argc - 1, argv + 1);
   if (command == "diff")
-    return plan::runDiff(argc - 1, argv + 1);
+    return printed(plan::runDiff(argc - 1, argv + 1), /*last=*/1);
   if (command == "export") {
     exporting::Arguments arguments;
     int code = exporting::parseArguments(argc - 1, argv + 1, arguments);
@@ -241,11 +252,17 @@ int run(int argc, char **argv) {
   if (int code = parseCommandLine(argc - skipped, argv + skipped, line);
       code >= 0)
     return code;
-  int code = compile(line);
-  // Success includes that everything printed has arrived.
-  if (code == 0 && failed(flushOutput()))
-    return int(ExitCode::runFailed);
-  return code;
+  return printed(compile(line));
+}
+
+// LLVM ends the process by a signal when it is out of threads or memory. This
+// is an error like any other, and what the compile has made so far goes.
+void endByError(void *, const char *reason, bool) {
+  llvm::sys::RunInterruptHandlers();
+  bool isThread = StringRef(reason).contains("pthread_create");
+  std::string limits = isThread ? threadLimits() : "";
+  std::string text = limits.empty() ? reason : reason + ("; " + limits);
+  _exit(int(runtime::printError(runError(text))));
 }
 
 } // namespace
@@ -253,6 +270,8 @@ int run(int argc, char **argv) {
 int main(int argc, char **argv) {
   // LLVM would end the process with a code of its own at a closed pipe.
   llvm::InitLLVM init(argc, argv, /*InstallPipeSignalExitHandler=*/false);
+  llvm::install_fatal_error_handler(endByError);
+  llvm::install_bad_alloc_error_handler(endByError);
   int code = runtime::guarded([&] { return run(argc, argv); });
   // Help and versions go to std::cout.
   if (code == 0 && !std::cout.flush())

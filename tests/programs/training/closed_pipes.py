@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks what happens if nobody reads what a command prints, as with `fsdpc … 2>&1 | head`.
+"""Checks what happens if nobody reads what a command prints, as with `fsdpc … 2>&1 | head`, or if it goes to a full disk.
 
 A command that writes files writes them all the same, and succeeds. A command that only prints ends by SIGPIPE without a word, as
-cat does.
+cat does. One that cannot print, since the disk is full, fails with a message.
 """
 import os
 import signal
@@ -57,6 +57,19 @@ def test_texts(commands: list[tuple[str, list]]) -> str:
     return wrong
 
 
+def test_full(commands: list[list]) -> str:
+    """Commands that print to a full disk."""
+    wrong = ""
+    for command in commands:
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True,
+                                  timeout=SECONDS)
+        lines = [line for line in done.stderr.splitlines() if "stdout" in line or "No space left" in line]
+        if done.returncode not in (1, 2, 3) or len(lines) != 1 or "Traceback" in done.stderr:
+            wrong += f"\n  {' '.join(map(str, command))} on a full disk: code {done.returncode}, {done.stderr}"
+    return wrong
+
+
 def test(bench, options) -> None:
     fsdpc, toy, folder = bench.build / "bin" / "fsdpc", bench.build / "bin" / "runtime_toy_program", bench.path("files")
     folder.mkdir()
@@ -81,6 +94,15 @@ def test(bench, options) -> None:
         ("check", [fsdpc, "check", model]),
         ("a module on stdout", [fsdpc, model, "--compile-to=grad", "-o", "-"]),
         ("--help", [fsdpc, "--help"])])
+    compiler = [[fsdpc, *words, "--help"] for words in
+                ([], ["check"], ["simulate"], ["tune"], ["diff"], ["export"], ["ckpt"], ["top"], ["calibrate"])]
+    table = folder / "table.txt"
+    run([fsdpc, model, "--compile-to=schedule", "-o", folder / "schedule.mlir", f"--schedule-table={table}"])
+    data = [sys.executable, Path(__file__).resolve().parents[3] / "tools/data/fsdpc-data"]
+    wrong += test_full([*compiler, [fsdpc, "--version"], [bench.build / "bin/fsdpc-opt", "--help"], [fsdpc, "top", log],
+                        [fsdpc, "ckpt", "inspect", folder / "c"], [fsdpc, "ckpt", "verify", folder / "c"], [fsdpc, "check", model],
+                        [fsdpc, "diff", table, table], [program, "--help"], [program, "--info"], [program, "--manifest"],
+                        [*data, "--help"], [*data, "columns", "--help"]])
     if wrong:
         raise Failure(f"wrong:{wrong}")
 
