@@ -84,7 +84,10 @@ LogicalResult fsdpc::codegen::linkProgram(Location loc, fsdp::Target target,
   } else {
     words.insert(words.end(), {"-ldnnl", "-lgomp"});
   }
-  words.insert(words.end(), {"-lz", "-lpthread", "-ldl", "-rdynamic"});
+  // At any address, with tables of addresses that are read-only from the start
+  // on, as fsdpc itself is linked.
+  words.insert(words.end(), {"-lz", "-lpthread", "-ldl", "-rdynamic", "-pie",
+                             "-Wl,-z,relro,-z,now"});
   std::string error = runProgram(words, llvm::sys::path::parent_path(output));
   if (!error.empty())
     return emitError(loc) << "cannot link '" << output << "': " << error;

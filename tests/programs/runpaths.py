@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that the loader looks for no library in the working folder, for any binary that is built, and for programs that fsdpc links.
+Such programs are hardened, too.
 
 usage: runpaths.py --build DIR
 
@@ -36,6 +37,14 @@ def faults(binary: Path) -> list[str]:
     return found
 
 
+def check_hardened(program: Path) -> None:
+    """A program lies at any address, and its tables of addresses are read-only before it begins."""
+    text = harness.run(["/usr/bin/readelf", "-h", "-l", "-d", "-W", program]).stdout
+    wanted = {"PIE": r"Flags:.*\bPIE\b", "RELRO": r"GNU_RELRO", "immediate binding": r"Flags:.*\bNOW\b|BIND_NOW"}
+    if lacking := [name for name, pattern in wanted.items() if not re.search(pattern, text)]:
+        raise Failure(f"'{program}' has no {' and no '.join(lacking)}")
+
+
 def is_binary(path: Path) -> bool:
     if path.is_symlink() or not path.is_file():
         return False
@@ -67,6 +76,7 @@ def test(bench, options):
         harness.run([bench.build / "bin/fsdpc", chosen.model, "-o", program, "-q", f"--target={target}"], cwd=bench.folder,
                     env={**os.environ, **LISTS})
         check(program)
+        check_hardened(program)
         print(f"program for {target}")
 
 
