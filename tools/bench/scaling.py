@@ -180,6 +180,13 @@ def split(g: Graph, n: int) -> str:
     return g.op("Concat", *[g.op("Tanh", name) for name in names], attributes=(onnx.integer("axis", 1),))
 
 
+def sequence(g: Graph, n: int) -> str:
+    """one SplitToSequence, of which n ops read an element each"""
+    g.nodes.append(onnx.node("SplitToSequence", [g.base], ["pieces"], onnx.integer("axis", 1)))
+    places = [g.constant_node((), onnx.INT64, struct.pack("<q", i)) for i in range(n)]
+    return g.op("Concat", *[g.op("SequenceAt", "pieces", place) for place in places], attributes=(onnx.integer("axis", 1),))
+
+
 def parameters(g: Graph, n: int) -> str:
     """n biases, added one by one"""
     return g.added([g.base] + [g.parameter(f"bias{i}", (WIDTH,)) for i in range(n)])
@@ -239,8 +246,8 @@ def folded(g: Graph, n: int) -> str:
 
 
 FAMILIES = {f.__name__: f for f in (chain, products, fan, wide_sum, tree, ladder, blocks, long_skips, concat, stack, slices,
-                                    split, parameters, layers, units, inputs, moves, softmaxes, lookups, folded)}
-WIDE = {"slices", "split"}  # x * w has n columns
+                                    split, sequence, parameters, layers, units, inputs, moves, softmaxes, lookups, folded)}
+WIDE = {"slices", "split", "sequence"}  # x * w has n columns
 
 
 def build(family: str, n: int) -> tuple[bytes, list[str], int]:
