@@ -67,13 +67,24 @@ struct Addresses {
   // answer later.
   Error error() const {
     return code == EAI_AGAIN || code == EAI_MEMORY || code == EAI_SYSTEM
-               ? runError(gai_strerror(code))
+               ? machineError(gai_strerror(code))
                : inputError(gai_strerror(code));
   }
 
   int code;
   addrinfo *first = nullptr;
 };
+
+// Returns the error of a call on a connection or a listener, by errno. Lack of
+// descriptors or memory is the run's own; anything else that may pass is the
+// link's or the other machine's.
+Error linkError(int code) {
+  Error error = systemError(code);
+  bool isOwn = code == EMFILE || code == ENFILE || code == ENOMEM;
+  return error.code() == ExitCode::runFailed && !isOwn
+             ? machineError(error.message)
+             : error;
+}
 
 // An address in the form that system calls take.
 struct Name {
@@ -144,7 +155,7 @@ Result<size_t> moved(ssize_t count, const char *none) {
     return size_t(count);
   if (count < 0 && (errno == EAGAIN || errno == EINTR))
     return size_t(0);
-  return count ? systemError(errno) : runError(none);
+  return count ? linkError(errno) : machineError(none);
 }
 
 msghdr messageOf(std::span<const iovec, 2> ranges) {
@@ -194,9 +205,9 @@ Status Socket::wait(short events, Deadline deadline) {
     ready = poll(&entry, 1, pollTimeout(deadline));
   while (ready < 0 && errno == EINTR);
   if (ready < 0)
-    return systemError(errno);
+    return linkError(errno);
   if (ready == 0)
-    return runError("timed out");
+    return machineError("timed out");
   return {};
 }
 
@@ -216,9 +227,9 @@ Status Socket::transfer(size_t bytes, short events, Deadline deadline,
     // recv() returns 0 at the end of the stream; send() of at least one byte
     // never does.
     if (count == 0)
-      return runError("the connection was closed");
+      return machineError("the connection was closed");
     if (errno != EAGAIN && errno != EINTR)
-      return systemError(errno);
+      return linkError(errno);
     FSDPC_TRY(wait(events, deadline));
   }
   return {};
@@ -255,7 +266,7 @@ Result<size_t> Socket::receiveSome(std::span<const iovec, 2> ranges) {
 Result<Endpoint> Socket::ownEndpoint() const {
   Name name;
   if (getsockname(file, name.get(), &name.length))
-    return systemError(errno);
+    return linkError(errno);
   Endpoint endpoint;
   endpoint.family = name.family();
   if (endpoint.family == AF_INET6) {
@@ -308,10 +319,10 @@ Result<std::vector<Socket>> listenOn(const std::string &address, int port) {
     // Fails even if another address works: ranks would reach different
     // processes by the same name.
     if (status != EADDRNOTAVAIL)
-      return systemError(status);
+      return linkError(status);
   }
   if (listeners.empty())
-    return systemError(foreign);
+    return linkError(foreign);
   return listeners;
 }
 
@@ -320,7 +331,7 @@ Result<Socket> listenOn(const Endpoint &endpoint) {
   Socket listener = socketFor(name.family());
   int status = listener.isOpen() ? listenOn(listener, name) : errno;
   if (status != 0)
-    return systemError(status);
+    return linkError(status);
   return listener;
 }
 
@@ -331,7 +342,7 @@ Result<Socket> acceptFrom(const Socket &listener, double silence) {
     prepare(file, silence);
   else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
            errno == ENOMEM)
-    return systemError(errno);
+    return linkError(errno);
   return Socket(file);
 }
 
@@ -362,7 +373,7 @@ Result<Socket> connectTo(const std::string &address, int port,
         attempt.isOpen() ? connectTo(attempt, name, deadline, silence) : errno;
     if (status == 0)
       return attempt;
-    error = systemError(status);
+    error = linkError(status);
   }
   return error;
 }
@@ -374,7 +385,7 @@ Result<Socket> connectTo(const Endpoint &endpoint, Deadline deadline,
   int status =
       attempt.isOpen() ? connectTo(attempt, name, deadline, silence) : errno;
   if (status != 0)
-    return systemError(status);
+    return linkError(status);
   return attempt;
 }
 

@@ -34,8 +34,8 @@ void awaitTurn(const Job &job, bool later) {
 // gone.
 void awaitAbort(Job &job) {
   std::this_thread::sleep_for(std::chrono::seconds(5));
-  job.abort(ExitCode::runFailed); // the rank that should have done so is gone
-  _exit(int(ExitCode::runFailed));
+  job.abort(ExitCode::machineFailed); // the rank that should have done so is gone
+  _exit(int(ExitCode::machineFailed));
 }
 
 Status agree(Job &job, const Status &own) {

@@ -119,11 +119,11 @@ void CudaContext::endHung() const {
   awaitTurn(job, /*later=*/true);
   char seconds[32];
   snprintf(seconds, sizeof seconds, "%g", limitSeconds);
-  fail(runError("rank " + std::to_string(job.rank) + ", step " +
-                std::to_string(step) + ": the GPU has made no progress for " +
-                seconds + " s; a kernel hangs, or is slower than " +
-                (isFirstStep ? "--first-step-timeout" : "--watchdog") +
-                " allows"));
+  fail(machineError(
+      "rank " + std::to_string(job.rank) + ", step " + std::to_string(step) +
+      ": the GPU has made no progress for " + seconds +
+      " s; a kernel hangs, or is slower than " +
+      (isFirstStep ? "--first-step-timeout" : "--watchdog") + " allows"));
 }
 
 // Polls with growing pauses of up to 100 µs. CUDA's own wait spins by default,

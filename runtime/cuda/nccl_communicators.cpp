@@ -27,19 +27,19 @@ void awaitConnection(CudaApi &api, Job &job, CudaStatus status,
           std::chrono::steady_clock::now() - began;
       if (seconds > 0 && waited.count() >= seconds) {
         awaitTurn(job, /*later=*/false);
-        fail(runError(nameOf(job) + ": NCCL did not connect all " +
-                      std::to_string(job.size) +
-                      " ranks within --join-timeout " +
-                      std::to_string(int(seconds)) +
-                      " s; set NCCL_DEBUG=INFO to see what it waits for"));
+        fail(machineError(nameOf(job) + ": NCCL did not connect all " +
+                          std::to_string(job.size) +
+                          " ranks within --join-timeout " +
+                          std::to_string(int(seconds)) +
+                          " s; set NCCL_DEBUG=INFO to see what it waits for"));
       }
       std::this_thread::sleep_for(std::chrono::duration<double>(pollSeconds));
     }
   if (status) {
     std::string text = api.errorText(status);
     awaitTurn(job, /*later=*/true);
-    fail(runError(nameOf(job) +
-                  ": NCCL cannot connect to the other ranks: " + text));
+    fail(machineError(nameOf(job) +
+                      ": NCCL cannot connect to the other ranks: " + text));
   }
 }
 

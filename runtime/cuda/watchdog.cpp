@@ -204,7 +204,7 @@ void Watchdog::end(const std::string &line, bool later) {
   });
   if (refused == 0)
     aborting.detach();
-  fail(runError(line));
+  fail(machineError(line));
 }
 
 CudaStatus Watchdog::stateOf(Channel channel) {

@@ -14,12 +14,15 @@ enum class ExitCode {
   wrongInput = 1,
   /// A flag is unknown, has a wrong value or lacks another flag.
   wrongCommandLine = 2,
-  /// The run itself failed: a rank was lost, a step made no progress, a disk is
-  /// full, the loss is not finite. Another start may succeed.
+  /// The run itself failed: a disk is full, memory is short, the loss is not
+  /// finite. Another start will most likely fail again.
   runFailed = 3,
   /// A signal or --time-limit ended the run after a whole step, and all that it
   /// writes at its end is written.
   interrupted = 4,
+  /// A machine, a process of another rank or a link failed: a rank was lost,
+  /// did not join, or made no progress. Another start may succeed.
+  machineFailed = 5,
 };
 
 } // namespace fsdpc

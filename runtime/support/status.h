@@ -39,6 +39,7 @@ private:
   friend Error inputError(std::string message);
   friend Error commandLineError(std::string message);
   friend Error runError(std::string message);
+  friend Error machineError(std::string message);
 
   ExitCode kind;
 };
@@ -52,10 +53,15 @@ inline Error inputError(std::string message) {
 inline Error commandLineError(std::string message) {
   return {ExitCode::wrongCommandLine, std::move(message)};
 }
-/// The machine, another rank or the training itself failed: another start may
-/// succeed.
+/// The training itself failed, or lacks room on a disk or in memory: another
+/// start will most likely fail again.
 inline Error runError(std::string message) {
   return {ExitCode::runFailed, std::move(message)};
+}
+/// Another rank, its machine or the link to it failed: another start may
+/// succeed.
+inline Error machineError(std::string message) {
+  return {ExitCode::machineFailed, std::move(message)};
 }
 
 /// Success, or an error. Copies are cheap on success.

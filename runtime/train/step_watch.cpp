@@ -132,7 +132,7 @@ void StepWatch::end(double waited) {
   char host[128] = "", seconds[32];
   gethostname(host, sizeof host - 1);
   std::snprintf(seconds, sizeof seconds, "%.3g s", waited);
-  fail(runError(
+  fail(machineError(
       "rank " + std::to_string(rank.job.rank) + " on host '" + host +
       "' has not got on for " + seconds + ": " + place.text +
       (place.waitsForOthers ? ", which waits for the other ranks" : "") +

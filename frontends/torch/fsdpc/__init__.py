@@ -11,11 +11,11 @@
 """
 from typing import Any
 
-from .errors import CommandLineError, Error, ExportError, InputError, InterruptedRun, MismatchError, RunError, ToolNotFound, ToolWarning
+from .errors import CommandLineError, Error, ExportError, InputError, InterruptedRun, MachineError, MismatchError, RunError, ToolNotFound, ToolWarning
 from .program import Run, Step, run
 from .tool import check, compile, find_tool
 
-__all__ = ["CommandLineError", "Error", "ExportError", "InputError", "InterruptedRun", "MismatchError", "Run", "RunError", "Step",
+__all__ = ["CommandLineError", "Error", "ExportError", "InputError", "InterruptedRun", "MachineError", "MismatchError", "Run", "RunError", "Step",
            "ToolNotFound", "ToolWarning", "check", "check_export", "compile", "export", "find_tool", "load", "run", "save_pretrained"]
 
 # These import torch, which compiling and running do without.

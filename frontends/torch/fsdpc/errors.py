@@ -37,6 +37,10 @@ class InterruptedRun(Error):
     """A signal or --time-limit has ended the run after a whole step (exit code 4). It can be resumed from its checkpoint."""
 
 
+class MachineError(Error):
+    """A machine, another rank or a link has failed (exit code 5). The run can be started again from its checkpoint."""
+
+
 class ToolNotFound(Error):
     """There is no fsdpc to call."""
 
@@ -53,7 +57,8 @@ class ToolWarning(UserWarning):
     """A warning of the tool."""
 
 
-_BY_CODE: dict[int, type[Error]] = {1: InputError, 2: CommandLineError, 3: RunError, 4: InterruptedRun}
+_BY_CODE: dict[int, type[Error]] = {1: InputError, 2: CommandLineError, 3: RunError, 4: InterruptedRun,
+                                    5: MachineError}
 
 
 def messages(output: str, kind: str) -> list[str]:

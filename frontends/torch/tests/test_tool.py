@@ -112,7 +112,8 @@ class Messages(Scratch):
         self.assertEqual(messages(text, "warning"), ["w"])
 
     def test_exit_codes(self):
-        for code, kind in ((1, fsdpc.InputError), (2, fsdpc.CommandLineError), (3, fsdpc.RunError), (4, fsdpc.InterruptedRun)):
+        for code, kind in ((1, fsdpc.InputError), (2, fsdpc.CommandLineError), (3, fsdpc.RunError), (4, fsdpc.InterruptedRun),
+                           (5, fsdpc.MachineError)):
             tool = self.script("tool", f"print('error: no file', file=sys.stderr); sys.exit({code})")
             with self.assertRaises(kind) as caught:
                 fsdpc.compile("model.onnx", "train", tool=tool)

@@ -48,9 +48,9 @@ Result<const MpiPlugin *> loadPlugin() {
 // Ends the job before its first step. An error of one rank is often one of all
 // ranks, so the lowest one prints and ends the job before the others do. To
 // leave it in order would need all ranks.
-[[noreturn]] void end(int rank, const std::string &why) {
+[[noreturn]] void end(int rank, const Error &why) {
   std::this_thread::sleep_for(std::chrono::seconds(2 * std::min(rank, 3)));
-  fail(runError(why));
+  fail(why);
 }
 
 // Returns the names of all hosts, by rank.
@@ -60,7 +60,7 @@ std::vector<std::string> namesOfHosts(const Job &job, const MpiPlugin *mpi,
   std::vector<HostName> all(size_t(job.size));
   if (const char *why = mpi->gather(channel, own.data(), all[0].data(),
                                     sizeof own, sizeof own))
-    end(job.rank, why);
+    end(job.rank, machineError(why));
   std::vector<std::string> names;
   for (const HostName &name : all)
     names.push_back(textOf(name));
@@ -76,11 +76,11 @@ void checkSharedMemory(int rank, uint64_t bytes) {
     return;
   uint64_t left = uint64_t(state.f_bavail) * state.f_frsize;
   if (left < bytes)
-    end(rank, "the ranks of this machine share " + std::to_string(bytes) +
-                  " bytes in '" + folder + "', which has " +
-                  std::to_string(left) +
-                  " bytes left; free some, or enlarge it (mount -o "
-                  "remount,size=1g /dev/shm, docker run --shm-size=1g)");
+    end(rank, runError("the ranks of this machine share " +
+                       std::to_string(bytes) + " bytes in '" + folder +
+                       "', which has " + std::to_string(left) +
+                       " bytes left; free some, or enlarge it (mount -o "
+                       "remount,size=1g /dev/shm, docker run --shm-size=1g)"));
 }
 
 // The bytes of all windows of a job on one node.
@@ -111,7 +111,7 @@ struct MpiChannel {
   Staging staging() const { return Staging::of(which, size()); }
   void check(const char *why) const {
     if (why)
-      fail(runError("rank " + std::to_string(rank) + ": " + why));
+      fail(machineError("rank " + std::to_string(rank) + ": " + why));
   }
   void transfer(std::span<const Outgoing> sends,
                 std::span<const Incoming> receives) const {
@@ -182,8 +182,9 @@ std::unique_ptr<Communicator> makeCommunicator(MpiChannel channel) {
   if (const char *why = channel.mpi->openWindow(
           channel.handle, channel.staging().windowBytes(), bases.data()))
     end(channel.rank,
-        std::string("the ranks of this machine cannot share memory: ") + why +
-            "; check that /dev/shm is writable and not full");
+        runError(
+            std::string("the ranks of this machine cannot share memory: ") +
+            why + "; check that /dev/shm is writable and not full"));
   return std::make_unique<MpiWindows>(std::move(channel), std::move(bases));
 }
 
@@ -194,7 +195,7 @@ std::unique_ptr<Communicator> MpiChannel::split(Communicator &whole,
   for (int member : group.members)
     made.places.push_back(places[size_t(member)]);
   if (const char *why = mpi->split(handle, color, &made.handle))
-    end(rank, why);
+    end(rank, machineError(why));
   // All groups of a host ask for their windows at the same time.
   if (made.onOneNode() && made.size() > 1)
     checkSharedMemory(rank, uint64_t(size()) * made.staging().windowBytes());
@@ -213,7 +214,7 @@ std::vector<Place> placesOf(const Job &job, const MpiPlugin *mpi, void *channel,
   if (const char *why = mpi->gather(channel, own.data(),
                                     reinterpret_cast<char *>(places.data()),
                                     sizeof own, sizeof own))
-    end(job.rank, why);
+    end(job.rank, machineError(why));
   return places;
 }
 
@@ -227,7 +228,7 @@ Result<std::unique_ptr<Job>> joinMpi(int ranksPerNode, double silence) {
   int host;
   if (const char *why = mpi->join(&job->rank, &job->size, &job->rankOnHost,
                                   &job->ranksOnHost, &host))
-    return runError(why);
+    return machineError(why);
   job->launcher = "mpirun";
   job->transport = "mpi";
   job->abort = [mpi](ExitCode code) {
@@ -240,14 +241,14 @@ Result<std::unique_ptr<Job>> joinMpi(int ranksPerNode, double silence) {
   // A channel of its own: the watch sends while collectives run.
   void *watched;
   if (const char *why = mpi->openChannel(&watched))
-    end(job->rank, why);
+    end(job->rank, machineError(why));
   std::vector<Place> places = placesOf(*job, mpi, watched, host);
   for (int i = 0; i < channels; ++i) {
     MpiChannel channel = {mpi, nullptr, Channel(i), job->rank, places};
     if (i == 0 && channel.onOneNode() && job->size > 1)
       checkSharedMemory(job->rank, sharedBytes(job->size));
     if (const char *why = mpi->openChannel(&channel.handle))
-      end(job->rank, why);
+      end(job->rank, machineError(why));
     job->channel[i] = makeCommunicator(std::move(channel));
   }
   auto watch = std::make_shared<MpiWatch>(mpi, watched, job->rank, silence,

@@ -72,9 +72,9 @@ void MpiWatch::checkSilence(Deadline now) {
       std::this_thread::sleep_for(std::chrono::seconds(5));
     char text[64];
     snprintf(text, sizeof text, "no answer for %g s", silence);
-    fail(runError("rank " + std::to_string(peer) + " on node '" +
-                  hosts[size_t(peer)] + "' was lost (" + text + ")" +
-                  whereabouts()));
+    fail(machineError("rank " + std::to_string(peer) + " on node '" +
+                      hosts[size_t(peer)] + "' was lost (" + text + ")" +
+                      whereabouts()));
   }
 }
 

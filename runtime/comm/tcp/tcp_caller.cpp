@@ -87,8 +87,9 @@ private:
     Conversation conversation = {*key, {}, {}};
     // Set before the exchange and cleared after it: if the connection breaks in
     // between, the next attempt can still say what was wrong.
-    stranger = runError("the process that listens there is not rank 0 of an "
-                        "fsdpc program, or knows another secret");
+    stranger =
+        machineError("the process that listens there is not rank 0 of an "
+                     "fsdpc program, or knows another secret");
     Result<Answer> answer =
         introduce(connection, greetingFor(environment, 0, link, self, listener),
                   conversation, soon);
@@ -123,7 +124,7 @@ private:
     if (answer.verdict == Verdict::welcome)
       return {};
     if (answer.verdict == Verdict::otherJob)
-      return runError(
+      return machineError(
           "another job's rank 0 listens at " + meetingPlace(environment) +
           "; set FSDPC_PORT to a free port, the same on every rank");
     std::string reason = "its number of ranks is different";
@@ -148,21 +149,21 @@ private:
     if (got)
       start = parseStart(bytesOf(word), control);
     if (got && !start)
-      got = runError("it does not know the job's secret any more");
+      got = machineError("it does not know the job's secret any more");
     // Rank 0 has printed why, so the error has no message.
     if (got && !start->starts)
-      return runError("");
+      return machineError("");
     std::span<const uint8_t> members = runtime::bytesOf(mesh.members);
     if (got)
       got = connection.receive(mesh.members.data(), members.size(), deadline);
     if (got && !areEqual(start->members, digestOf(members)))
-      got = runError("its list of the ranks is damaged");
+      got = machineError("its list of the ranks is damaged");
     if (got)
       return {};
-    return quiet(runError("rank " + std::to_string(environment.rank) +
-                          " lost rank 0 at " + meetingPlace(environment) +
-                          " before all ranks had connected (" +
-                          got.error().message + ")"));
+    return quiet(machineError("rank " + std::to_string(environment.rank) +
+                              " lost rank 0 at " + meetingPlace(environment) +
+                              " before all ranks had connected (" +
+                              got.error().message + ")"));
   }
 
   Error unreachable(const Error &last) const {
@@ -217,16 +218,16 @@ Result<Answer> introduce(Socket &connection, Greeting greeting,
   if (!connection.send(&hello, sizeof hello, deadline) ||
       !connection.receive(&challenge, sizeof challenge, deadline) ||
       !parseChallenge(bytesOf(challenge), conversation))
-    return runError("");
+    return machineError("");
   seal(greeting, conversation);
   Answer reply;
   if (!connection.send(&greeting, sizeof greeting, deadline) ||
       !connection.receive(&reply, sizeof reply, deadline))
-    return runError("rank " + std::to_string(greeting.to) +
-                    " broke the connection off");
+    return machineError("rank " + std::to_string(greeting.to) +
+                        " broke the connection off");
   std::optional<Answer> answer = parseAnswer(bytesOf(reply), conversation);
   if (!answer)
-    return runError("");
+    return machineError("");
   return *answer;
 }
 

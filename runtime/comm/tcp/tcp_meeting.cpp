@@ -25,7 +25,7 @@ Error notConnected(const LaunchEnvironment &environment,
              " (set the same FSDPC_SECRET on every rank)";
   if (std::all_of(listeners.begin(), listeners.end(), isLoopback))
     notes += "; only this machine can reach that address";
-  return runError(
+  return machineError(
       reception.missing() + " of " + std::to_string(environment.ranks) + " (" +
       environment.launcher + ", " + environment.variables +
       ") did not connect to rank 0 at " + meetingPlace(environment) +

@@ -30,7 +30,8 @@ Status call(const LaunchEnvironment &environment, Mesh &mesh, int to, int link,
   Socket &connection = mesh.peers[link][size_t(to)];
   for (auto pause = std::chrono::milliseconds(50);; pause *= 2) {
     Result<Socket> made = connectTo(place, deadline, mesh.silence);
-    Error why = made ? runError("another process listens there") : made.error();
+    Error why =
+        made ? machineError("another process listens there") : made.error();
     if (made) {
       connection = std::move(*made);
       Conversation conversation = {mesh.key, {}, {}};
@@ -61,10 +62,11 @@ void connectPeers(const LaunchEnvironment &environment, Mesh &mesh) {
     for (int link = 0; link < channels; ++link)
       if (Status called = call(environment, mesh, to, link, self, deadline);
           !called)
-        fail(runError(own + " could not connect to rank " + std::to_string(to) +
-                      " at " + textOf(mesh.members[size_t(to)].listener) +
-                      " within " + secondsText(seconds) + " s (" +
-                      called.error().message + ")" + remedy));
+        fail(machineError(own + " could not connect to rank " +
+                          std::to_string(to) + " at " +
+                          textOf(mesh.members[size_t(to)].listener) +
+                          " within " + secondsText(seconds) + " s (" +
+                          called.error().message + ")" + remedy));
   if (environment.rank == 0 || mesh.listeners.empty())
     return;
   // The caller gives up first, because it knows why it could not connect.
@@ -73,9 +75,9 @@ void connectPeers(const LaunchEnvironment &environment, Mesh &mesh) {
       !served)
     fail(served.error());
   if (std::string missing = reception.missing(); !missing.empty())
-    fail(runError(missing + " did not connect to " + own + " at " +
-                  textOf(mesh.members[size_t(environment.rank)].listener) +
-                  " within " + secondsText(seconds + 5) + " s" + remedy));
+    fail(machineError(missing + " did not connect to " + own + " at " +
+                      textOf(mesh.members[size_t(environment.rank)].listener) +
+                      " within " + secondsText(seconds + 5) + " s" + remedy));
   mesh.listeners.clear();
 }
 

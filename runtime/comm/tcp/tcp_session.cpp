@@ -81,12 +81,12 @@ void TcpSession::abort(ExitCode code) {
 void TcpSession::gone(int peer, const std::string &why) {
   // Not through fail()'s abort, since the job may be ending already.
   if (self == 0)
-    tell({Word::ends, int(ExitCode::runFailed)}, peer);
+    tell({Word::ends, int(ExitCode::machineFailed)}, peer);
   if (self == 0 || speaks)
-    fail(runError(nameOf(peer) + " was lost (" + why + ")"));
+    fail(machineError(nameOf(peer) + " was lost (" + why + ")"));
   // Leave time for another rank to print what happened first.
   std::this_thread::sleep_for(std::chrono::seconds(2));
-  end(int(ExitCode::runFailed));
+  end(int(ExitCode::machineFailed));
 }
 
 // A channel often breaks because the job is ending. The two seconds let the

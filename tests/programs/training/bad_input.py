@@ -173,7 +173,7 @@ def run_cases(bench, folder):
         ("--reshard-to that does not divide the ranks", resharded, text, 2, ["--reshard-to '3'", " rank", "--shard-group"], {}),
         ("a shard group without a hybrid strategy", program, [*good, "--shard-group=1"], 2, ["'zero3'", "--strategy=hybrid"], {}),
         ("no steps", program, good[:1], 2, ["--steps"], {}),
-        ("missing rank under torchrun", program, good, 3, ["rank 1 of 2", "WORLD_SIZE"], torchrun),
+        ("missing rank under torchrun", program, good, 5, ["rank 1 of 2", "WORLD_SIZE"], torchrun),
         ("incomplete environment of srun", program, good, 1, ["SLURM"], slurm),
     ]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[3]
-CODES = {"inputError": "1", "commandLineError": "2", "runError": "3", "systemError": "1|3", "fileError": "1|3"}
+CODES = {"inputError": "1", "commandLineError": "2", "runError": "3", "machineError": "5", "systemError": "1|3",
+         "fileError": "1|3", "linkError": "1|3|5"}
 # What ends a process: only where an Error's code arrives there.
 ENDS = re.compile(r"(?<![\w.:>])(?:std::)?(_exit|exit|quick_exit|abort|terminate|raise)\(")
 MAY_END = {"runtime/comm/failure.cpp", "runtime/comm/local/local.cpp", "runtime/comm/mpi/mpi.cpp", "runtime/comm/tcp/tcp.cpp",

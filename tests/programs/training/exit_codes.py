@@ -21,7 +21,7 @@ from fsdpc.errors import _BY_CODE
 
 # The exception of each name; success has none.
 EXCEPTIONS = {"wrongInput": fsdpc.InputError, "wrongCommandLine": fsdpc.CommandLineError, "runFailed": fsdpc.RunError,
-              "interrupted": fsdpc.InterruptedRun}
+              "interrupted": fsdpc.InterruptedRun, "machineFailed": fsdpc.MachineError}
 
 
 def table() -> dict[int, str]:

@@ -113,9 +113,10 @@ def test_scripts(bench, found: dict[str, str]) -> None:
     """What each script does after the codes of the page."""
     expect(set(found) == {"Slurm", "torchrun", "mpirun"}, f"scripts {set(found)}")
     help_text = run([bench.build / "bin" / "runtime_toy_program", "--help"]).stdout
-    cases = {"Slurm": [([4], 4, "requeue 42\n"), ([0], 0, ""), ([3], 3, ""), ([1], 1, "")],
-             "torchrun": [([4, 3, 0], 0, "")],
-             "mpirun": [([4, 3, 137, 205, 0], 0, "")]}
+    cases = {"Slurm": [([4], 4, "requeue 42\n"), ([0], 0, ""), ([3], 3, ""), ([1], 1, "")]
+             + [([code], code, "requeue 42\n") for code in (5, 137, 143, 205)],
+             "torchrun": [([4, 5, 0], 0, "")],
+             "mpirun": [([4, 5, 137, 143, 205, 0], 0, "")]}
     for name, text in found.items():
         for ends, expected, told in cases[name]:
             stage = Stage(bench, name, text, ends)
@@ -128,13 +129,13 @@ def test_scripts(bench, found: dict[str, str]) -> None:
 
 def test_restarts(bench, text: str) -> None:
     """How often the script for mpirun starts a run: the ends of its launcher, how many of them it comes to, its own code."""
-    hopeless = [3] * 9
-    cases = [(hopeless, 6, 3),                          # five restarts, and then the failure itself
-             ([137] * 9, 6, 137), ([205] * 9, 6, 205), ([4] * 9, 6, 4),
-             (["3 checkpoint"] * 9 + [0], 10, 0),       # progress, however slow
-             ([3, 3, 3, 3, 3, "3 checkpoint", *hopeless], 11, 3),
+    hopeless = [5] * 9
+    cases = [(hopeless, 6, 5),                          # five restarts, and then the failure itself
+             ([137] * 9, 6, 137), ([143] * 9, 6, 143), ([205] * 9, 6, 205), ([4] * 9, 6, 4),
+             (["5 checkpoint"] * 9 + [0], 10, 0),       # progress, however slow
+             ([5, 5, 5, 5, 5, "5 checkpoint", *hopeless], 11, 5),
              (["4 checkpoint"] * 3 + [1], 4, 1)]
-    cases += [([code, 0], 1, code) for code in (1, 2, 5, 126, 127, 134, 139, 143)]
+    cases += [([code, 0], 1, code) for code in (1, 2, 3, 126, 127, 134, 139)]
     cases += [(["kill", 0], 1, 137)]                    # mpirun itself, not a rank
     for ends, starts, expected in cases:
         stage = Stage(bench, "restarts", text, ends)

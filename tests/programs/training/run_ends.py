@@ -389,8 +389,8 @@ RUNS = [
     Case(3, "the loss is inf; input 'target' has inf in its data", "", data="--data ids=ids.npy --data target=infinite.npy",
          steps="--steps 20", everywhere=True),
     Case(3, "the loss is inf; all gradients are finite", "", data="--data ids=ids.npy --data target=large.npy", steps="--steps 20"),
-    Case(3, "did not connect to rank 0", "", environment={**TORCHRUN, "MASTER_PORT": "20992", "FSDPC_JOIN_SECONDS": "1"}),
-    Case(3, "could not connect to rank 0", "", environment={**TORCHRUN, "RANK": "1", "MASTER_PORT": "20993", "FSDPC_SECRET": "0" * 16,
+    Case(5, "did not connect to rank 0", "", environment={**TORCHRUN, "MASTER_PORT": "20992", "FSDPC_JOIN_SECONDS": "1"}),
+    Case(5, "could not connect to rank 0", "", environment={**TORCHRUN, "RANK": "1", "MASTER_PORT": "20993", "FSDPC_SECRET": "0" * 16,
                                                             "FSDPC_JOIN_SECONDS": "1"}),
 ]
 
@@ -438,7 +438,7 @@ def run_case(bench, number: int, case: Case, seen: list[tuple[int, str]]) -> str
 
 # ---- the table ----
 
-HEADER = """# Every message with which the sources of runtime/ can end a run, by source file: the exit code (1|3: by errno, see system_error.h)
+HEADER = """# Every message with which the sources of runtime/ can end a run, by source file: the exit code (1|3 or 1|3|5: by errno, see system_error.h)
 # and the text, in which * stands for what the run knows. run_ends.py holds the sources to this table; `run_ends.py --write` writes it.
 """
 

@@ -68,8 +68,8 @@ def check_stopped(bench, program, fixture) -> None:
                 os.kill(stopped, signal.SIGKILL)
     lines = [line for line in errors.splitlines() if line.startswith("error:")]
     expected = r"error: rank 1 on node '[^']+' was lost \(no answer for 4 s\); rank 0 is at step \d+.*; the last commands are in '.*flight.0.json'"
-    if job.returncode != 3 or len(lines) != 1 or not re.match(expected, lines[0]):
-        raise Failure(f"exit code {job.returncode}, expected 3, and one line like '{expected}':\n{errors}")
+    if job.returncode != 5 or len(lines) != 1 or not re.match(expected, lines[0]):
+        raise Failure(f"exit code {job.returncode}, expected 5, and one line like '{expected}':\n{errors}")
     record = check_record(bench.path("flight.0.json"), 0)
     if not record["waits_for_others"]:
         raise Failure(f"rank 0 waits for rank 1, but its record says otherwise: {record}")
@@ -78,7 +78,7 @@ def check_stopped(bench, program, fixture) -> None:
 def check_stuck(bench, program, fixture) -> None:
     """A command that takes longer than the limit, which is next to nothing here."""
     flight = bench.path("stuck.json")
-    done = run([program, *fixture.data, "--steps", ENDLESS, "--threads", 1, "--watchdog", 0.0005, "--flight-recorder", flight], 3)
+    done = run([program, *fixture.data, "--steps", ENDLESS, "--threads", 1, "--watchdog", 0.0005, "--flight-recorder", flight], 5)
     lines = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     expected = r"error: rank 0 on host '[^']+' has not got on for \S+ s: step \d+.*; the last commands are in '.*stuck.json'"
     if len(lines) != 1 or not re.match(expected, lines[0]):

@@ -187,7 +187,7 @@ TEST_F(Meeting, aWrongSecretIsNamed) {
     variables["FSDPC_JOIN_SECONDS"] = "1";
     start(variables, {"leave"});
   }
-  EXPECT_EQ(ends(patience), std::vector<int>(2, 3));
+  EXPECT_EQ(ends(patience), std::vector<int>(2, 5));
   EXPECT_THAT(printed(), HasSubstr("did not know the job's secret"));
   EXPECT_THAT(printed(), HasSubstr("or knows another secret"));
 }
@@ -258,7 +258,7 @@ TEST_F(Meeting, ranksWithoutASharedFolderNeedASecret) {
     variables["FSDPC_JOIN_SECONDS"] = rank ? "300" : "8";
     start(variables, {"leave"});
   }
-  EXPECT_EQ(ends(patience), (std::vector<int>{3, 1}));
+  EXPECT_EQ(ends(patience), (std::vector<int>{5, 1}));
   EXPECT_THAT(printed(), HasSubstr("set FSDPC_SECRET to the same random text"));
 }
 
@@ -288,7 +288,7 @@ TEST_F(Meeting, wordsOfARankAreChecked) {
     Start word;
     EXPECT_TRUE(sockets[controlChannel].receive(&word, sizeof word, soon()));
     EXPECT_TRUE(sockets[watchLink].send(&byte, 1, soon()));
-    EXPECT_EQ(ends(patience), std::vector<int>{3});
+    EXPECT_EQ(ends(patience), std::vector<int>{5});
     EXPECT_THAT(printed(), HasSubstr("it sent a word that no rank sends"));
     EXPECT_EQ(ftruncate(output, 0), 0);
     port = freePort();
@@ -351,7 +351,7 @@ TEST_F(Meeting, peersReceiveOnlyRanks) {
     usleep(1000);
   EXPECT_FALSE(connectTo(place, deadline, patience));
   toRank0[watchLink].close();
-  EXPECT_EQ(ends(patience), std::vector<int>(2, 3));
+  EXPECT_EQ(ends(patience), std::vector<int>(2, 5));
   EXPECT_THAT(error(), HasSubstr("rank 2 on node '"));
 }
 
@@ -413,7 +413,7 @@ TEST_F(Meeting, aFalseRank0ChangesNothing) {
     ++served;
   }
   EXPECT_GT(served, 2);
-  EXPECT_EQ(ends(patience), std::vector<int>{3});
+  EXPECT_EQ(ends(patience), std::vector<int>{5});
   EXPECT_THAT(error(), HasSubstr("rank 1 could not connect to rank 0"));
 }
 

@@ -64,7 +64,7 @@ TEST_F(Tcp, leavesTorchrunsPortToItsAgent) {
 // The kernel closes the connections of a killed rank, and rank 0 names it.
 TEST_F(Tcp, aKilledRankIsNamed) {
   startAll(3, {"kill", "2"});
-  EXPECT_EQ(ends(patience), (std::vector<int>{3, 3, -SIGKILL}));
+  EXPECT_EQ(ends(patience), (std::vector<int>{5, 5, -SIGKILL}));
   EXPECT_THAT(error(), HasSubstr("rank 2 on node '"));
   EXPECT_THAT(error(), HasSubstr("was lost"));
 }
@@ -72,7 +72,7 @@ TEST_F(Tcp, aKilledRankIsNamed) {
 // All other ranks notice the end of rank 0, but only one prints.
 TEST_F(Tcp, aKilledRank0IsNamedOnce) {
   startAll(4, {"kill", "0"});
-  EXPECT_EQ(ends(patience), (std::vector<int>{-SIGKILL, 3, 3, 3}));
+  EXPECT_EQ(ends(patience), (std::vector<int>{-SIGKILL, 5, 5, 5}));
   EXPECT_THAT(error(), HasSubstr("rank 0 on node '"));
 }
 
@@ -80,7 +80,7 @@ TEST_F(Tcp, aKilledRank0IsNamedOnce) {
 TEST_F(Tcp, aStoppedRankIsNamed) {
   startAll(3, {"stop", "1"}, {{"SILENCE", "2"}});
   std::vector<int> codes = ends(10);
-  EXPECT_EQ(codes, (std::vector<int>{3, unended, 3}));
+  EXPECT_EQ(codes, (std::vector<int>{5, unended, 5}));
   EXPECT_THAT(error(), HasSubstr("rank 1 on node '"));
   EXPECT_THAT(error(), HasSubstr("no answer for 2 s"));
 }
@@ -117,7 +117,7 @@ TEST_F(Tcp, missingRanksAreNamed) {
     variables["FSDPC_JOIN_SECONDS"] = "2";
     start(variables, {"leave"});
   }
-  EXPECT_EQ(ends(patience), std::vector<int>(2, 3));
+  EXPECT_EQ(ends(patience), std::vector<int>(2, 5));
   EXPECT_THAT(error(), HasSubstr("ranks 1, 3 of 4"));
   EXPECT_THAT(error(), HasSubstr("'localhost' port " + std::to_string(port)));
   EXPECT_THAT(error(), HasSubstr("within 2 s"));
@@ -130,7 +130,7 @@ TEST_F(Tcp, aMissingRank0IsToldByOneRank) {
     variables["FSDPC_JOIN_SECONDS"] = "1";
     start(variables, {"leave"});
   }
-  EXPECT_EQ(ends(patience), std::vector<int>(2, 3));
+  EXPECT_EQ(ends(patience), std::vector<int>(2, 5));
   EXPECT_THAT(error(),
               HasSubstr("rank 1 could not connect to rank 0 at 'localhost'"));
 }
@@ -140,7 +140,7 @@ TEST_F(Tcp, aTakenPortSaysWhatToDo) {
   Result<std::vector<Socket>> taken = listenOn("localhost", port);
   ASSERT_TRUE(taken);
   start(torchrun(0, 2), {"leave"});
-  EXPECT_EQ(ends(patience), std::vector<int>{3});
+  EXPECT_EQ(ends(patience), std::vector<int>{5});
   EXPECT_THAT(error(), HasSubstr("cannot listen"));
   EXPECT_THAT(error(), HasSubstr("FSDPC_PORT"));
 }
@@ -177,7 +177,7 @@ TEST_F(Tcp, aRankOfAnotherJobIsTurnedAway) {
            std::chrono::steady_clock::now() < deadline)
       usleep(10000);
   }
-  EXPECT_EQ(ends(patience), (std::vector<int>{0, 3, 0}));
+  EXPECT_EQ(ends(patience), (std::vector<int>{0, 5, 0}));
   EXPECT_THAT(error(), HasSubstr("another job's rank 0 listens at "));
 }
 
