@@ -30,7 +30,8 @@ enum : size_t {
   request,
   checkpointDue,
   writesCheckpoint,
-  computeMilliseconds, // of the step before
+  computeMilliseconds, // of the step before, as the next one
+  processorMilliseconds,
   replacedSamples,
   zeroedGradients,
   header, // the number of fields
@@ -80,6 +81,7 @@ void Trainer::packReport() {
   own[report::writesCheckpoint] =
       writer && writer->isActive() && !writer->isDone();
   own[report::computeMilliseconds] = computeMilliseconds;
+  own[report::processorMilliseconds] = processorMilliseconds;
   own[report::replacedSamples] = double(samples.replaced());
   own[report::zeroedGradients] = results.zeroed;
   for (size_t k = 0; k < results.losses.size(); ++k) {
@@ -122,10 +124,14 @@ void Trainer::applyReports() {
   nextFailure = -1;
   due = exchanged.of(0)[report::checkpointDue] != 0; // rank 0's clock decides
   stageDone = writer && writer->isActive();
-  exchanged.computed.resize(size_t(job.size));
+  exchanged.computed.elapsed.resize(size_t(job.size));
+  exchanged.computed.processor.resize(size_t(job.size));
   for (int from = job.size - 1; from >= 0; --from) {
     const double *other = exchanged.of(from);
-    exchanged.computed[size_t(from)] = other[report::computeMilliseconds];
+    exchanged.computed.elapsed[size_t(from)] =
+        other[report::computeMilliseconds];
+    exchanged.computed.processor[size_t(from)] =
+        other[report::processorMilliseconds];
     if (other[report::failedRead] != 0)
       nextFailure = from;
     if (other[report::writesCheckpoint] != 0)
@@ -176,15 +182,19 @@ void Trainer::findStragglers(int64_t step) {
   stragglers.add(exchanged.computed);
   if (!stragglers.turnedSlow(job.rank))
     return;
+  Stragglers::Verdict verdict = stragglers.verdictOn(job.rank);
   char host[128] = "", times[96];
   gethostname(host, sizeof host - 1);
-  std::snprintf(times, sizeof times, "%.0f ms where the median rank takes %.0f",
-                computeMilliseconds, stragglers.median());
+  std::snprintf(times, sizeof times,
+                "%.0f ms%s where the median rank takes %.0f", verdict.own,
+                verdict.isProcessorTime ? " of processor time" : "",
+                verdict.median);
   printWarning("rank " + std::to_string(job.rank) + " on host '" + host +
-               "' has been slow for " + std::to_string(Stragglers::patience) +
-               " steps, and the others wait for it: step " +
-               std::to_string(step) + " took it " + times +
-               "; look for other load on its host, and for a slow disk");
+               "' has been slow for " + std::to_string(Stragglers::window) +
+               " steps, and the others wait for it: up to step " +
+               std::to_string(step) + " a step took it " + times +
+               "; look for other load on its host, a slow or throttled "
+               "processor, and a slow disk");
 }
 
 // Adds up what the update of this step has changed on all ranks, if it was

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 
 namespace fsdpc::runtime {
 
@@ -153,6 +154,13 @@ Status Trainer::checkNext() {
   return nextRead;
 }
 
+// Returns the milliseconds that all threads of this process have run.
+static double processorTime() {
+  timespec time = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return double(time.tv_sec) * 1e3 + double(time.tv_nsec) / 1e6;
+}
+
 // Reports a step whose results have arrived.
 Status Trainer::finish(StepRecord &record) {
   auto now = std::chrono::steady_clock::now();
@@ -164,6 +172,12 @@ Status Trainer::finish(StepRecord &record) {
   computeMilliseconds =
       std::max(0., record.milliseconds - record.exposedMilliseconds -
                        exchangeMilliseconds);
+  // Ranks that are threads share a process, so theirs is not known.
+  if (job.transport != "local") {
+    double total = processorTime();
+    processorMilliseconds = total - processorTotal;
+    processorTotal = total;
+  }
   finished = now;
   watch->endStep(record.milliseconds / 1e3);
   longestStepSeconds = std::max(longestStepSeconds, record.milliseconds / 1e3);

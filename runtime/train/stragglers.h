@@ -3,34 +3,65 @@
 // Finds a rank that keeps all others waiting: a machine that is throttled, or
 // shared with something else. Every rank knows how long each computed, since
 // the exchange of each step carries it, so the slow one names itself.
+//
+// Two measures are compared. The elapsed time shows a rank that gets too little
+// of its processors. It hides one with more work where ranks share processors:
+// a rank that computes longer runs alone at the end, and so faster. The
+// processor time shows that one, however many ranks share a processor.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
 namespace fsdpc::runtime {
 
+/// What each rank took for a step, in milliseconds, by rank.
+struct ComputeTimes {
+  std::vector<double> elapsed;   ///< without waiting for other ranks
+  std::vector<double> processor; ///< of the rank's process; 0: not known
+};
+
 class Stragglers {
 public:
-  /// A rank is slow if it computes for at least `ratio` times the median, and
-  /// for `leastExcess` milliseconds longer: tiny steps vary by more than that.
-  static constexpr double ratio = 1.3, leastExcess = 10;
-  static constexpr int patience = 20; ///< steps in a row
+  /// A rank is slow if its typical step, the median of the last `window` steps,
+  /// takes at least `ratio` times as long as that of the median rank, and
+  /// `leastExcess` milliseconds longer: tiny steps vary by more than that. It
+  /// has recovered when its typical step takes less than `recovered` times as
+  /// long. The ratio is below 1.3, so that a rank whose steps vary around 1.3
+  /// times is found.
+  static constexpr double ratio = 1.25, recovered = 1.15, leastExcess = 10;
+  static constexpr size_t window = 20;
 
-  /// Takes the milliseconds that each rank computed in a step. Allocates in its
-  /// first call only.
-  void add(const std::vector<double> &milliseconds);
-  /// Returns true after the step with which the rank has been slow for
-  /// `patience` steps in a row, and again only after a step in which it was
-  /// not.
-  bool turnedSlow(int rank) const { return slow[size_t(rank)] == patience; }
-  /// Returns the median of the last step; of two ranks the faster one's time.
-  double median() const { return middle; }
+  /// Takes the times of a step. Allocates in its first call only.
+  void add(const ComputeTimes &times);
+  /// Returns true after the step with which the rank has become slow, and again
+  /// only after it has recovered.
+  bool turnedSlow(int rank) const { return turned[size_t(rank)]; }
+
+  /// What one measure says of a rank: milliseconds of a typical step.
+  struct Verdict {
+    double own, median;
+    bool isProcessorTime;
+  };
+  /// Returns the measure by which the rank is farther from the median. Of two
+  /// ranks the median is the faster one's time.
+  Verdict verdictOn(int rank) const;
 
 private:
-  std::vector<int> slow; ///< by rank: steps in a row
-  std::vector<double> sorted;
-  double middle = 0;
+  struct Measure {
+    void add(const std::vector<double> &times, size_t step);
+    bool exceeds(size_t rank, double factor) const;
+
+    std::vector<std::array<double, window>> last; ///< by rank, as a ring
+    std::vector<double> typical;                  ///< by rank
+    std::vector<double> sorted;
+    double median = 0;
+  };
+
+  Measure elapsed, processor;
+  size_t steps = 0;
+  std::vector<bool> slow, turned; ///< by rank
 };
 
 } // namespace fsdpc::runtime

@@ -238,9 +238,9 @@ private:
   /// allocates nothing.
   struct {
     std::vector<double> own, all;
-    std::vector<double> computed; ///< milliseconds, per rank
-    size_t perRank = 0;           ///< numbers in a report
-    size_t width = 0;             ///< and in its row of one microbatch
+    ComputeTimes computed;
+    size_t perRank = 0; ///< numbers in a report
+    size_t width = 0;   ///< and in its row of one microbatch
     const double *of(int rank) const {
       return all.data() + perRank * size_t(rank);
     }
@@ -249,6 +249,8 @@ private:
   /// Times of this rank in the last completed step: waiting in `exchange`, and
   /// the rest of the step without waiting for other ranks.
   double exchangeMilliseconds = 0, computeMilliseconds = 0;
+  /// The process's processor time in that step, and in all steps up to it.
+  double processorMilliseconds = 0, processorTotal = 0;
   /// The bytes that this rank's communicators had sent when they were counted
   /// last, and those that each rank sent in the last counted step.
   SentBytes sent = {};

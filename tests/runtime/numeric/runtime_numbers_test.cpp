@@ -15,7 +15,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <random>
 #include <set>
+#include <vector>
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
@@ -54,43 +56,88 @@ TEST(Shuffle, DiffersByEpochAndSeed) {
   EXPECT_LT(same, 20); // by chance about one in a thousand, three times
 }
 
-// As torch.amp.GradScaler: a skipped step starts the count of good ones anew,
-// and the scale never grows past f32. A rank is named once when it has been
-// slow for 20 steps in a row, and again after it has recovered. With two ranks,
-// the slower one is compared with the faster one.
+// Adds the same step `count` times, and counts how often a rank is named.
+int named(Stragglers &stragglers, int rank, int count,
+          const std::vector<double> &elapsed,
+          const std::vector<double> &processor) {
+  int found = 0;
+  for (int step = 0; step < count; ++step) {
+    stragglers.add({elapsed, processor});
+    found += stragglers.turnedSlow(rank);
+  }
+  return found;
+}
+
+// A rank is named once when most of its last 20 steps were slow, and again
+// after it has recovered. With two ranks, the slower one is compared with the
+// faster one.
 TEST(Stragglers, AreNamedOnce) {
   Stragglers stragglers;
-  auto steps = [&](int count, const std::vector<double> &milliseconds) {
-    int named = 0;
-    for (int step = 0; step < count; ++step) {
-      stragglers.add(milliseconds);
-      named += stragglers.turnedSlow(1);
-      EXPECT_FALSE(stragglers.turnedSlow(0));
-    }
-    return named;
+  auto steps = [&](int count, const std::vector<double> &elapsed) {
+    return named(stragglers, 1, count, elapsed, {0, 0});
   };
-  EXPECT_EQ(steps(19, {100, 131}), 0);
-  EXPECT_EQ(steps(1, {100, 129}), 0); // not 1.3 times
   EXPECT_EQ(steps(19, {100, 131}), 0);
   EXPECT_EQ(steps(1, {100, 131}), 1);
   EXPECT_EQ(steps(100, {100, 131}), 0);
-  EXPECT_EQ(steps(1, {100, 100}), 0);
+  EXPECT_EQ(steps(5, {100, 100}), 0); // not recovered by a few good steps
+  EXPECT_EQ(steps(20, {100, 131}), 0);
+  EXPECT_EQ(steps(20, {100, 120}), 0); // nor by better ones
+  EXPECT_EQ(steps(20, {100, 131}), 0);
+  EXPECT_EQ(steps(20, {100, 110}), 0);
   EXPECT_EQ(steps(20, {100, 131}), 1);
-  // Less than 10 ms a step is noise.
-  EXPECT_EQ(steps(40, {1, 10}), 0);
+  EXPECT_EQ(steps(20, {100, 110}), 0);
+  EXPECT_EQ(steps(40, {100, 124}), 0); // not 1.25 times
+  EXPECT_EQ(steps(40, {1, 10}), 0);    // less than 10 ms a step is noise
 }
 
-// The median of three is not moved by the slow one, and two may be slow.
+// The median of five is not moved by the slow ones, and two may be slow.
 TEST(Stragglers, AreComparedWithTheMedian) {
   Stragglers stragglers;
-  for (int step = 0; step < 20; ++step)
-    stragglers.add({100, 500, 110, 90, 400});
-  EXPECT_EQ(stragglers.median(), 110);
+  const std::vector<double> elapsed = {100, 500, 110, 90, 400};
+  const std::vector<double> unknown(5, 0);
+  for (size_t step = 0; step < Stragglers::window; ++step)
+    stragglers.add({elapsed, unknown});
   EXPECT_TRUE(stragglers.turnedSlow(1));
   EXPECT_TRUE(stragglers.turnedSlow(4));
   EXPECT_FALSE(stragglers.turnedSlow(2));
+  EXPECT_EQ(stragglers.verdictOn(1).own, 500);
+  EXPECT_EQ(stragglers.verdictOn(1).median, 110);
+  EXPECT_FALSE(stragglers.verdictOn(1).isProcessorTime);
 }
 
+// Four ranks share two processors fairly, and rank 2 has 1.3 times the work of
+// the others. They end after two units of time, and it has then 0.3 left, which
+// it does alone: 2.3 units, 1.15 times theirs. Only processor time shows it.
+TEST(Stragglers, AreFoundWhereRanksShareProcessors) {
+  Stragglers stragglers;
+  EXPECT_EQ(
+      named(stragglers, 2, 50, {200, 200, 230, 200}, {100, 100, 130, 100}), 1);
+  EXPECT_TRUE(stragglers.verdictOn(2).isProcessorTime);
+  EXPECT_EQ(stragglers.verdictOn(2).own, 130);
+}
+
+// Other load slows all ranks in turn, by up to three times as much as rank 1 is
+// slow itself. No step in a row of 20 would name it; the median of them does,
+// and names nobody else.
+TEST(Stragglers, AreFoundAmongRanksThatAreAllSlow) {
+  Stragglers stragglers;
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> load(1, 1.6);
+  std::vector<int> found(4);
+  for (int step = 0; step < 50; ++step) {
+    std::vector<double> elapsed(4);
+    for (int rank = 0; rank < 4; ++rank)
+      elapsed[size_t(rank)] = (rank == 1 ? 130 : 100) * 3 * load(random);
+    stragglers.add({elapsed, {0, 0, 0, 0}});
+    for (int rank = 0; rank < 4; ++rank)
+      found[size_t(rank)] += stragglers.turnedSlow(rank);
+  }
+  EXPECT_GE(found[1], 1);
+  EXPECT_EQ(found[0] + found[2] + found[3], 0);
+}
+
+// As torch.amp.GradScaler: a skipped step starts the count of good ones anew,
+// and the scale never grows past f32.
 TEST(LossScaler, BacksOffAndGrows) {
   LossScaler scaler({8, 2, 0.5, 2});
   auto step = [&](bool finite) {
