@@ -112,10 +112,10 @@ void Watchdog::limitEnd(uint32_t name) {
 
 void Watchdog::endLate(uint32_t name) {
   bool first = inFirstStep();
-  end(describe(name) + " has not ended within " +
-          secondsText(first ? limits.first : limits.later) +
-          "; another rank has stopped or is slower than " +
-          (first ? "--first-step-timeout" : "--watchdog") + " allows",
+  end(machineError(describe(name) + " has not ended within " +
+                   secondsText(first ? limits.first : limits.later) +
+                   "; another rank has stopped or is slower than " +
+                   (first ? "--first-step-timeout" : "--watchdog") + " allows"),
       /*later=*/false);
 }
 
@@ -133,8 +133,8 @@ void Watchdog::beginStep(int64_t step) {
   static constexpr char op[] =
       "earlier work (asynchronous; run with --no-graph and "
       "CUDA_LAUNCH_BLOCKING=1 to name the op)";
-  check(nameOf(op, ""), api.launchOwn(OwnKernels::numberOf<Mark>(), 1, &mark,
-                                      sizeof mark, compute));
+  checkLaunch(nameOf(op, ""), api.launchOwn(OwnKernels::numberOf<Mark>(), 1,
+                                            &mark, sizeof mark, compute));
 }
 
 bool Watchdog::inFirstStep() const {
@@ -160,8 +160,8 @@ void Watchdog::markStream(Channel channel, uint32_t name, bool begins,
                           CudaStream stream) {
   marked[channel] += begins;
   Mark mark{&words[channel], value(name, begins), true};
-  check(name, api.launchOwn(OwnKernels::numberOf<Mark>(), 1, &mark, sizeof mark,
-                            stream));
+  checkLaunch(name, api.launchOwn(OwnKernels::numberOf<Mark>(), 1, &mark,
+                                  sizeof mark, stream));
 }
 
 uint32_t Watchdog::marks(Channel channel) const {
@@ -180,11 +180,19 @@ void Watchdog::check(uint32_t name, CudaStatus status) {
   if (status == cudaOk)
     return;
   // The cause may be that another rank has ended, so let that one print first.
-  end(describe(name) + " failed: " + api.errorText(status), /*later=*/true);
+  end(machineError(describe(name) + " failed: " + api.errorText(status)),
+      /*later=*/true);
+}
+
+// A launch also returns what this rank's earlier work has met.
+void Watchdog::checkLaunch(uint32_t name, CudaStatus status) {
+  if (status != cudaOk)
+    end(runError(describe(name) + " failed: " + api.errorText(status)),
+        /*later=*/true);
 }
 
 // Never returns. Other threads of the process may still be inside NCCL.
-void Watchdog::end(const std::string &line, bool later) {
+void Watchdog::end(const Error &error, bool later) {
   awaitTurn(job, later);
   std::vector<CudaCommunicator> all;
   {
@@ -204,7 +212,7 @@ void Watchdog::end(const std::string &line, bool later) {
   });
   if (refused == 0)
     aborting.detach();
-  fail(machineError(line));
+  fail(error);
 }
 
 CudaStatus Watchdog::stateOf(Channel channel) {
@@ -228,7 +236,7 @@ void Watchdog::look() {
     if (CudaStatus state = stateOf(channel)) {
       std::string error = api.errorText(state);
       uint32_t name = nameIn(hasBegun(stream) ? stream : host);
-      end(describe(name) + " failed: " + error, /*later=*/true);
+      end(machineError(describe(name) + " failed: " + error), /*later=*/true);
     }
     Progress &last = seen[channel];
     if (stream != last.stream || host != last.host)

@@ -87,8 +87,10 @@ private:
   CudaStatus stateOf(Channel channel);
   /// Ends the job because something has exceeded the limit of its step.
   [[noreturn]] void endLate(uint32_t name);
-  /// Prints `line` in this rank's turn (awaitTurn) and ends the job.
-  [[noreturn]] void end(const std::string &line, bool later);
+  /// Ends the job if a launch failed, which is no fault of another rank.
+  void checkLaunch(uint32_t name, CudaStatus status);
+  /// Prints the error in this rank's turn (awaitTurn) and ends the job.
+  [[noreturn]] void end(const Error &error, bool later);
 
   /// The marks that the thread saw at its last look at a channel.
   struct Progress {
