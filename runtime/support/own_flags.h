@@ -16,4 +16,9 @@ namespace fsdpc {
 std::span<const std::string_view> compilerFlags();
 std::span<const std::string_view> programFlags();
 
+/// Return those of them after which the next word is not their value: flags
+/// without a value, and those whose value may be left out.
+std::span<const std::string_view> compilerSwitches();
+std::span<const std::string_view> programSwitches();
+
 } // namespace fsdpc

@@ -96,6 +96,8 @@ class Repository:
         self.tune = flags(run(build / "bin/fsdpc", "tune", "--help"))
         self.calibrate = flags(run(build / "bin/fsdpc", "calibrate", "--help"))
         self.program = flags(run(build / "bin/runtime_toy_program", "--help"))
+        # What it passes on has the flags of the compiler and of programs.
+        self.run = flags(run(build / "bin/fsdpc", "run", "--help")) | self.compiler | self.program
         passes = "".join((ROOT / name).read_text() for name in self.files if name.endswith("Passes.td"))
         self.passes = {"--" + name for name in re.findall(r'Pass<"([\w-]+)"', passes)} | {
             "--verify-diagnostics", "--split-input-file"}
@@ -104,7 +106,7 @@ class Repository:
         for name, text in scripts.items():
             parsed = re.findall(r'add_argument\(\s*"(--[\w-]+)"', text)
             self.scripts |= set(parsed) if name.endswith(".py") else flags(text)
-        self.flags = set().union(self.ckpt, self.export, self.top, self.simulate, self.tune, self.calibrate, self.compiler, self.program, self.passes, self.scripts, FOREIGN,
+        self.flags = set().union(self.run, self.ckpt, self.export, self.top, self.simulate, self.tune, self.calibrate, self.compiler, self.program, self.passes, self.scripts, FOREIGN,
                                  foreign_tables.flags())
 
     def has_path(self, path: str, page: Path) -> bool:
@@ -191,11 +193,12 @@ def check_flags(text: str, spans: list[str], blocks: str, repository: Repository
     for line in re.sub(r"\\\n", " ", blocks).split("\n"):
         line = line.split(" # ")[0]
         for word, known in (("fsdpc ckpt", repository.ckpt), ("fsdpc export", repository.export), ("fsdpc top", repository.top),
-                            ("fsdpc simulate", repository.simulate), ("fsdpc tune", repository.tune), ("fsdpc calibrate", repository.calibrate),
+                            ("fsdpc run", repository.run), ("fsdpc simulate", repository.simulate),
+                            ("fsdpc tune", repository.tune), ("fsdpc calibrate", repository.calibrate),
                             ("fsdpc", repository.compiler), ("./train", repository.program),
                             ("fsdpc-opt", repository.passes)):
             _, found, arguments = (" " + line.strip()).partition(f" {word} ")
-            if word == "fsdpc" and arguments.startswith(("ckpt ", "export ", "top ", "simulate ", "tune ", "calibrate ")):
+            if word == "fsdpc" and arguments.startswith(("ckpt ", "export ", "run ", "top ", "simulate ", "tune ", "calibrate ")):
                 continue
             arguments = re.split(r"\s[|&;>]", arguments)[0]
             for flag in re.findall(r"(?<![\w=-])--[a-z][\w-]*", arguments if found else ""):

@@ -282,6 +282,7 @@ static const char *const compileHelp =
     "  fsdpc gpt.onnx -o train --dump-ir=ir    # the IR after each pass; edit "
     "one and\n"
     "  fsdpc ir/*-schedule-prefetch.mlir -o train    # goes on from there\n"
+    "  fsdpc run --help    # compiles, starts, watches and restarts a job\n"
     "  fsdpc ckpt --help    # inspects, verifies and converts checkpoints\n"
     "  fsdpc calibrate --help    # measures this machine for --machine\n"
     "  fsdpc export --help    # writes trained values back into the ONNX\n"

@@ -27,6 +27,7 @@
 #include "tools/plan/Report.h"
 #include "tools/plan/Simulate.h"
 #include "tools/plan/Tune.h"
+#include "tools/run/run.h"
 #include "tools/top/top.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -225,13 +226,15 @@ int printed(int code, int last = 0) {
 }
 
 // Returns the exit code.
-int run(int argc, char **argv) {
+int runTool(int argc, char **argv) {
   // A model that is called as a subcommand is written './ckpt'.
   StringRef command = argc > 1 ? argv[1] : "";
   if (command == "ckpt")
     return ckpt::runCkpt(argc - 1, argv + 1);
   if (command == "calibrate")
     return calibrate::runCalibrate(argc - 1, argv + 1);
+  if (command == "run")
+    return run::runCommand(argc - 1, argv + 1);
   if (command == "top")
     return top::runTop(argc - 1, argv + 1);
   if (command == "diff")
@@ -272,7 +275,7 @@ int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv, /*InstallPipeSignalExitHandler=*/false);
   llvm::install_fatal_error_handler(endByError);
   llvm::install_bad_alloc_error_handler(endByError);
-  int code = runtime::guarded([&] { return run(argc, argv); });
+  int code = runtime::guarded([&] { return runTool(argc, argv); });
   // Help and versions go to std::cout.
   if (code == 0 && !std::cout.flush())
     code = int(runtime::printError(runError(

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See remote_script.h.
+#include "tools/run/remote_script.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+extern char **environ;
+
+namespace fsdpc::run {
+
+std::string quoted(const std::string &word) {
+  std::string text = "'";
+  for (char c : word)
+    text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+std::string remoteScript(const RemoteJob &job, size_t host) {
+  int64_t first = 0;
+  for (size_t i = 0; i < host; ++i)
+    first += job.hosts[i].slots;
+  int64_t here = job.hosts[host].slots;
+  std::error_code error;
+  std::string script =
+      "read -r FSDPC_SECRET; export FSDPC_SECRET; exec 3<&0; cd " +
+      quoted(std::filesystem::current_path(error).string()) + " || exit 1; ";
+  for (char **at = environ; *at; ++at) {
+    std::string variable = *at, name = variable.substr(0, variable.find('='));
+    if (name.starts_with("FSDPC_") && name != "FSDPC_SECRET" &&
+        name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") ==
+            std::string::npos)
+      script += "export " + name + "=" +
+                quoted(variable.substr(name.size() + 1)) + "; ";
+  }
+  std::string words;
+  for (const std::string &word : job.program)
+    words += " " + quoted(word);
+  script += "p=; for l in";
+  for (int64_t local = 0; local < here; ++local)
+    script += " " + std::to_string(local);
+  script += "; do RANK=$((" + std::to_string(first) +
+            "+l)) LOCAL_RANK=$l WORLD_SIZE=" + std::to_string(job.ranks) +
+            " LOCAL_WORLD_SIZE=" + std::to_string(here) +
+            " MASTER_ADDR=" + quoted(job.hosts[0].address()) +
+            " MASTER_PORT=" + std::to_string(job.port) + words +
+            " </dev/null 3<&- & p=\"$p $!\"; done; ";
+  // Without a reader of its input, the ranks get a minute to save.
+  script += "(trap '' TERM; while read -r s <&3; do kill -s $s $p; done; "
+            "kill -s TERM $p; sleep 60; kill -s KILL $p) 2>/dev/null & w=$!; "
+            "c=0; for i in $p; do wait $i; e=$?; "
+            "[ $c -ne 0 ] || c=$e; done; kill -s KILL $w; exit $c";
+  return script;
+}
+
+} // namespace fsdpc::run
