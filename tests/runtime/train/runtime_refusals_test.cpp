@@ -277,7 +277,7 @@ TEST_F(Program, ATorchrunWhoseRanksDoNotComeEnds) {
   Outcome outcome =
       run("--steps 1", "WORLD_SIZE=2 RANK=0 LOCAL_RANK=0 MASTER_ADDR=localhost "
                        "MASTER_PORT=20999 FSDPC_JOIN_SECONDS=1");
-  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.code, 5);
   EXPECT_EQ(outcome.errors(), 1);
   EXPECT_THAT(outcome.err, HasSubstr("rank 1 of 2 (torchrun, WORLD_SIZE=2"));
 }
