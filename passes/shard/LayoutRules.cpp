@@ -63,7 +63,8 @@ private:
            << layout.getCompute() << ", but ";
       if (keepsF32)
         return diag << "its first member has 'fsdp.keep_f32'";
-      return diag << "--param-dtype is " << fsdp::nameOf(options.paramType.type);
+      return diag << "--param-dtype is "
+                  << fsdp::nameOf(options.paramType.type);
     }
     bool wantsMaster = options.master != fsdp::Master::None || keepsF32;
     if (layout.getNoMaster() == wantsMaster)

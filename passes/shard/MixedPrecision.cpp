@@ -117,8 +117,8 @@ private:
     if (op->getNumOperands() == 0 && !isa<fsdp::FlatOp>(op))
       return; // constants, buffers, iota: cast where used
     bool isFixed = isAlwaysF32(op);
-    bool compute = !isFixed && (op->hasTrait<fsdp::InComputeType>() ||
-                                computesInHalf(op));
+    bool compute =
+        !isFixed && (op->hasTrait<fsdp::InComputeType>() || computesInHalf(op));
     bool readsParameters = types.readsParameters(op);
     bool isKept = !isFixed && op->hasAttr(FSDPDialect::kKeepF32Attr) &&
                   (compute || readsParameters);

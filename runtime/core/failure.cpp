@@ -34,7 +34,8 @@ void awaitTurn(const Job &job, bool later) {
 // gone.
 void awaitAbort(Job &job) {
   std::this_thread::sleep_for(std::chrono::seconds(5));
-  job.abort(ExitCode::machineFailed); // the rank that should have done so is gone
+  // The rank that should have done so is gone.
+  job.abort(ExitCode::machineFailed);
   _exit(int(ExitCode::machineFailed));
 }
 
