@@ -76,8 +76,6 @@ void GraphTypes::addNodes(
 
 LogicalResult GraphTypes::resolve(StringRef path, fsdp::ParamType &type,
                                   MLIRContext *context) const {
-  if (!type.ofGraph)
-    return success();
   bool stores = storesBf16 || storesF16;
   bool bf16 = stores ? storesBf16 : castsToBf16;
   bool f16 = stores ? storesF16 : castsToF16;

@@ -193,13 +193,11 @@ static LogicalResult adoptTraining(const Training &training,
   return success();
 }
 
-// Sets the type that --param-dtype=graph stands for, which other options may
-// not go with.
+// Sets the type that --param-dtype=graph stands for. Fails if other options do
+// not fit that type.
 static LogicalResult resolveTypes(const GraphTypes &types, StringRef path,
                                   fsdp::CompileOptions &options,
                                   MLIRContext *context) {
-  if (!options.paramType.ofGraph)
-    return success();
   if (failed(types.resolve(path, options.paramType, context)))
     return failure();
   std::string fault = fsdp::checkOptions(options);
@@ -275,9 +273,12 @@ fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
     return failure();
   if (!training->loss.empty() && options.loss.empty())
     (void)fsdp::setOption(*fsdp::findOption("loss"), training->loss, options);
-  GraphTypes types(model->proto);
-  if (failed(resolveTypes(types, path, options, context)))
-    return failure();
+  std::optional<GraphTypes> types;
+  if (options.paramType.ofGraph) {
+    types.emplace(model->proto);
+    if (failed(resolveTypes(*types, path, options, context)))
+      return failure();
+  }
   Weights weights(*model, counts.budgets, context);
   Refusals refusals(path, context);
   ParameterTable parameters(*model, *training, weights, options, refusals,
@@ -317,8 +318,9 @@ fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
   builder.setInsertionPointToStart(module->getBody());
   if (failed(parameters.emit(builder, used, counts)))
     return failure();
+  // Not after resolveTypes, which has found that the model is f32.
   if (options.paramType.ofGraph)
-    noteF32Parameters(*module, types);
+    noteF32Parameters(*module, *types);
   emitCounters(builder, function, parameters, importer, counts);
   if (failed(checkTrains(*module, function, used, path)))
     return failure();

@@ -102,7 +102,7 @@ private:
            comparesDraw(op) || computesInF32(options, op);
   }
 
-  // What the model's file says counts, and else the rule.
+  // The type in the model's file, if it gives one, overrides the rule.
   bool computesInHalf(Operation *op) const {
     if (auto told = op->getAttrOfType<TypeAttr>(nn::NNDialect::kTypeAttr))
       return nn::isHalf(told.getValue());

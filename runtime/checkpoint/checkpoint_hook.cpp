@@ -3,6 +3,7 @@
 // Starts and awaits the command of --after-checkpoint.
 #include "runtime/checkpoint/checkpoint_hook.h"
 #include "runtime/support/file.h"
+#include "runtime/support/programs.h"
 #include "runtime/support/system_error.h"
 
 #include <cerrno>
@@ -16,18 +17,10 @@
 namespace fsdpc::runtime {
 namespace {
 
-// Within single quotes, the shell takes every character but one as it is.
-std::string quoted(const std::string &text) {
-  std::string result = "'";
-  for (char c : text)
-    result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
-}
-
 // Replaces every {}. The search goes on behind the name, which may hold {}
 // itself.
 std::string withFolder(std::string command, const std::string &folder) {
-  std::string name = quoted(folder);
+  std::string name = shellQuoted(folder);
   for (size_t at = 0; (at = command.find("{}", at)) != std::string::npos;
        at += name.size())
     command.replace(at, 2, name);

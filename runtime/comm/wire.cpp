@@ -57,6 +57,13 @@ Bytes32 randomBytes() {
 
 // A fixed size for texts of any length: job names in a Greeting, and the text
 // of FSDPC_SECRET as a key.
+std::string hexOf(std::span<const uint8_t> bytes) {
+  std::string text(2 * bytes.size() + 1, '\0');
+  sodium_bin2hex(text.data(), text.size(), bytes.data(), bytes.size());
+  text.pop_back(); // the end that the library writes
+  return text;
+}
+
 Bytes32 digestOf(const std::string &text) {
   return digestOf(
       std::span(reinterpret_cast<const uint8_t *>(text.data()), text.size()));

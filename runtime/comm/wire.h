@@ -42,6 +42,8 @@ using HostName = std::array<char, 64>;
 
 /// Returns random bytes from the kernel.
 Bytes32 randomBytes();
+/// Returns bytes as lowercase hexadecimal digits.
+std::string hexOf(std::span<const uint8_t> bytes);
 /// Returns the SHA-256 of a text, or of bytes.
 Bytes32 digestOf(const std::string &text);
 Bytes32 digestOf(std::span<const uint8_t> bytes);

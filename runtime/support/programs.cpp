@@ -61,15 +61,6 @@ bool isExecutable(const std::string &path) {
          access(path.c_str(), X_OK) == 0;
 }
 
-// Pointers to the texts, as exec takes them; valid as long as the texts are.
-std::vector<char *> pointersTo(std::vector<std::string> &texts) {
-  std::vector<char *> pointers;
-  for (std::string &text : texts)
-    pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 Error cannotRun(const std::string &program, int code) {
   return systemError(code, "cannot run '" + program + "'");
 }
@@ -109,6 +100,22 @@ std::vector<std::string> environmentForPrograms() {
   }
   variables.push_back("PATH=" + joined(searchPath()));
   return variables;
+}
+
+// Within single quotes, the shell takes every character but one as it is.
+std::string shellQuoted(const std::string &word) {
+  std::string text = "'";
+  for (char c : word)
+    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::vector<char *> pointersTo(std::vector<std::string> &texts) {
+  std::vector<char *> pointers;
+  for (std::string &text : texts)
+    pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
 Result<int> runAndWait(std::vector<std::string> words, int input) {

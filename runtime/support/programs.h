@@ -24,6 +24,13 @@ Result<std::string> findProgram(const std::string &name);
 /// programs, libraries and Python modules keep their absolute folders only.
 std::vector<std::string> environmentForPrograms();
 
+/// Returns a word in quotes such that a POSIX shell takes it as it is.
+std::string shellQuoted(const std::string &word);
+
+/// Returns pointers to the texts and a null at the end, as exec takes them;
+/// valid as long as the texts are.
+std::vector<char *> pointersTo(std::vector<std::string> &texts);
+
 /// Runs words[0], which findProgram finds, with the other words as arguments,
 /// in the environment above, and waits for it. The descriptor `input` becomes
 /// its standard input. Returns its exit code, or 128 + N if signal N has ended

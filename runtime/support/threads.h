@@ -14,12 +14,12 @@
 namespace fsdpc {
 
 /// Starts a thread that runs `work`. Returns 0, or the errno value with which
-/// the system refused; `thread` is then none.
+/// the system refused; `thread` then has no thread.
 int tryThread(std::thread &thread, std::function<void()> work);
 
 /// Returns the limits on threads and memory that apply to this process, as in
 /// "limits: 64 processes and threads of this user (ulimit -u), …", or "" if the
-/// system names none.
+/// system has no such limits.
 std::string threadLimits();
 
 /// Returns the error of a thread for `purpose` that the system refused with

@@ -20,14 +20,6 @@
 namespace fsdpc::run {
 namespace {
 
-std::vector<char *> pointersTo(std::vector<std::string> &texts) {
-  std::vector<char *> pointers;
-  for (std::string &text : texts)
-    pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // What the child does before the program. Returns only on failure.
 void become(const char *program, char **words, char **environment, int input,
             bool quiet, pid_t parent) {

@@ -5,18 +5,15 @@
 // and a wait.
 #include "tools/run/job.h"
 
+#include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/support/exit_code.h"
 #include "tools/run/launch.h"
 #include "tools/run/notes.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <string_view>
-#include <unistd.h>
 
 namespace fsdpc::run {
 namespace {
@@ -180,14 +177,11 @@ Result<int> Job::run() {
 
 } // namespace
 
-void note(const std::string &text) {
-  std::string line = "fsdpc run: " + text + "\n";
-  [[maybe_unused]] ssize_t written =
-      write(STDERR_FILENO, line.data(), line.size());
-}
-
 bool startsAgain(int code) {
-  return code == 4 || code == 5 || code == 137 || code == 143 || code == 205;
+  constexpr int lostHost = 205; // mpirun's own
+  return code == int(ExitCode::interrupted) ||
+         code == int(ExitCode::machineFailed) || code == 128 + SIGKILL ||
+         code == 128 + SIGTERM || code == lostHost;
 }
 
 int64_t newestCheckpoint(const std::string &folder) {
@@ -195,16 +189,10 @@ int64_t newestCheckpoint(const std::string &folder) {
   std::error_code error;
   if (folder.empty())
     return newest;
-  for (const auto &each : std::filesystem::directory_iterator(folder, error)) {
-    std::string name = each.path().filename().string();
-    if (!name.starts_with("step-"))
-      continue;
-    int64_t step = -1;
-    const char *end = name.data() + name.size();
-    auto [at, code] = std::from_chars(name.data() + 5, end, step);
-    if (code == std::errc() && at == end)
-      newest = std::max(newest, step);
-  }
+  for (const auto &each : std::filesystem::directory_iterator(folder, error))
+    newest =
+        std::max(newest, runtime::CheckpointFolder::stepIn(each.path().string())
+                             .value_or(newest));
   return newest;
 }
 

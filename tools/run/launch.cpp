@@ -6,6 +6,7 @@
 #include "tools/run/launch.h"
 
 #include "runtime/comm/wire.h"
+#include "runtime/support/exit_code.h"
 #include "runtime/support/programs.h"
 #include "tools/run/notes.h"
 #include "tools/run/remote_script.h"
@@ -31,7 +32,7 @@ constexpr double goneLimit = 15;
 // After one host of a job has failed, the others get so long to end.
 constexpr double failureLimit = 20;
 // The code of a host or launcher that was lost without one of the program's.
-constexpr int linkFailed = 5;
+constexpr int linkFailed = int(ExitCode::machineFailed);
 
 double now() {
   return std::chrono::duration<double>(
@@ -74,14 +75,6 @@ std::vector<std::string> mpirunWords(const Arguments &arguments,
 int randomPort() {
   runtime::Bytes32 bytes = runtime::randomBytes();
   return 20000 + (bytes[0] * 256 + bytes[1]) % 12000;
-}
-
-std::string hexOf(const runtime::Bytes32 &bytes) {
-  std::string text;
-  for (uint8_t byte : bytes)
-    for (int nibble : {byte >> 4, byte & 15})
-      text += "0123456789abcdef"[nibble];
-  return text;
 }
 
 // Returns true if the process is a rank that mpirun has started.
@@ -133,7 +126,7 @@ Result<Launch> Launch::start(const std::string &launcher,
     return {};
   };
   if (launcher == "ssh") {
-    std::string secret = hexOf(runtime::randomBytes());
+    std::string secret = runtime::hexOf(runtime::randomBytes());
     if (const char *given = getenv("FSDPC_SECRET"); given && *given)
       secret = given;
     RemoteJob job{.hosts = hosts,

@@ -33,15 +33,6 @@ constexpr std::chrono::hours unusedLimit(24 * 30);
 // A model is one message of protobuf, which has fewer bytes.
 constexpr uint64_t mostModelBytes = uint64_t(1) << 31;
 
-std::string hexOf(const runtime::Bytes32 &bytes) {
-  std::string text;
-  for (uint8_t byte : bytes) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
-
 // What a name in the model stands for may be large, so its content does not
 // count but what changes with it.
 std::string stampOf(const fs::path &path) {
@@ -94,7 +85,7 @@ Result<std::string> digestOfFile(const std::string &path) {
   FSDPC_TRY(file);
   Result<std::string> content = file->readAll(mostModelBytes);
   FSDPC_TRY(content);
-  return hexOf(runtime::digestOf(*content));
+  return runtime::hexOf(runtime::digestOf(*content));
 }
 
 // Returns the digest of all that a compile reads.
@@ -106,9 +97,10 @@ Result<std::string> keyOf(const Arguments &arguments, const fs::path &tool) {
   // The program reads weights from where the model lies.
   std::error_code error;
   fs::path path = fs::canonical(arguments.target, error);
-  std::string text = path.string() + "\n" + hexOf(runtime::digestOf(*model)) +
-                     "\n" + externalFiles(*model, path.parent_path()) +
-                     processor() + fs::current_path(error).string() + "\n";
+  std::string text = path.string() + "\n" +
+                     runtime::hexOf(runtime::digestOf(*model)) + "\n" +
+                     externalFiles(*model, path.parent_path()) + processor() +
+                     fs::current_path(error).string() + "\n";
   for (const std::string &word : arguments.compiler) {
     text += word + "\n";
     // A table of a schedule, a machine, a trace.
@@ -122,7 +114,7 @@ Result<std::string> keyOf(const Arguments &arguments, const fs::path &tool) {
        fs::directory_iterator(tool.parent_path() / "../lib", error))
     if (each.path().filename().string().starts_with("libfsdpc_runtime"))
       text += stampOf(each.path());
-  return hexOf(runtime::digestOf(text)).substr(0, 32);
+  return runtime::hexOf(runtime::digestOf(text)).substr(0, 32);
 }
 
 // Returns the folder of the cache, made if needed, or why there is none.
@@ -222,8 +214,6 @@ Result<Program> findProgramOf(const Arguments &arguments, int &code) {
     return Program(path);
   }
   fs::path tool = fs::read_symlink("/proc/self/exe", error);
-  Result<std::string> key = keyOf(arguments, tool);
-  FSDPC_TRY(key);
   if (arguments.cache == "none")
     return compileAside(arguments, tool, code);
   Result<std::string> folder = folderOf(arguments);
@@ -232,6 +222,8 @@ Result<Program> findProgramOf(const Arguments &arguments, int &code) {
                           folder.error().message);
     return compileAside(arguments, tool, code);
   }
+  Result<std::string> key = keyOf(arguments, tool);
+  FSDPC_TRY(key);
   removeUnused(*folder);
   Program program(*folder + "/" + fs::path(arguments.target).stem().string() +
                   "-" + *key);

@@ -3,19 +3,14 @@
 // See remote_script.h.
 #include "tools/run/remote_script.h"
 
+#include "runtime/support/programs.h"
+
 #include <cstdlib>
 #include <filesystem>
 
 extern char **environ;
 
 namespace fsdpc::run {
-
-std::string quoted(const std::string &word) {
-  std::string text = "'";
-  for (char c : word)
-    text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
 
 std::string remoteScript(const RemoteJob &job, size_t host) {
   int64_t first = 0;
@@ -25,25 +20,26 @@ std::string remoteScript(const RemoteJob &job, size_t host) {
   std::error_code error;
   std::string script =
       "read -r FSDPC_SECRET; export FSDPC_SECRET; exec 3<&0; cd " +
-      quoted(std::filesystem::current_path(error).string()) + " || exit 1; ";
+      shellQuoted(std::filesystem::current_path(error).string()) +
+      " || exit 1; ";
   for (char **at = environ; *at; ++at) {
     std::string variable = *at, name = variable.substr(0, variable.find('='));
     if (name.starts_with("FSDPC_") && name != "FSDPC_SECRET" &&
         name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") ==
             std::string::npos)
       script += "export " + name + "=" +
-                quoted(variable.substr(name.size() + 1)) + "; ";
+                shellQuoted(variable.substr(name.size() + 1)) + "; ";
   }
   std::string words;
   for (const std::string &word : job.program)
-    words += " " + quoted(word);
+    words += " " + shellQuoted(word);
   script += "p=; for l in";
   for (int64_t local = 0; local < here; ++local)
     script += " " + std::to_string(local);
   script += "; do RANK=$((" + std::to_string(first) +
             "+l)) LOCAL_RANK=$l WORLD_SIZE=" + std::to_string(job.ranks) +
             " LOCAL_WORLD_SIZE=" + std::to_string(here) +
-            " MASTER_ADDR=" + quoted(job.hosts[0].address()) +
+            " MASTER_ADDR=" + shellQuoted(job.hosts[0].address()) +
             " MASTER_PORT=" + std::to_string(job.port) + words +
             " </dev/null 3<&- & p=\"$p $!\"; done; ";
   // Without a reader of its input, the ranks get a minute to save.

@@ -23,7 +23,4 @@ struct RemoteJob {
 /// nobody watches the job any more.
 std::string remoteScript(const RemoteJob &job, size_t host);
 
-/// Returns a word as /bin/sh reads it.
-std::string quoted(const std::string &word);
-
 } // namespace fsdpc::run

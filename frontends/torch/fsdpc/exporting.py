@@ -28,8 +28,8 @@ from .errors import Error, ExportError, MismatchError, only_errors
 from .refusals import own_backwards_refused, refusal_of, refuse_control_flow
 from .settings import Settings, kept
 from .ties import parted, under_all_names
-from .types import masters_kept, parameters_in
 from .tool import PathLike
+from .types import masters_kept, parameters_in
 
 Inputs = Mapping[str, Any]
 # Modules of more elements are compared with their file only on demand: the check compiles and runs a whole step.
@@ -199,8 +199,8 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
     the program; the first axis of each input counts samples. The module returns its loss, or `loss(output, **labels)` computes it
     from the module's output and those inputs that forward does not take. With `dtype`, torch.bfloat16 or torch.float16, the file says
     what the module computes with its parameters in that type, each cast included, and keeps their values as they are: compile it with
-    param_dtype="graph". Buffers keep their type; give float inputs in the type that the module takes. `external_data` writes the weights to a file beside the
-    model; by default only those of a model over 2 GB.
+    param_dtype="graph". Buffers keep their type; give float inputs in the type that the module takes. `external_data` writes the
+    weights to a file beside the model; by default only those of a model over 2 GB.
 
     The program is compiled, and its first loss and gradients are compared with the module's (check_export), on inputs that have padding
     on both sides and targets of -100 where there is a mask or there are labels; each may differ by 1e-3. By default this is left out,

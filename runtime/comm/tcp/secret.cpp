@@ -62,15 +62,9 @@ int openPrivateFolder(const std::string &path) {
   return folder.release();
 }
 
-// The first `count` bytes as hexadecimal digits.
-std::string hex(const Bytes32 &bytes, size_t count) {
-  std::string text;
-  char digits[3];
-  for (size_t i = 0; i < count; ++i) {
-    snprintf(digits, sizeof digits, "%02x", bytes[i]);
-    text += digits;
-  }
-  return text;
+// Eight of the bytes tell files apart well enough.
+std::string shortHexOf(const Bytes32 &bytes) {
+  return hexOf(std::span(bytes).first(8));
 }
 
 // Returns the file's name, from what all ranks of the job know: readable up to
@@ -84,7 +78,8 @@ std::string fileName(const LaunchEnvironment &environment) {
   // Separated by NUL, which none of them contains, so that different jobs never
   // give the same text.
   std::string all = environment.address + '\0' + port + '\0' + environment.job;
-  return "fsdpc-secret-" + readable + "-" + port + "-" + hex(digestOf(all), 8);
+  return "fsdpc-secret-" + readable + "-" + port + "-" +
+         shortHexOf(digestOf(all));
 }
 
 // The end of every message about a key that cannot be shared.
@@ -103,7 +98,7 @@ std::string namesOf(const std::vector<std::string> &paths) {
 // Writes the whole file under a name that nobody can know and renames it, so
 // that no rank reads a part, and so that the file of a killed job is replaced.
 bool writeSecret(int folder, const std::string &name, const Bytes32 &bytes) {
-  std::string temporary = name + "." + hex(randomBytes(), 8);
+  std::string temporary = name + "." + shortHexOf(randomBytes());
   Descriptor file(openat(folder, temporary.c_str(),
                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                          0600));

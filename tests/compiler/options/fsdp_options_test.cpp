@@ -136,7 +136,7 @@ TEST_F(OptionsTest, GpusHaveEveryStrategy) {
   }
 }
 
-// The names of PyTorch's FSDP are accepted; a dump has the name proper.
+// The names of PyTorch's FSDP are accepted; a dump has our own name.
 TEST_F(OptionsTest, StrategiesHaveOtherNames) {
   for (auto [alias, name] : {std::pair("no_shard", "ddp"),
                              {"shard_grad_op", "zero2"},
@@ -179,7 +179,7 @@ TEST_F(OptionsTest, EveryDefaultRoundTrips) {
   }
 }
 
-// Every legal value of a choice reads back to the value proper.
+// Every legal value of a choice reads back to the same value.
 TEST_F(OptionsTest, EveryChoiceRoundTrips) {
   for (const OptionInfo &option : allOptions()) {
     std::string legal = option.legalValues();

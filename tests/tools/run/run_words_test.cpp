@@ -2,6 +2,7 @@
 //
 // The command line of `fsdpc run`: whose a word is, hosts, and how many ranks
 // are left after a host is lost.
+#include "runtime/support/programs.h"
 #include "tools/run/arguments.h"
 #include "tools/run/job.h"
 #include "tools/run/remote_script.h"
@@ -130,7 +131,7 @@ TEST(RunJob, ReplacesFlagsOfTheFirstStart) {
 }
 
 TEST(RunJob, QuotesWordsForTheShell) {
-  EXPECT_EQ(quoted("it's $x"), "'it'\\''s $x'");
+  EXPECT_EQ(shellQuoted("it's $x"), "'it'\\''s $x'");
 }
 
 } // namespace
