@@ -37,7 +37,13 @@ TEST_F(Program, AStepAllocatesNothing) {
                    bool mpirun, int steps) {
     std::string all = flags + " --steps " + std::to_string(steps),
                 environment = variables + " TOY_ALLOCATIONS=1";
-    Outcome outcome = mpirun ? mpi(2, all, environment) : run(all, environment);
+    Outcome outcome;
+    // On a busy machine a rank may be slow, and a warning allocates.
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      outcome = mpirun ? mpi(2, all, environment) : run(all, environment);
+      if (outcome.err.find("has been slow") == std::string::npos)
+        break;
+    }
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     std::multiset<std::string> counts; // a line per process
     std::istringstream lines(outcome.err);
