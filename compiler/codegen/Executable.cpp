@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Turns the final module into the executable: kernels and the program become
-// objects in a temporary folder, and the system's linker joins them with the
-// runtime's archive. Targets differ in their kernels only: vector code on the
+// objects in a temporary folder, and lld joins them with the runtime's
+// archive. Targets differ in their kernels only: vector code on the
 // host (host), a fat binary (cuda), or grids as host functions
 // (cuda-emulation).
 #include "compiler/codegen/Executable.h"
@@ -125,6 +125,8 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
   // The linker opens its output by name and truncates it. It therefore writes
   // to our own folder, and only a complete program is copied to the path that
   // the user gave.
+  if (options.linking)
+    options.linking();
   std::string linked = (folder.path() + "/program").str();
   if (failed(linkProgram(loc, compile.target, options.toolkit, files, linked)))
     return failure();

@@ -19,6 +19,8 @@ struct ExecutableOptions {
   std::string dumpFolder;   ///< keeps PTX and cubins here, unless empty
   std::string kernelReport; ///< file for the figures of ptxas, or empty
   CudaToolkit toolkit;      ///< used by --target=cuda only
+  /// Called when all code is compiled and the link begins; may be null.
+  std::function<void()> linking;
   /// Decides, before the program is written, if it is wanted; may be null. It
   /// emits its own errors.
   std::function<llvm::LogicalResult(const Manifest &)> accept;

@@ -1,33 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Finds and runs the linker. The C++ driver is called and not ld itself, since
-// it knows where this system keeps its start files and libraries.
+// Links programs with lld, as a library. All that a link needs beside the
+// objects lies in the compiler's own folder: the runtime's archive and the
+// folder of link inputs (tools/cmake/FsdpcLink.cmake). A machine that compiles
+// thus needs neither a linker nor the files of a C++ compiler, and nothing of
+// the environment changes a link.
 
 #include "compiler/codegen/Link.h"
 
-#include "compiler/codegen/Files.h"
-#include "runtime/support/programs.h"
-
+#include "lld/Common/Driver.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+LLD_HAS_DRIVER(elf)
 
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::codegen;
 
-// Returns the path of the runtime's archive for a target. The archives lie in
-// ../lib from the compiler's own folder, in the build as well as when
-// installed.
-static std::string runtimeArchive(fsdp::Target target) {
+// Returns the path of a file in ../lib from the compiler's own folder, where
+// the link's inputs lie in the build as well as when installed.
+static std::string besideCompiler(StringRef name) {
   llvm::SmallString<128> path(llvm::sys::path::parent_path(
       llvm::sys::fs::getMainExecutable(nullptr, nullptr)));
-  StringRef name = target == fsdp::Target::Cuda ? "libfsdpc_runtime_cuda.a"
-                   : target == fsdp::Target::CudaEmulation
-                       ? "libfsdpc_runtime_cuda_emulation.a"
-                       : "libfsdpc_runtime.a";
   llvm::sys::path::append(path, "..", "lib", name);
   return path.str().str();
+}
+
+static StringRef archiveName(fsdp::Target target) {
+  switch (target) {
+  case fsdp::Target::Cuda:
+    return "libfsdpc_runtime_cuda.a";
+  case fsdp::Target::CudaEmulation:
+    return "libfsdpc_runtime_cuda_emulation.a";
+  case fsdp::Target::Host:
+    return "libfsdpc_runtime.a";
+  }
+  llvm_unreachable("targets are listed above");
 }
 
 // Says how to get the archive for `target`.
@@ -48,22 +59,58 @@ static StringRef howToBuild(fsdp::Target target) {
 
 FailureOr<LinkInputs> fsdpc::codegen::findLinkInputs(Location loc,
                                                      fsdp::Target target) {
-  LinkInputs inputs;
-  Result<std::string> driver = findProgram("c++");
-  if (!driver)
-    return emitError(loc) << driver.error().message
-                          << "; programs are linked with it: install g++";
-  inputs.driver = *driver;
-  inputs.archive = runtimeArchive(target);
+  LinkInputs inputs{besideCompiler("link"),
+                    besideCompiler(archiveName(target))};
   if (!llvm::sys::fs::exists(inputs.archive))
     return emitError(loc) << "no runtime library for '--target="
                           << nameOf(target) << "': '" << inputs.archive
                           << "' does not exist; " << howToBuild(target);
+  // Written last.
+  std::string stamp = inputs.folder + "/complete";
+  if (!llvm::sys::fs::exists(stamp))
+    return emitError(loc) << "no start files and stubs to link with: '" << stamp
+                          << "' does not exist; build them with 'ninja -C "
+                             "build fsdpc_link', or install fsdpc again";
   return inputs;
 }
 
-// The order of the words matters to the linker: an archive serves only the
-// objects in front of it, and the libraries serve the archive.
+// The words of the link, in the order in which a C++ compiler gives them: an
+// archive serves only the objects in front of it, and the libraries serve the
+// archive.
+static std::vector<std::string> linkWords(const LinkInputs &inputs,
+                                          fsdp::Target target,
+                                          const CudaToolkit &toolkit,
+                                          ArrayRef<std::string> objects,
+                                          StringRef output) {
+  auto start = [&](const char *name) { return inputs.folder + "/" + name; };
+  // The program lies at any address, with tables of addresses that are
+  // read-only from the start on, as fsdpc itself. Compiles run side by side, so
+  // each takes one thread; more do not pay for files of this size.
+  std::vector<std::string> words{
+      "ld.lld", "-o", output.str(), "-pie", "-z", "relro", "-z", "now",
+      "--export-dynamic", "--build-id", "--threads=1", "--eh-frame-hdr",
+      "--hash-style=gnu",
+      // Libraries that the program takes from archives are its own.
+      "--exclude-libs=libdnnl.a:libgomp.a:libz.a",
+      "--dynamic-linker=/lib64/ld-linux-x86-64.so.2", start("Scrt1.o"),
+      start("crti.o"), start("crtbeginS.o")};
+  llvm::append_range(words, objects);
+  words.insert(words.end(), {inputs.archive, "-L" + inputs.folder});
+  if (target == fsdp::Target::Cuda) {
+    // A runpath, not an rpath: LD_LIBRARY_PATH takes precedence over a runpath,
+    // and the machine with the GPU may keep these libraries elsewhere.
+    words.insert(words.end(), {"-L" + toolkit.libraries, "--enable-new-dtags",
+                               "-rpath", toolkit.libraries, "-lcudart",
+                               "-lcublasLt", "-lcudnn", "-lnccl"});
+  } else {
+    words.insert(words.end(), {"-ldnnl", "-lgomp"});
+  }
+  words.insert(words.end(),
+               {"-lz", "-lstdc++", "-lm", "-lgcc_s", "-lgcc", "-lc",
+                "-lc_nonshared", start("crtendS.o"), start("crtn.o")});
+  return words;
+}
+
 LogicalResult fsdpc::codegen::linkProgram(Location loc, fsdp::Target target,
                                           const CudaToolkit &toolkit,
                                           ArrayRef<std::string> objects,
@@ -71,25 +118,17 @@ LogicalResult fsdpc::codegen::linkProgram(Location loc, fsdp::Target target,
   FailureOr<LinkInputs> inputs = findLinkInputs(loc, target);
   if (failed(inputs))
     return failure();
-  std::vector<std::string> words{inputs->driver, "-o", output.str()};
-  llvm::append_range(words, objects);
-  words.push_back(inputs->archive);
-  if (target == fsdp::Target::Cuda) {
-    // A runpath, not an rpath: LD_LIBRARY_PATH takes precedence over a runpath,
-    // and the machine with the GPU may keep these libraries elsewhere.
-    words.insert(words.end(),
-                 {"-L" + toolkit.libraries, "-Wl,--enable-new-dtags",
-                  "-Xlinker", "-rpath", "-Xlinker", toolkit.libraries,
-                  "-lcudart", "-lcublasLt", "-lcudnn", "-lnccl"});
-  } else {
-    words.insert(words.end(), {"-ldnnl", "-lgomp"});
-  }
-  // At any address, with tables of addresses that are read-only from the start
-  // on, as fsdpc itself is linked.
-  words.insert(words.end(), {"-lz", "-lpthread", "-ldl", "-rdynamic", "-pie",
-                             "-Wl,-z,relro,-z,now"});
-  std::string error = runProgram(words, llvm::sys::path::parent_path(output));
-  if (!error.empty())
-    return emitError(loc) << "cannot link '" << output << "': " << error;
+  std::vector<std::string> words =
+      linkWords(*inputs, target, toolkit, objects, output);
+  std::vector<const char *> arguments;
+  for (const std::string &word : words)
+    arguments.push_back(word.c_str());
+  std::string said;
+  llvm::raw_string_ostream stream(said);
+  lld::Result result = lld::lldMain(arguments, llvm::nulls(), stream,
+                                    {{lld::Gnu, &lld::elf::link}});
+  if (result.retCode != 0)
+    return emitError(loc) << "cannot link '" << output
+                          << "': " << StringRef(said).trim();
   return success();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Links objects with the runtime's archive, by the system's C++ driver.
+// Links objects with the runtime's archive, in this process.
 #pragma once
 
 #include "compiler/codegen/nvvm/Toolkit.h"
@@ -8,10 +8,9 @@
 
 namespace fsdpc::codegen {
 
-/// The compiler driver and the runtime archive that a link needs in addition to
-/// the objects. Both paths exist.
+/// What a link needs in addition to the objects. Both paths exist.
 struct LinkInputs {
-  std::string driver;  ///< path of `c++`
+  std::string folder;  ///< start files, stubs of the system's libraries, oneDNN
   std::string archive; ///< path of the runtime for the target
 };
 
@@ -22,8 +21,8 @@ mlir::FailureOr<LinkInputs> findLinkInputs(mlir::Location loc,
                                            fsdp::Target target);
 
 /// Links `objects` and the runtime for `--target=target` into the executable
-/// `output`. `toolkit` is used for cuda only. Emits an error at `loc` if `c++`
-/// or the archive cannot be found, or with the linker's message if it fails.
+/// `output`. `toolkit` is used for cuda only. Emits an error at `loc` if the
+/// inputs above cannot be found, or with the linker's message if it fails.
 mlir::LogicalResult linkProgram(mlir::Location loc, fsdp::Target target,
                                 const CudaToolkit &toolkit,
                                 llvm::ArrayRef<std::string> objects,

@@ -4,8 +4,8 @@
 
 usage: install_test.py --cmake CMAKE --build DIR
 
-fsdpc finds its runtime in ../lib relative to itself, not in the build folder. Without the installed archive the error names
-where it should be. Neither it nor its scripts run code of the working folder.
+fsdpc finds its runtime in ../lib relative to itself, not in the build folder. Without the installed archive or the folder of link
+inputs the error names what is missing. A compile starts no program: no PATH finds one. Neither it nor its scripts run code of the working folder.
 """
 import subprocess
 import sys
@@ -17,13 +17,13 @@ from harness import Failure
 from hostile_folder import Hostile
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
-INSTALLED = ["bin/fsdpc", "bin/fsdpc-opt", "lib/libfsdpc_runtime.a", "lib/ckpt/torch_convert.py", "include/fsdpc/fsdpc.h",
+INSTALLED = ["bin/fsdpc", "bin/fsdpc-opt", "lib/libfsdpc_runtime.a", "lib/link/complete", "lib/link/Scrt1.o", "lib/ckpt/torch_convert.py", "include/fsdpc/fsdpc.h",
              "include/fsdpc/fsdpc_calls.h", "share/doc/fsdpc/README.md", "share/doc/fsdpc/docs/architecture.md"]
 
 
-def run(*command) -> subprocess.CompletedProcess:
+def run(*command, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess:
     return subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=300)
+                          timeout=300, env=environment)
 
 
 def demand(holds: bool, what: str, done: subprocess.CompletedProcess | None = None) -> None:
@@ -52,13 +52,19 @@ def test(bench, options) -> None:
         demand((prefix / name).is_file(), f"'{name}' is not installed")
     demand(runpaths.check(prefix) >= 2, "fewer than two binaries are installed")
 
-    done = run(prefix / "bin/fsdpc", MODELS / "linears.onnx", "-o", program)
+    done = run(prefix / "bin/fsdpc", MODELS / "linears.onnx", "-o", program, environment={"PATH": str(bench.folder)})
     demand(done.returncode == 0, "the installed fsdpc cannot compile", done)
     data = [f"--data={name}={MODELS}/data/linears.{name}.npy" for name in ("x", "y")]
     done = run(program, *data, "--ranks", 2, "--steps", 2)
     demand(done.returncode == 0 and "done: 2 steps" in done.stderr, "the compiled program cannot train", done)
     check_hostile(bench, prefix / "bin/fsdpc")
 
+    stamp = prefix / "lib/link/complete"
+    stamp.rename(bench.path("stamp"))
+    done = run(prefix / "bin/fsdpc", MODELS / "linears.onnx", "-o", program)
+    demand(done.returncode == 2 and str(stamp.name) in done.stderr and "install fsdpc again" in done.stderr,
+           "fsdpc linked without its folder of link inputs", done)
+    bench.path("stamp").rename(stamp)
     archive = prefix / "lib/libfsdpc_runtime.a"
     archive.unlink()
     done = run(prefix / "bin/fsdpc", MODELS / "linears.onnx", "-o", program)

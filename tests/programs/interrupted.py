@@ -4,7 +4,7 @@
 
 usage: interrupted.py --build DIR
 
-Ends compiles by SIGINT, SIGTERM and SIGHUP, as soon as there is a temporary folder and again when the linker runs. The process
+Ends compiles by SIGINT, SIGTERM and SIGHUP, as soon as there is a temporary folder and again at the link. The process
 ends by that signal, its temporary folder is gone, and no output has appeared.
 """
 import os

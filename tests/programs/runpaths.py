@@ -17,7 +17,7 @@ import harness
 from harness import Failure
 
 ARCHIVES = {"host": "libfsdpc_runtime.a", "cuda": "libfsdpc_runtime_cuda.a", "cuda-emulation": "libfsdpc_runtime_cuda_emulation.a"}
-# The linker takes over such lists, for programs without a runpath.
+# A C++ compiler and its linker take over such lists.
 LISTS = {"LD_RUN_PATH": ":lib:", "LIBRARY_PATH": ":lib:", "COMPILER_PATH": ":lib:"}
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# MLIR 22 as Debian's packages install it: shared libraries, headers as system
-# headers (generated code warns under -Wextra), no RTTI.
+# MLIR 22 as Debian's packages install it: libraries, headers as system headers (generated code warns under -Wextra), no RTTI.
 # Where several LLVMs are installed, -DMLIR_DIR chooses one.
 find_program(FSDPC_LLVM_CONFIG NAMES llvm-config-22 llvm-config)
 if(FSDPC_LLVM_CONFIG)
@@ -16,6 +15,16 @@ find_program(FSDPC_MLIR_TBLGEN mlir-tblgen HINTS ${LLVM_TOOLS_BINARY_DIR} REQUIR
 find_program(FSDPC_LLVM_TBLGEN llvm-tblgen HINTS ${LLVM_TOOLS_BINARY_DIR} REQUIRED)
 find_program(FSDPC_LIT NAMES lit llvm-lit HINTS ${LLVM_TOOLS_BINARY_DIR} REQUIRED)
 find_program(FSDPC_FILECHECK FileCheck HINTS ${LLVM_TOOLS_BINARY_DIR} REQUIRED)
+# The linker of that LLVM, as a library, and what it compresses with.
+find_library(FSDPC_LLD_ELF liblldELF.a HINTS ${LLVM_LIBRARY_DIR} REQUIRED)
+find_library(FSDPC_LLD_COMMON liblldCommon.a HINTS ${LLVM_LIBRARY_DIR} REQUIRED)
+find_library(FSDPC_ZSTD zstd REQUIRED)
+fsdpc_linked(fsdpc_zstd SHARED ${FSDPC_ZSTD} STATIC -l:libzstd.a)
+add_library(fsdpc_lld INTERFACE)
+target_link_libraries(fsdpc_lld INTERFACE ${FSDPC_LLD_ELF} ${FSDPC_LLD_COMMON} fsdpc_zstd fsdpc_zlib)
+# A linker takes what is needed from the archives.
+file(GLOB fsdpc_archives ${LLVM_LIBRARY_DIR}/libMLIR*.a ${LLVM_LIBRARY_DIR}/libLLVM*.a)
+fsdpc_linked(fsdpc_llvm SHARED MLIR LLVM STATIC ${fsdpc_archives})
 
 # fsdpc_tablegen(TARGET FILE.td  OUT.inc -gen-x [-dialect=y] …, one call per output)
 # Outputs mirror the source's path in the build folder and are included as
@@ -59,7 +68,7 @@ function(fsdpc_use_mlir name)
   target_include_directories(${name} SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS}
     ${LLVM_INCLUDE_DIRS} ${CMAKE_BINARY_DIR})
   target_compile_options(${name} PRIVATE -fno-rtti -fno-exceptions)
-  target_link_libraries(${name} PUBLIC MLIR LLVM)
+  target_link_libraries(${name} PUBLIC fsdpc_llvm)
   get_target_property(type ${name} TYPE)
   # Executables are compiled with -fPIE, which does not match the headers' flags.
   if(FSDPC_PRECOMPILE AND type STREQUAL STATIC_LIBRARY AND NOT name STREQUAL fsdpc_mlir_headers)

@@ -213,6 +213,7 @@ int compile(const CommandLine &line) {
       printMemoryTable(manifest);
     return checkPeak(manifest);
   };
+  executable.linking = [&] { timing.begin("link"); };
   bool built = succeeded(buildExecutable(*module, executable));
   timing.begin("");
   return built ? 0 : kInputFault;

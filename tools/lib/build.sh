@@ -5,10 +5,9 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=${FSDPC_BUILD:-$root/build}
 
-# Packages for the build, for linking the programs that fsdpc writes, and for the
-# tests. LLVM 22 is in Debian 12's security updates.
+# Packages for the build and for the tests. LLVM 22 is in Debian 12's security updates.
 packages=(g++ clang-22 libclang-rt-22-dev cmake ninja-build ccache git
-  libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools clang-format-22
+  libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools liblld-22-dev clang-format-22
   libopenmpi-dev openmpi-bin libdnnl-dev libsodium-dev
   protobuf-compiler libprotobuf-dev libre2-dev libxxhash-dev libcli11-dev zlib1g-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev python3 python3-numpy)

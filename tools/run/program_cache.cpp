@@ -114,6 +114,7 @@ Result<std::string> keyOf(const Arguments &arguments, const fs::path &tool) {
        fs::directory_iterator(tool.parent_path() / "../lib", error))
     if (each.path().filename().string().starts_with("libfsdpc_runtime"))
       text += stampOf(each.path());
+  text += stampOf(tool.parent_path() / "../lib/link/complete");
   return runtime::hexOf(runtime::digestOf(text)).substr(0, 32);
 }
 
