@@ -11,6 +11,7 @@
 #include "runtime/support/foreign_names.h"
 #include "tools/fsdpc/Buckets.h"
 #include "tools/fsdpc/PlanFlags.h"
+#include "tools/fsdpc/Version.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -88,7 +89,8 @@ static std::string meantFlag(const std::string &flag, const CLI::App &app) {
 // Adds the flags that only the driver reads. They write to `line`.
 static void addDriverFlags(CLI::App &app, CommandLine &line,
                            std::string &phase) {
-  app.set_version_flag("--version", "fsdpc " FSDPC_VERSION);
+  app.set_version_flag("--version", versionText,
+                       "prints versions, commit and targets");
   app.add_option("model", line.model, "the model, .onnx or .mlir")
       // Not required here: `fsdpc --help` has no model, and a missing one has a
       // message of its own.
@@ -129,8 +131,8 @@ static void addDriverFlags(CLI::App &app, CommandLine &line,
       ->group("Output");
   app.add_flag(
          "--timing", line.timing,
-         "prints the processor seconds of the import, of each pass and of "
-         "code generation")
+         "prints the processor seconds of the import, of each pass, of code "
+         "generation and of the link")
       ->group("Output");
   app.add_flag("-q,--quiet", line.quiet, "prints errors and warnings alone")
       ->group("Output");
@@ -286,6 +288,7 @@ static const char *const compileHelp =
     "  fsdpc ckpt --help    # inspects, verifies and converts checkpoints\n"
     "  fsdpc calibrate --help    # measures this machine for --machine\n"
     "  fsdpc export --help    # writes trained values back into the ONNX\n"
+    "  fsdpc doctor        # says what this machine has and what it lacks\n"
     "  fsdpc top --help    # shows running jobs by their logs, and plots\n"
     "  fsdpc check --help    # says if a model compiles, without compiling\n"
     "  fsdpc simulate --help    # estimates steps on other numbers of ranks\n"

@@ -16,6 +16,7 @@
 #include "runtime/support/threads.h"
 #include "tools/calibrate/command.h"
 #include "tools/ckpt/commands.h"
+#include "tools/doctor/doctor.h"
 #include "tools/export/Export.h"
 #include "tools/fsdpc/Buckets.h"
 #include "tools/fsdpc/CommandLine.h"
@@ -219,6 +220,15 @@ int compile(const CommandLine &line) {
   return built ? 0 : kInputFault;
 }
 
+// Returns the CUDA toolkit that a compile would take, or "" if there is none.
+std::string folderOfToolkit() {
+  MLIRContext context;
+  ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) {});
+  FailureOr<CudaToolkit> found =
+      findCudaToolkit(UnknownLoc::get(&context), /*folder=*/"");
+  return failed(found) ? "" : found->root;
+}
+
 // Returns a command's exit code, which says success up to `last`. Success
 // includes that everything printed has arrived.
 int printed(int code, int last = 0) {
@@ -238,6 +248,8 @@ int runTool(int argc, char **argv) {
     return run::runCommand(argc - 1, argv + 1);
   if (command == "top")
     return top::runTop(argc - 1, argv + 1);
+  if (command == "doctor")
+    return doctor::runDoctor(argc - 1, argv + 1, folderOfToolkit());
   if (command == "diff")
     return printed(plan::runDiff(argc - 1, argv + 1), /*last=*/1);
   if (command == "export") {

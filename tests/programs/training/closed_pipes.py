@@ -88,6 +88,7 @@ def test(bench, options) -> None:
         ("top --plot", [fsdpc, "top", log, "--plot", folder / "curves.svg"], folder / "curves.svg")])
     wrong += test_texts([
         ("top", [fsdpc, "top", log]),
+        ("doctor", [fsdpc, "doctor"]),
         ("ckpt inspect", [fsdpc, "ckpt", "inspect", folder / "c"]),
         ("ckpt verify", [fsdpc, "ckpt", "verify", folder / "c"]),
         ("ckpt diff", [fsdpc, "ckpt", "diff", folder / "c", weights]),
@@ -95,7 +96,7 @@ def test(bench, options) -> None:
         ("a module on stdout", [fsdpc, model, "--compile-to=grad", "-o", "-"]),
         ("--help", [fsdpc, "--help"])])
     compiler = [[fsdpc, *words, "--help"] for words in
-                ([], ["check"], ["simulate"], ["tune"], ["diff"], ["export"], ["ckpt"], ["top"], ["calibrate"])]
+                ([], ["check"], ["simulate"], ["tune"], ["diff"], ["export"], ["ckpt"], ["top"], ["doctor"], ["calibrate"])]
     table = folder / "table.txt"
     run([fsdpc, model, "--compile-to=schedule", "-o", folder / "schedule.mlir", f"--schedule-table={table}"])
     data = [sys.executable, Path(__file__).resolve().parents[3] / "tools/data/fsdpc-data"]

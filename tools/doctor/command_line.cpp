@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The command line of `fsdpc doctor`, with CLI11, which throws.
+#include "runtime/support/diagnostics.h"
+#include "tools/doctor/doctor.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+namespace fsdpc::doctor {
+
+int runDoctor(int argc, char **argv, const std::string &toolkit) {
+  CLI::App app("Says what this machine has for fsdpc and its programs, what it "
+               "lacks, and what\nmends that. Ends with 1 if a compile or a run "
+               "cannot work here.\nA model file that is called 'doctor' is "
+               "written './doctor'.",
+               "fsdpc doctor");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError &error) {
+    return int(runtime::printError(commandLineError(
+        error.what() + std::string(" (see fsdpc doctor --help)"))));
+  }
+  std::error_code unknown;
+  auto tool = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  std::vector<Finding> findings = judge(gather(tool.string(), toolkit));
+  std::cout << reportOf(findings) << std::flush;
+  if (!std::cout)
+    return int(
+        runtime::printError(runError("cannot write the report to stdout")));
+  bool wrong =
+      std::any_of(findings.begin(), findings.end(), [](const Finding &finding) {
+        return finding.verdict == Verdict::wrong;
+      });
+  return wrong ? 1 : 0;
+}
+
+} // namespace fsdpc::doctor
