@@ -71,6 +71,9 @@ if [[ $all ]]; then
   /usr/bin/python3 "$root"/tests/programs/training/checkpoints.py --build "$build" --all
   part "every evaluation"
   /usr/bin/python3 "$root"/tests/programs/training/evaluation.py --build "$build" --all
+  part "hosts that vanish"
+  # 77: no namespaces can be made here.
+  /usr/bin/python3 "$root"/tests/programs/hosts/two_hosts.py --build "$build" --all || [[ $? == 77 ]]
   part "killing and resuming runs"
   /usr/bin/python3 "$root"/tests/programs/training/soak.py --build "$build" --histories 125
   part "random graphs"

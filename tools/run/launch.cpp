@@ -33,6 +33,8 @@ constexpr double goneLimit = 15;
 constexpr double failureLimit = 20;
 // The code of a host or launcher that was lost without one of the program's.
 constexpr int linkFailed = int(ExitCode::machineFailed);
+// The code of a remote shell without a connection.
+constexpr int shellFailed = 255;
 
 double now() {
   return std::chrono::duration<double>(
@@ -77,30 +79,37 @@ int randomPort() {
   return 20000 + (bytes[0] * 256 + bytes[1]) % 12000;
 }
 
-// Returns true if the process is a rank that mpirun has started.
-bool isRankOf(const std::filesystem::path &process, pid_t parent) {
+// What mpirun has started on this host and still runs: ranks, and a remote
+// shell for each other host.
+struct Parts {
+  int64_t ranks = 0, shells = 0;
+};
+
+void count(const std::filesystem::path &process, pid_t parent, Parts &parts) {
   std::ifstream stat(process / "stat");
   std::string text((std::istreambuf_iterator<char>(stat)), {});
   // PID (NAME) STATE PARENT; the name may have any character.
   size_t name = text.rfind(')');
   if (name == std::string::npos || name + 4 > text.size() ||
       text[name + 2] == 'Z' || std::atoi(&text[name + 4]) != parent)
-    return false;
+    return;
   std::ifstream environment(process / "environ");
   for (std::string variable; std::getline(environment, variable, '\0');)
-    if (variable.starts_with("OMPI_COMM_WORLD_RANK="))
-      return true;
-  return false;
+    if (variable.starts_with("OMPI_COMM_WORLD_RANK=")) {
+      ++parts.ranks;
+      return;
+    }
+  ++parts.shells;
 }
 
-bool hasRanks(pid_t mpirun) {
+Parts partsOf(pid_t mpirun) {
+  Parts parts;
   std::error_code error;
   for (const auto &each : std::filesystem::directory_iterator("/proc", error))
     if (isdigit(static_cast<unsigned char>(
-            each.path().filename().string().front())) &&
-        isRankOf(each.path(), mpirun))
-      return true;
-  return false;
+            each.path().filename().string().front())))
+      count(each.path(), mpirun, parts);
+  return parts;
 }
 
 } // namespace
@@ -154,22 +163,29 @@ Result<Launch> Launch::start(const std::string &launcher,
     words = mpirunWords(arguments, hosts, ranks);
   else if (ranks > 1)
     program.insert(program.begin() + 1, {"--ranks", std::to_string(ranks)});
-  launch.ranksHere =
-      !words.empty() && (hosts.empty() || isThisHost(hosts.front()));
+  launch.byMpirun = !words.empty();
+  launch.otherHosts = std::ranges::count_if(
+      hosts, [](const Host &host) { return !isThisHost(host); });
   words.insert(words.end(), program.begin(), program.end());
   FSDPC_TRY(begin(std::move(words), false));
   return launch;
 }
 
-bool Launch::ranksAreGone() {
-  if (!ranksHere || killed)
+// Ranks end together, and a remote shell ends with its host's ranks, or when it
+// has lost the host. For many hosts mpirun has fewer shells of its own; then
+// only the ranks of this host tell.
+bool Launch::partsAreGone() {
+  if (!byMpirun || killed)
     return false;
-  if (hasRanks(children.front().id())) {
-    ranksSeen = true;
+  Parts parts = partsOf(children.front().id());
+  ranksSeen |= parts.ranks > 0;
+  shellsSeen |= otherHosts > 0 && parts.shells >= otherHosts;
+  bool gone = (ranksSeen && parts.ranks == 0) ||
+              (shellsSeen && parts.shells < otherHosts);
+  if (!gone)
     goneSince = 0;
-  } else if (ranksSeen && goneSince == 0) {
+  else if (goneSince == 0)
     goneSince = now();
-  }
   return goneSince > 0 && now() - goneSince > goneLimit;
 }
 
@@ -179,7 +195,7 @@ void Launch::pollRemote() {
     std::optional<int> ended = child.poll();
     if (!ended || *ended == 0 || code > 0)
       continue;
-    // A remote shell returns 255 if the connection is lost or was never there.
+    // Also shellFailed.
     code = *ended > 128 ? linkFailed : *ended;
     failedAt = now();
   }
@@ -195,10 +211,13 @@ std::optional<int> Launch::poll() {
     return running ? std::nullopt : std::optional<int>(std::max(code, 0));
   }
   Child &child = children.front();
-  if (std::optional<int> ended = child.poll())
-    return code > 0 ? code : *ended;
-  if (ranksAreGone()) {
-    note("all ranks of this host have ended and mpirun waits on; ending it");
+  if (std::optional<int> ended = child.poll()) {
+    // mpirun returns the code of a remote shell that lost its host.
+    bool lost = byMpirun && otherHosts > 0 && *ended == shellFailed;
+    return code > 0 ? code : lost ? linkFailed : *ended;
+  }
+  if (partsAreGone()) {
+    note("ranks or hosts of the job are gone and mpirun waits on; ending it");
     code = linkFailed;
     kill();
   }

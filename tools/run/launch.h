@@ -8,6 +8,7 @@
 #include "tools/run/arguments.h"
 #include "tools/run/child.h"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -33,12 +34,13 @@ public:
 
 private:
   void pollRemote();
-  bool ranksAreGone();
+  bool partsAreGone();
 
   std::vector<Child> children; ///< one, or with ssh one per host
   std::string launcher;
-  bool ranksHere = false; ///< mpirun's own children are ranks, with rank 0
-  bool ranksSeen = false;
+  bool byMpirun = false;
+  int64_t otherHosts = 0;                     ///< than this one
+  bool ranksSeen = false, shellsSeen = false; ///< mpirun has started them
   int code = -1;                      ///< of the job; -1: none has failed yet
   double failedAt = 0, goneSince = 0; ///< in seconds; 0: not so
   bool killed = false;

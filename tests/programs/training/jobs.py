@@ -116,7 +116,7 @@ def test_scripts(bench, found: dict[str, str]) -> None:
     cases = {"Slurm": [([4], 4, "requeue 42\n"), ([0], 0, ""), ([3], 3, ""), ([1], 1, "")]
              + [([code], code, "requeue 42\n") for code in (5, 137, 143, 205)],
              "torchrun": [([4, 5, 0], 0, "")],
-             "mpirun": [([4, 5, 137, 143, 205, 0], 0, "")]}
+             "mpirun": [([4, 5, 137, 143, 205, 255], 255, ""), ([255, 0], 0, "")]}
     for name, text in found.items():
         for ends, expected, told in cases[name]:
             stage = Stage(bench, name, text, ends)
@@ -131,7 +131,7 @@ def test_restarts(bench, text: str) -> None:
     """How often the script for mpirun starts a run: the ends of its launcher, how many of them it comes to, its own code."""
     hopeless = [5] * 9
     cases = [(hopeless, 6, 5),                          # five restarts, and then the failure itself
-             ([137] * 9, 6, 137), ([143] * 9, 6, 143), ([205] * 9, 6, 205), ([4] * 9, 6, 4),
+             ([137] * 9, 6, 137), ([143] * 9, 6, 143), ([205] * 9, 6, 205), ([255] * 9, 6, 255), ([4] * 9, 6, 4),
              (["5 checkpoint"] * 9 + [0], 10, 0),       # progress, however slow
              ([5, 5, 5, 5, 5, "5 checkpoint", *hopeless], 11, 5),
              (["4 checkpoint"] * 3 + [1], 4, 1)]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs jobs on two hosts (cluster.py), which are cut off and switched off.
+
+Under mpirun and over TCP, two hosts train to the bits of one rank. A host that vanishes ends the job with 5 within seconds, by a line
+that names it, and `fsdpc run` goes on from the newest checkpoint on the host that is left, to the same bits. With --all each host
+vanishes in each way under each launcher. Exits with 77 where namespaces cannot be made.
+"""
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+import harness
+from cluster import AGENT, Cluster, why_not
+from harness import Failure
+
+SKIPPED = 77
+SECONDS = 120                                 # for a job to come to a step, or to end
+STEPS, EVERY, FAULT = 200, 25, 60             # of a run, between checkpoints, and when the fault comes
+WATCHDOG = 4
+# From the fault to the end of the job: the watchdog, mpirun's own limits (11 s), and what a busy machine adds.
+IN_TIME = 30
+
+
+def expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise Failure(what)
+
+
+class Jobs:
+    """Jobs of one compiled program on the hosts of a cluster."""
+
+    def __init__(self, bench):
+        self.bench = bench
+        chosen = harness.fixture("gpt")
+        self.program = bench.compile_fixture(chosen, "train")
+        self.training = [*chosen.data, "--seed", chosen.seed, "--threads", 1, "--steps", STEPS]
+        harness.run([self.program, *self.training, "--accumulate", 4, "--save", bench.path("one.safetensors")])
+        self.bits = bench.path("one.safetensors").read_bytes()
+
+    def cluster(self) -> Cluster:
+        return Cluster(self.bench.folder, 2, [self.bench.build, harness.PROGRAMS.parents[1]])
+
+    def begin(self, cluster: Cluster, hosts: str, launcher: str, *flags) -> subprocess.Popen:
+        """Starts `fsdpc run` on host h0."""
+        words = [self.bench.build / "bin" / "fsdpc", "run", self.program, "--hosts", hosts, "--launcher", launcher, "--rsh", AGENT,
+                 *self.training, *flags]
+        return subprocess.Popen(cluster.words(0, *words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                text=True)
+
+    def check_bits(self, name: str, what: str) -> None:
+        expect(self.bench.path(name).read_bytes() == self.bits, f"{what}: other bits than one rank")
+
+
+def await_step(log: Path, step: int) -> None:
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        lines = log.read_text().rpartition("\n")[0].splitlines() if log.exists() else []
+        if lines and json.loads(lines[-1]).get("step", -1) >= step:
+            return
+        time.sleep(0.02)
+    raise Failure(f"'{log.name}' has no step {step} after {SECONDS} s")
+
+
+def test_bits(jobs: Jobs) -> None:
+    with jobs.cluster() as cluster:
+        for launcher in ("mpirun", "ssh"):
+            saved = f"{launcher}.safetensors"
+            with jobs.begin(cluster, "h0:2,h1:2", launcher, "--save", saved) as job:
+                text = job.communicate(timeout=SECONDS)[1]
+            expect(job.returncode == 0, f"{launcher} on two hosts ends with {job.returncode}:\n{text}")
+            jobs.check_bits(saved, launcher)
+
+
+def test_fault(jobs: Jobs, launcher: str, hosts: str, fault: str) -> None:
+    """Loses host h1, on which rank 0 is if it comes first."""
+    what = f"{launcher} on {hosts}, {fault}"
+    name = what.replace(" ", "-").replace(",", "").replace(":", "")
+    log = jobs.bench.path(f"{name}.jsonl")
+    with jobs.cluster() as cluster:
+        with jobs.begin(cluster, hosts, launcher, "--log", log, "--checkpoint", f"{name}-ckpt", "--checkpoint-every", EVERY, "--watchdog",
+                        WATCHDOG, "--restarts", 2, "--min-ranks", 1, "--save", f"{name}.safetensors") as job:
+            await_step(log, FAULT)
+            getattr(cluster, fault)(1)
+            began, ended, text = time.monotonic(), None, ""
+            for line in job.stderr:
+                text += line
+                if "the job ended with" in line:
+                    ended = ended or time.monotonic() - began
+            code = job.wait(timeout=SECONDS)
+    expect(code == 0, f"{what}: the job ends with {code}:\n{text}")
+    expect("the job ended with 5; starting it again from the checkpoint of step" in text, f"{what}: not started again as expected:\n{text}")
+    expect(ended < IN_TIME, f"{what}: the job has ended {ended:.0f} s after the fault")
+    expect("on node 'h1' was lost" in text or "h1: " in text, f"{what}: the host is not named:\n{text}")
+    expect("started 2 ranks on h0:2" in text, f"{what}: does not go on with the other host:\n{text}")
+    jobs.check_bits(f"{name}.safetensors", what)
+    print(f"{what}: ended after {ended:.1f} s")
+
+
+def test_absent(jobs: Jobs, launcher: str) -> None:
+    """A host that does not answer at the start is no wrong input."""
+    with jobs.cluster() as cluster:
+        cluster.switch_off(1)
+        with jobs.begin(cluster, "h0:2,h1:2", launcher, "--checkpoint", f"absent-{launcher}", "--restarts", 1, "--min-ranks", 1) as job:
+            text = job.communicate(timeout=SECONDS)[1]
+    expect(job.returncode == 0 and "the job ended with 5; starting it again from the beginning" in text,
+           f"{launcher}: a host that is off at the start: {job.returncode}:\n{text}")
+
+
+def test(bench, options) -> None:
+    jobs = Jobs(bench)
+    test_bits(jobs)
+    cases = [("mpirun", "h0:2,h1:2", "switch_off"), ("ssh", "h1:2,h0:2", "cut")]
+    if options.all:
+        cases = [(launcher, hosts, fault) for launcher in ("mpirun", "ssh") for hosts in ("h0:2,h1:2", "h1:2,h0:2")
+                 for fault in ("cut", "switch_off")]
+        for launcher in ("mpirun", "ssh"):
+            test_absent(jobs, launcher)
+    for case in cases:
+        test_fault(jobs, *case)
+
+
+if __name__ == "__main__":
+    if reason := why_not():
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
+    sys.exit(harness.main(__doc__, test, lambda parser: parser.add_argument("--all", action="store_true",
+                                                                            help="lose each host in each way under each launcher")))
