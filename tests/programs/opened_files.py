@@ -13,50 +13,88 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import harness
 from harness import Failure
 
 SKIPPED = 77
-# What the system's loader, the C library and our own code read of the machine: regular expressions of whole paths.
+# What the system's loader, the C library, oneDNN and our own code read of the machine: regular expressions of whole paths. Libraries
+# are those that the command's program is linked with, and one that oneDNN looks for.
 SYSTEM = [
-    r"/etc/ld\.so\.(cache|preload)",
-    r"/(usr/)?lib(64)?/.*\.so(\.[0-9.]+)?",
-    r"/usr/lib/locale/.*", r"/usr/share/locale/.*", r"/usr/lib/x86_64-linux-gnu/gconv/.*",
-    r"/etc/localtime", r"/usr/share/zoneinfo/.*",
-    r"/dev/(null|urandom|shm/fsdpc[^/]*)",
-    r"/proc/(self|[0-9]+)/(status|maps|cgroup|exe|fd/[0-9]+)", r"/proc/(cpuinfo|meminfo|self)", r"/proc/sys/.*",
-    r"/sys/devices/system/(cpu|node)(/.*)?", r"/sys/fs/cgroup/.*",
+    r"/etc/ld\.so\.(cache|preload)", r"/usr/lib/locale/(locale-archive|C\.(UTF-8|utf8)/LC_[A-Z_/]+)", r"/usr/share/locale/locale\.alias",
+    r"/usr/lib/[^/]+/gconv/gconv-modules\.cache", r"/etc/localtime", r"/dev/(null|urandom|shm/fsdpc[^/]*)",
+    r"/proc/self/(status|maps|cgroup)", r"/proc/(cpuinfo|meminfo|sys/kernel/threads-max)",
+    r"/sys/devices/system/(cpu|node)/(online|possible|node\d+/(cpulist|meminfo))", r"/sys/fs/cgroup/(.*/)?(pids|memory|cpu)\.max",
 ]
-OPEN = re.compile(r'(?:^|\s)(?:open|creat|openat|openat2)\((?:AT_FDCWD<(?P<cwd>[^>]*)>, |(?P<fd>\d+)<(?P<folder>[^>]*)>, )?"(?P<name>[^"]*)"')
+LIBRARIES = {"libJitPI.so"}
+FOLDERS = re.compile(r"/(usr/)?lib(64)?/")
+# What a command does with paths, sockets and programs.
+CALLS = ("open,openat,openat2,creat,unlink,unlinkat,rename,renameat,renameat2,mkdir,mkdirat,rmdir,link,linkat,symlink,symlinkat,truncate,"
+         "chmod,fchmodat,chown,fchownat,execve,execveat,connect,bind")
+PATH = re.compile(r'(?:AT_FDCWD<(?P<cwd>[^>]*)>, |\d+<(?P<folder>[^>]*)>, )?"(?P<name>[^"]*)"')
+CALL = re.compile(r"(?:^|\s)(?P<call>[a-z0-9_]+)\((?P<words>.*)")
 
 
-def traced(command: list, folder: Path, expected: int = 0) -> set[str]:
-    """Runs a command in a folder. Returns the absolute paths that it opened or tried to open."""
+class Use(NamedTuple):
+    call: str
+    path: str                                 # absolute; what a socket is bound or connected to
+
+
+def traced(command: list, folder: Path, expected: int = 0) -> set[Use]:
+    """Runs a command in a folder. Returns what it opened, made, moved, removed, started and connected to, or tried to."""
     log = folder.with_suffix(".strace")
-    harness.run(["strace", "-f", "-y", "-s", "4096", "-e", "trace=open,openat,openat2,creat", "-o", log, "--", *command], expected, cwd=folder)
-    paths = set()
+    harness.run(["strace", "-f", "-y", "-s", "4096", "-e", f"trace={CALLS}", "-o", log, "--", *command], expected, cwd=folder,
+                env={**os.environ, "LC_ALL": "C.UTF-8"})
+    uses = set()
     for line in log.read_text(errors="replace").splitlines():
-        if found := OPEN.search(line):
-            base = found["cwd"] or found["folder"] or str(folder)
-            paths.add(os.path.normpath(os.path.join(base, found["name"])))
-    if not paths:
+        found = CALL.search(line)
+        if not found or found["call"] not in CALLS.split(","):
+            continue
+        if found["call"] in ("connect", "bind"):
+            uses.add(Use(found["call"], found["words"]))
+            continue
+        # A call may have two paths. The words of a program that is started are none.
+        words = found["words"].partition(", [")[0] if found["call"].startswith("execve") else found["words"]
+        for path in PATH.finditer(words):
+            base = path["cwd"] or path["folder"] or str(folder)
+            uses.add(Use(found["call"], os.path.normpath(os.path.join(base, path["name"]))))
+    if not uses:
         raise Failure(f"strace shows no file that {command[0]} opens")
-    return paths
+    return uses
 
 
-def strangers(paths: set[str], own: list[Path]) -> list[str]:
-    """Returns the paths that are neither the system's, nor named, nor below or beside what is named: a file's folder is opened to
-    make its name last, and its temporary name lies there."""
-    def is_own(path: str) -> bool:
-        for each in map(str, own):
-            name = os.path.basename(each)
-            inside = path == each or path.startswith(each + "/") or path == os.path.dirname(each)
-            if inside or os.path.dirname(path) == os.path.dirname(each) and name in os.path.basename(path):
-                return True
+def libraries_of(program: Path) -> set[str]:
+    """Returns the names of the libraries that the loader opens for a program."""
+    return LIBRARIES | {Path(name).name for name in re.findall(r"(\S+\.so\S*) ", harness.run(["ldd", program]).stdout)}
+
+
+def is_own(use: Use, own: list[Path]) -> bool:
+    """Returns true for what the command's line names: a file, its temporary name and its folder, which is opened to make the name
+    last; a folder and all that is in it."""
+    if use.call in ("connect", "bind"):
         return False
-    return sorted(path for path in paths if not is_own(path) and not any(re.fullmatch(rule, path) for rule in SYSTEM))
+    for each in own:
+        folder, temporary = str(each.parent), rf"\.{re.escape(each.name)}\.tmp-[0-9a-f]{{16}}"
+        if use.path == str(each) or use.call.startswith("open") and use.path == folder or each.is_dir() and use.path.startswith(f"{each}/"):
+            return True
+        # Folders above are made if need be, and a file without a name gets its name by its descriptor.
+        if use.call.startswith("mkdir") and Path(use.path) in each.parents or re.fullmatch(r"linkat /proc/self/fd/\d+", f"{use.call} {use.path}"):
+            return True
+        if os.path.dirname(use.path) == folder and re.fullmatch(temporary, os.path.basename(use.path)):
+            return True
+    return False
+
+
+def strangers(uses: set[Use], program: Path, own: list[Path]) -> list[str]:
+    """Returns the uses of what is neither the system's nor named."""
+    libraries = libraries_of(program)
+
+    def is_system(use: Use) -> bool:
+        is_library = FOLDERS.match(use.path) and os.path.basename(use.path) in libraries
+        return use.call.startswith("open") and bool(is_library or any(re.fullmatch(rule, use.path) for rule in SYSTEM))
+    return sorted(f"{use.call}s '{use.path}'" for use in uses if not is_system(use) and not is_own(use, [program, *own]))
 
 
 def can_trace() -> bool:
@@ -79,10 +117,10 @@ def test(bench, options) -> None:
     run = [program, *chosen.data, "--threads", "1"]
     evaluation = [word.replace("--data", "--eval") for word in chosen.data]
     names = {name: out / name for name in ("c", "log.jsonl", "trace.json", "s.st", "ema", "best", "events", "curves.svg", "all.st", "r")}
-    always = [program, chosen.model, *files]
+    always = [chosen.model, *files]
     cases: list[tuple[str, list, list[Path]]] = [
-        ("info", [program, "--info"], [program]),
-        ("help", [program, "--help"], [program]),
+        ("info", [program, "--info"], []),
+        ("help", [program, "--help"], []),
         ("train", [*run, "--steps", "2", "--save", names["s.st"]], [*always, names["s.st"]]),
         ("ranks", [*run, "--steps", "2", "--ranks", "2"], always),
         ("checkpoint", [*run, "--steps", "2", "--checkpoint", names["c"]], [*always, names["c"]]),
@@ -92,21 +130,32 @@ def test(bench, options) -> None:
          [*always, names["log.jsonl"], names["trace.json"], names["events"]]),
         ("eval", [*run, *evaluation, "--steps", "2", "--eval-every", "1", "--best", names["best"]], [*always, names["best"]]),
         ("init", [*run, "--steps", "1", "--init", names["s.st"]], [*always, names["s.st"]]),
-        ("ckpt verify", [fsdpc, "ckpt", "verify", names["c"]], [fsdpc, names["c"]]),
-        ("ckpt consolidate", [fsdpc, "ckpt", "consolidate", names["c"], "-o", names["all.st"]], [fsdpc, names["c"], names["all.st"]]),
-        ("top", [fsdpc, "top", names["log.jsonl"], "--plot", names["curves.svg"]], [fsdpc, names["log.jsonl"], names["curves.svg"]]),
+        ("ckpt verify", [fsdpc, "ckpt", "verify", names["c"]], [names["c"]]),
+        ("ckpt consolidate", [fsdpc, "ckpt", "consolidate", names["c"], "-o", names["all.st"]], [names["c"], names["all.st"]]),
+        ("top", [fsdpc, "top", names["log.jsonl"], "--plot", names["curves.svg"]], [names["log.jsonl"], names["curves.svg"]]),
     ]
     found = ""
     for name, command, own in cases:
-        paths = traced(command, here)
-        foreign = strangers(paths, own)
-        found += "".join(f"\n  {name} opens '{path}'" for path in foreign)
-        print(f"{name}: {len(paths)} files, {len(foreign)} that nobody named", flush=True)
-    # A file that nobody names is found.
-    if strangers(traced(["cat", here / "x.npy"], here), [program]) != [str(here / "x.npy")]:
-        found += "\n  cat opens a file that this test does not see"
+        uses = traced(command, here)
+        foreign = strangers(uses, command[0], own)
+        found += "".join(f"\n  {name} {use}" for use in foreign)
+        print(f"{name}: {len({use.path for use in uses})} files, {len(foreign)} uses of what nobody named", flush=True)
+    check_finds(here, out)
     if found:
-        raise Failure(f"commands open files that nobody named:{found}")
+        raise Failure(f"commands use what nobody named:{found}")
+
+
+def check_finds(here: Path, out: Path) -> None:
+    """What nobody names is found: a file that is read, that has a name like a named one, or that is removed; a program; a socket."""
+    (out / "xs.st").write_text("")
+    socket = "import socket; socket.socket().connect_ex(('127.0.0.1', 9))"
+    for script, named, wanted in (
+            (f"read line < {here}/x.npy", [], f"opens '{here}/x.npy'"), ("read line < xs.st", [out / "s.st"], f"opens '{here}/xs.st'"),
+            (f"read line < {out}/xs.st", [out / "s.st"], f"opens '{out}/xs.st'"), (f"rm {out}/xs.st", [], f"unlinkats '{out}/xs.st'"),
+            ("exec /bin/true", [], "execves '/bin/true'"), (f'exec {sys.executable} -c "{socket}"', [], "connects ")):
+        uses = strangers(traced(["/bin/sh", "-c", f"{script} || true"], here), Path("/bin/sh"), named)
+        if not any(wanted.rstrip("'") in use.replace("openats", "opens") for use in uses):
+            raise Failure(f"'{script}' is not seen, but {uses}")
 
 
 if __name__ == "__main__":
