@@ -2,8 +2,8 @@
 //
 // Writes event files: TFRecord framing around the messages of TensorFlow's
 // event.proto and summary.proto. Only five messages are needed, so they are
-// encoded here by hand; docs/rationale.md says why protobuf is not linked into
-// programs.
+// encoded here by hand; docs/rationale/runtime.md says why protobuf is not
+// linked into programs.
 #include "runtime/train/event_file.h"
 #include "runtime/numeric/crc32c.h"
 #include "runtime/support/file.h"

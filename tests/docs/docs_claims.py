@@ -17,7 +17,8 @@ In the pages at the top, in docs/ and in the README files of folders, each of th
 - the tables of docs/from-pytorch.md, against lists of other projects' arguments (foreign_tables.py);
 - `<!-- holds: FILE: TEXT -->`: the file has the text, on which the paragraph depends;
 - README.md: it has at most 6 KB, and a cell of its tables at most twelve words, so that one reads it in two minutes;
-- docs/README.md: it links to every page of docs/, or to the page's folder.
+- docs/rationale/: an entry, which begins with its decision in bold, has at most 120 words;
+- docs/README.md and docs/rationale/README.md: they link to every page of their folder, or to the page's folder.
 
 The idea is rustdoc's, which compiles the examples of a page.
 """
@@ -40,10 +41,11 @@ WRITTEN = {
     "docs/fine-tune.md": {"tuned.onnx"},
     "docs/gpu-check.md": {"results.json", "results.md"},
     "docs/architecture.md": {"model.onnx", "NN-PASS.mlir", "CamelCase.cpp", "lower_case.cpp"},
+    "docs/rationale/runtime.md": {"best.json"},
     "docs/checkpoints.md": {"DIR/step-0000120.kept"},
     "tests/models/README.md": {"NAME.onnx"},
 }
-README_BYTES, CELL_WORDS = 6 * 1024, 12
+README_BYTES, CELL_WORDS, ENTRY_WORDS = 6 * 1024, 12, 120
 # Folders of a build, of a CUDA toolkit, and of installed headers.
 ELSEWHERE = ("build/", "lib64/", "mlir/")
 # Flags of other programs.
@@ -247,10 +249,20 @@ def check_readme(text: str):
                 yield f"has {len(words)} words in the cell '{cell.strip()}', of at most {CELL_WORDS}"
 
 
+def check_entries(text: str):
+    """Checks that the entries of a page of the rationale are short. Figures, tables and their captions do not count."""
+    for entry in re.split(r"^(?=\*\*)", text, flags=re.MULTILINE)[1:]:
+        paragraphs = [part for part in re.split(r"\n\n+", entry.strip()) if not part.startswith(("|", "<!--")) and part[-1] != ":"]
+        words = sum(any(letter.isalpha() for letter in word) for part in paragraphs for word in part.split())
+        if words > ENTRY_WORDS:
+            yield f"has {words} words, of at most {ENTRY_WORDS}, in the entry '{entry.splitlines()[0]}'"
+
+
 def check_index(page: Path, text: str, repository: Repository):
     """Checks that the page links to every page below its folder, or to one of their folders."""
     folder = page.parent.relative_to(ROOT)
     linked = {os.path.normpath(folder / target.partition("#")[0]) for target in re.findall(r"\]\(([^)\s]+)\)", text)}
+    linked |= {str(Path(name).parent) for name in linked if name.endswith("/README.md")}
     for name in sorted(repository.files):
         if name.endswith(".md") and folder in Path(name).parents and name != str(page.relative_to(ROOT)):
             if not linked & {name, *(str(parent) for parent in Path(name).parents if parent != folder)}:
@@ -268,7 +280,9 @@ def check(page: Path, repository: Repository) -> list[str]:
               *check_flags(prose, spans, "\n".join(fenced + indented), repository), *check_quotes(text)]
     if page == ROOT / "README.md":
         faults += check_readme(text)
-    if page == ROOT / "docs/README.md":
+    if page.parent == ROOT / "docs/rationale":
+        faults += check_entries(text)
+    if page in (ROOT / "docs/README.md", ROOT / "docs/rationale/README.md"):
         faults += check_index(page, text, repository)
     if page.name == "architecture.md":
         faults += check_folders(text, repository)

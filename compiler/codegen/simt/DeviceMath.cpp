@@ -3,7 +3,7 @@
 // f64 functions for GPUs, by the range reductions of Cody and Waite, Software
 // Manual for the Elementary Functions (1980), and Taylor series. f64 is rare in
 // training, so the code is short rather than fast. CUDA's libdevice was
-// rejected (docs/rationale.md): it is one more file to find and link.
+// rejected (docs/rationale/cuda.md): it is one more file to find and link.
 #include "compiler/codegen/simt/DeviceMath.h"
 
 #include "compiler/dialects/nn/ScalarBuilder.h"
