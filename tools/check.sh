@@ -34,9 +34,7 @@ tools/code-report.py || failed=1
 echo "== generated files"
 if [[ $fix ]]; then
   tools/gen-abi.py
-  tools/gen-docs.sh
 else
   tools/gen-abi.py --check || failed=1
-  tools/gen-docs.sh --check || failed=1
 fi
 exit $failed

@@ -47,6 +47,10 @@ if [[ $# == 0 ]]; then
 fi
 part "the build"
 build_targets
+if [[ $# == 0 ]]; then
+  part "packages from PyPI"
+  install_python onnx==1.22.0 tokenizers==0.23.3 -r "$root"/tools/docs/requirements.txt
+fi
 part "CTest"
 ctest --test-dir "$build" --output-on-failure -j 2 "$@" </dev/null
 if [[ $# != 0 ]]; then
@@ -89,8 +93,6 @@ part "adjoints against central differences"
 FSDPC_SEEDS=$([[ $all ]] && echo 300 || echo 20) FSDPC_SEED=$((16#$(git -C "$root" rev-parse --short=6 HEAD))) "$build"/bin/adjoint_test --gtest_brief=1
 part "ONNX's own node tests"
 others=$build/python
-[[ -x $others/bin/python ]] || /usr/bin/python3 -m venv "$others"
-"$others"/bin/pip install -q onnx==1.22.0 tokenizers==0.23.3
 sample=(--sample 200 --seed "$(git -C "$root" rev-parse HEAD)")
 [[ -z $all ]] || sample=()
 "$others"/bin/python "$root"/tests/programs/numerics/backend_suite.py --build "$build" "${sample[@]}"
@@ -98,7 +100,7 @@ part "the blocks of docs/fine-tune.md"
 /usr/bin/python3 "$root"/tests/programs/training/fine_tune.py --build "$build" --python "$others"/bin/python
 if [[ $all ]]; then
   part "reading event files with TensorBoard, and converting data"
-  "$others"/bin/pip install -q tensorboard pyarrow
+  install_python tensorboard pyarrow
   for test in watching data_converter; do
     /usr/bin/python3 "$root"/tests/programs/training/$test.py --build "$build" --python "$others"/bin/python
   done

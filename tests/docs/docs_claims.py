@@ -34,7 +34,6 @@ from pathlib import Path
 import foreign_tables
 
 ROOT = Path(__file__).resolve().parents[2]
-GENERATED = {"docs/passes.md", "docs/dialects/nn.md", "docs/dialects/fsdp.md", "docs/dialects/rt.md"}
 EXTENSIONS = "cpp|h|def|td|md|py|sh|cu|mlir|textproto|cmake|json|txt|onnx|npz|test|inc"
 # Files that programs or scripts write in the current folder, and files of other projects.
 WRITTEN = {
@@ -63,7 +62,7 @@ def sources() -> list[str]:
 
 def pages() -> list[Path]:
     return [ROOT / name for name in sources()
-            if name.endswith(".md") and name not in GENERATED and not name.startswith("frontends/onnx/proto/")]
+            if name.endswith(".md") and not name.startswith("frontends/onnx/proto/")]
 
 
 def run(*command) -> str:

@@ -40,6 +40,12 @@ install_missing() {
     "${missing[@]}" </dev/null
 }
 
+# install_python ARGUMENTS OF PIP installs packages from PyPI in build/python.
+install_python() {
+  [[ -x $build/python/bin/python ]] || /usr/bin/python3 -m venv "$build"/python
+  "$build"/python/bin/pip install -q --disable-pip-version-check "$@"
+}
+
 # Compilers of MLIR code take up to 1.5 GB each.
 jobs_that_fit() {
   local cores memory

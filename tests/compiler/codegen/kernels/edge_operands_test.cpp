@@ -3,7 +3,7 @@
 // Edges of ops whose operands are more than numbers of one type: integers that
 // overflow, casts, lookups outside of a table, and losses of large logits. Each
 // runs as host loops and as a grid, and is compared with what
-// docs/dialects/nn.md says. The edges of functions of one number are in
+// the op's description says. The edges of functions of one number are in
 // edges_test.cpp.
 #include "tests/compiler/codegen/kernels/kernel_harness.h"
 
