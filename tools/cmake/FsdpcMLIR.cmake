@@ -49,11 +49,6 @@ function(fsdpc_tablegen target source output)
   add_dependencies(${target} ${step})
 endfunction()
 
-# MLIR's headers cost a compiler seconds per file. With FSDPC_PRECOMPILE one
-# library, fsdpc_mlir_headers, precompiles the common ones and every target with
-# MLIR reuses them. Off by default: g++ writes 1 GB for it, clang 90 MB.
-option(FSDPC_PRECOMPILE "Precompile MLIR's headers (for builds with clang)" OFF)
-
 # fsdpc_mlir_library(NAME SOURCES … [LIBS …] [DEPENDS tablegen targets])
 function(fsdpc_mlir_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;DEPENDS" ${ARGN})
@@ -71,19 +66,13 @@ function(fsdpc_use_mlir name)
   target_link_libraries(${name} PUBLIC fsdpc_llvm)
   get_target_property(type ${name} TYPE)
   # Executables are compiled with -fPIE, which does not match the headers' flags.
-  if(FSDPC_PRECOMPILE AND type STREQUAL STATIC_LIBRARY AND NOT name STREQUAL fsdpc_mlir_headers)
+  if(FSDPC_PRECOMPILE AND type STREQUAL STATIC_LIBRARY AND NOT name MATCHES _headers$)
     target_precompile_headers(${name} REUSE_FROM fsdpc_mlir_headers)
   endif()
 endfunction()
 
 if(FSDPC_PRECOMPILE)
-  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/mlir_headers.cpp CONTENT "")
-  fsdpc_library(fsdpc_mlir_headers SOURCES ${CMAKE_BINARY_DIR}/mlir_headers.cpp)
-  fsdpc_use_mlir(fsdpc_mlir_headers)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
-    target_compile_options(fsdpc_mlir_headers PRIVATE -Xclang -fno-pch-timestamp)
-  endif()
-  target_precompile_headers(fsdpc_mlir_headers PRIVATE
+  set(headers
     <mlir/Dialect/Arith/IR/Arith.h> <mlir/Dialect/Func/IR/FuncOps.h>
     <mlir/IR/Builders.h> <mlir/IR/BuiltinOps.h> <mlir/IR/BuiltinTypes.h>
     <mlir/IR/Dialect.h> <mlir/IR/Matchers.h> <mlir/IR/OpImplementation.h>
@@ -92,6 +81,12 @@ if(FSDPC_PRECOMPILE)
     <mlir/Pass/Pass.h> <mlir/Pass/PassManager.h>
     <mlir/Transforms/GreedyPatternRewriteDriver.h>
     <llvm/ADT/TypeSwitch.h> <llvm/Support/raw_ostream.h>)
+  fsdpc_header_library(fsdpc_mlir_headers)
+  fsdpc_use_mlir(fsdpc_mlir_headers)
+  fsdpc_precompile(fsdpc_mlir_headers ${headers})
+  if(FSDPC_TESTS)
+    fsdpc_precompile_for_tests(fsdpc_mlir_test_headers MLIR ${headers})
+  endif()
 endif()
 
 # fsdpc_passes(STAGE SOURCES … [LIBS …] [DEPENDS …]): the passes of one stage, in
