@@ -113,9 +113,10 @@ struct BuildEvaluate : impl::BuildEvaluateBase<BuildEvaluate> {
       useRunningStatistics(norm);
     // Dropout scales in training, so it is the identity here.
     for (auto dropout : evaluate.getOps<nn::DropoutOp>())
-      passOn(dropout, dropout.getInput(), origins);
+      passOn(dropout.getResult(), dropout.getInput(), origins);
+    passOnCustomGradients(evaluate.front(), origins);
     for (auto stop : evaluate.getOps<nn::StopGradientOp>())
-      passOn(stop, stop.getInput(), origins);
+      passOn(stop.getResult(), stop.getInput(), origins);
     for (auto report : evaluate.getOps<fsdp::ReportLossOp>())
       keepCountOfMeans(report);
     // Running statistics change in training only, which gradients are for.

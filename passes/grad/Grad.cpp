@@ -53,9 +53,14 @@ struct Grad : impl::GradBase<Grad> {
     // They have done their work, and would only keep kernels and composites
     // apart.
     Origins origins(body);
+    // What only they have read is the pattern of the backward's clones.
+    if (passOnCustomGradients(body, origins))
+      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
+        if (isOpTriviallyDead(&op))
+          op.erase();
     for (auto stop :
          llvm::make_early_inc_range(body.getOps<nn::StopGradientOp>())) {
-      passOn(stop, stop.getInput(), origins);
+      passOn(stop.getResult(), stop.getInput(), origins);
       stop.erase();
     }
     // Parameters off the path to the loss get no gradient, so they must not

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Replaces ops that have become the identity: dropout in an evaluation, and
-// nn.stop_gradient where there is nothing to stop any more.
+// nn.stop_gradient and nn.custom_gradient once the backward is there.
 #include "passes/grad/PassOn.h"
 
 #include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/GradientOps.h"
 #include "compiler/dialects/nn/NNDialect.h"
 
 using namespace mlir;
@@ -26,8 +27,8 @@ void MarkPlace::notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) {
   copyOrigin(source, op);
 }
 
-void passOn(Operation *op, Value operand, const Origins &origins) {
-  Value result = op->getResult(0);
+void passOn(Value result, Value operand, const Origins &origins) {
+  Operation *op = result.getDefiningOp();
   auto isElsewhere = [&](OpOperand &use) {
     return unitOf(use.getOwner()) != unitOf(op);
   };
@@ -41,6 +42,19 @@ void passOn(Operation *op, Value operand, const Origins &origins) {
     result.replaceUsesWithIf(copy, isElsewhere);
   }
   result.replaceAllUsesWith(operand);
+}
+
+bool passOnCustomGradients(Block &body, const Origins &origins) {
+  bool isAny = false;
+  for (auto custom :
+       llvm::make_early_inc_range(body.getOps<nn::CustomGradientOp>())) {
+    isAny = true;
+    for (auto [result, value] :
+         llvm::zip(custom.getResults(), custom.getValues()))
+      passOn(result, value, origins);
+    custom.erase();
+  }
+  return isAny;
 }
 
 } // namespace fsdpc::passes

@@ -25,10 +25,14 @@ struct MarkPlace : mlir::OpBuilder::Listener {
   mlir::Operation *source;
 };
 
-/// Lets the users of an op's only result read `operand` instead. If that is a
+/// Lets the users of an op's result read `operand` instead. If that is a
 /// weight, users in other units than the op's read a copy that is made in the
 /// op's unit, since each unit loads the weights that it reads. The op stays,
 /// without uses.
-void passOn(mlir::Operation *op, mlir::Value operand, const Origins &origins);
+void passOn(mlir::Value result, mlir::Value operand, const Origins &origins);
+
+/// Lets the users of each nn.custom_gradient read its values, and erases them.
+/// Returns false if the block has none.
+bool passOnCustomGradients(mlir::Block &body, const Origins &origins);
 
 } // namespace fsdpc::passes

@@ -119,7 +119,8 @@ def Grad : Pass<"grad", "::mlir::ModuleOp"> {
     split are concatenated. Four or more products of few rows that make up a weight's gradient,
     as the steps of a recurrence do, become one product over the rows of all. No cotangent
     passes `nn.stop_gradient`, which is replaced by its operand, or for readers in other
-    units by a copy of it if that is a weight.
+    units by a copy of it if that is a weight. An `nn.custom_gradient` brings its own adjoint: the ops between its
+    cotangents and its gradients, which are cloned into the backward; it is then replaced by its values.
 
     An op of the backward has the location, unit and module of its primal, and
     `fsdp.backward`. A parameter's `fsdp.gradient` follows the op that completes the sum

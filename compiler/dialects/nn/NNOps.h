@@ -7,6 +7,7 @@
 
 #include "compiler/dialects/nn/CompositeOps.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/GradientOps.h"
 #include "compiler/dialects/nn/LibraryOps.h"
 #include "compiler/dialects/nn/LossOps.h"
 #include "compiler/dialects/nn/NormOps.h"

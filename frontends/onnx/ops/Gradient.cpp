@@ -3,8 +3,11 @@
 // Gradient of ai.onnx.preview.training: the derivatives of one tensor of the
 // graph with respect to others, as ops of the graph. They are built from the
 // adjoints of nn, so a gradient of such a gradient exists where these have
-// adjoints themselves.
+// adjoints themselves. Vjp of the domain fsdpc does the same for the Python
+// package's torch.autograd.grad. Cotangent and CustomGradient of that domain
+// are how the package writes the backward of a torch.autograd.Function.
 #include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/GradientOps.h"
 #include "frontends/onnx/GraphImporter.h"
 
 using namespace mlir;
@@ -20,7 +23,7 @@ static Attribute symbolOf(Value value) {
 }
 
 namespace {
-// One reverse sweep over the ops between `xs` and the tensor that is
+// One reverse sweep over the ops between `xs` and the tensors that are
 // differentiated.
 class Sweep {
 public:
@@ -32,8 +35,8 @@ public:
         varied.insert(x);
     }
   }
-  // Differentiates `y`, or refuses the node.
-  LogicalResult run(Value y);
+  // Differentiates `ys`, whose cotangents are `seeds`, or refuses the node.
+  LogicalResult run(ArrayRef<Value> ys, ArrayRef<Value> seeds);
   // Returns the sum of all gradients of x, or zeros.
   Value gradientOf(Value x);
 
@@ -80,7 +83,7 @@ LogicalResult Sweep::differentiate(Operation *op) {
   return success();
 }
 
-LogicalResult Sweep::run(Value y) {
+LogicalResult Sweep::run(ArrayRef<Value> ys, ArrayRef<Value> seeds) {
   // The importer builds ops in order, so one walk finds all that depends on xs.
   SmallVector<Operation *> path;
   for (Operation &op : *b.builder.getInsertionBlock()) {
@@ -102,8 +105,9 @@ LogicalResult Sweep::run(Value y) {
   // Charged as four ops per adjoint, before any is built.
   if (!b.spend(Cost::ops, 4 * int64_t(path.size())))
     return node.refuse("the gradient needs " + Budgets::exceeded(Cost::ops));
-  if (varied.contains(y))
-    add(y, b.like(y, 1));
+  for (auto [y, seed] : llvm::zip(ys, seeds))
+    if (varied.contains(y))
+      add(y, seed);
   for (Operation *op : llvm::reverse(path))
     if (failed(differentiate(op)))
       return failure();
@@ -146,13 +150,121 @@ static LogicalResult gradient(Node &node) {
                          "' is constant, and what depends on it is folded");
   }
   Sweep sweep(node, xs);
-  if (failed(sweep.run(y)))
+  if (failed(sweep.run(y, node.b.like(y, 1))))
     return failure();
   for (auto [i, x] : llvm::enumerate(xs))
     node.setOutput(i, sweep.gradientOf(x));
   return success();
 }
 
+// Takes the inputs from `next` on, which must be float tensors.
+static FailureOr<SmallVector<Value>> floatInputs(Node &node, int64_t &next,
+                                                 int64_t count) {
+  SmallVector<Value> values;
+  for (int64_t end = next + count; next < end; ++next) {
+    Value value = node.input(next);
+    if (!value)
+      return node.refuse("input " + Twine(next) + " must be a tensor");
+    if (failed(node.expectFloat(value)))
+      return failure();
+    values.push_back(value);
+  }
+  return values;
+}
+
+// Inputs: 'values' tensors, as many cotangents of them, then the tensors with
+// respect to which they are differentiated, whose cotangents are the outputs.
+static LogicalResult vjp(Node &node) {
+  int64_t values = node.getInt("values", 0), next = 0;
+  int64_t count = node.numOutputs();
+  if (values < 1 || values > node.numInputs() ||
+      node.numInputs() != 2 * values + count)
+    return node.refuse("'values' must be the number of tensors to "
+                       "differentiate, each with a cotangent, before an input "
+                       "for each output");
+  auto ys = floatInputs(node, next, values);
+  if (failed(ys))
+    return failure();
+  auto seeds = floatInputs(node, next, values);
+  if (failed(seeds))
+    return failure();
+  auto xs = floatInputs(node, next, count);
+  if (failed(xs))
+    return failure();
+  for (auto [i, seed] : llvm::enumerate(*seeds))
+    if (seed.getType() != (*ys)[i].getType())
+      return node.refuse("the cotangent of input " + Twine(i) +
+                         " must have its type");
+  for (auto [i, x] : llvm::enumerate(*xs))
+    if (constantOf(x))
+      return node.refuse("input " + Twine(2 * values + i) +
+                         " is constant, and what depends on it is folded");
+  Sweep sweep(node, *xs);
+  if (failed(sweep.run(*ys, *seeds)))
+    return failure();
+  for (auto [i, x] : llvm::enumerate(*xs))
+    node.setOutput(i, sweep.gradientOf(x));
+  return success();
+}
+
+// Stands for the cotangent of result 'index' of the CustomGradient that reads
+// it, whose value is the input.
+static LogicalResult cotangent(Node &node) {
+  if (failed(node.expectInputs(1, 1)) ||
+      failed(node.expectFloat(node.input(0))))
+    return failure();
+  Value value = node.input(0);
+  auto index = node.b.builder.getI64IntegerAttr(node.getInt("index", 0));
+  return node.result(node.b.op<nn::CotangentOp>(value.getType(), value, index));
+}
+
+// Inputs: a value and then a cotangent for each output, then the inputs of the
+// function that have a gradient, then those gradients.
+static LogicalResult customGradient(Node &node) {
+  int64_t values = node.numOutputs(), next = 0;
+  int64_t pairs = (node.numInputs() - 2 * values) / 2;
+  if (node.getInt("values", 0) != values || values < 1 || pairs < 0 ||
+      node.numInputs() != 2 * (values + pairs))
+    return node.refuse("'values' must be the number of outputs, each with a "
+                       "value and a cotangent before pairs of inputs and "
+                       "gradients");
+  SmallVector<Value> groups[4];
+  for (auto [i, group] : llvm::enumerate(groups)) {
+    auto taken = floatInputs(node, next, i < 2 ? values : pairs);
+    if (failed(taken))
+      return failure();
+    group = *taken;
+  }
+  // Gradients reach the inputs only: through neither what computes the values
+  // nor what computes the gradients.
+  for (int i : {0, 3})
+    for (Value &value : groups[i])
+      value = node.b.unary<nn::StopGradientOp>(value);
+  for (int64_t i = 0; i < values; ++i) {
+    // What leaves a block under torch.no_grad() is detached.
+    while (auto stop = groups[1][i].getDefiningOp<nn::StopGradientOp>())
+      groups[1][i] = stop.getInput();
+    auto op = groups[1][i].getDefiningOp<nn::CotangentOp>();
+    if (!op || op.getIndex() != uint64_t(i) ||
+        op.getType() != groups[0][i].getType())
+      return node.refuse("input " + Twine(values + i) +
+                         " must be the Cotangent of output " + Twine(i));
+  }
+  for (int64_t i = 0; i < pairs; ++i)
+    if (groups[2][i].getType() != groups[3][i].getType())
+      return node.refuse("the gradient of input " + Twine(i) +
+                         " must have its type");
+  auto op = node.b.op<nn::CustomGradientOp>(ValueRange(groups[0]).getTypes(),
+                                            groups[0], groups[1], groups[2],
+                                            groups[3]);
+  for (auto [i, result] : llvm::enumerate(op.getResults()))
+    node.setOutput(i, result);
+  return success();
+}
+
 void frontend::registerGradient(HandlerTable &table) {
+  table.add("fsdpc.Cotangent", 1, cotangent);
+  table.add("fsdpc.CustomGradient", 1, customGradient);
+  table.add("fsdpc.Vjp", 1, vjp);
   table.add("ai.onnx.preview.training.Gradient", 1, gradient);
 }

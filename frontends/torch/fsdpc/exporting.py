@@ -4,8 +4,9 @@
 torch.onnx.export drops what only matters to gradients. The functions below keep it in the file (docs/onnx.md lists the metadata):
 - detach stays a node, and what a block under torch.no_grad() returns is detached explicitly;
 - the model has the key `fsdpc.export`, so that the tool believes what the file says;
-- a parameter with requires_grad=False has the key `fsdpc.requires_grad`.
-What a file cannot hold, such as the backward of a torch.autograd.Function, is an ExportError (refusals.py).
+- a parameter with requires_grad=False has the key `fsdpc.requires_grad`;
+- a torch.autograd.Function has its own backward in the file (functions.py).
+What a file cannot hold, such as torch.cond, is an ExportError (refusals.py).
 """
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ import torch
 
 from .checking import check_export, ragged_where_possible
 from .errors import Error, ExportError, MismatchError, only_errors
-from .refusals import own_backwards_refused, refusal_of, refuse_control_flow
+from .functions import own_backwards_traced
+from .refusals import refusal_of, refuse_control_flow
 from .settings import Settings, kept
 from .ties import parted, under_all_names
 from .tool import PathLike
@@ -225,7 +227,7 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], opset: int | None,
     first: Exception | None = None
     while True:
         try:
-            with own_backwards_refused():
+            with own_backwards_traced():
                 program = torch.export.export(model, (), inputs, strict=False)
             refuse_control_flow(program)
             _check_loss(program)

@@ -5,15 +5,11 @@ A refusal names the line of the module's source, where torch's own message would
 """
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import torch
 
@@ -43,7 +39,7 @@ def _is_users(file: str) -> bool:
     return "-packages" in file or not file.startswith(_PYTHON)
 
 
-def _calling_line(frame: FrameType | None) -> str:
+def calling_line(frame: FrameType | None) -> str:
     """Returns FILE:LINE of the innermost frame that runs source of the user's, or ""."""
     while frame is not None and not _is_users(frame.f_code.co_filename):
         frame = frame.f_back
@@ -64,35 +60,9 @@ def _line_of_node(node: torch.fx.Node) -> str:
     return users[-1] if users else ""
 
 
-def _at(line: str) -> str:
+def at(line: str) -> str:
+    """Returns " at LINE", or "" where the line is not known."""
     return f" at {line}" if line else ""
-
-
-@contextlib.contextmanager
-def own_backwards_refused() -> Iterator[None]:
-    """Refuses torch.autograd.Functions: tracing keeps their forward, and the compiler would differentiate that.
-
-    Raises ExportError with the function's name and the line that calls it.
-    """
-    # The classmethod itself: what the attribute gives is bound to this class.
-    apply = vars(torch.autograd.Function)["apply"]
-    called: dict[str, str] = {}
-
-    @classmethod  # type: ignore[misc]
-    def record(cls: type, *arguments: Any, **keywords: Any) -> Any:
-        # Control flow has Functions of torch's own, and is looked for in the graph.
-        if not cls.__module__.startswith("torch._higher_order_ops"):
-            called.setdefault(cls.__name__, _calling_line(sys._getframe(1)))
-        return apply.__get__(None, cls)(*arguments, **keywords)
-
-    torch.autograd.Function.apply = record  # type: ignore[assignment,method-assign]
-    try:
-        yield
-    finally:
-        torch.autograd.Function.apply = apply  # type: ignore[method-assign]
-    for name, line in called.items():
-        raise ExportError(f"the module calls torch.autograd.Function '{name}'{_at(line)}, whose backward an ONNX file cannot hold; write "
-                          f"its forward such that torch's own gradient is the wanted one (x + (f(x) - x).detach() is straight-through)")
 
 
 def refuse_control_flow(program: "torch.export.ExportedProgram") -> None:
@@ -103,7 +73,7 @@ def refuse_control_flow(program: "torch.export.ExportedProgram") -> None:
         for node in part.graph.nodes:
             if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() in _CONTROL_FLOW:
                 name, cure = _CONTROL_FLOW[node.target.name()]
-                raise ExportError(f"the module calls {name}{_at(_line_of_node(node))}, but {cure}")
+                raise ExportError(f"the module calls {name}{at(_line_of_node(node))}, but {cure}")
 
 
 def refusal_of(error: BaseException) -> ExportError:
@@ -113,6 +83,6 @@ def refusal_of(error: BaseException) -> ExportError:
         error = error.__cause__
         line = _failing_line(error) or line
     if type(error).__name__ in _VALUE_NEEDED:
-        return ExportError(f"forward needs the value of a tensor in Python{_at(line)}, but {_CHOICE}")
+        return ExportError(f"forward needs the value of a tensor in Python{at(line)}, but {_CHOICE}")
     words = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return ExportError(f"torch cannot export the module: {words}{f' ({line})' if line else ''}")

@@ -34,20 +34,6 @@ def plain(m, x, y):
     return F.mse_loss(m.a(x), y)
 
 
-class Straight(torch.autograd.Function):
-    @staticmethod
-    def forward(context, x):
-        return torch.round(x)
-
-    @staticmethod
-    def backward(context, gradient):
-        return gradient
-
-
-def own_backward(m, x, y):
-    return F.mse_loss(Straight.apply(m.a(x)), y)  # refused
-
-
 def branch(m, x, y):
     h = m.a(x)
     if h.sum() > 0:  # refused
@@ -64,7 +50,6 @@ def wrong_shapes(m, x, y):
 
 
 REFUSED = {
-    own_backward: r"torch.autograd.Function 'Straight' at LINE, .* \(x \+ \(f\(x\) - x\).detach\(\) is straight-through\)",
     branch: "the value of a tensor in Python at LINE, .* choose by torch.where",
     cond: "calls torch.cond at .*test_what_is_kept.py:[0-9]+, .* choose by torch.where",
     wrong_shapes: r"torch cannot export the module: .* \(LINE\)",

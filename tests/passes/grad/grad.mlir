@@ -305,3 +305,37 @@ func.func @microbatch(%x: tensor<2x6xf32> {fsdp.input = "x"}) {
   // CHECK-NEXT: fsdp.gradient @w, %[[DW]]
   return
 }
+
+// -----
+
+// A gradient of the model's own is a clone of the ops between cotangents and
+// gradients, on the cotangents of the results: zeros of the second one, which
+// the loss does not need. The pattern in the forward is gone.
+fsdp.parameter @w : tensor<4xf32> trainable
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%x: tensor<4xf32> {fsdp.input = "x"}) {
+  %w = fsdp.load @w : tensor<4xf32>
+  %r = nn.round %w : tensor<4xf32>
+  %e = nn.exp %w : tensor<4xf32>
+  %g0 = nn.cotangent 0 of %r : tensor<4xf32>
+  %g1 = nn.cotangent 1 of %e : tensor<4xf32>
+  %t = nn.mul %g1, %e : tensor<4xf32>
+  %u = nn.sub %g0, %t : tensor<4xf32>
+  %stop = nn.stop_gradient %u : tensor<4xf32>
+  // CHECK-NOT: nn.cotangent
+  // CHECK: %[[R:.*]] = nn.round
+  // CHECK: %[[E:.*]] = nn.exp
+  // CHECK-NOT: nn.sub
+  // CHECK: nn.mul %[[R]], %arg0
+  %y:2 = nn.custom_gradient values(%r, %e : tensor<4xf32>, tensor<4xf32>) cotangents(%g0, %g1 : tensor<4xf32>, tensor<4xf32>) inputs(%w : tensor<4xf32>) gradients(%stop : tensor<4xf32>) -> tensor<4xf32>, tensor<4xf32>
+  %z = nn.mul %y#0, %x : tensor<4xf32>
+  %s = nn.reduce sum %z [0] : tensor<4xf32> -> tensor<1xf32>
+  %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+  // CHECK: %[[G:.*]] = nn.mul %{{.*}}, %arg0 {fsdp.backward}
+  // CHECK: %[[Z:.*]] = nn.constant {{.*}}dense<0.0
+  // CHECK: %[[T:.*]] = nn.mul %[[Z]], %[[E]] {fsdp.backward}
+  // CHECK: %[[U:.*]] = nn.sub %[[G]], %[[T]] {fsdp.backward}
+  // CHECK-NEXT: fsdp.gradient @w, %[[U]]
+  fsdp.report_loss %l : tensor<f32>
+  return
+}
