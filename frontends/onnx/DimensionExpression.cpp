@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A recursive descent over the text, which torch's exporter writes for an
-// extent that follows from others. Products bind stronger than sums, and both
-// are read from the left.
+// extent that follows from others. Powers bind stronger than products, these
+// stronger than sums, and all are read from the left.
 #include "frontends/onnx/DimensionExpression.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -12,6 +12,45 @@
 using namespace mlir;
 using namespace fsdpc;
 
+// Returns nullopt where the result does not fit or is not whole.
+static std::optional<int64_t> raise(int64_t base, int64_t exponent) {
+  int64_t result = 1;
+  if (exponent < 0 || exponent > 62)
+    return std::nullopt;
+  for (int64_t i = 0; i < exponent; ++i)
+    if (llvm::MulOverflow(result, base, result))
+      return std::nullopt;
+  return result;
+}
+
+static std::optional<int64_t> apply(StringRef sign, int64_t a, int64_t b) {
+  int64_t result;
+  if (sign == "+")
+    return llvm::AddOverflow(a, b, result) ? std::nullopt
+                                           : std::optional(result);
+  if (sign == "-")
+    return llvm::SubOverflow(a, b, result) ? std::nullopt
+                                           : std::optional(result);
+  if (sign == "*")
+    return llvm::MulOverflow(a, b, result) ? std::nullopt
+                                           : std::optional(result);
+  if (sign == "**")
+    return raise(a, b);
+  if (sign == "max")
+    return std::max(a, b);
+  if (sign == "min")
+    return std::min(a, b);
+  if (b <= 0)
+    return std::nullopt;
+  int64_t quotient = llvm::divideFloorSigned(a, b);
+  int64_t rest = a - quotient * b;
+  if (sign == "//")
+    return quotient;
+  if (sign == "%")
+    return rest;
+  return rest == 0 ? std::optional(quotient) : std::nullopt; // "/"
+}
+
 namespace {
 
 // Parentheses nest at most so deep; a model may hold any text.
@@ -19,7 +58,8 @@ constexpr int kMostNesting = 32;
 
 class Expression {
 public:
-  // Names have the values of `dims`; without it, all names are 1.
+  // Names have the values of `dims`. Without it the text is only read, and each
+  // value is 1.
   Expression(StringRef text, const std::map<std::string, int64_t> *dims)
       : rest(text), dims(dims) {}
 
@@ -36,45 +76,66 @@ private:
     return rest.consume_front(sign);
   }
 
+  // Takes one of the signs, or returns an empty text. A sign that another one
+  // begins with stands after it.
+  StringRef takeOneOf(ArrayRef<StringRef> signs) {
+    for (StringRef sign : signs)
+      if (take(sign))
+        return sign;
+    return {};
+  }
+
+  std::optional<int64_t> combine(StringRef sign, std::optional<int64_t> a,
+                                 std::optional<int64_t> b) const {
+    if (!a || !b)
+      return std::nullopt;
+    return dims ? apply(sign, *a, *b) : 1;
+  }
+
   std::optional<int64_t> sum() {
     std::optional<int64_t> value = product();
     while (value) {
-      bool isSum = take("+");
-      if (!isSum && !take("-"))
+      StringRef sign = takeOneOf({"+", "-"});
+      if (sign.empty())
         break;
-      std::optional<int64_t> other = product();
-      int64_t result;
-      if (!other || (isSum ? llvm::AddOverflow(*value, *other, result)
-                           : llvm::SubOverflow(*value, *other, result)))
-        return std::nullopt;
-      value = result;
+      value = combine(sign, value, product());
     }
     return value;
   }
 
   std::optional<int64_t> product() {
-    std::optional<int64_t> value = atom();
+    std::optional<int64_t> value = power();
     while (value) {
-      bool isQuotient = take("//");
-      if (!isQuotient && !take("*"))
+      StringRef sign = takeOneOf({"//", "/", "*", "%"});
+      if (sign.empty())
         break;
-      std::optional<int64_t> other = atom();
-      int64_t result;
-      if (!other || (isQuotient && *other <= 0) ||
-          (!isQuotient && llvm::MulOverflow(*value, *other, result)))
-        return std::nullopt;
-      value = isQuotient ? llvm::divideFloorSigned(*value, *other) : result;
+      value = combine(sign, value, power());
     }
     return value;
   }
 
+  std::optional<int64_t> power() {
+    bool isNegative = take("-");
+    std::optional<int64_t> value = atom();
+    if (value && take("**"))
+      value = combine("**", value, atom());
+    return isNegative ? combine("-", 0, value) : value;
+  }
+
+  // Returns the value of what stands between parentheses, of which the first
+  // one is taken. With a function it is that of its arguments.
+  std::optional<int64_t> parenthesised(StringRef function) {
+    std::optional<int64_t> value =
+        ++nesting > kMostNesting ? std::nullopt : sum();
+    while (value && !function.empty() && take(","))
+      value = combine(function, value, sum());
+    --nesting;
+    return take(")") ? value : std::nullopt;
+  }
+
   std::optional<int64_t> atom() {
-    if (take("(")) {
-      std::optional<int64_t> value =
-          ++nesting > kMostNesting ? std::nullopt : sum();
-      --nesting;
-      return take(")") ? value : std::nullopt;
-    }
+    if (take("("))
+      return parenthesised({});
     rest = rest.ltrim();
     auto isPartOfName = [](char c) { return llvm::isAlnum(c) || c == '_'; };
     StringRef word = rest.take_while(isPartOfName);
@@ -84,6 +145,10 @@ private:
       return number;
     if (word.empty() || llvm::isDigit(word.front()))
       return std::nullopt;
+    for (auto [name, function] :
+         {std::pair{"max", "max"}, {"min", "min"}, {"mod", "%"}})
+      if (word.equals_insensitive(name) && take("("))
+        return parenthesised(function);
     names.push_back(word);
     if (!dims)
       return 1;
@@ -98,8 +163,7 @@ private:
 
 } // namespace
 
-// An unknown name ends the evaluation, so names are collected with values that
-// fit everywhere.
+// An unknown name ends an evaluation, so names are collected without values.
 SmallVector<StringRef> frontend::namesInExpression(StringRef text) {
   Expression expression(text, nullptr);
   bool isExpression = expression.evaluate().has_value();

@@ -166,6 +166,13 @@ LogicalResult InputReader::checkDimensions() {
   SmallVector<StringRef> missing;
   llvm::copy_if(unfixed, std::back_inserter(missing),
                 [&](StringRef name) { return !isDerived(name); });
+  // Whose names have values that give no whole number, such as T/2 of an odd T.
+  if (missing.empty())
+    return emitError(loc) << "dimension '" << unfixed.front() << "' of '"
+                          << model.path
+                          << "' has no value by the given --dim; change them, "
+                             "or set it with --dim '"
+                          << unfixed.front() << "=VALUE'";
   InFlightDiagnostic error = emitError(loc);
   error << "'" << model.path
         << "' has symbolic dimensions without a value; set them with";

@@ -17,6 +17,7 @@ import torch
 from .agreement import Agreement, compare
 from .errors import MismatchError, RunError, ToolWarning, only_errors
 from .program import run
+from .shapes import sizes_of_dims
 from .tool import PathLike, call, compile
 
 _DROPOUTS = ("dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
@@ -114,13 +115,14 @@ def check_export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *,
     """Compiles the exported model, runs one step on the example inputs, and compares loss and gradients with the module's.
 
     Dropout is off on both sides. `tolerance` bounds the relative difference of the loss, and of each gradient in L2. `flags` are
-    those of the compile that the model needs, such as dim=["batch=8"]. Raises MismatchError with every parameter that differs, or
+    those of the compile that the model needs; `dim` follows from the example inputs. Raises MismatchError with every parameter that differs, or
     what compile and run raise.
     """
     from safetensors.torch import load_file
 
     from .exporting import named_inputs
     inputs = named_inputs(model, example_inputs)
+    flags.setdefault("dim", sizes_of_dims(path, inputs))
     expected, gradients = module_gradients(model, inputs, loss)
     with tempfile.TemporaryDirectory(prefix="fsdpc-") as scratch, warnings.catch_warnings():
         # They are for the compile that trains.

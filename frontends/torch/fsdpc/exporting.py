@@ -29,6 +29,7 @@ from .errors import Error, ExportError, MismatchError, only_errors
 from .functions import own_backwards_traced
 from .refusals import refusal_of, refuse_control_flow
 from .settings import Settings, kept
+from .shapes import dynamic_dims
 from .ties import parted, under_all_names
 from .tool import PathLike
 from .types import masters_kept, parameters_in
@@ -193,16 +194,18 @@ def _save(onnx_program: Any, path: Path, external_data: bool | None) -> None:
 
 @only_errors
 def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss: Callable[..., Any] | None = None,
-           dtype: torch.dtype | None = None, external_data: bool | None = None, opset: int | None = None, check: bool | None = None,
-           tool: PathLike | None = None) -> Path:
+           dtype: torch.dtype | None = None, dynamic_shapes: Mapping[str, Any] | None = None, external_data: bool | None = None,
+           opset: int | None = None, check: bool | None = None, tool: PathLike | None = None) -> Path:
     """Writes `model` with its loss to the ONNX file `path`, and returns the path.
 
     `example_inputs` is one microbatch: a dict by the names of forward's parameters, a tuple, or a tensor. Its shapes are those of
     the program; the first axis of each input counts samples. The module returns its loss, or `loss(output, **labels)` computes it
     from the module's output and those inputs that forward does not take. With `dtype`, torch.bfloat16 or torch.float16, the file says
     what the module computes with its parameters in that type, each cast included, and keeps their values as they are: compile it with
-    param_dtype="graph". Buffers keep their type; give float inputs in the type that the module takes. `external_data` writes the
-    weights to a file beside the model; by default only those of a model over 2 GB.
+    param_dtype="graph". Buffers keep their type; give float inputs in the type that the module takes. `dynamic_shapes` leaves axes of
+    inputs open, as dict(ids={1: "T"}, labels={1: "T"}) does; names may also be torch.export.Dims. A compile gives them sizes, and with
+    several ones the program has a bucket for each: dim=dict(T=[128, 256]). `external_data` writes the weights to a file beside the
+    model; by default only those of a model over 2 GB.
 
     The program is compiled, and its first loss and gradients are compared with the module's (check_export), on inputs that have padding
     on both sides and targets of -100 where there is a mask or there are labels; each may differ by 1e-3. By default this is left out,
@@ -212,7 +215,7 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
     """
     inputs = named_inputs(model, example_inputs)
     with settled(model) as settings:
-        _write(model, inputs, Path(path), loss, dtype, external_data, opset, settings)
+        _write(model, inputs, Path(path), loss, dtype, dynamic_dims(inputs, dynamic_shapes), external_data, opset, settings)
         if settings.listed:
             print(f"fsdpc.export has set {', '.join(settings.listed)}", file=sys.stderr)
         if check is False:
@@ -222,20 +225,21 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
     return Path(path)
 
 
-def _exported(model: torch.nn.Module, inputs: dict[str, Any], opset: int | None, settings: Settings) -> tuple[Any, dict[str, int]]:
+def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, Any] | None, opset: int | None,
+              settings: Settings) -> tuple[Any, dict[str, int]]:
     """Returns the ONNX program, and how many ops it must have. If torch fails, other attentions are tried, and the first error counts."""
     first: Exception | None = None
     while True:
         try:
             with own_backwards_traced():
-                program = torch.export.export(model, (), inputs, strict=False)
+                program = torch.export.export(model, (), inputs, dynamic_shapes=dims, strict=False)
             refuse_control_flow(program)
             _check_loss(program)
             detach_no_grad_blocks(program)
             # A dropout of probability 0 changes nothing, and the exporter leaves it out.
             expected = {"Dropout": _calls(program, "aten.dropout.default", lambda x, p, train: train and p > 0),
                         "BatchNormalization": _calls(program, "aten.batch_norm.default", lambda *arguments: arguments[5])}
-            written = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False, opset_version=opset)
+            written = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False, opset_version=opset, dynamic_shapes=dims)
             assert written is not None
             return written, expected
         except ExportError:
@@ -247,11 +251,11 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], opset: int | None,
 
 
 def _write(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Callable[..., Any] | None, dtype: torch.dtype | None,
-           external_data: bool | None, opset: int | None, settings: Settings) -> None:
+           dims: dict[str, Any] | None, external_data: bool | None, opset: int | None, settings: Settings) -> None:
     # What forward keeps in the module, such as a cache of positions, would stay there as a FakeTensor.
     with kept(model), parameters_in(model, dtype), prepared(model, inputs, loss), warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
-        written, expected = _exported(model, inputs, opset, settings)
+        written, expected = _exported(model, inputs, dims, opset, settings)
     if dtype is not None:
         masters_kept(model, written.model)
     _check_survivors(model, expected, written.model)

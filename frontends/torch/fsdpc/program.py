@@ -128,16 +128,28 @@ def launch_words(program: str, ranks: int, launcher: str) -> list[str]:
 
 
 def data_words(flag: str, data: Mapping[str, Any] | None, folder: Path) -> list[str]:
-    """Returns NAME=FILE for each input. An array or a tensor is written to `folder` first."""
+    """Returns NAME=FILE for each input, or NAME=FILE,FILE for a list. An array or a tensor is written to `folder` first."""
     words: list[str] = []
     for name, samples in (data or {}).items():
-        if not isinstance(samples, (str, os.PathLike)):
-            import numpy
-            file = folder / f"{flag}-{len(words)}.npy"
-            numpy.save(file, numpy.asarray(samples.detach().cpu() if hasattr(samples, "detach") else samples))
-            samples = file
-        words += [f"--{flag}", f"{name}={os.fspath(samples)}"]
+        files: list[str] = []
+        for part in samples if _is_list_of_parts(samples) else [samples]:
+            if not isinstance(part, (str, os.PathLike)):
+                import numpy
+                file = folder / f"{flag}-{len(words)}-{len(files)}.npy"
+                numpy.save(file, numpy.asarray(part.detach().cpu() if hasattr(part, "detach") else part))
+                part = file
+            files.append(os.fspath(part))
+        words += [f"--{flag}", f"{name}={','.join(files)}"]
     return words
+
+
+def _is_list_of_parts(samples: Any) -> bool:
+    """Returns true for a list of files, or of arrays or tensors of several shapes. Those of one shape are samples, and one array."""
+    if not isinstance(samples, (list, tuple)) or not samples:
+        return False
+    if all(isinstance(part, (str, os.PathLike)) for part in samples):
+        return True
+    return all(hasattr(part, "shape") for part in samples) and len({tuple(part.shape) for part in samples}) > 1
 
 
 def _follow(process: "subprocess.Popen[bytes]", reader: LogReader) -> None:
@@ -156,8 +168,8 @@ def run(program: PathLike, ranks: int = 1, *, steps: int, data: Mapping[str, Any
         progress: bool = True, on_step: Callable[[Step], None] | None = None, **flags: FlagValue) -> Run:
     """Runs a compiled program to its end and returns its log.
 
-    `data` and `eval` map names of inputs to files (as --data takes them), arrays or tensors, whose first axis counts samples;
-    `tokens` maps them to streams of tokens. `launcher` is "threads" (ranks of one process) or "mpirun". `on_step` is called with
+    `data` and `eval` map names of inputs to files (as --data takes them), arrays or tensors, whose first axis counts samples; a list
+    of them has the samples of several shapes, where the program has buckets. `tokens` maps them to streams of tokens. `launcher` is "threads" (ranks of one process) or "mpirun". `on_step` is called with
     each line of the log, soon after it is written. Other flags are those of PROGRAM --help, with underscores: accumulate=2,
     save="trained.safetensors". Raises an Error with the program's message; Ctrl-C ends the run after its current step.
     """

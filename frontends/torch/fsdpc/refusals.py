@@ -84,5 +84,9 @@ def refusal_of(error: BaseException) -> ExportError:
         line = _failing_line(error) or line
     if type(error).__name__ in _VALUE_NEEDED:
         return ExportError(f"forward needs the value of a tensor in Python{at(line)}, but {_CHOICE}")
+    fixes = re.search(r"Constraints violated \((.*)\)!(?:.|\n)*Suggested fixes:\n((?:  .+\n?)+)", str(error))
+    if fixes:
+        return ExportError(f"'dynamic_shapes' cannot leave {fixes[1]} open, since the module needs "
+                           f"{', '.join(fix.strip() for fix in fixes[2].splitlines())}")
     words = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return ExportError(f"torch cannot export the module: {words}{f' ({line})' if line else ''}")

@@ -12,8 +12,9 @@ from .errors import ToolNotFound, ToolWarning, error_of, messages
 from .programs import environment_for_programs, find_program
 
 PathLike = Union[str, "os.PathLike[str]"]
-# None and False leave a flag out, True gives it without a value, and a list repeats it.
-FlagValue = Union[None, bool, int, float, str, "os.PathLike[str]", Iterable[Union[int, float, str]]]
+# None and False leave a flag out, True gives it without a value, a list repeats it, and a dict repeats it with NAME=VALUE.
+FlagValue = Union[None, bool, int, float, str, "os.PathLike[str]", Iterable[Union[int, float, str]],
+                  Mapping[str, Union[int, float, str, Iterable[Union[int, float, str]]]]]
 
 
 def find_tool(tool: PathLike | None = None) -> str:
@@ -31,7 +32,7 @@ def find_tool(tool: PathLike | None = None) -> str:
 
 
 def flags_of(flags: Mapping[str, FlagValue]) -> list[str]:
-    """Returns the words of a command line: param_dtype="bf16" is --param-dtype=bf16."""
+    """Returns the words of a command line: param_dtype="bf16" is --param-dtype=bf16, dim={"T": [128, 256]} is --dim=T=128,256."""
     words: list[str] = []
     for name, value in flags.items():
         flag = "--" + name.replace("_", "-")
@@ -41,6 +42,10 @@ def flags_of(flags: Mapping[str, FlagValue]) -> list[str]:
             words.append(flag)
         elif isinstance(value, (str, int, float, os.PathLike)):
             words.append(f"{flag}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+        elif isinstance(value, Mapping):
+            for key, item in value.items():
+                several = isinstance(item, Iterable) and not isinstance(item, str)
+                words.append(f"{flag}={key}={','.join(map(str, item)) if several else item}")  # type: ignore[arg-type]
         else:
             words.extend(f"{flag}={item}" for item in value)
     return words

@@ -17,7 +17,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import fsdpc
 from fsdpc.errors import messages
-from fsdpc.program import LogReader, ProgressLine, Step, launch_words
+from fsdpc.program import LogReader, ProgressLine, Step, _is_list_of_parts, data_words, launch_words
 from fsdpc.programs import LISTS, environment_for_programs
 from fsdpc.tool import flags_of
 
@@ -96,6 +96,17 @@ class Flags(unittest.TestCase):
         self.assertEqual(flags_of({"param_dtype": "bf16", "lr": 1e-3, "nesterov": True, "amsgrad": False, "loss": None,
                                    "frozen": ["^a", "b$"], "init": Path("w.safetensors")}),
                          ["--param-dtype=bf16", "--lr=0.001", "--nesterov", "--frozen=^a", "--frozen=b$", "--init=w.safetensors"])
+        self.assertEqual(flags_of({"dim": {"B": 8, "T": [128, 256], "2*T + 1": "9"}}), ["--dim=B=8", "--dim=T=128,256", "--dim=2*T + 1=9"])
+
+    def test_lists_of_samples(self):
+        class Array:
+            def __init__(self, *shape):
+                self.shape = shape
+        self.assertEqual(data_words("data", {"x": "x.npy", "ids": [Path("a.npy"), "b.npy"]}, Path()),
+                         ["--data", "x=x.npy", "--data", "ids=a.npy,b.npy"])
+        self.assertTrue(_is_list_of_parts([Array(5, 8), Array(5, 16)]))
+        for one_array in ([[1, 2], [3, 4]], [], [Array(8), Array(8)], [Array(8), "b.npy"], "a.npy"):
+            self.assertFalse(_is_list_of_parts(one_array))
 
     def test_launchers(self):
         self.assertEqual(launch_words("./train", 3, "threads"), ["./train", "--ranks", "3"])
