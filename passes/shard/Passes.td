@@ -126,7 +126,7 @@ def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
     - statistics and losses, and the primitives that only lead to the loss (the squares
       and means of a squared error);
     - with `param-dtype = graph`: what is f32 in the model's file (`nn.type`). The next two rules
-      are for ops of which it says nothing;
+      apply only to ops whose type the file does not give;
     - what depends on inputs, positions and constants alone (timesteps, rotary angles, masks),
       until it meets a product with a weight or a value in bf16. With `cast-inputs` float
       inputs count as values in bf16;

@@ -64,7 +64,8 @@ def NN_Dialect : Dialect {
     static constexpr llvm::StringLiteral kClassAttr = "nn.class";
     // Written by the import for --param-dtype=graph, until mixed-precision.
     static constexpr llvm::StringLiteral kTypeAttr = "nn.type";
-    // What an op that replaces or differentiates another one takes from it.
+    // The attributes that an op takes over from the op that it replaces or
+    // differentiates.
     static llvm::ArrayRef<llvm::StringRef> originAttributes();
     static constexpr llvm::StringLiteral kKernelAttr = "nn.kernel";
     // On kernels that the runtime calls by itself, without a plan: the scalar
