@@ -105,7 +105,8 @@ LogicalResult reportPlan(const CommandLine &line, ModuleOp module) {
   if (failed(found))
     return failure();
   plan::Estimate estimate = found->estimate(found->manifest.planRanks);
-  return plan::writeReport(*found, estimate, line.report, line.reportTrace);
+  return plan::writeReport(*found, estimate, line.model, line.report,
+                           line.reportTrace);
 }
 
 // Plans the model with many settings. It is imported again only for other

@@ -8,6 +8,7 @@
 #include "compiler/codegen/Files.h"
 
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -32,8 +33,11 @@ static std::string escaped(StringRef text) {
 }
 
 LogicalResult plan::writeReport(Plan &plan, const Estimate &estimate,
-                                StringRef path, StringRef trace) {
+                                StringRef model, StringRef path,
+                                StringRef trace) {
   llvm::json::Object object = toJson(plan, estimate);
+  object["model"] =
+      llvm::json::fixUTF8(llvm::sys::path::filename(model.rtrim("/")));
   if (!trace.empty()) {
     FailureOr<llvm::json::Object> measured = readTrace(plan, trace);
     if (failed(measured))

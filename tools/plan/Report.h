@@ -7,10 +7,12 @@
 
 namespace fsdpc::plan {
 
-/// Writes the page to `path`. `trace`, if it is not empty, is the file of
-/// `--trace` of a run of this program; that of another one is an error.
+/// Writes the page to `path`. Its title names the file of the model. `trace`,
+/// if it is not empty, is the file of `--trace` of a run of this program; that
+/// of another one is an error.
 llvm::LogicalResult writeReport(Plan &plan, const Estimate &estimate,
-                                llvm::StringRef path, llvm::StringRef trace);
+                                llvm::StringRef model, llvm::StringRef path,
+                                llvm::StringRef trace);
 
 /// Reads a trace and returns what the page shows of it: the commands of one
 /// microbatch on their streams, and the measured time of each op of the plan.

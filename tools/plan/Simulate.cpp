@@ -115,7 +115,8 @@ LogicalResult plan::simulate(ModuleOp module, const driver::CommandLine &line) {
          "a rank, by the links that take the time\n";
 
   if (!line.report.empty() &&
-      failed(writeReport(*found, estimates[0], line.report, line.reportTrace)))
+      failed(writeReport(*found, estimates[0], line.model, line.report,
+                         line.reportTrace)))
     return failure();
   if (line.plan.json.empty())
     return success();

@@ -45,6 +45,18 @@ document.querySelector('[data-zoom=all]').click();
 document.querySelector('#unit-rows th').click();
 said.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
 said.images = document.images.length;
+said.title = document.title;
+said.heading = document.querySelector('h1').textContent;
+const boxes = [...document.querySelectorAll('#roof .label')].map(label => [label.textContent, label.getBoundingClientRect()]);
+said.labels = boxes.length;
+said.overprinted = boxes.flatMap(([one, a], i) => boxes.slice(i + 1).filter(([, b]) =>
+  Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4).map(([other]) => one + ' over ' + other));
+said.ticks = [...document.querySelectorAll('#roof text:not(.label)')].map(tick => tick.textContent);
+said.tables = [...document.querySelectorAll('table')].map(table => {
+  const frame = table.parentElement, hidden = table.offsetWidth - frame.clientWidth;
+  frame.scrollLeft = 1e6;
+  return {id: table.id, hidden, scrolled: frame.scrollLeft, first: table.rows.length ? table.rows[0].cells[0].getBoundingClientRect().left - frame.getBoundingClientRect().left : 0};
+});
 said.background = getComputedStyle(document.body).backgroundColor;
 said.faults = window.faults;
 document.body.append(Object.assign(document.createElement('pre'), {id: 'said', textContent: JSON.stringify(said)}));
@@ -99,6 +111,12 @@ def check_page(browser: Browser, page: Path, screenshots: Path) -> str:
         said, dom = browser.visit(page, *flags)
         demand(said["faults"] == [], f"{name}: errors of scripts: {said['faults']}")
         demand(said["wide"] <= 0, f"{name}: the page is {said['wide']} pixels wider than the window")
+        demand(plan["model"] in said["title"] and plan["model"] in said["heading"], f"{name}: the title is '{said['title']}'")
+        demand(said["overprinted"] == [], f"{name}: labels of the roofline overprint: {said['overprinted']}")
+        demand("0" not in said["ticks"], f"{name}: a logarithmic axis has 0: {said['ticks']}")
+        stuck = [table for table in said["tables"] if table["hidden"] > 1 and (table["scrolled"] < table["hidden"] - 1 or abs(table["first"]) > 1)]
+        demand(not stuck, f"{name}: tables do not scroll under their first column: {stuck}")
+        demand(name != "phone" or any(table["hidden"] > 1 for table in said["tables"]), "no table is wider than a phone")
         demand(said["colours"] > 20, f"{name}: the timeline has {said['colours']} colours only")
         demand(all(part in said["tip"] for part in said["first"]), f"{name}: the tip of {said['first']} says: {said['tip']}")
         demand(0.45 < said["zoomed"] < 0.55 and said["wheeled"] < said["zoomed"], f"{name}: zooming does not: {said}")

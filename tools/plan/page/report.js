@@ -153,6 +153,8 @@ function fillLegend() {
 }
 
 function fillSummary() {
+  document.title = plan.model + ': plan of a step';
+  document.getElementById('title').textContent = 'Plan of a step of ' + plan.model;
   document.getElementById('what').textContent = [plan.machine, step.ranks + ' ranks', plan.strategy, plan.dtype, 'optimizer ' + plan.optimizer,
     'prefetch ' + plan.prefetch, 'recompute ' + plan.recompute].join(' · ');
   const tokens = step.tokens_per_second > 0;
@@ -178,6 +180,28 @@ function fillTables() {
     ['exposed', 'exposed_us', ms], ['moved', 'bytes', mib]], waits);
 }
 
+// Returns a tick of a logarithmic axis, whose values may be far below 1.
+const powerText = power => power < 0 ? (10 ** power).toFixed(-power) : number(10 ** power, 0);
+
+// Returns a label beside each dot, moved up or down until it covers neither a label nor a dot. A line leads to a label that moved.
+function labelsOf(dots, width, height, taken) {
+  const pen = document.createElement('canvas').getContext('2d'), line = 15;
+  pen.font = '12px system-ui, sans-serif';
+  const boxes = [...taken, ...dots.map(dot => ({left: dot.x - 6, right: dot.x + 6, top: dot.y - 6, bottom: dot.y + 6}))];
+  return dots.flatMap(dot => {
+    const wide = pen.measureText(dot.title).width, from = dot.x + 9 + wide > width ? dot.x - 9 - wide : dot.x + 9;
+    const at = shift => ({left: from - 2, right: from + wide + 2, top: dot.y + shift - line / 2, bottom: dot.y + shift + line / 2});
+    const free = box => box.top > 0 && box.bottom < height &&
+      boxes.every(other => box.right < other.left || other.right < box.left || box.bottom <= other.top || other.bottom <= box.top);
+    const shifts = Array.from({length: 2 * Math.ceil(height / 5)}, (_, i) => (i % 2 ? -5 : 5) * Math.ceil(i / 2));
+    const shift = shifts.find(by => free(at(by))) ?? 0;
+    boxes.push(at(shift));
+    const label = svg('text', {class: 'label', x: from, y: dot.y + shift + 4}, dot.title);
+    const near = from > dot.x ? from - 2 : from + wide + 2;
+    return shift ? [svg('line', {class: 'axis', x1: dot.x, y1: dot.y, x2: near, y2: dot.y + shift}), label] : [label];
+  });
+}
+
 // Flops per second over flops per byte, both logarithmic. A point under its roof could be faster.
 function drawRoofline() {
   const classes = records(plan.roofline).map(row => ({...row, intensity: row.flops / Math.max(row.bytes, 1), speed: row.flops / Math.max(row.us, 1e-9) / 1e3}));
@@ -193,17 +217,18 @@ function drawRoofline() {
   const chart = svg('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': 'roofline: Gflop/s over flop per byte'});
   for (let power = Math.ceil(low); power <= high; ++power) {
     chart.append(svg('line', {class: 'axis', x1: x(10 ** power), x2: x(10 ** power), y1: 10, y2: height - margin + 10}),
-      svg('text', {x: x(10 ** power), y: height - margin + 26, 'text-anchor': 'middle'}, power < 0 ? String(10 ** power) : number(10 ** power, 0)));
+      svg('text', {x: x(10 ** power), y: height - margin + 26, 'text-anchor': 'middle'}, powerText(power)));
   }
   for (let power = Math.ceil(bottom); power <= top; ++power)
     chart.append(svg('line', {class: 'axis', x1: margin, x2: width - 10, y1: y(10 ** power), y2: y(10 ** power)}),
-      svg('text', {x: margin - 6, y: y(10 ** power) + 4, 'text-anchor': 'end'}, number(10 ** power, 0)));
+      svg('text', {x: margin - 6, y: y(10 ** power) + 4, 'text-anchor': 'end'}, powerText(power)));
   const knee = roof.gflops / roof.memory_gbs, least = Math.max(10 ** low, 10 ** bottom / roof.memory_gbs);
   chart.append(svg('polyline', {class: 'roof', points: [[least, least * roof.memory_gbs], [knee, roof.gflops], [10 ** high, roof.gflops]].map(([a, b]) => x(a) + ',' + y(b)).join(' ')}),
-    svg('text', {x: width - 12, y: y(roof.gflops) - 6, 'text-anchor': 'end'}, number(roof.gflops, 0) + ' Gflop/s, ' + number(roof.memory_gbs, 0) + ' GB/s'),
+    svg('text', {class: 'label', x: width - 12, y: y(roof.gflops) - 6, 'text-anchor': 'end'}, number(roof.gflops, 0) + ' Gflop/s, ' + number(roof.memory_gbs, 0) + ' GB/s'),
     svg('text', {x: (margin + width) / 2, y: height - 6, 'text-anchor': 'middle'}, 'flop per byte'), svg('text', {x: 4, y: 10}, 'Gflop/s'));
-  for (const point of points)
-    chart.append(svg('circle', {class: 'dot', cx: x(point.intensity), cy: y(point.speed), r: 5}), svg('text', {x: x(point.intensity) + 8, y: y(point.speed) + 4}, point.class));
+  const dots = points.map(point => ({x: x(point.intensity), y: y(point.speed), title: point.class}));
+  const roofText = {left: width / 2, right: width, top: y(roof.gflops) - 18, bottom: y(roof.gflops)};
+  chart.append(...labelsOf(dots, width - 10, height - margin + 10, [roofText]), ...dots.map(dot => svg('circle', {class: 'dot', cx: dot.x, cy: dot.y, r: 5})));
   document.getElementById('roof').replaceChildren(chart);
 }
 
