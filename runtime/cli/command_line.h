@@ -80,6 +80,7 @@ struct Options {
   /// Limits in seconds of the first step, which loads code and data (0: none),
   /// and of the time in which ranks meet (0: the transport's default).
   double firstStepTimeout = 1800, joinTimeout = 0;
+  std::string interface; ///< of the network; empty: not chosen
   /// The file of each rank's last commands if a step does not end. With
   /// several ranks, the rank's number goes before the suffix.
   std::string flightRecorder = "flight-recorder.json";

@@ -23,6 +23,12 @@ Status path(const std::string &text) {
   return commandLineError("'' is not a path");
 }
 
+Status interfaceName(const std::string &text) {
+  if (!text.empty())
+    return {};
+  return commandLineError("'' is not the name of an interface");
+}
+
 // "FROM=TO"; which of several '=' is meant would be a guess.
 Status prefixes(const std::string &text) {
   size_t equals = text.find('=');

@@ -263,6 +263,7 @@ Result<LaunchEnvironment> readLaunchEnvironment() {
   if (int64_t seconds = numbers.read("FSDPC_JOIN_SECONDS", 1, most);
       seconds > 0)
     environment.seconds = double(seconds);
+  environment.interface = firstText({"FSDPC_INTERFACE"});
   environment.port = numbers.port("FSDPC_PORT");
   if (environment.launcher == "torchrun")
     findTorchrun(environment, numbers);

@@ -17,6 +17,10 @@ struct LaunchEnvironment {
   std::string variables;         ///< for messages: "OMPI_COMM_WORLD_SIZE=2"
   bool mpi = false;              ///< joinMpi should find the other ranks
 
+  double seconds =
+      300; ///< how long to wait for the others (FSDPC_JOIN_SECONDS)
+  std::string interface; ///< towards the others (FSDPC_INTERFACE); empty: any
+
   // ---- only for joinTcp ----
   int rankOnHost = -1, ranksOnHost = -1; ///< -1: unknown
   std::string address;                   ///< of rank 0's machine
@@ -24,8 +28,6 @@ struct LaunchEnvironment {
   std::string missing; ///< what the variables lack; empty: nothing
   std::string job;     ///< distinguishes jobs on one machine
   std::string secret;  ///< of the job (FSDPC_SECRET); empty: rank 0 makes one
-  double seconds =
-      300; ///< how long to wait for the others (FSDPC_JOIN_SECONDS)
 };
 
 /// Reads the variables of this process. A process without any is rank 0 of 1.

@@ -132,10 +132,36 @@ int listenOn(Socket &listener, Name &name) {
   return listens ? 0 : errno;
 }
 
+// Gives a socket the first of the addresses that has its family. Returns an
+// error number, or 0.
+int bindTo(std::span<const Endpoint> own, int file, int family) {
+  if (own.empty())
+    return 0;
+  for (const Endpoint &each : own)
+    if (each.family == family) {
+      Name name(each);
+      return bind(file, name.get(), name.length) ? errno : 0;
+    }
+  return EAFNOSUPPORT;
+}
+
+bool isLoopback(const sockaddr *name) {
+  if (name->sa_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(
+        &reinterpret_cast<const sockaddr_in6 *>(name)->sin6_addr);
+  // All of 127.0.0.0/8.
+  return ntohl(reinterpret_cast<const sockaddr_in *>(name)->sin_addr.s_addr) >>
+             24 ==
+         IN_LOOPBACKNET;
+}
+
 // Returns an error number, 0 if the socket is connected.
-int connectTo(Socket &attempt, Name &name, Deadline deadline, double silence) {
+int connectTo(Socket &attempt, Name &name, Deadline deadline, double silence,
+              std::span<const Endpoint> own) {
   int file = attempt.descriptor();
   prepare(file, silence);
+  if (int status = bindTo(own, file, name.family()))
+    return status;
   int status = connect(file, name.get(), name.length) ? errno : 0;
   if (status != EINPROGRESS)
     return status;
@@ -282,11 +308,16 @@ Result<Endpoint> Socket::ownEndpoint() const {
 }
 
 // Bytes that are not an address read as an address of IPv4.
-std::string textOf(const Endpoint &endpoint) {
+std::string addressText(const Endpoint &endpoint) {
   char text[INET6_ADDRSTRLEN] = "";
   inet_ntop(endpoint.family == AF_INET6 ? AF_INET6 : AF_INET,
             endpoint.address.data(), text, sizeof text);
-  return "'" + std::string(text) + "' port " + std::to_string(endpoint.port);
+  return text;
+}
+
+std::string textOf(const Endpoint &endpoint) {
+  return "'" + addressText(endpoint) + "' port " +
+         std::to_string(endpoint.port);
 }
 
 // Peeks, so that a byte that has arrived stays for the next receive.
@@ -352,16 +383,20 @@ bool isLoopback(const Socket &listener) {
   if (getsockname(listener.descriptor(), reinterpret_cast<sockaddr *>(&name),
                   &length))
     return false;
-  if (name.ss_family == AF_INET6)
-    return IN6_IS_ADDR_LOOPBACK(
-        &reinterpret_cast<const sockaddr_in6 &>(name).sin6_addr);
-  const auto &plain = reinterpret_cast<const sockaddr_in &>(name);
-  // All of 127.0.0.0/8.
-  return ntohl(plain.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  return isLoopback(reinterpret_cast<const sockaddr *>(&name));
+}
+
+bool isLoopback(const std::string &address) {
+  Addresses addresses(address, 0);
+  bool all = addresses.code == 0;
+  for (addrinfo *at = addresses.first; at && all; at = at->ai_next)
+    all = isLoopback(at->ai_addr);
+  return all;
 }
 
 Result<Socket> connectTo(const std::string &address, int port,
-                         Deadline deadline, double silence) {
+                         Deadline deadline, double silence,
+                         std::span<const Endpoint> own) {
   Addresses addresses(address, port);
   if (addresses.code)
     return addresses.error();
@@ -369,8 +404,9 @@ Result<Socket> connectTo(const std::string &address, int port,
   for (addrinfo *at = addresses.first; at; at = at->ai_next) {
     Socket attempt = socketFor(at->ai_family);
     Name name(*at);
-    int status =
-        attempt.isOpen() ? connectTo(attempt, name, deadline, silence) : errno;
+    int status = attempt.isOpen()
+                     ? connectTo(attempt, name, deadline, silence, own)
+                     : errno;
     if (status == 0)
       return attempt;
     error = linkError(status);
@@ -379,11 +415,12 @@ Result<Socket> connectTo(const std::string &address, int port,
 }
 
 Result<Socket> connectTo(const Endpoint &endpoint, Deadline deadline,
-                         double silence) {
+                         double silence, std::span<const Endpoint> own) {
   Name name(endpoint);
   Socket attempt = socketFor(name.family());
-  int status =
-      attempt.isOpen() ? connectTo(attempt, name, deadline, silence) : errno;
+  int status = attempt.isOpen()
+                   ? connectTo(attempt, name, deadline, silence, own)
+                   : errno;
   if (status != 0)
     return linkError(status);
   return attempt;

@@ -32,6 +32,8 @@ struct Endpoint {
   int32_t port = 0;
   std::array<uint8_t, 16> address = {}; ///< of IPv4 only the first four bytes
 };
+/// Returns the address alone: "10.0.0.2".
+std::string addressText(const Endpoint &endpoint);
 /// Returns the text for messages: "'10.0.0.2' port 4711".
 std::string textOf(const Endpoint &endpoint);
 
@@ -81,13 +83,17 @@ Result<Socket> listenOn(const Endpoint &endpoint);
 Result<Socket> acceptFrom(const Socket &listener, double silence);
 /// Returns true if a listening socket can only be reached from this machine.
 bool isLoopback(const Socket &listener);
-/// Tries each address of the name once. The connection breaks when the other
-/// machine has not answered the kernel for `silence` seconds; 0: when the
-/// system gives up, which takes Linux about 15 minutes, and never while nothing
-/// is sent.
+/// Returns true if all addresses of the name are this machine's loopback.
+bool isLoopback(const std::string &address);
+/// Tries each address of the name once, from one of the addresses `own`, or, if
+/// there are none, from the one that the system chooses. The connection breaks
+/// when the other machine has not answered the kernel for `silence` seconds; 0:
+/// when the system gives up, which takes Linux about 15 minutes, and never
+/// while nothing is sent.
 Result<Socket> connectTo(const std::string &address, int port,
-                         Deadline deadline, double silence);
+                         Deadline deadline, double silence,
+                         std::span<const Endpoint> own = {});
 Result<Socket> connectTo(const Endpoint &endpoint, Deadline deadline,
-                         double silence);
+                         double silence, std::span<const Endpoint> own = {});
 
 } // namespace fsdpc::runtime

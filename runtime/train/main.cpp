@@ -6,6 +6,8 @@
 // as one of several, but that finds no others, refuses to run: it would train a
 // copy of rank 0.
 #include "runtime/cli/command_line.h"
+#include "runtime/comm/interfaces.h"
+#include "runtime/comm/mpi/join_deadline.h"
 #include "runtime/comm/tcp/tcp.h"
 #include "runtime/comm/thread.h"
 #include "runtime/core/failure.h"
@@ -131,12 +133,24 @@ ExitCode runProgram(int argc, char **argv, const fsdpc_program &program) {
   Result<LaunchEnvironment> launched = readLaunchEnvironment();
   if (!launched)
     return refuse(launched.error());
+  if (options.joinTimeout > 0)
+    launched->seconds = options.joinTimeout;
+  if (!options.interface.empty())
+    launched->interface = options.interface;
   const LaunchEnvironment &environment = *launched;
+  if (!environment.interface.empty() && environment.ranks > 1) {
+    // One rank of a machine speaks, if the launcher numbers them.
+    Result<std::vector<Endpoint>> own = addressesOf(environment.interface);
+    if (!own)
+      return refuse(own.error(), environment.rankOnHost <= 0);
+    chooseForLibraries(environment.interface);
+  }
   bool meets = environment.ranks > 1 && environment.missing.empty();
   std::unique_ptr<Job> job;
   if (environment.mpi) {
     // MPI must be joined before the command line is judged, because only then
     // the rank is known.
+    JoinDeadline deadline(environment.seconds, environment.rank);
     auto joined = joinMpi(options.ranksPerNode, silenceOf(options));
     if (!joined && !meets)
       return refuse(joined.error());
@@ -161,10 +175,8 @@ ExitCode runProgram(int argc, char **argv, const fsdpc_program &program) {
   if (Status group = checkGroup(manifest, options, count); !group)
     return refuse(group.error(), speaks);
   if (!job && meets) {
-    LaunchEnvironment meeting = environment;
-    if (options.joinTimeout > 0)
-      meeting.seconds = options.joinTimeout;
-    auto joined = joinTcp(meeting, options.ranksPerNode, silenceOf(options));
+    auto joined =
+        joinTcp(environment, options.ranksPerNode, silenceOf(options));
     if (!joined)
       return refuse(joined.error());
     job = std::move(*joined);

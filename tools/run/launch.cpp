@@ -62,6 +62,13 @@ std::vector<std::string> mpirunWords(const Arguments &arguments,
   parameter("oob_tcp_keepalive_time", "5");
   parameter("oob_tcp_keepalive_intvl", "2");
   parameter("oob_tcp_keepalive_probes", "3");
+  // The program tells its own process the same; mpirun and its daemons connect
+  // earlier.
+  if (std::string interface = valueOf(arguments.program, "--interface");
+      !interface.empty()) {
+    parameter("oob_tcp_if_include", interface);
+    parameter("btl_tcp_if_include", interface);
+  }
   if (arguments.agent != "ssh")
     parameter("plm_rsh_agent", arguments.agent);
   // mpirun hands on only what it is told to.

@@ -5,10 +5,13 @@
 // and the connections between the other ranks in tcp_peers.cpp.
 #include "runtime/comm/tcp/tcp.h"
 #include "runtime/comm/failure.h"
+#include "runtime/comm/interfaces.h"
 #include "runtime/comm/tcp/tcp_channel.h"
 #include "runtime/comm/tcp/tcp_meeting.h"
 
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -30,21 +33,56 @@ static void place(Job &job, const LaunchEnvironment &environment,
   cutIntoNodes(job, ranksPerNode);
 }
 
+// Without /proc the count is 0, and the check below lets more pass.
+static int64_t openFiles() {
+  std::error_code error;
+  std::filesystem::directory_iterator files("/proc/self/fd", error);
+  return error ? 0 : std::distance(begin(files), end(files));
+}
+
 // A rank of a large job has more connections than the usual limit of 1024 open
-// files. A failure shows when a connection cannot be made.
-static void allowOpenFiles() {
+// files. Too few would show as connections that cannot be made, one by one, so
+// they are counted before the first.
+static Status allowOpenFiles(const LaunchEnvironment &environment) {
   rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-  }
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return {};
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  // Rank 0 has the watch's link to each rank, the others one to rank 0. Beyond
+  // the connections there are listeners, callers, the secret and an event, and
+  // then the run's own files.
+  constexpr int64_t others = 16;
+  int64_t ranks = environment.ranks;
+  int64_t connections = environment.rank == 0 ? (ranks - 1) * links
+                                              : links + (ranks - 2) * channels;
+  int64_t needed = openFiles() + connections + others;
+  if (needed <= int64_t(limit.rlim_max))
+    return {};
+  Error error = runError(
+      "rank " + std::to_string(environment.rank) + " of " +
+      std::to_string(ranks) + " needs " + std::to_string(needed) +
+      " open files, " + std::to_string(connections) +
+      " of them connections to other ranks, and may have " +
+      std::to_string(limit.rlim_max) +
+      "; raise the hard limit (ulimit -Hn, the launcher's LimitNOFILE), or "
+      "start fewer ranks");
+  // The ranks of a machine have the same limit.
+  return environment.rank == 0 || environment.rankOnHost <= 0
+             ? error
+             : error.reworded("");
 }
 
 Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
                                      int ranksPerNode, double silence) {
   int ranks = environment.ranks;
-  allowOpenFiles();
+  FSDPC_TRY(allowOpenFiles(environment));
   Mesh mesh(ranks, silence);
+  if (!environment.interface.empty()) {
+    Result<std::vector<Endpoint>> own = addressesOf(environment.interface);
+    FSDPC_TRY(own);
+    mesh.own = std::move(*own);
+  }
   mesh.members[size_t(environment.rank)].host = ownHostName();
   // Nothing of the job exists before the meeting succeeds: a failure leaves no
   // thread and no open connection.

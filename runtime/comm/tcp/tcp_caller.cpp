@@ -49,6 +49,12 @@ private:
       if (answer)
         return judge(*answer);
       mesh.peers[link][0].close();
+      if (isOwn(answer.error()))
+        return answer.error().reworded(
+            "rank " + std::to_string(environment.rank) +
+            " cannot call rank 0 at " + meetingPlace(environment) + " (" +
+            answer.error().message +
+            "); raise the limit of open files (ulimit -n)");
       auto now = std::chrono::steady_clock::now();
       // Somebody listens, but the key is not in the folder: waiting longer will
       // not make it appear.
@@ -64,15 +70,33 @@ private:
     }
   }
 
+  // Returns true if this process lacks descriptors or memory, which no other
+  // try mends.
+  static bool isOwn(const Error &error) {
+    return error.code() == ExitCode::runFailed;
+  }
+
+  // With an interface, rank 0 listens there, whatever its name means on its own
+  // machine.
+  Result<Socket> reach(Deadline deadline) const {
+    if (mesh.own.empty() || !isLoopback(environment.address))
+      return connectTo(environment.address, environment.port, deadline,
+                       mesh.silence, mesh.own);
+    Endpoint place = mesh.own.front();
+    place.port = environment.port;
+    return connectTo(place, deadline, mesh.silence, mesh.own);
+  }
+
   // Connects, greets and returns rank 0's answer.
   Result<Answer> greet(int link, Deadline deadline) {
     // Read for each try: a job that was killed may have left a file, which rank
     // 0 replaces.
     Result<Bytes32> key = findJobKey(environment);
-    Result<Socket> connected = connectTo(environment.address, environment.port,
-                                         deadline, mesh.silence);
-    if (!connected) // what a listener did before says more
-      return stranger.value_or(connected.error());
+    Result<Socket> connected = reach(deadline);
+    // What a listener did before says more than that there is none now.
+    if (!connected)
+      return isOwn(connected.error()) ? connected.error()
+                                      : stranger.value_or(connected.error());
     if (!key) {
       withoutSecret = std::min(withoutSecret, inSeconds(secretSeconds));
       return key.error();

@@ -3,8 +3,10 @@
 // Rank 0's side of the meeting, and the sentences that both sides share. It
 // listens where the launcher says, leaves the job's secret for the others, and
 // receives them. A rank that does not come is named.
+#include "runtime/comm/interfaces.h"
 #include "runtime/comm/tcp/secret.h"
 #include "runtime/comm/tcp/tcp_reception.h"
+#include "runtime/support/diagnostics.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -12,6 +14,29 @@
 namespace fsdpc::runtime {
 
 namespace {
+
+// After so many seconds a user is told what most likely keeps ranks away.
+constexpr double patience = 10;
+
+// Listens on the interface that was chosen, or where the name leads.
+Result<std::vector<Socket>> listen(const LaunchEnvironment &environment,
+                                   const Mesh &mesh) {
+  if (mesh.own.empty())
+    return listenOn(environment.address, environment.port);
+  std::vector<Socket> listeners;
+  for (Endpoint place : mesh.own) {
+    place.port = environment.port;
+    Result<Socket> made = listenOn(place);
+    FSDPC_TRY(made);
+    listeners.push_back(std::move(*made));
+  }
+  return listeners;
+}
+
+bool areLoopback(const std::vector<Socket> &listeners) {
+  return std::ranges::all_of(
+      listeners, [](const Socket &each) { return isLoopback(each); });
+}
 
 // The error that names the ranks that did not arrive.
 Error notConnected(const LaunchEnvironment &environment,
@@ -23,8 +48,8 @@ Error notConnected(const LaunchEnvironment &environment,
              "secret: " +
              std::to_string(reception.strangers()) +
              " (set the same FSDPC_SECRET on every rank)";
-  if (std::all_of(listeners.begin(), listeners.end(), isLoopback))
-    notes += "; only this machine can reach that address";
+  if (areLoopback(listeners))
+    notes += "; " + loopbackRemedy();
   return machineError(
       reception.missing() + " of " + std::to_string(environment.ranks) + " (" +
       environment.launcher + ", " + environment.variables +
@@ -40,6 +65,15 @@ Error notConnected(const LaunchEnvironment &environment,
 std::string meetingPlace(const LaunchEnvironment &environment) {
   return "'" + environment.address + "' port " +
          std::to_string(environment.port);
+}
+
+// Debian's installer writes such a line for a machine without a name server.
+std::string loopbackRemedy() {
+  return "only this machine can reach that address, which is often that of a "
+         "line such as '127.0.1.1 HOST' in /etc/hosts: give --interface NAME "
+         "(here: " +
+         listOfInterfaces() +
+         "), or set MASTER_ADDR to an address that the other machines reach";
 }
 
 std::string secondsText(double seconds) {
@@ -58,8 +92,7 @@ std::span<const uint8_t> bytesOf(const std::vector<Member> &members) {
 // succeeded and its file goes before the port does, since the process that has
 // the port owns the file: the next job on the port may have left its own.
 Status holdMeeting(const LaunchEnvironment &environment, Mesh &mesh) {
-  Result<std::vector<Socket>> listeners =
-      listenOn(environment.address, environment.port);
+  Result<std::vector<Socket>> listeners = listen(environment, mesh);
   if (!listeners)
     return listeners.error().reworded(
         "rank 0 cannot listen on " + meetingPlace(environment) + " (" +
@@ -71,6 +104,14 @@ Status holdMeeting(const LaunchEnvironment &environment, Mesh &mesh) {
   mesh.key = secret.key();
   Reception reception(environment, mesh, *listeners, mesh.key);
   Deadline deadline = inSeconds(environment.seconds);
+  FSDPC_TRY(reception.serve(std::min(deadline, inSeconds(patience))));
+  if (std::string missing = reception.missing();
+      !missing.empty() && areLoopback(*listeners)) {
+    // All may be on this machine, and on their way.
+    if (environment.seconds > patience)
+      printWarning("rank 0 at " + meetingPlace(environment) + " waits for " +
+                   missing + "; " + loopbackRemedy());
+  }
   FSDPC_TRY(reception.serve(deadline));
   // Those that did connect are told, so that they end without a message of
   // their own.

@@ -30,6 +30,8 @@ struct Mesh {
   /// peers[link][r] is connected to rank r; a rank's own entry is closed. On
   /// the watch's link only rank 0 has connections to all.
   std::vector<Socket> peers[links];
+  /// The addresses of the interface to use; empty: the system chooses.
+  std::vector<Endpoint> own;
   std::vector<Member> members; ///< by rank
   Bytes32 key = {};            ///< of the job
   /// The socket on which higher ranks call this one; closed on rank 0 and the
@@ -59,6 +61,8 @@ Greeting greetingFor(const LaunchEnvironment &environment, int to, int link,
 
 /// The words for rank 0's address in messages.
 std::string meetingPlace(const LaunchEnvironment &environment);
+/// What to do about an address that other machines cannot reach.
+std::string loopbackRemedy();
 /// A number of seconds as a user wrote it.
 std::string secondsText(double seconds);
 std::span<const uint8_t> bytesOf(const std::vector<Member> &members);

@@ -29,7 +29,7 @@ Status call(const LaunchEnvironment &environment, Mesh &mesh, int to, int link,
   const Endpoint &place = mesh.members[size_t(to)].listener;
   Socket &connection = mesh.peers[link][size_t(to)];
   for (auto pause = std::chrono::milliseconds(50);; pause *= 2) {
-    Result<Socket> made = connectTo(place, deadline, mesh.silence);
+    Result<Socket> made = connectTo(place, deadline, mesh.silence, mesh.own);
     Error why =
         made ? machineError("another process listens there") : made.error();
     if (made) {
@@ -45,7 +45,9 @@ Status call(const LaunchEnvironment &environment, Mesh &mesh, int to, int link,
         why = answer.error();
       connection.close();
     }
-    if (std::chrono::steady_clock::now() + pause >= deadline)
+    // No other try mends a lack of descriptors or memory.
+    if (why.code() == ExitCode::runFailed ||
+        std::chrono::steady_clock::now() + pause >= deadline)
       return why;
     std::this_thread::sleep_for(pause);
   }

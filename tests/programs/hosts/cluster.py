@@ -37,7 +37,7 @@ def address(host: int) -> str:
 class Cluster:
     """Hosts that live within a `with`. All see `folder` and the folders of `shared`; otherwise nothing of /tmp is shared.
 
-    `own` are the addresses that a host's own name has on it, such as Debian's 127.0.1.1; by default the one that all others know.
+    `own` is the address that a host's own name has on it, such as Debian's 127.0.1.1; by default the one that all others know.
     """
 
     def __init__(self, folder: Path, count: int, shared=(), own: str = ""):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs jobs on two hosts (cluster.py), which are cut off and switched off.
+"""Runs jobs on two hosts (cluster.py), which are cut off and switched off, or have networks that mislead.
 
-Under mpirun and over TCP, two hosts train to the bits of one rank. A host that vanishes ends the job with 5 within seconds, by a line
+Under mpirun and over TCP, two hosts train to the bits of one rank. Where ranks cannot meet by the addresses that they find, the job
+ends with 5 in the time that --join-timeout gives, by a line that says what to choose, and with --interface they meet. A host that vanishes ends the job with 5 within seconds, by a line
 that names it, and `fsdpc run` goes on from the newest checkpoint on the host that is left, to the same bits. With --all each host
 vanishes in each way under each launcher. Exits with 77 where namespaces cannot be made.
 """
@@ -20,7 +21,7 @@ from harness import Failure
 SKIPPED = 77
 SECONDS = 120                                 # for a job to come to a step, or to end
 STEPS, EVERY, FAULT = 200, 25, 60             # of a run, between checkpoints, and when the fault comes
-WATCHDOG = 4
+WATCHDOG, JOIN, PAUSE = 4, 3, 5
 # From the fault to the end of the job: the watchdog, mpirun's own limits (11 s), and what a busy machine adds.
 IN_TIME = 30
 
@@ -41,8 +42,8 @@ class Jobs:
         harness.run([self.program, *self.training, "--accumulate", 4, "--save", bench.path("one.safetensors")])
         self.bits = bench.path("one.safetensors").read_bytes()
 
-    def cluster(self) -> Cluster:
-        return Cluster(self.bench.folder, 2, [self.bench.build, harness.PROGRAMS.parents[1]])
+    def cluster(self, **more) -> Cluster:
+        return Cluster(self.bench.folder, 2, [self.bench.build, harness.PROGRAMS.parents[1]], **more)
 
     def begin(self, cluster: Cluster, hosts: str, launcher: str, *flags) -> subprocess.Popen:
         """Starts `fsdpc run` on host h0."""
@@ -50,6 +51,12 @@ class Jobs:
                  *self.training, *flags]
         return subprocess.Popen(cluster.words(0, *words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                 text=True)
+
+    def run(self, cluster: Cluster, hosts: str, launcher: str, *flags) -> tuple[int, str]:
+        """Runs a job to its end. Returns its code and what it prints as errors."""
+        with self.begin(cluster, hosts, launcher, *flags) as job:
+            text = job.communicate(timeout=SECONDS)[1]
+        return job.returncode, text
 
     def check_bits(self, name: str, what: str) -> None:
         expect(self.bench.path(name).read_bytes() == self.bits, f"{what}: other bits than one rank")
@@ -69,10 +76,52 @@ def test_bits(jobs: Jobs) -> None:
     with jobs.cluster() as cluster:
         for launcher in ("mpirun", "ssh"):
             saved = f"{launcher}.safetensors"
-            with jobs.begin(cluster, "h0:2,h1:2", launcher, "--save", saved) as job:
-                text = job.communicate(timeout=SECONDS)[1]
-            expect(job.returncode == 0, f"{launcher} on two hosts ends with {job.returncode}:\n{text}")
+            code, text = jobs.run(cluster, "h0:2,h1:2", launcher, "--save", saved)
+            expect(code == 0, f"{launcher} on two hosts ends with {code}:\n{text}")
             jobs.check_bits(saved, launcher)
+
+
+def test_networks(jobs: Jobs) -> None:
+    """Ranks that find each other only by --interface."""
+    def check(cluster: Cluster, what: str, launcher: str, named: list[str]) -> None:
+        code, text = jobs.run(cluster, "h0:1,h1:1", launcher, "--join-timeout", JOIN)
+        expect(code == 5, f"{what}: the job ends with {code}:\n{text}")
+        for each in named:
+            expect(each in text, f"{what}: {each} is not named:\n{text}")
+        saved = f"{launcher}-interface.safetensors"
+        code, text = jobs.run(cluster, "h0:1,h1:1", launcher, "--interface", "eth0", "--microbatches", 4, "--save", saved)
+        expect(code == 0, f"{what}: with --interface the job ends with {code}:\n{text}")
+        jobs.check_bits(saved, what)
+    # Debian's line for the own name: rank 0 listens where only its own host reaches it.
+    with jobs.cluster(own="127.0.1.1") as cluster:
+        check(cluster, "a loopback address for the own name", "ssh", ["rank 1 of 2", "--interface NAME (here: 'eth0' (10.77.0.1))"])
+    # The bridge of a container engine has the same address on every host.
+    with jobs.cluster() as cluster:
+        for host in range(cluster.count):
+            script = "ip link add docker0 type bridge && ip addr add 172.17.0.1/16 dev docker0 && ip link set docker0 up"
+            harness.run(cluster.words(host, "sh", "-c", script))
+        check(cluster, "a bridge with one address on both hosts", "mpirun", ["--interface NAME", "'docker0' (172.17.0.1)", "--join-timeout"])
+
+
+def test_pause(jobs: Jobs) -> None:
+    """A network that is away for less than --watchdog costs only that time. No remote shell watches these ranks."""
+    log = jobs.bench.path("pause.jsonl")
+    with jobs.cluster() as cluster:
+        ranks = []
+        for rank in range(2):
+            variables = [f"RANK={rank}", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=h0", "MASTER_PORT=29500",
+                         f"FSDPC_SECRET={'5' * 32}"]
+            words = ["env", *variables, jobs.program, *jobs.training, "--accumulate", 2, "--watchdog", 60, "--log", log, "--save",
+                     "pause.safetensors"]
+            ranks.append(subprocess.Popen(cluster.words(rank, *words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                          stderr=subprocess.PIPE, text=True))
+        await_step(log, FAULT)
+        cluster.cut(1)
+        time.sleep(PAUSE)
+        cluster.mend(1)
+        text = "".join(rank.communicate(timeout=SECONDS)[1] for rank in ranks)
+    expect([rank.returncode for rank in ranks] == [0, 0], f"a pause of {PAUSE} s: {[rank.returncode for rank in ranks]}:\n{text}")
+    jobs.check_bits("pause.safetensors", "a network that pauses")
 
 
 def test_fault(jobs: Jobs, launcher: str, hosts: str, fault: str) -> None:
@@ -104,19 +153,20 @@ def test_absent(jobs: Jobs, launcher: str) -> None:
     """A host that does not answer at the start is no wrong input."""
     with jobs.cluster() as cluster:
         cluster.switch_off(1)
-        with jobs.begin(cluster, "h0:2,h1:2", launcher, "--checkpoint", f"absent-{launcher}", "--restarts", 1, "--min-ranks", 1) as job:
-            text = job.communicate(timeout=SECONDS)[1]
-    expect(job.returncode == 0 and "the job ended with 5; starting it again from the beginning" in text,
-           f"{launcher}: a host that is off at the start: {job.returncode}:\n{text}")
+        code, text = jobs.run(cluster, "h0:2,h1:2", launcher, "--checkpoint", f"absent-{launcher}", "--restarts", 1, "--min-ranks", 1)
+    expect(code == 0 and "the job ended with 5; starting it again from the beginning" in text,
+           f"{launcher}: a host that is off at the start: {code}:\n{text}")
 
 
 def test(bench, options) -> None:
     jobs = Jobs(bench)
     test_bits(jobs)
+    test_networks(jobs)
     cases = [("mpirun", "h0:2,h1:2", "switch_off"), ("ssh", "h1:2,h0:2", "cut")]
     if options.all:
         cases = [(launcher, hosts, fault) for launcher in ("mpirun", "ssh") for hosts in ("h0:2,h1:2", "h1:2,h0:2")
                  for fault in ("cut", "switch_off")]
+        test_pause(jobs)
         for launcher in ("mpirun", "ssh"):
             test_absent(jobs, launcher)
     for case in cases:

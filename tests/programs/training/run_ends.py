@@ -256,6 +256,7 @@ COMMAND_LINE = [
     Case(2, "'1' is one weight", "--mix 1"),
     Case(2, "--watchdog: '-1' is not a number of at least 0", "--watchdog -1"),
     Case(2, "--join-timeout: '0' is not a number above 0", "--join-timeout 0"),
+    Case(2, "--interface: '' is not the name of an interface", "--interface ''"),
     Case(2, "--seed: '-1' is not a whole number from 0 to 2^64 - 1", "--seed -1"),
     Case(2, "'cubic' is not a schedule", "--lr-schedule cubic"),
     Case(2, "'min' stands twice in 'cosine,min=0,min=1'", "--lr-schedule cosine,min=0,min=1"),
@@ -324,6 +325,7 @@ INPUT = [
     Case(1, "FSDPC_CROSS_NODE_GBS is 'fast', not a number", "--ranks 2 --ranks-per-node 1", environment={"FSDPC_CROSS_NODE_GBS": "fast"}),
     Case(1, "FSDPC_PORT='http' is not a whole number", "", environment={"FSDPC_PORT": "http"}),
     Case(1, "started as one of 2 ranks by torchrun", "", environment={"RANK": "0", "WORLD_SIZE": "2"}),
+    Case(1, "'none0' is no interface of this machine", "--interface none0", environment={**TORCHRUN, "MASTER_PORT": "20990"}),
     Case(1, "MASTER_ADDR must name rank 0's machine", "", environment={**TORCHRUN, "MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "20991"}),
     Case(1, "FSDPC_EMULATION_FAULT='x' is not a valid fault", "", environment={"FSDPC_EMULATION_FAULT": "x"}, emulated=True),
 ]

@@ -8,6 +8,8 @@
 //   ACTION RANK  rank RANK does ACTION after a barrier: kill, stop (signals to
 //                itself), fail, refuse (its input) or leave; the other ranks
 //                continue
+//
+// FILES, if set, is its limit of open files.
 #include "runtime/comm/failure.h"
 #include "runtime/comm/tcp/tcp.h"
 #include "runtime/comm/wire.h"
@@ -21,6 +23,7 @@
 #include <filesystem>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -46,6 +49,10 @@ static std::string timeoutsOfConnections() {
 int main(int argc, char **argv) {
   std::string action = argc > 1 ? argv[1] : "cases";
   LaunchEnvironment environment = *readLaunchEnvironment();
+  if (const char *files = getenv("FILES")) {
+    rlimit limit = {rlim_t(atoi(files)), rlim_t(atoi(files))};
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
   const char *silence = getenv("SILENCE");
   double silenceSeconds = silence ? atof(silence) : 0;
   auto joined = joinTcp(environment, 0, silenceSeconds);

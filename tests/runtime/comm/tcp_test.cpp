@@ -110,6 +110,37 @@ TEST_F(Tcp, connectionsBreakAfterTheSilenceThatIsAllowed) {
   }
 }
 
+// Each rank counts before it connects. Rank 0 has 3 * 4 connections.
+TEST_F(Tcp, tooFewOpenFilesAreNamedAtTheStart) {
+  startAll(4, {"cases"}, {{"FILES", "24"}});
+  EXPECT_EQ(ends(patience), std::vector<int>(4, 3));
+  EXPECT_THAT(error(), HasSubstr("rank 0 of 4 needs "));
+  EXPECT_THAT(error(), HasSubstr(" open files, 12 of them connections"));
+  EXPECT_THAT(error(), HasSubstr("may have 24; raise the hard limit"));
+}
+
+// The number that is named is enough.
+TEST_F(Tcp, theNumberOfOpenFilesThatIsNamedIsEnough) {
+  startAll(4, {"cases"}, {{"FILES", "24"}});
+  ends(patience);
+  std::string text = error();
+  size_t at = text.find("needs ");
+  ASSERT_NE(at, std::string::npos) << text;
+  port = freePort();
+  startAll(4, {"cases"},
+           {{"FILES", text.substr(at + 6, text.find(" open") - at - 6)}});
+  EXPECT_EQ(ends(patience), std::vector<int>(4, 0)) << printed();
+}
+
+TEST_F(Tcp, ranksUseTheInterfaceThatWasChosen) {
+  startAll(3, {"cases"}, {{"FSDPC_INTERFACE", "lo"}});
+  EXPECT_EQ(ends(patience), std::vector<int>(3, 0)) << printed();
+  startAll(1, {"cases"}, {{"FSDPC_INTERFACE", "none0"}, {"WORLD_SIZE", "2"}});
+  EXPECT_EQ(ends(patience), std::vector<int>(1, 1));
+  EXPECT_THAT(error(), HasSubstr("'none0' is no interface of this machine"));
+  EXPECT_THAT(error(), HasSubstr("'lo' (127.0.0.1"));
+}
+
 // Rank 0 knows who is missing, so it prints, and tells the ranks that came.
 TEST_F(Tcp, missingRanksAreNamed) {
   for (int rank : {0, 2}) {
