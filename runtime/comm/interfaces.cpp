@@ -11,6 +11,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
 namespace fsdpc::runtime {
 
@@ -78,6 +79,30 @@ Result<std::vector<Endpoint>> addressesOf(const std::string &interface) {
                       "an address; it has " +
                       textOf(all));
   return found->addresses;
+}
+
+// The host's name may mean a loopback address here, or another machine's.
+Result<Endpoint> ownAddress(const std::string &interface) {
+  if (!interface.empty()) {
+    Result<std::vector<Endpoint>> chosen = addressesOf(interface);
+    FSDPC_TRY(chosen);
+    return chosen->front();
+  }
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  if (Result<std::vector<Socket>> named = listenOn(host, 0))
+    for (const Socket &each : *named)
+      if (!isLoopback(each)) {
+        Result<Endpoint> own = each.ownEndpoint();
+        FSDPC_TRY(own);
+        own->port = 0;
+        return own;
+      }
+  for (bool loopback : {false, true})
+    for (const Interface &each : findInterfaces(loopback))
+      if (!each.addresses.empty())
+        return each.addresses.front();
+  return machineError("this machine has no network interface that is up");
 }
 
 std::string listOfInterfaces() { return textOf(findInterfaces(false)); }

@@ -18,6 +18,11 @@ namespace fsdpc::runtime {
 /// names the interfaces that there are.
 Result<std::vector<Endpoint>> addressesOf(const std::string &interface);
 
+/// Returns an address, with port 0, by which other machines most likely reach
+/// this one: that of the interface, or if none is chosen the one that the own
+/// host name has, or the first one. Loopback only if there is no other.
+Result<Endpoint> ownAddress(const std::string &interface);
+
 /// Returns the interfaces with their addresses, for messages, without the
 /// loopback: "'eth0' (10.0.0.2), 'docker0' (172.17.0.1)".
 std::string listOfInterfaces();

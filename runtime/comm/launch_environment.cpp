@@ -145,6 +145,22 @@ void findTorchrun(LaunchEnvironment &environment, Numbers &numbers) {
     environment.missing = "MASTER_PORT is not set";
 }
 
+// Hydra, or Slurm's plugin pmi2. Open MPI's own launchers have variables of
+// their own, and PMIx another protocol. With Slurm's own variables the ranks
+// need no protocol.
+void findPmi(LaunchEnvironment &environment, Numbers &numbers) {
+  if (!environment.mpi || !isSet("PMI_FD") || !isSet("PMI_RANK") ||
+      isSet("OMPI_COMM_WORLD_RANK") || isSet("PMIX_RANK"))
+    return;
+  environment.pmi = numbers.rank("PMI_FD");
+  if (environment.launcher != "mpirun")
+    return;
+  environment.launcher = "mpiexec";
+  environment.rankOnHost = numbers.rank("MPI_LOCALRANKID");
+  environment.ranksOnHost = numbers.ranks("MPI_LOCALNRANKS");
+  checkPlace(environment, "MPI_LOCALRANKID", "MPI_LOCALNRANKS", numbers);
+}
+
 // Rank 0 runs on the first node of the step. The port is derived from the job's
 // number, which all ranks know and other jobs do not have.
 void findSrun(LaunchEnvironment &environment, Numbers &numbers) {
@@ -265,13 +281,15 @@ Result<LaunchEnvironment> readLaunchEnvironment() {
     environment.seconds = double(seconds);
   environment.interface = firstText({"FSDPC_INTERFACE"});
   environment.port = numbers.port("FSDPC_PORT");
+  findPmi(environment, numbers);
   if (environment.launcher == "torchrun")
     findTorchrun(environment, numbers);
   else if (environment.launcher == "srun")
     findSrun(environment, numbers);
-  else
+  else if (environment.pmi < 0)
     environment.missing = "no launcher environment was found";
-  if (environment.launcher == "torchrun" || environment.launcher == "srun")
+  if (environment.launcher == "torchrun" || environment.launcher == "srun" ||
+      environment.pmi >= 0)
     readSecret(environment, numbers);
   FSDPC_TRY(numbers.status);
   return environment;

@@ -13,7 +13,7 @@ namespace fsdpc::runtime {
 
 struct LaunchEnvironment {
   int rank = 0, ranks = 1;
-  std::string launcher = "none"; ///< "mpirun", "torchrun", "srun"
+  std::string launcher = "none"; ///< "mpirun", "mpiexec", "torchrun", "srun"
   std::string variables;         ///< for messages: "OMPI_COMM_WORLD_SIZE=2"
   bool mpi = false;              ///< joinMpi should find the other ranks
 
@@ -22,6 +22,7 @@ struct LaunchEnvironment {
   std::string interface; ///< towards the others (FSDPC_INTERFACE); empty: any
 
   // ---- only for joinTcp ----
+  int pmi = -1; ///< a descriptor for meetByPmi; -1: none
   int rankOnHost = -1, ranksOnHost = -1; ///< -1: unknown
   std::string address;                   ///< of rank 0's machine
   int port = 0;                          ///< on which rank 0 listens

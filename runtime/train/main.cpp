@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // fsdpc_main: from a command line to the ranks that run it. It decides how this
-// process was started: by mpirun (joinMpi), by torchrun or srun (joinTcp),
-// alone, or with --ranks (ranks as threads). A process that a launcher started
-// as one of several, but that finds no others, refuses to run: it would train a
-// copy of rank 0.
+// process was started: by mpirun (joinMpi), by torchrun, srun or MPICH's
+// mpiexec (joinTcp), alone, or with --ranks (ranks as threads). A process that
+// a launcher started as one of several, but that finds no others, refuses to
+// run: it would train a copy of rank 0.
 #include "runtime/cli/command_line.h"
 #include "runtime/comm/interfaces.h"
 #include "runtime/comm/mpi/join_deadline.h"
+#include "runtime/comm/tcp/pmi.h"
 #include "runtime/comm/tcp/tcp.h"
 #include "runtime/comm/thread.h"
 #include "runtime/core/failure.h"
@@ -137,6 +138,7 @@ ExitCode runProgram(int argc, char **argv, const fsdpc_program &program) {
     launched->seconds = options.joinTimeout;
   if (!options.interface.empty())
     launched->interface = options.interface;
+  launched->mpi &= launched->pmi < 0 || mpiSpeaksPmi();
   const LaunchEnvironment &environment = *launched;
   if (!environment.interface.empty() && environment.ranks > 1) {
     // One rank of a machine speaks, if the launcher numbers them.
@@ -175,8 +177,11 @@ ExitCode runProgram(int argc, char **argv, const fsdpc_program &program) {
   if (Status group = checkGroup(manifest, options, count); !group)
     return refuse(group.error(), speaks);
   if (!job && meets) {
-    auto joined =
-        joinTcp(environment, options.ranksPerNode, silenceOf(options));
+    LaunchEnvironment meeting = environment;
+    if (meeting.launcher == "mpiexec")
+      if (Status met = meetByPmi(meeting); !met)
+        return refuse(met.error(), meeting.rankOnHost <= 0);
+    auto joined = joinTcp(meeting, options.ranksPerNode, silenceOf(options));
     if (!joined)
       return refuse(joined.error());
     job = std::move(*joined);
