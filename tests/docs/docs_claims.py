@@ -85,7 +85,7 @@ class Repository:
         self.scripts_of = dict(re.findall(r"fsdpc_numeric_test\((\w+) (\S+\.py)", lists))
         self.sources = dict(re.findall(r"fsdpc_(?:test|executable)\((\w+)\s+SOURCES ([\w./\s]+?)(?:\s+LIBS|\))", lists))
         flags = lambda text: set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))
-        self.help = run(build / "bin/fsdpc", "--help")
+        self.help = run(build / "bin/fsdpc", "--help-all")
         self.compiler = flags(self.help)
         # The subcommands of `fsdpc ckpt` are taken together; its test tries each with its own.
         commands = re.findall(r"^  ([a-z]+) ", run(build / "bin/fsdpc", "ckpt", "--help").split("SUBCOMMANDS:")[-1]
@@ -93,8 +93,8 @@ class Repository:
         self.ckpt = set().union(*(flags(run(build / "bin/fsdpc", "ckpt", name, "--help")) for name in commands))
         self.export = flags(run(build / "bin/fsdpc", "export", "--help"))
         self.top = flags(run(build / "bin/fsdpc", "top", "--help"))
-        self.simulate = flags(run(build / "bin/fsdpc", "simulate", "--help"))
-        self.tune = flags(run(build / "bin/fsdpc", "tune", "--help"))
+        self.simulate = flags(run(build / "bin/fsdpc", "simulate", "--help-all"))
+        self.tune = flags(run(build / "bin/fsdpc", "tune", "--help-all"))
         self.calibrate = flags(run(build / "bin/fsdpc", "calibrate", "--help"))
         self.program = flags(run(build / "bin/runtime_toy_program", "--help"))
         # What it passes on has the flags of the compiler and of programs.

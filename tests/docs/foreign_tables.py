@@ -6,7 +6,7 @@ writes it), under a heading that names the list. A table may serve several lists
 
 - Every argument of the lists stands in a row, and a row has no other argument. The page names the version of each list.
 - `here` begins with a flag, a pass, or one of the words in STATES. A flag belongs to fsdpc, or to the program where "of the
-  program" follows, and a value in it is one that `fsdpc --help` lists.
+  program" follows, and a value in it is one that `fsdpc --help-all` lists.
 - A row that is not there yet has no test, and names no flag. Any other row has one, unless its argument is never needed.
 - Each flag stands in the text of a test of its row, as a flag, as a key of `fsdp.options`, or in quotes.
 - An argument of which `here` begins with a flag is known to both programs (runtime/support/foreign_names.cpp): one that is given it as a flag

@@ -91,6 +91,8 @@ static void addDriverFlags(CLI::App &app, CommandLine &line,
                            std::string &phase) {
   app.set_version_flag("--version", versionText,
                        "prints versions, commit and targets");
+  app.set_help_flag("-h,--help", "prints the flags that most compiles need");
+  app.set_help_all_flag("--help-all", "prints all flags");
   app.add_option("model", line.model, "the model, .onnx or .mlir")
       // Not required here: `fsdpc --help` has no model, and a missing one has a
       // message of its own.
@@ -166,13 +168,45 @@ static std::vector<TableFlag> addTableFlags(CLI::App &app) {
   return flags;
 }
 
+// The options that --help shows.
+static constexpr llvm::StringLiteral basicOptions[] = {
+#define BASIC(field, name, ...) name,
+#define OPTION(...)
+#include "runtime/support/compile_options.def"
+};
+
+// The driver's flags that only --help-all shows.
+static constexpr llvm::StringLiteral rareFlags[] = {
+    "--cuda-path", "--kernel-report",  "--profile", "--report-trace",
+    "--weights",   "--schedule-table", "--timing"};
+
+// Hides what only --help-all shows, and says so at the end.
+static void shortenHelp(CLI::App &app, const std::vector<TableFlag> &flags) {
+  size_t hidden = std::size(rareFlags);
+  for (auto [option, flag] : flags) {
+    if (llvm::is_contained(basicOptions, option->name))
+      continue;
+    // CLI11 hides the flags of a group without a name.
+    flag->group("");
+    ++hidden;
+  }
+  for (llvm::StringLiteral name : rareFlags)
+    app.get_option(name.str())->group("");
+  app.footer(std::to_string(hidden) + " more flags: " + app.get_name() +
+             " --help-all");
+}
+
 // Lets CLI11 read the line. Returns -1 or the exit code. The exit code is that
 // of CLI11 for help and version, 2 otherwise.
-static int parseFlags(CLI::App &app, int argc, char **argv) {
+static int parseFlags(CLI::App &app, const std::vector<TableFlag> &flags,
+                      int argc, char **argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &help) {
     // Help and version are exceptions too, with exit code 0.
+    shortenHelp(app, flags);
+    return app.exit(help);
+  } catch (const CLI::CallForAllHelp &help) {
     return app.exit(help);
   } catch (const CLI::CallForVersion &version) {
     return app.exit(version);
@@ -346,7 +380,7 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
   std::vector<TableFlag> flags = addTableFlags(app);
   // The order is that of the messages: what is not a flag at all, then the
   // driver's flags, then the options.
-  if (int code = parseFlags(app, argc, argv); code >= 0)
+  if (int code = parseFlags(app, flags, argc, argv); code >= 0)
     return code;
   if (int code = checkDriverFlags(line, phase); code >= 0)
     return code;

@@ -15,7 +15,7 @@ namespace {
 const char *const help =
     "Compiles a model if needed, starts it on the ranks and hosts that you "
     "name, watches the job, and starts it again from its newest checkpoint "
-    "after a fault. Takes the flags of a compile (fsdpc --help) and of the "
+    "after a fault. Takes the flags of a compile (fsdpc --help-all) and of the "
     "program (PROGRAM --help) in any order; a compiled program takes only the "
     "latter. A model file that is called 'run' is written './run'.\n\n"
     "  fsdpc run gpt.onnx --data input_ids=tokens.npy --steps 1000 "

@@ -64,7 +64,7 @@ def call(words: list[str]) -> str:
 def compile(model: PathLike, output: PathLike, *, tool: PathLike | None = None, **flags: FlagValue) -> str:
     """Compiles an ONNX model (or a dump) to the program `output`, and returns the summary that the tool prints.
 
-    Flags are those of `fsdpc --help`, with underscores: lr=1e-3, param_dtype="bf16", frozen=["^wte"].
+    Flags are those of `fsdpc --help-all`, with underscores: lr=1e-3, param_dtype="bf16", frozen=["^wte"].
     """
     return call([find_tool(tool), os.fspath(model), "-o", os.fspath(output), *flags_of(flags)])
 
