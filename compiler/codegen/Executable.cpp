@@ -14,6 +14,7 @@
 #include "compiler/codegen/ManifestBuilder.h"
 #include "compiler/codegen/ProgramEmitter.h"
 #include "compiler/codegen/SourceHashes.h"
+#include "compiler/codegen/SourcePaths.h"
 #include "compiler/codegen/nvvm/DeviceCode.h"
 #include "compiler/options/Options.h"
 #include "runtime/support/output_file.h"
@@ -98,7 +99,9 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
   manifest.commandLine = options.commandLine;
   manifest.cpu = target->cpu;
   manifest.cpuFeatures = target->features;
-  if (failed(hashSources(loc, manifest)))
+  if (failed(hashSources(loc, manifest)) ||
+      failed(
+          setSourcePaths(loc, manifest, options.path, options.absolutePaths)))
     return failure();
 
   TemporaryFolder folder(loc);

@@ -15,7 +15,10 @@ namespace fsdpc::codegen {
 struct ExecutableOptions {
   /// The file of the program. It is replaced only when the new one is complete.
   std::string path;
-  std::string commandLine;  ///< the command line of fsdpc, for --info
+  std::string commandLine; ///< the command line of fsdpc, for --info
+  /// Keeps the absolute paths of the model's files. They are relative to the
+  /// program's folder otherwise, so that its bytes depend on no folder.
+  bool absolutePaths = false;
   std::string dumpFolder;   ///< keeps PTX and cubins here, unless empty
   std::string kernelReport; ///< file for the figures of ptxas, or empty
   CudaToolkit toolkit;      ///< used by --target=cuda only

@@ -10,6 +10,7 @@
 
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/codegen/CallTables.h"
+#include "compiler/codegen/SourcePaths.h"
 #include "compiler/dialects/fsdp/Buckets.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/dialects/nn/ElementBytes.h"
@@ -34,15 +35,14 @@ static std::string hash(StringRef text) {
                      /*LowerCase=*/true);
 }
 
-// Locations are left out: they hold paths and node names, which do not change
-// what the program computes. Large constants are printed in full, since they
-// do.
+// Locations and folders of weights are left out: they do not change what the
+// program computes. Large constants are printed in full, since they do.
 std::string fsdpc::codegen::hashProgram(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  module.print(stream,
-               OpPrintingFlags().useLocalScope().elideLargeElementsAttrs(
-                   /*largeElementLimit=*/1 << 30));
+  withoutFolders(module)->print(
+      stream, OpPrintingFlags().useLocalScope().elideLargeElementsAttrs(
+                  /*largeElementLimit=*/1 << 30));
   return hash(text);
 }
 

@@ -7,10 +7,12 @@
 #include "runtime/abi/memory_plan.h"
 #include "runtime/data/sample_file.h"
 #include "runtime/numeric/dtype.h"
+#include "runtime/support/programs.h"
 #include "runtime/support/spelling.h"
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <utility>
@@ -202,6 +204,14 @@ Result<Weights::Place> Weights::placeOf(const std::string &name,
       "or run with --init FILE.safetensors");
 }
 
+// Returns the path of a model's file. The manifest has it relative to the
+// program's folder, unless the compile was told to keep absolute paths.
+static std::string besideProgram(const std::string &path) {
+  std::filesystem::path folder =
+      std::filesystem::path(ownProgram()).parent_path();
+  return (folder / path).lexically_normal().string();
+}
+
 // Opens a file once. With --weights DIR it looks for the same relative path
 // there, then for the bare name, and else takes the file where it was compiled:
 // a model's small tensors are in the model itself, which need not have moved
@@ -211,21 +221,24 @@ Result<const File *> Weights::openFile(const std::string &path,
   auto known = files.find(path);
   if (known != files.end())
     return &known->second;
-  std::string actual = path;
+  std::string compiled = besideProgram(path), actual = compiled;
   if (!directory.empty()) {
     actual = directory + "/" + path;
     // The bare name also serves a path that was absolute where the model was
     // compiled.
     if (path.rfind('/', 0) == 0 || access(actual.c_str(), F_OK) != 0)
       actual = directory + "/" + path.substr(path.rfind('/') + 1);
-    if (access(actual.c_str(), F_OK) != 0 && access(path.c_str(), F_OK) == 0)
-      actual = path;
+    if (access(actual.c_str(), F_OK) != 0 &&
+        access(compiled.c_str(), F_OK) == 0)
+      actual = compiled;
   }
   Result<File> opened = File::open(actual);
   if (!opened)
-    return opened.error().reworded("the weights of '" + name +
-                                   "' are missing: " + opened.error().message +
-                                   "; set their folder with --weights DIR");
+    return opened.error().reworded(
+        "the weights of '" + name + "' are missing: " + opened.error().message +
+        "; move them with the program, set their folder "
+        "with --weights DIR, or take values from "
+        "--init FILE");
   // Places point into the map, whose elements do not move.
   File &file = files[path];
   file = std::move(*opened);

@@ -9,10 +9,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <spawn.h>
 #include <string_view>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <unistd.h>
 
 extern char **environ;
@@ -79,6 +82,17 @@ Result<std::string> findProgram(const std::string &name) {
       return path;
   return inputError("cannot run '" + name +
                     "': no such program in the absolute folders of PATH");
+}
+
+// Without /proc the kernel's note of the path that was started helps.
+std::string ownProgram() {
+  std::error_code error;
+  auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error)
+    return path.string();
+  const auto *started = reinterpret_cast<const char *>(getauxval(AT_EXECFN));
+  path = std::filesystem::canonical(started ? started : "", error);
+  return error ? "" : path.string();
 }
 
 std::vector<std::string> environmentForPrograms() {

@@ -19,6 +19,11 @@ namespace fsdpc {
 /// program.
 Result<std::string> findProgram(const std::string &name);
 
+/// Returns the absolute path of the program that this process runs, without
+/// links, or an empty text if neither /proc nor the path of its start leads
+/// there any more. Call it before the working folder changes.
+std::string ownProgram();
+
 /// Returns the environment for a program that this process starts, as
 /// NAME=VALUE. It is this process's own, but the variables that list folders of
 /// programs, libraries and Python modules keep their absolute folders only.

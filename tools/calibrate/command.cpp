@@ -9,14 +9,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 int fsdpc::calibrate::runCalibrate(int argc, char **argv) {
-  std::error_code error;
-  std::filesystem::path self =
-      std::filesystem::read_symlink("/proc/self/exe", error);
+  std::filesystem::path self = ownProgram();
   std::vector<std::string> words = {
       "python3",
       (self.parent_path() / "../lib/calibrate/calibrate.py").string(),

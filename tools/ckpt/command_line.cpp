@@ -4,6 +4,7 @@
 // that it reads and no others, and a help with an example that can be copied.
 // Errors are one line with exit code 2, as those of fsdpc itself.
 #include "runtime/support/diagnostics.h"
+#include "runtime/support/programs.h"
 #include "runtime/support/spelling.h"
 #include "tools/ckpt/commands.h"
 
@@ -31,8 +32,7 @@ namespace {
 // The script is installed beside the runtime's library, with the modules that
 // it imports.
 std::string scriptPath() {
-  std::error_code unknown;
-  auto program = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  std::filesystem::path program = ownProgram();
   return (program.parent_path().parent_path() / "lib" / "ckpt" /
           "torch_convert.py")
       .string();

@@ -14,6 +14,8 @@
 #include "tools/fsdpc/Version.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 
 #include <CLI/CLI.hpp>
 
@@ -130,6 +132,10 @@ static void addDriverFlags(CLI::App &app, CommandLine &line,
                  "a folder that a dump may take weights from, besides its own; "
                  "may be repeated")
       ->option_text("DIR")
+      ->group("Output");
+  app.add_flag("--absolute-paths", line.absolutePaths,
+               "lets the program find the model's weights by absolute paths, "
+               "wherever it moves, not by paths from its own folder")
       ->group("Output");
   app.add_flag(
          "--timing", line.timing,
@@ -371,6 +377,28 @@ static const char *helpOf(Command command) {
   return tuneHelp;
 }
 
+// Returns the command line for --info, in which absolute paths are file names:
+// a program's bytes depend on no folder. A word may be a path, "--flag=PATH" or
+// "-oPATH"; the glob "/layers/*" is none, as there is no such folder.
+static std::string recordedLine(llvm::ArrayRef<char *> words) {
+  std::string line;
+  for (llvm::StringRef word : words) {
+    size_t begin = 0;
+    if (word.starts_with("--"))
+      begin = std::min(word.find('=') + 1, word.size());
+    else if (word.starts_with("-o"))
+      begin = 2;
+    llvm::StringRef path = word.drop_front(begin);
+    llvm::StringRef folder = llvm::sys::path::parent_path(path);
+    if (path.starts_with("/") && folder != "/" &&
+        llvm::sys::fs::is_directory(folder))
+      path = llvm::sys::path::filename(path);
+    line += (line.empty() ? "" : " ") + word.take_front(begin).str();
+    line += path;
+  }
+  return line;
+}
+
 int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
   CLI::App app(helpOf(line.command), commandName(line.command));
   std::string phase = "executable";
@@ -388,7 +416,6 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
     return code;
   setRanks(line);
   // The text is for --info. The quotes of the shell are gone.
-  for (int i = 0; i < argc; ++i)
-    line.text += (i ? " " : "") + std::string(argv[i]);
+  line.text = recordedLine(llvm::ArrayRef(argv, size_t(argc)));
   return -1;
 }

@@ -55,13 +55,14 @@ struct CommandLine {
   PlanFlags plan;
   bool quiet = false;
   bool timing = false;
+  bool absolutePaths = false; ///< the program keeps the paths of the model
   /// The options of the table, checked one by one but not yet against each
   /// other (fsdp::checkOptions).
   fsdp::CompileOptions options;
   /// The symbolic dimensions for which --dim gives several values. `options`
   /// has the first of each (tools/fsdpc/Buckets.h).
   std::map<std::string, std::vector<std::string>> dims;
-  std::string text; ///< the whole line, for --info
+  std::string text; ///< the line with names for absolute paths, for --info
 };
 
 /// Reads the command line of `commandLine.command`.

@@ -118,6 +118,7 @@ int prepareOutput(const CommandLine &line, fsdp::Target target,
                   MLIRContext *context, ExecutableOptions &executable) {
   executable.path = line.output;
   executable.commandLine = line.text;
+  executable.absolutePaths = line.absolutePaths;
   executable.dumpFolder = line.dumpFolder;
   executable.kernelReport = line.kernelReport;
   if (failed(checkTarget(line, target)))

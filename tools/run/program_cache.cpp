@@ -166,8 +166,9 @@ Status compile(const Arguments &arguments, const fs::path &tool,
   std::string model = arguments.target;
   if (model[0] == '-')
     model = "./" + model;
-  std::vector<std::string> words = {tool.string(), model, "-o", output,
-                                    "--quiet"};
+  // The program does not lie beside its model.
+  std::vector<std::string> words = {
+      tool.string(), model, "-o", output, "--quiet", "--absolute-paths"};
   words.insert(words.end(), arguments.compiler.begin(),
                arguments.compiler.end());
   Result<int> ended = runAndWait(std::move(words));
@@ -214,7 +215,7 @@ Result<Program> findProgramOf(const Arguments &arguments, int &code) {
     FSDPC_TRY(findProgram(path));
     return Program(path);
   }
-  fs::path tool = fs::read_symlink("/proc/self/exe", error);
+  fs::path tool = ownProgram();
   if (arguments.cache == "none")
     return compileAside(arguments, tool, code);
   Result<std::string> folder = folderOf(arguments);

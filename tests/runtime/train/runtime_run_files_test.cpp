@@ -128,7 +128,7 @@ TEST_F(Program, NoFileOfARunIsOverwritten) {
       {"--save ids.npy", "--save and the data of input 'ids' are both"},
       {"--log target.npy", "--log and the data of input 'target' are both"},
       {"--trace weights.bin",
-       "--trace 'weights.bin' and the model's weights './weights.bin'"},
+       "--trace 'weights.bin' and the model's weights '"},
       {"--init init.safetensors --log init.safetensors", "--log and --init"},
       {"--log " TOY_PROGRAM, "and the program"},
   };

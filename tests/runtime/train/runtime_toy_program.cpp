@@ -28,6 +28,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 #define XXH_INLINE_ALL
@@ -341,7 +342,10 @@ Manifest describe() {
   table.aliases = {"head.table"};
   table.source.rule = "normal(0,1)";
   Member weight = member("weight", 3, 0, "file");
-  weight.source.file = setting("TOY_FOLDER", ".") + "/weights.bin";
+  // A relative path would be taken from the program's folder.
+  weight.source.file =
+      std::filesystem::absolute(setting("TOY_FOLDER", ".") + "/weights.bin")
+          .lexically_normal();
   weight.source.offset = 4;
   char digits[17];
   std::snprintf(
