@@ -13,6 +13,7 @@
 #include "compiler/codegen/SourcePaths.h"
 #include "compiler/dialects/fsdp/Buckets.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/rt/Plans.h"
 
@@ -96,11 +97,13 @@ static void addSources(ModuleOp module, const ProgramTables &tables,
   SymbolTable symbols(module);
   for (Layout &layout : manifest.layouts)
     for (Member &member : layout.members)
-      member.source =
-          sourceOf(symbols.lookup<fsdp::ParameterOp>(member.name), tables);
+      member.source = sourceOf(
+          symbols.lookup<fsdp::ParameterOp>(fsdp::symbolOfTensor(member.name)),
+          tables);
   for (Buffer &buffer : manifest.buffers)
-    buffer.source =
-        sourceOf(symbols.lookup<fsdp::BufferOp>(buffer.name), tables);
+    buffer.source = sourceOf(
+        symbols.lookup<fsdp::BufferOp>(fsdp::symbolOfTensor(buffer.name)),
+        tables);
 }
 
 // Describes an input, with the range of its values if it selects rows or
@@ -108,7 +111,7 @@ static void addSources(ModuleOp module, const ProgramTables &tables,
 static Input inputOf(rt::InputOp op) {
   auto type = cast<RankedTensorType>(op.getType());
   Input input;
-  input.name = op.getSymName().str();
+  input.name = fsdp::nameOfSymbol(op.getSymName()).str();
   input.shape = type.getShape().vec();
   input.dtype = dtypeName(type.getElementType());
   input.bound = op.getBound().value_or(0);

@@ -4,6 +4,8 @@
 // by pairs of tensor and parameter.
 #include "frontends/onnx/GivenGradients.h"
 
+#include "compiler/dialects/fsdp/SymbolNames.h"
+
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
@@ -48,7 +50,8 @@ static LogicalResult handOver(GraphImporter &importer,
                     << " for a parameter of type " << tensor->type;
   if (parameters.mayTrain(parameter))
     b.op<fsdp::GradientOp>(
-        FlatSymbolRefAttr::get(b.builder.getContext(), tensor->fqn),
+        FlatSymbolRefAttr::get(b.builder.getContext(),
+                               fsdp::symbolOfTensor(tensor->fqn)),
         b.cast(value, tensor->type.getElementType()));
   return success();
 }

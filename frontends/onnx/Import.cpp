@@ -6,6 +6,7 @@
 // is it known which parameters the loss depends on.
 #include "frontends/onnx/Import.h"
 
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "frontends/onnx/GivenGradients.h"
 #include "frontends/onnx/GraphTypes.h"
 #include "frontends/onnx/Inputs.h"
@@ -148,16 +149,17 @@ static void emitCounters(OpBuilder &builder, func::FuncOp function,
                          const GraphImporter &importer,
                          ImportSummary &summary) {
   function.walk([&](fsdp::UpdateStatisticsOp update) {
-    std::optional<std::string> name = parameters.counterOf(update.getBuffer());
+    StringRef buffer = fsdp::nameOfSymbol(update.getBuffer());
+    std::optional<std::string> name = parameters.counterOf(buffer);
     if (!name)
       return;
     // A module that a model calls twice counts twice.
-    int64_t calls = importer.updatesOf(update.getBuffer());
+    int64_t calls = importer.updatesOf(buffer);
     auto type = RankedTensorType::get({}, builder.getI64Type());
     fsdp::BufferOp::create(
-        builder, update.getLoc(), builder.getStringAttr(*name),
-        TypeAttr::get(type), builder.getUnitAttr(), ArrayAttr(),
-        fsdp::SourceAttr(), StringAttr(),
+        builder, update.getLoc(),
+        builder.getStringAttr(fsdp::symbolOfTensor(*name)), TypeAttr::get(type),
+        builder.getUnitAttr(), ArrayAttr(), fsdp::SourceAttr(), StringAttr(),
         DenseElementsAttr::get(type, int64_t(0)), UnitAttr(),
         calls > 1 ? builder.getI64IntegerAttr(calls) : IntegerAttr());
     ++summary.buffers;
@@ -218,17 +220,17 @@ static void noteF32Parameters(ModuleOp module, const GraphTypes &types) {
   }
 }
 
-// Returns the names of the symbols that survive: those that ops in the function
+// Returns the names of the tensors that survive: those that ops in the function
 // still refer to. Statistics are updated even where nothing loads them.
 static llvm::StringSet<> symbolsUsed(func::FuncOp function) {
   llvm::StringSet<> used;
   function.walk([&](Operation *op) {
     if (auto load = dyn_cast<fsdp::LoadOp>(op))
-      used.insert(load.getSymbol());
+      used.insert(fsdp::nameOfSymbol(load.getSymbol()));
     else if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
-      used.insert(update.getBuffer());
+      used.insert(fsdp::nameOfSymbol(update.getBuffer()));
     else if (auto gradient = dyn_cast<fsdp::GradientOp>(op))
-      used.insert(gradient.getParameter());
+      used.insert(fsdp::nameOfSymbol(gradient.getParameter()));
   });
   return used;
 }
@@ -240,7 +242,7 @@ static LogicalResult checkTrains(ModuleOp module, func::FuncOp function,
   Location loc = module.getLoc();
   if (llvm::none_of(module.getOps<fsdp::ParameterOp>(),
                     [&](fsdp::ParameterOp parameter) {
-                      return used.contains(parameter.getSymName());
+                      return used.contains(fsdp::nameOf(parameter));
                     }))
     return emitError(loc) << "'" << path
                           << "' has nothing to train: its loss does not depend "

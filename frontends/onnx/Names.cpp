@@ -5,6 +5,8 @@
 // value or a sequence of values, or a symbol that each use loads anew.
 #include "frontends/onnx/GraphImporter.h"
 
+#include "compiler/dialects/fsdp/SymbolNames.h"
+
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
@@ -29,8 +31,8 @@ Value GraphImporter::lookup(StringRef name) {
   const NamedTensor &tensor = *entry->loaded;
   if (tensor.role != TensorRole::constant)
     return b.op<fsdp::LoadOp>(
-        tensor.type,
-        FlatSymbolRefAttr::get(b.builder.getContext(), tensor.fqn));
+        tensor.type, FlatSymbolRefAttr::get(b.builder.getContext(),
+                                            fsdp::symbolOfTensor(tensor.fqn)));
   // A constant role implies an initializer: inputs are added to the table only
   // as parameters or buffers.
   FailureOr<DenseElementsAttr> value =

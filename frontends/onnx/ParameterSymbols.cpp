@@ -3,6 +3,7 @@
 // The values of parameters and buffers, and the symbols that carry them. A
 // value is in one of four places: a range of a file that the program reads, the
 // module, a rule that fills it, or --init of the program.
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "frontends/onnx/Node.h"
 #include "frontends/onnx/Parameters.h"
 #include "runtime/abi/init_rule.h"
@@ -120,7 +121,7 @@ LogicalResult ParameterTable::emitTensor(OpBuilder &builder,
     aliases =
         builder.getStrArrayAttr(llvm::to_vector_of<StringRef>(tensor.aliases));
   Location loc = NameLoc::get(builder.getStringAttr(tensor.name));
-  StringAttr name = builder.getStringAttr(tensor.fqn);
+  StringAttr name = builder.getStringAttr(fsdp::symbolOfTensor(tensor.fqn));
   TypeAttr type = TypeAttr::get(tensor.type);
   if (tensor.role == TensorRole::buffer)
     fsdp::BufferOp::create(builder, loc, name, type, UnitAttr(), aliases,

@@ -94,12 +94,6 @@ LogicalResult ParameterTable::add(StringRef name, TensorRole role,
     refusals.addTensor("tensor", name, fault);
     return success();
   }
-  if (role != TensorRole::constant &&
-      (name == fsdp::FSDPDialect::kMicrobatch ||
-       name == fsdp::FSDPDialect::kUpdate || name == fsdp::kEvaluate))
-    return emitError(UnknownLoc::get(context))
-           << "tensor '" << name << "' of '" << model.path
-           << "' has the name of a function of the compiled module; rename it";
   std::string fqn = name.str();
   auto [place, fresh] = byName.try_emplace(name, tensors.size());
   if (!fresh)

@@ -5,6 +5,7 @@
 // when batch norms and dropouts are active.
 #include "frontends/onnx/GraphImporter.h"
 
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/options/OptionTable.h"
 
@@ -48,7 +49,7 @@ bool GraphImporter::dependsOnTrainable(Value value) {
   while (!stack.empty()) {
     Operation *op = stack.pop_back_val();
     auto load = dyn_cast<fsdp::LoadOp>(op);
-    if (load && parameters.mayTrain(load.getSymbol())) {
+    if (load && parameters.mayTrain(fsdp::nameOfSymbol(load.getSymbol()))) {
       for (Operation *other : seen)
         untrained.erase(other);
       return true;
@@ -119,7 +120,8 @@ const NamedTensor *GraphImporter::bufferOf(StringRef name) {
     return entry->loaded->role == TensorRole::buffer ? entry->loaded : nullptr;
   auto load = entry->value ? entry->value.getDefiningOp<fsdp::LoadOp>()
                            : fsdp::LoadOp();
-  return load ? parameters.findBuffer(load.getSymbol()) : nullptr;
+  return load ? parameters.findBuffer(fsdp::nameOfSymbol(load.getSymbol()))
+              : nullptr;
 }
 
 // Emits the updates of the running statistics, inputs 3 and 4 of the node. Two
@@ -148,8 +150,9 @@ LogicalResult GraphImporter::updateStatistics(Node &node, Value mean,
       update.erase();
     }
     update = b.op<fsdp::UpdateStatisticsOp>(
-        FlatSymbolRefAttr::get(b.builder.getContext(), buffer->fqn), statistic,
-        b.builder.getF64FloatAttr(weight), /*mode=*/StringAttr());
+        FlatSymbolRefAttr::get(b.builder.getContext(),
+                               fsdp::symbolOfTensor(buffer->fqn)),
+        statistic, b.builder.getF64FloatAttr(weight), /*mode=*/StringAttr());
     if (options.buffers != fsdp::BufferMode::Sequential)
       update.setMode(fsdp::nameOf(options.buffers));
   }

@@ -10,6 +10,7 @@
 #include "compiler/dialects/fsdp/Buckets.h"
 #include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/rt/RTDialect.h"
 
@@ -150,8 +151,7 @@ LogicalResult Linker::moveEntry(ModuleOp module, StringRef entry,
     return success();
   std::string name = fsdp::nameInBucket(entry, bucket);
   if (symbols.lookup(name))
-    return function.emitError("the name '")
-           << name << "' is taken; rename the tensor of the model";
+    return function.emitError("the name '") << name << "' is taken";
   function->remove();
   function.setSymName(name);
   symbols.insert(function);
@@ -286,7 +286,7 @@ LogicalResult Linker::finish() {
   manifest.buckets = names;
   for (auto input : linked.getOps<rt::InputOp>()) {
     Input &described = manifest.inputs.emplace_back();
-    described.name = input.getSymName().str();
+    described.name = fsdp::nameOfSymbol(input.getSymName()).str();
     ArrayRef<Attribute> own = types[input.getSymNameAttr()];
     if (own.size() != names.size())
       return input.emitError("input '")

@@ -9,6 +9,7 @@
 
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "compiler/dialects/fsdp/Tokens.h"
 #include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/NNDialect.h"
@@ -93,8 +94,9 @@ Value PointerBuilder::get(Location loc, Value value) {
     auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
     auto name = function.getArgAttrOfType<StringAttr>(
         argument.getArgNumber(), fsdp::FSDPDialect::kInputAttr);
-    return pointer(loc, rt::Space::input, FlatSymbolRefAttr::get(name), offset,
-                   bytes);
+    auto symbol = FlatSymbolRefAttr::get(name.getContext(),
+                                         fsdp::symbolOfInput(name, symbols));
+    return pointer(loc, rt::Space::input, symbol, offset, bytes);
   }
   Operation *op = root.getDefiningOp();
   if (auto whole = dyn_cast<fsdp::ReplicatedOp>(op))
@@ -139,10 +141,11 @@ void PointerBuilder::declareInputs(func::FuncOp function) {
     };
     auto name = function.getArgAttrOfType<StringAttr>(
         argument.getArgNumber(), fsdp::FSDPDialect::kInputAttr);
+    std::string symbol = fsdp::symbolOfInput(name, symbols);
     // @evaluate reads the inputs of @microbatch.
-    if (symbols.lookup<rt::InputOp>(name))
+    if (symbols.lookup<rt::InputOp>(symbol))
       continue;
-    auto input = rt::InputOp::create(builder, argument.getLoc(), name,
+    auto input = rt::InputOp::create(builder, argument.getLoc(), symbol,
                                      argument.getType(),
                                      attribute(fsdp::FSDPDialect::kBoundAttr),
                                      attribute(fsdp::FSDPDialect::kIgnoredAttr),

@@ -9,6 +9,7 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/OptimizerInputs.h"
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "compiler/options/Options.h"
 #include "passes/shard/optimizers/Programs.h"
 #include "runtime/abi/norm_digits.h"
@@ -75,12 +76,13 @@ LogicalResult declareFactors(fsdp::LayoutOp layout, SymbolTable &symbols) {
     for (const fsdp::FactorBuffer &factor : fsdp::factorBuffersOf(parameter)) {
       // Buffers are tensors of checkpoints, under one namespace with the
       // model's own.
-      if (symbols.lookup(factor.name))
+      std::string symbol = fsdp::symbolOfTensor(factor.name);
+      if (symbols.lookup(symbol))
         return parameter.emitOpError("needs a buffer '")
                << factor.name << "' for the optimizer's state, but the model "
                << "has a tensor of that name; rename the latter";
       auto buffer = fsdp::BufferOp::create(
-          builder, parameter.getLoc(), builder.getStringAttr(factor.name),
+          builder, parameter.getLoc(), builder.getStringAttr(symbol),
           TypeAttr::get(factor.type), UnitAttr(), ArrayAttr(),
           fsdp::SourceAttr(), builder.getStringAttr("zeros"), ElementsAttr(),
           builder.getUnitAttr(), /*calls=*/IntegerAttr());

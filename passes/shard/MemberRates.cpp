@@ -2,6 +2,8 @@
 //
 // Rates and decays of members; see MemberRates.h.
 #include "passes/shard/MemberRates.h"
+#include "compiler/dialects/fsdp/Names.h"
+#include "compiler/dialects/fsdp/SymbolNames.h"
 
 using namespace mlir;
 
@@ -16,7 +18,7 @@ FailureOr<MemberRates> MemberRates::of(ModuleOp module, Block &body) {
     return failure();
   SmallVector<StringRef> names;
   for (auto parameter : module.getOps<fsdp::ParameterOp>()) {
-    names.push_back(parameter.getSymName());
+    names.push_back(nameOf(parameter));
     if (!matches(*noDecay, parameter) && parameter.getTrainable())
       rates.decayed.insert(parameter);
   }

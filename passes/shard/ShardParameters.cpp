@@ -14,6 +14,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "compiler/options/OptionTypes.h"
 #include "compiler/options/Options.h"
 #include "passes/shard/GradientPacker.h"
@@ -110,7 +111,7 @@ private:
     SmallVector<StringRef> names;
     for (auto parameter : module.getOps<fsdp::ParameterOp>()) {
       parameters.insert(parameter);
-      names.push_back(parameter.getSymName());
+      names.push_back(nameOf(parameter));
       if (!parameter.getUnitAttr())
         return parameter.emitOpError("has no unit; run form-units first");
     }

@@ -5,6 +5,7 @@
 // are read in several places. Only ops that read weights or belong to a unit's
 // module choose their unit; the others join the op before them, so that they
 // never begin a segment of their own.
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "passes/units/KeepF32.h"
 #include "passes/units/ModuleScopes.h"
 #include "passes/units/Passes.h"
@@ -169,12 +170,13 @@ private:
         // A tied parameter goes to the unit of its first reader in the root,
         // and its later readers there join that unit.
         if (it == ofParameter.end())
-          it =
-              ofParameter
-                  .emplace(load.getSymbol(),
-                           scope.scope.empty() ? unitNamed(load.getSymbol(), {})
-                                               : unitNamed(scope.scope, scope))
-                  .first;
+          it = ofParameter
+                   .emplace(
+                       load.getSymbol(),
+                       scope.scope.empty()
+                           ? unitNamed(fsdp::nameOfSymbol(load.getSymbol()), {})
+                           : unitNamed(scope.scope, scope))
+                   .first;
         unitOf[&op] = it->second;
         if (!scope.scope.empty())
           ofModule.emplace(scope.scope, it->second);
@@ -300,7 +302,7 @@ private:
       if (!name) {
         const Unit &info = units[unit];
         auto op = fsdp::UnitOp::create(
-            builder, module.getLoc(), info.name,
+            builder, module.getLoc(), fsdp::nameOfUnit(info.name),
             info.cls.empty() ? StringAttr() : builder.getStringAttr(info.cls),
             info.cls.empty() ? StringAttr()
                              : builder.getStringAttr(info.scope));

@@ -5,6 +5,7 @@
 #include "passes/units/Passes.h"
 
 #include "compiler/dialects/fsdp/Names.h"
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "compiler/options/Options.h"
 
 namespace fsdpc::passes {
@@ -31,7 +32,7 @@ struct SelectTrainable : impl::SelectTrainableBase<SelectTrainable> {
     SmallVector<StringRef> names;
     bool any = false;
     for (auto parameter : module.getOps<fsdp::ParameterOp>()) {
-      names.push_back(parameter.getSymName());
+      names.push_back(nameOf(parameter));
       // Both patterns are asked for every parameter, because `match` also
       // records which patterns are of use.
       bool kept = matches(*keep, parameter) || keep->empty();

@@ -5,6 +5,7 @@
 // so that a converted state needs no other shape.
 #include "compiler/dialects/fsdp/Layouts.h"
 
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <utility>
@@ -58,7 +59,7 @@ int64_t orthogonalElementsOf(LayoutOp layout) {
 }
 
 SmallVector<FactorBuffer, 2> factorBuffersOf(ParameterOp parameter) {
-  std::string name = parameter.getSymName().str();
+  std::string name = nameOf(parameter).str();
   auto type = cast<RankedTensorType>(parameter.getType());
   SmallVector<int64_t> shape(type.getShape());
   auto with = [&](const char *suffix) {

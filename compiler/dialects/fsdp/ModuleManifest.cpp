@@ -7,6 +7,7 @@
 
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "compiler/dialects/fsdp/WeightPrograms.h"
 #include "compiler/options/Options.h"
 #include "compiler/options/Processor.h"
@@ -140,7 +141,7 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
     auto parameter =
         symbols.lookup<ParameterOp>(attribute.getParameter().getValue());
     Member member;
-    member.name = parameter.getSymName().str();
+    member.name = nameOf(parameter).str();
     member.aliases = strings(parameter.getAliases());
     member.shape = cast<RankedTensorType>(parameter.getType()).getShape().vec();
     member.offset = attribute.getOffset();
@@ -160,7 +161,7 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
 static void addPositions(ModuleOp module, Manifest &manifest) {
   llvm::StringMap<int64_t> positions;
   for (auto parameter : module.getOps<ParameterOp>())
-    positions.try_emplace(parameter.getSymName(), positions.size());
+    positions.try_emplace(nameOf(parameter), positions.size());
   for (Layout &layout : manifest.layouts)
     for (Member &member : layout.members)
       member.position = positions.lookup(member.name);
@@ -180,7 +181,7 @@ static std::string joinOptimizers(const Manifest &manifest,
 static Buffer bufferOf(BufferOp op, const CompileOptions &options) {
   auto type = cast<RankedTensorType>(op.getType());
   Buffer buffer;
-  buffer.name = op.getSymName().str();
+  buffer.name = nameOfSymbol(op.getSymName()).str();
   buffer.aliases = strings(op.getAliases());
   buffer.shape = type.getShape().vec();
   buffer.dtype = dtypeName(type.getElementType());

@@ -3,6 +3,7 @@
 // Matches --group and --layer-decay against parameters; see ParameterGroups.h.
 #include "compiler/dialects/fsdp/ParameterGroups.h"
 
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "compiler/options/GroupOptions.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -33,7 +34,7 @@ FailureOr<ParameterGroups> ParameterGroups::of(ModuleOp module) {
   for (auto parameter : module.getOps<ParameterOp>()) {
     if (!parameter.getTrainable())
       continue;
-    names.push_back(parameter.getSymName());
+    names.push_back(nameOf(parameter));
     if (auto number = patterns.find(namesOf(parameter))) {
       result.numbers[parameter] = *number;
       result.list[*number].members.push_back(parameter);

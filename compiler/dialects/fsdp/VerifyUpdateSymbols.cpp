@@ -4,6 +4,7 @@
 // to layouts, they check the sizes that follow from a layout's members, such as
 // sums, factors and matrices.
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "compiler/dialects/fsdp/VerifySymbols.h"
 #include "compiler/options/Options.h"
 #include "runtime/abi/norm_digits.h"
@@ -136,7 +137,8 @@ UpdateFactorsOp::verifySymbolUses(SymbolTableCollection &symbols) {
       if (failed(parameter))
         return failure();
       for (const FactorBuffer &wanted : factorBuffersOf(*parameter)) {
-        auto buffer = tableOf(*this, symbols).lookup<BufferOp>(wanted.name);
+        auto buffer = tableOf(*this, symbols)
+                          .lookup<BufferOp>(symbolOfTensor(wanted.name));
         if (!buffer || !buffer.getState() || buffer.getType() != wanted.type)
           return emitOpError() << "needs a buffer '" << wanted.name << "' of "
                                << wanted.type << ", marked 'state'";
