@@ -30,13 +30,14 @@ def expect(condition: bool, what: str) -> None:
 class Launcher:
     """Starts ranks and answers them. `answers` replace those of some commands; None breaks the conversation off."""
 
-    def __init__(self, words: list, answers: dict, own: str = ""):
+    def __init__(self, words: list, answers: dict, own: str = "", more=None):
         self.answers, self.values, self.waiting, self.asked = answers, {}, [], []
         self.ranks, self.lines = [], selectors.DefaultSelector()
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMI", "SLURM_", "FSDPC_"))}
         for rank in range(RANKS):
             ours, theirs = socket.socketpair()
-            variables = {"PMI_FD": own or str(theirs.fileno()), "PMI_RANK": str(rank), "PMI_SIZE": str(RANKS)}
+            variables = {"PMI_FD": own or str(theirs.fileno()), "PMI_RANK": str(rank), "PMI_SIZE": str(RANKS),
+                         **(more(rank) if more else {})}
             self.ranks.append(subprocess.Popen([str(word) for word in words], env={**inherited, **variables}, pass_fds=[theirs.fileno()],
                                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
             theirs.close()
@@ -90,8 +91,8 @@ class Launcher:
         return [rank.returncode for rank in self.ranks], "".join(texts)
 
 
-def start(words: list, answers: dict, own: str = "") -> tuple[list[int], str, Launcher]:
-    launcher = Launcher(words, answers, own)
+def start(words: list, answers: dict, own: str = "", more=None) -> tuple[list[int], str, Launcher]:
+    launcher = Launcher(words, answers, own, more)
     try:
         launcher.serve()
         return *launcher.ends(), launcher
@@ -110,6 +111,14 @@ def test(bench, options) -> None:
     expect(codes == [0] * RANKS, f"ranks end with {codes}:\n{text}")
     expect(bench.path("pmi.safetensors").read_bytes() == bits, "ranks have other bits than threads")
     expect(launcher.asked.count("finalize") == RANKS, f"not every rank ends the conversation: {launcher.asked}")
+
+    # Slurm's plugin pmi2 offers the same, but Slurm's own variables say where rank 0 is.
+    def slurm(rank: int) -> dict:
+        return {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_STEP_NUM_TASKS": str(RANKS), "SLURM_JOB_ID": str(os.getpid()),
+                "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "localhost"}
+    codes, text, launcher = start([*words, bench.path("slurm.safetensors")], {}, more=slurm)
+    expect(codes == [0] * RANKS and not launcher.asked, f"with Slurm's variables ranks end with {codes}, asked {launcher.asked}:\n{text}")
+    expect(bench.path("slurm.safetensors").read_bytes() == bits, "with Slurm's variables ranks have other bits than threads")
 
     place = "cmd=get_result rc=0 msg=success value="
     cases = [({"init": None}, 5, "it has closed the connection"),

@@ -422,6 +422,26 @@ TEST_F(Launch, needsALongSecret) {
               ::testing::Not(::testing::HasSubstr("tiger")));
 }
 
+// Hydra's descriptor counts where no launcher has said more.
+TEST_F(Launch, byPmiHasADescriptor) {
+  set("PMI_FD", "5");
+  set("PMI_SIZE", "4");
+  set("PMI_RANK", "3");
+  set("MPI_LOCALRANKID", "1");
+  set("MPI_LOCALNRANKS", "2");
+  LaunchEnvironment environment = *readLaunchEnvironment();
+  EXPECT_EQ(environment.launcher, "mpiexec");
+  EXPECT_EQ(environment.variables, "PMI_SIZE=4, PMI_RANK=3");
+  EXPECT_EQ(environment.pmi, 5);
+  EXPECT_EQ(environment.rankOnHost, 1);
+  EXPECT_EQ(environment.missing, "");
+  set("OMPI_COMM_WORLD_SIZE", "4");
+  set("OMPI_COMM_WORLD_RANK", "3");
+  environment = *readLaunchEnvironment();
+  EXPECT_EQ(environment.launcher, "mpirun");
+  EXPECT_EQ(environment.pmi, -1);
+}
+
 // mpirun's ranks can.
 TEST_F(Launch, byMpirunCanBeJoined) {
   set("OMPI_COMM_WORLD_SIZE", "2");
