@@ -23,7 +23,8 @@
 # bit in every block of a checkpoint, 500 runs that are killed and resumed, 2000
 # random graphs, thousands of edits of dumps and the failure of every system call
 # are tried. TensorBoard, from PyPI, reads the event files, and
-# tools/data/fsdpc-data converts what pyarrow and tokenizers wrote. With arguments
+# tools/data/fsdpc-data converts what pyarrow and tokenizers wrote. The wheel is
+# built, and trains in a minimal system. With arguments
 # of ctest, only the selected tests run, without clang-tidy and sanitizers.
 #
 # At the end a table shows the seconds of each part, on the clock and of processors.
@@ -105,6 +106,12 @@ sample=(--sample 200 --seed "$(git -C "$root" rev-parse HEAD)")
 part "the blocks of docs/fine-tune.md"
 /usr/bin/python3 "$root"/tests/programs/training/fine_tune.py --build "$build" --python "$others"/bin/python
 if [[ $all ]]; then
+  part "the wheel in a minimal system"
+  packages+=(debootstrap)
+  install_missing
+  "$root"/tools/package.sh
+  if [[ $EUID == 0 ]]; then sudo=(); else sudo=(sudo); fi
+  "${sudo[@]}" "$root"/tests/packages/wheel_chroot.sh "$build"/wheel/fsdpc-*.whl "$build"
   part "reading event files with TensorBoard, and converting data"
   install_python tensorboard pyarrow
   for test in watching data_converter; do

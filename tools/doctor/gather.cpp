@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Reads the facts from /proc, /sys, limits and libraries. What cannot be read
-// stays absent.
+// stays absent: containers hide some of it, and a doctor that fails is of no
+// use.
 #include "runtime/support/file.h"
 #include "runtime/support/programs.h"
 #include "tools/doctor/doctor.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Judges the facts of a machine, and words the report.
+// Judges the facts of a machine, and words the report. A finding that is not
+// fine says what mends it: a command where one does, else what to do. Limits
+// are those below which a compile or a run of a few ranks is known to fail.
 #include "runtime/support/spelling.h"
 #include "tools/doctor/doctor.h"
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Union
 
+from .command import packed_tool
 from .errors import ToolNotFound, ToolWarning, error_of, messages
 from .programs import environment_for_programs, find_program
 
@@ -18,13 +19,18 @@ FlagValue = Union[None, bool, int, float, str, "os.PathLike[str]", Iterable[Unio
 
 
 def find_tool(tool: PathLike | None = None) -> str:
-    """Returns the fsdpc to call: `tool`, else $FSDPC, else the one on PATH. Raises ToolNotFound, which says where it has looked."""
+    """Returns the fsdpc to call: `tool`, else $FSDPC, else the one in the wheel, else the one on PATH. Raises ToolNotFound, which says where it has looked."""
     for place, given in (("the argument 'tool'", tool), ("the environment variable FSDPC", os.environ.get("FSDPC"))):
         if given:
             found = find_program(os.fspath(given))
             if found is None:
                 raise ToolNotFound(f"'{os.fspath(given)}', from {place}, is no program")
             return found
+    packed = packed_tool()
+    if packed is not None:
+        if not os.access(packed, os.X_OK):
+            raise ToolNotFound(f"'{packed}' is missing or cannot be run; install fsdpc again ('pip install --force-reinstall')")
+        return packed
     found = find_program("fsdpc")
     if found is None:
         raise ToolNotFound("no 'fsdpc' on PATH; give its path as the argument 'tool' or in the environment variable FSDPC")

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import stat
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -45,6 +46,24 @@ class Finding(Scratch):
             self.assertEqual(fsdpc.find_tool(), str(two))
             del os.environ["FSDPC"]
             self.assertEqual(fsdpc.find_tool(), str(three))
+
+    def test_the_wheels_own_before_path(self):
+        self.script("fsdpc", "")
+        packed = self.script("packed", "print(' '.join(sys.argv[1:]))")
+        with mock.patch.dict(os.environ, {"PATH": str(self.folder)}), mock.patch("fsdpc.tool.packed_tool", return_value=str(packed)):
+            os.environ.pop("FSDPC", None)
+            self.assertEqual(fsdpc.find_tool(), str(packed))
+            packed.chmod(0o644)
+            with self.assertRaisesRegex(fsdpc.ToolNotFound, "packed' is missing or cannot be run; install fsdpc again"):
+                fsdpc.find_tool()
+
+    def test_the_command_is_the_wheels_compiler(self):
+        code = "import sys; from fsdpc import command; command.packed_tool = lambda: sys.argv.pop(1) or None; sys.exit(command.main())"
+        packed = self.script("packed", "print(' '.join(sys.argv[1:]))")
+        for tool, code_of, text in ((packed, 0, "a b"), (self.folder / "gone", 2, "install fsdpc again"), ("", 2, "has no compiler")):
+            done = subprocess.run([sys.executable, "-c", code, tool, "a", "b"], cwd=Path(fsdpc.__file__).parents[1], capture_output=True, text=True)
+            self.assertEqual(done.returncode, code_of)
+            self.assertIn(text, done.stdout + done.stderr)
 
     def test_what_is_missing_is_named(self):
         with mock.patch.dict(os.environ, {"FSDPC": "/nowhere/fsdpc", "PATH": str(self.folder)}):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs `fsdpc doctor` on this machine, and with less than it has.
+"""Runs `fsdpc doctor` on this machine, and with less than it has; and `fsdpc --version`.
 
 usage: doctor_command.py --build DIR
 """
@@ -25,6 +25,8 @@ def expect(what: str, words: list, code: int, *patterns: str, **more) -> None:
 def test(bench, options) -> None:
     fsdpc = bench.build / "bin/fsdpc"
     expect("this machine", [fsdpc, "doctor"], 0, r"^ok +processor .*AVX", r"^ok +compiler ", r"^(ok|-) +mpirun ", r"^(ok|-) +/dev/shm ")
+    expect("--version", [fsdpc, "--version"], 0, r"^fsdpc \d", r"^commit ([0-9a-f]{12}|unknown)$", r"^LLVM \d", r"^oneDNN \d",
+           r"^targets .*\bhost\b")
     expect("without PATH", [fsdpc, "doctor"], 0, r"^- +mpirun +not on PATH\n +-> .*apt install openmpi-bin", env={"PATH": "/nowhere"})
     expect("few files", ["prlimit", "--nofile=64", fsdpc, "doctor"], 0, r"^- +open files +64\n +-> .*ulimit -n 1024")
     expect("no temporary folder", [fsdpc, "doctor"], 1, r"^WRONG temporary files +no folder '/nowhere'\n +-> set TMPDIR",

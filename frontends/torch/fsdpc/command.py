@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The command `fsdpc` of the wheel: becomes the compiler that lies in the package."""
+import os
+import sys
+from pathlib import Path
+
+
+def packed_tool() -> str | None:
+    """Returns the compiler in the package, or None in a package without it. The file may be missing or not executable."""
+    folder = Path(__file__).resolve().parent / "compiler"
+    return str(folder / "bin" / "fsdpc") if folder.is_dir() else None
+
+
+def main() -> int:
+    tool = packed_tool()
+    if tool is None:
+        print("error: this package has no compiler; install the wheel, or call the fsdpc that you have built", file=sys.stderr)
+        return 2
+    try:
+        os.execv(tool, [tool, *sys.argv[1:]])
+    except OSError as error:
+        print(f"error: cannot start '{tool}': {error.strerror}; install fsdpc again ('pip install --force-reinstall')", file=sys.stderr)
+    return 2
