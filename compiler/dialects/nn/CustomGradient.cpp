@@ -24,8 +24,8 @@ LogicalResult CustomGradientOp::verify() {
   for (auto [i, value] : llvm::enumerate(getCotangents())) {
     auto cotangent = value.getDefiningOp<CotangentOp>();
     if (!cotangent || cotangent.getIndex() != i)
-      return emitOpError("cotangent ") << i << " must be 'nn.cotangent " << i
-                                       << "'";
+      return emitOpError("cotangent ")
+             << i << " must be 'nn.cotangent " << i << "'";
   }
   return success();
 }
