@@ -203,7 +203,15 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
   }
   if (failed(reader.checkDimensions()))
     return failure();
-  return result;
+  // Samples number the inputs with axes, which come first.
+  ModelInputs ordered;
+  for (bool isScalar : {false, true})
+    for (auto [name, type] : llvm::zip(result.names, result.types))
+      if (cast<RankedTensorType>(type).getShape().empty() == isScalar) {
+        ordered.names.push_back(name);
+        ordered.types.push_back(type);
+      }
+  return ordered;
 }
 
 namespace {
@@ -272,13 +280,11 @@ LogicalResult frontend::finishInputs(func::FuncOp function,
       unused.set(i);
       continue;
     }
-    if (shapeOf(argument).empty())
+    if (shapeOf(argument).empty() && attributes.empty())
       return emitError(argument.getLoc())
              << "input '" << names[i]
-             << "' is a scalar, but an input has a value per sample along its "
-                "first dimension; export it with the batch's shape, give each "
-                "sample the same value, and read the first ('"
-             << names[i] << "[0]')";
+             << "' is a scalar, which has one value per step, and no other "
+                "input with samples affects the loss";
     NamedAttrList list;
     // The name stays with the argument through all phases, while its position
     // changes when unused arguments are erased.

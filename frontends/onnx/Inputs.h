@@ -17,9 +17,9 @@ struct ModelInputs {
   llvm::SmallVector<mlir::Type> types;
 };
 
-/// Returns the graph inputs that are not parameters, and adds those that cannot
-/// be fed to `refusals`. Fails after an error that lists all symbolic
-/// dimensions without a value.
+/// Returns the graph inputs that are not parameters, scalars last, and adds
+/// those that cannot be fed to `refusals`. Fails after an error that lists all
+/// symbolic dimensions without a value.
 mlir::FailureOr<ModelInputs> readInputs(const ModelFile &model,
                                         const ParameterTable &parameters,
                                         const fsdp::CompileOptions &options,
@@ -28,7 +28,7 @@ mlir::FailureOr<ModelInputs> readInputs(const ModelFile &model,
 
 /// Drops unused arguments, names the others, and records the range of integers
 /// that select rows of a table or classes of a loss. The program checks its
-/// data against it. Emits an error for a scalar, which has no samples.
+/// data against it. Emits an error if all are scalars, which have no samples.
 mlir::LogicalResult finishInputs(mlir::func::FuncOp function,
                                  llvm::ArrayRef<std::string> names);
 

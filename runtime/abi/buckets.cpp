@@ -23,7 +23,8 @@ Manifest inBucket(const Manifest &manifest, size_t bucket) {
 std::vector<std::vector<int64_t>> sampleShapes(const Manifest &own) {
   std::vector<std::vector<int64_t>> shapes;
   for (const Input &input : own.inputs)
-    shapes.emplace_back(input.shape.begin() + 1, input.shape.end());
+    if (!input.shape.empty())
+      shapes.emplace_back(input.shape.begin() + 1, input.shape.end());
   return shapes;
 }
 
@@ -44,9 +45,6 @@ std::string suffixOfBucket(size_t bucket) {
 Status checkBuckets(const Manifest &manifest) {
   const std::vector<std::string> &names = manifest.buckets;
   for (const Input &input : manifest.inputs) {
-    // Axis 0 is the batch.
-    if (input.shape.empty())
-      return inputError("input '" + input.name + "' has no axis of samples");
     if (input.bucketShapes.size() != names.size())
       return inputError("input '" + input.name + "' has " +
                         std::to_string(input.bucketShapes.size()) +

@@ -273,12 +273,20 @@ Status checkManifest(const Manifest &manifest) {
     return inputError("'lossScale' has a number out of its range");
   if (!(manifest.predivided > 0) || !std::isfinite(manifest.predivided))
     return inputError("'predivided' is not a number above 0");
-  for (const Input &input : manifest.inputs)
-    // Axis 0 is the batch, which every input has. Sample sizes and counts are
-    // divided by extents, so no extent may be 0.
-    if (input.shape.empty() || elementsOf(input.shape, 1) < 0)
+  bool isSampled = true;
+  for (const Input &input : manifest.inputs) {
+    // Axis 0 is the batch. Sample sizes and counts are divided by extents, so
+    // no extent may be 0.
+    if (elementsOf(input.shape, 1) < 0)
       return inputError("input '" + input.name +
                         "' has no elements, or too many of them");
+    // An input without an axis has a value per step. Samples number the others,
+    // of which there is at least one.
+    if (input.shape.empty() ? &input == &manifest.inputs[0] : !isSampled)
+      return inputError("input '" + input.name +
+                        "' is not in its place: scalars come last");
+    isSampled = !input.shape.empty();
+  }
   FSDPC_TRY(checkBuckets(manifest));
   for (const Layout &layout : manifest.layouts) {
     FSDPC_TRY(checkLayout(manifest, layout));

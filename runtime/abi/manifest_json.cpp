@@ -312,10 +312,13 @@ constexpr int deepest = 16;
 int64_t samplesPerMicrobatch(const Manifest &manifest) {
   if (manifest.inputs.empty())
     return 1;
-  int64_t rows = manifest.inputs[0].shape[0];
-  bool agree =
-      std::all_of(manifest.inputs.begin(), manifest.inputs.end(),
-                  [&](const Input &input) { return input.shape[0] == rows; });
+  // Inputs without an axis, which have a value per step, come last.
+  const std::vector<int64_t> &first = manifest.inputs[0].shape;
+  int64_t rows = first.empty() ? 1 : first[0];
+  bool agree = std::all_of(
+      manifest.inputs.begin(), manifest.inputs.end(), [&](const Input &input) {
+        return input.shape.empty() || input.shape[0] == rows;
+      });
   return agree ? rows : 1;
 }
 

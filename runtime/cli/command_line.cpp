@@ -66,7 +66,9 @@ std::string footer(const Manifest &manifest) {
     inputs += "]\n";
     data += " --data " + input.name + "=" + input.name + ".npy";
   }
-  return "Inputs (their first axis is one microbatch):\n" + inputs +
+  return "Inputs (their first axis is one microbatch; without axes, one value "
+         "per step):\n" +
+         inputs +
          "\n"
          "A step runs K microbatches on each of N ranks; V = N*K. Microbatch j "
          "of step s\ntakes samples (s*V+j)*b to (s*V+j+1)*b-1, b a "

@@ -34,7 +34,7 @@ Result<NpyHeader> readTensorHeader(const Input &input, const std::string &path,
   Result<SafeTensors> tensors = SafeTensors::open(path);
   FSDPC_TRY(tensors);
   if (const SafeTensor *found = tensors->find(tensor, {})) {
-    if (found->shape.empty())
+    if (found->shape.empty() && !input.shape.empty())
       return inputError("'" + path + "' tensor '" + tensor +
                         "' is a scalar, but samples need an axis");
     return NpyHeader{found->dtype, found->shape, found->offset};
@@ -49,11 +49,15 @@ Result<NpyHeader> readTensorHeader(const Input &input, const std::string &path,
                                   : near));
 }
 
-} // namespace
+// The array behind the name of --data, and the path of its file.
+struct Array {
+  std::string path;
+  File file;
+  NpyHeader header;
+};
 
 // Without a name in the file, the input's own name is looked for.
-Result<SampleFile> openArraySamples(const Input &input, const std::string &name,
-                                    int64_t rows) {
+Result<Array> openArray(const Input &input, const std::string &name) {
   std::string path = name, tensor = input.name;
   bool isTensor = takeTensor(".safetensors", path, tensor);
   bool isArchive = !isTensor && takeTensor(".npz", path, tensor);
@@ -65,35 +69,64 @@ Result<SampleFile> openArraySamples(const Input &input, const std::string &name,
   if (!converts(header->dtype, input.dtype))
     return inputError("'" + path + "' contains " + header->dtype +
                       ", but input '" + input.name + "' is " + input.dtype);
+  return Array{path, std::move(*file), std::move(*header)};
+}
+
+SampleFile samplesOf(Array array, int64_t samples, int64_t elements) {
+  SampleFile file;
+  file.file = std::move(array.file);
+  file.dtype = array.header.dtype;
+  file.offset = array.header.offset;
+  // Only token streams have shifts.
+  file.samples = file.unshifted = samples;
+  file.sampleElements = elements;
+  return file;
+}
+
+} // namespace
+Result<SampleFile> openArraySamples(const Input &input, const std::string &name,
+                                    int64_t rows) {
+  Result<Array> array = openArray(input, name);
+  FSDPC_TRY(array);
+  const std::string &path = array->path;
+  const std::vector<int64_t> &shape = array->header.shape;
   // Axis 0 counts the samples of the file, so only the others must match.
-  bool fits = header->shape.size() == input.shape.size();
+  bool fits = shape.size() == input.shape.size();
   for (size_t axis = 1; fits && axis < input.shape.size(); ++axis)
-    fits = header->shape[axis] == input.shape[axis];
+    fits = shape[axis] == input.shape[axis];
   if (!fits) {
     std::string expected = "[samples";
     for (size_t axis = 1; axis < input.shape.size(); ++axis)
       expected += ", " + std::to_string(input.shape[axis]);
-    return inputError("'" + path + "' has shape " + shapeText(header->shape) +
+    return inputError("'" + path + "' has shape " + shapeText(shape) +
                       ", but input '" + input.name + "' takes " + expected +
                       "]");
   }
-  if (header->shape[0] % rows != 0)
+  if (shape[0] % rows != 0)
     return inputError(
-        "'" + path + "' has shape " + shapeText(header->shape) +
+        "'" + path + "' has shape " + shapeText(shape) +
         ", but a microbatch takes " + std::to_string(rows) +
         " rows of input '" + input.name +
         "'; give a multiple of them (the inputs of the model differ "
         "in their first axis, so a microbatch is one sample)");
-  SampleFile samples;
-  samples.file = std::move(*file);
-  samples.dtype = header->dtype;
-  samples.offset = header->offset;
-  // Only token streams have shifts.
-  samples.samples = samples.unshifted = header->shape[0] / rows;
-  samples.sampleElements = rows;
+  int64_t elements = rows;
   for (size_t axis = 1; axis < input.shape.size(); ++axis)
-    samples.sampleElements *= input.shape[axis];
-  return samples;
+    elements *= input.shape[axis];
+  int64_t samples = shape[0] / rows;
+  return samplesOf(std::move(*array), samples, elements);
+}
+
+Result<SampleFile> openStepValues(const Input &input, const std::string &name) {
+  Result<Array> array = openArray(input, name);
+  FSDPC_TRY(array);
+  const std::vector<int64_t> &shape = array->header.shape;
+  if (shape.size() > 1 || (shape.size() == 1 && shape[0] < 1))
+    return inputError("'" + array->path + "' has shape " + shapeText(shape) +
+                      ", but input '" + input.name +
+                      "' takes a value per step: [steps], or [] for one that "
+                      "does not change");
+  int64_t values = shape.empty() ? 1 : shape[0];
+  return samplesOf(std::move(*array), values, 1);
 }
 
 } // namespace fsdpc::runtime

@@ -52,6 +52,9 @@ Result<bool> isNpy(const File &file);
 /// first axis, which must be a multiple of them.
 Result<SampleFile> openArraySamples(const Input &input, const std::string &name,
                                     int64_t rows = 1);
+/// Opens the file of --data NAME=FILE of an input without an axis: an array as
+/// above with a value per step, or with one value for all steps.
+Result<SampleFile> openStepValues(const Input &input, const std::string &name);
 /// Opens the file of --tokens NAME=FILE[:WIDTH][+SHIFT]. With T the last axis
 /// of the input, sample i is elements i·T + SHIFT … i·T + T − 1 + SHIFT; an
 /// incomplete last window is dropped, an incomplete last token is an error. An

@@ -25,7 +25,11 @@ Status Samples::open(const Manifest &program, const Options &options,
   shuffle = options.shuffle;
   skipsCorrupt = options.skipCorrupt;
   perMicrobatch = samplesPerMicrobatch(program);
+  sampled = size_t(
+      std::count_if(program.inputs.begin(), program.inputs.end(),
+                    [](const Input &input) { return !input.shape.empty(); }));
   FSDPC_TRY(openFiles(options));
+  FSDPC_TRY(openStepFiles(options));
   if (options.splitAt >= 0)
     FSDPC_TRY(splitDocuments(options));
   FSDPC_TRY(addShards());
@@ -54,7 +58,7 @@ Status Samples::open(const Manifest &program, const Options &options,
 // The files of the first input decide how many shards and parts there are.
 Status Samples::listFiles(const Options &options, Paths &all) {
   shards.clear();
-  for (size_t i = 0; i < manifest->inputs.size(); ++i) {
+  for (size_t i = 0; i < sampled; ++i) {
     const Input &input = manifest->inputs[i];
     const DataSource &source = options.data[i];
     auto listed = dataFiles(source.file);
@@ -115,8 +119,8 @@ Status Samples::openFiles(const Options &options) {
   FSDPC_TRY(listFiles(options, paths));
   if (!manifest->buckets.empty())
     FSDPC_TRY(chooseBuckets(options, paths));
-  size_t largest = 0;
-  for (size_t i = 0; i < manifest->inputs.size(); ++i)
+  size_t largest = 1; // of a value per step
+  for (size_t i = 0; i < sampled; ++i)
     for (size_t k = 0; k < shards.size(); ++k) {
       auto file = openFile(options.data[i], i, paths[i][k], shards[k].bucket);
       FSDPC_TRY(file);
@@ -129,6 +133,22 @@ Status Samples::openFiles(const Options &options) {
   // No element is larger than 8 bytes, in the file or converted.
   raw.resize(largest * 8);
   converted.resize(largest * 8);
+  return {};
+}
+
+Status Samples::openStepFiles(const Options &options) {
+  stepFiles.clear();
+  for (size_t i = sampled; i < manifest->inputs.size(); ++i) {
+    const Input &input = manifest->inputs[i];
+    const DataSource &source = options.data[i];
+    if (source.tokens)
+      return commandLineError("input '" + input.name +
+                              "' has one value per step and cannot be a token "
+                              "stream; give it with --data or --eval");
+    auto file = openStepValues(input, source.file);
+    FSDPC_TRY(file);
+    stepFiles.push_back(std::move(*file));
+  }
   return {};
 }
 
@@ -237,6 +257,12 @@ Status Samples::addParts(const Options &options) {
 Result<uint64_t> Samples::hashOf(size_t input) const {
   constexpr uint64_t mostPieces = 256;
   uint64_t combined = 0;
+  if (input >= sampled) {
+    const SampleFile &file = stepFiles[input - sampled];
+    return runtime::hashOf(
+        file.file, file.offset,
+        uint64_t(file.samples) * uint64_t(dtypeBytes(file.dtype)), mostPieces);
+  }
   for (const Shard &shard : shards) {
     const SampleFile &file = shard.files[input];
     int64_t elements = file.documents ? file.tokens - file.shift
@@ -254,6 +280,8 @@ Result<uint64_t> Samples::hashOf(size_t input) const {
 }
 
 std::vector<std::string> Samples::paths(size_t input) const {
+  if (input >= sampled)
+    return {stepFiles[input - sampled].file.path()};
   std::vector<std::string> paths;
   for (const Shard &shard : shards)
     paths.push_back(shard.files[input].file.path());
@@ -315,18 +343,41 @@ int64_t Samples::sampleOf(int64_t number) const {
   return placeIn(part, index);
 }
 
+// Past the last value it begins again, as samples do.
+Samples::Place Samples::valueOf(size_t input, int64_t step) const {
+  const SampleFile &file = stepFiles[input - sampled];
+  int64_t value = step % file.samples;
+  return {file, value, value};
+}
+
+Status Samples::readStepValues(int64_t step, void *const *buffers) {
+  for (size_t i = sampled; i < manifest->inputs.size(); ++i) {
+    const Input &input = manifest->inputs[i];
+    bool isWanted = buffers && buffers[i];
+    if (!isWanted && input.bound <= 0)
+      continue;
+    void *to = isWanted ? buffers[i] : converted.data();
+    Place place = valueOf(i, step);
+    FSDPC_TRY(readSample(i, place, raw, to));
+    FSDPC_TRY(checkBounds(input, place, to));
+  }
+  return {};
+}
+
 // Called in every step; allocates nothing after the first one.
-Status Samples::read(int64_t number, void *const *buffers) {
+Status Samples::read(int64_t number, void *const *buffers, int64_t step) {
   if (manifest->inputs.empty())
     return {};
+  FSDPC_TRY(readStepValues(step, buffers));
   for (int64_t row = 0; row < perMicrobatch; ++row)
     FSDPC_TRY(readOrReplace(sampleOf(number + row), row, buffers, true));
   return {};
 }
 
-Status Samples::check(int64_t number, void *const *buffers) {
+Status Samples::check(int64_t number, void *const *buffers, int64_t step) {
   if (manifest->inputs.empty())
     return {};
+  FSDPC_TRY(readStepValues(step, buffers));
   for (int64_t row = 0; row < perMicrobatch; ++row)
     FSDPC_TRY(readOrReplace(sampleOf(number + row), row, buffers, false));
   return {};
@@ -335,6 +386,7 @@ Status Samples::check(int64_t number, void *const *buffers) {
 Status Samples::readFrom(size_t part, int64_t number, void *const *buffers) {
   if (manifest->inputs.empty())
     return {};
+  FSDPC_TRY(readStepValues(0, buffers));
   for (int64_t row = 0; row < perMicrobatch; ++row)
     FSDPC_TRY(readOrReplace(placeIn(part, number + row), row, buffers,
                             buffers != nullptr));
@@ -368,7 +420,7 @@ Status Samples::readOrReplace(int64_t sample, int64_t row, void *const *buffers,
 
 // Reads one sample of every input to its row of the buffers.
 Status Samples::readRow(int64_t sample, int64_t row, void *const *buffers) {
-  for (size_t i = 0; i < manifest->inputs.size(); ++i) {
+  for (size_t i = 0; i < sampled; ++i) {
     const Input &input = manifest->inputs[i];
     // Only values with bounds can be wrong, so a check skips all other inputs.
     bool isWanted = buffers && buffers[i];
@@ -421,7 +473,8 @@ Status Samples::checkBounds(const Input &input, const Place &place,
 
 // A NaN is always an error in the data, an infinity may be meant. So a NaN is
 // returned at once, and an infinity only if no NaN follows.
-std::string Samples::describeNonFinite(int64_t number, int64_t count) const {
+std::string Samples::describeNonFinite(int64_t number, int64_t count,
+                                       int64_t step) const {
   std::string infinity;
   std::vector<char> bytes(raw.size());
   std::vector<float> values;
@@ -430,8 +483,8 @@ std::string Samples::describeNonFinite(int64_t number, int64_t count) const {
     // Integers and booleans are always finite.
     if (input.dtype != "f32")
       continue;
-    for (int64_t at = number; at < number + count; ++at) {
-      Place place = find(i, sampleOf(at));
+    for (int64_t at = number; at < number + (i < sampled ? count : 1); ++at) {
+      Place place = i < sampled ? find(i, sampleOf(at)) : valueOf(i, step);
       values.resize(size_t(place.file.sampleElements));
       if (!readSample(i, place, bytes, values.data()))
         break; // reported where it is read for training

@@ -54,15 +54,17 @@ public:
   int64_t sampleOf(int64_t number) const;
 
   /// Reads the microbatch that begins at `number` into one buffer per input,
-  /// and checks that values with bounds lie within them. With --skip-corrupt a
-  /// sample that fails is replaced by the first one after it that does not,
-  /// which is the same one at every number of ranks.
-  Status read(int64_t number, void *const *buffers);
+  /// those without an axis the value of the step, and checks that values with
+  /// bounds lie within them. With --skip-corrupt a sample that fails is
+  /// replaced by the first one after it that does not, which is the same one at
+  /// every number of ranks.
+  Status read(int64_t number, void *const *buffers, int64_t step = 0);
   /// Checks the same, and reads only inputs that have bounds or whose buffer is
   /// not null; `buffers` may be null. Replaced samples do not count.
-  Status check(int64_t number, void *const *buffers);
+  Status check(int64_t number, void *const *buffers, int64_t step = 0);
   /// Reads samples of one part, from sample `number` of the part on, or checks
-  /// them if `buffers` is null. Past its end it begins again.
+  /// them if `buffers` is null. Past its end it begins again. Inputs without an
+  /// axis have the value of the first step.
   Status readFrom(size_t part, int64_t number, void *const *buffers);
   const std::vector<Part> &allParts() const { return parts; }
   /// Returns the bucket of the microbatch that begins at `number`.
@@ -73,16 +75,17 @@ public:
   int64_t replaced() const { return replacedSamples; }
 
   /// Looks for numbers that are not finite in the `count` samples from `number`
-  /// on. Returns a description of the first NaN, or else of the first infinity,
-  /// and what to do, or an empty string. For error messages: slow, and safe to
-  /// call on any thread.
-  std::string describeNonFinite(int64_t number, int64_t count) const;
+  /// on, and in the values of a step. Returns a description of the first NaN,
+  /// or else of the first infinity, and what to do, or an empty string. For
+  /// error messages: slow, and safe to call on any thread.
+  std::string describeNonFinite(int64_t number, int64_t count,
+                                int64_t step = 0) const;
 
   /// Returns the paths of the files of one input.
   std::vector<std::string> paths(size_t input) const;
 
 private:
-  /// Files that belong together, one per input.
+  /// Files that belong together, one per input with samples.
   struct Shard {
     std::vector<SampleFile> files;
     int64_t begin = 0; ///< the number of its first sample
@@ -98,6 +101,7 @@ private:
   };
   Status listFiles(const Options &options, Paths &paths);
   Status openFiles(const Options &options);
+  Status openStepFiles(const Options &options);
   Input inputIn(size_t input, size_t bucket) const;
   Result<SampleFile> openFile(const DataSource &source, size_t input,
                               const std::string &path, size_t bucket) const;
@@ -113,6 +117,8 @@ private:
   Status locate(size_t input, Place &place);
   Status readOrReplace(int64_t sample, int64_t row, void *const *buffers,
                        bool counts);
+  Place valueOf(size_t input, int64_t step) const;
+  Status readStepValues(int64_t step, void *const *buffers);
   Status readRow(int64_t sample, int64_t row, void *const *buffers);
   Status readSample(size_t input, const Place &place, std::vector<char> &raw,
                     void *to) const;
@@ -120,6 +126,9 @@ private:
                      const void *values);
 
   const Manifest *manifest = nullptr;
+  size_t sampled = 0; ///< inputs with samples, which are the first ones
+  /// The files of the other inputs, which have a value per step.
+  std::vector<SampleFile> stepFiles;
   std::vector<Shard> shards;
   std::vector<Part> parts;
   Mixture mixture;                  ///< of the parts

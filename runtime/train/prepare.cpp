@@ -165,7 +165,7 @@ Status Trainer::load() {
   rank->skipsNonFinite = scaler.isDynamic() || toleratesNonFinite();
   rank->describeNonFinite = [this](int64_t step) {
     int64_t perStep = microbatches * samples.batch();
-    return samples.describeNonFinite(numberOf(step, 0, 0), perStep);
+    return samples.describeNonFinite(numberOf(step, 0, 0), perStep, step);
   };
   rank->finishCheckpoint = [this] { finishCheckpoint(); };
   if (options.histogramEvery > 0)
@@ -302,8 +302,8 @@ int64_t Trainer::numberOf(int64_t step, int64_t k, int64_t rank) const {
 // step must wait for the weights of all others, on all ranks.
 Status Trainer::fill(size_t slot, int64_t step, int64_t k) {
   rank->device->awaitSlot(int(slot));
-  FSDPC_TRY(
-      samples.read(numberOf(step, k, job.rank), rank->staging[slot].data()));
+  FSDPC_TRY(samples.read(numberOf(step, k, job.rank),
+                         rank->staging[slot].data(), step));
   rank->randomStaging[slot]->words = {
       uint32_t(options.seed), uint32_t(options.seed >> 32),
       uint32_t(k * job.size + job.rank), uint32_t(step)};
@@ -331,8 +331,8 @@ Status Trainer::readStep(int64_t step) {
   if (lossWeights.isOn())
     lossWeights.measure(0, bucket, rank->staging[slot].data());
   for (int64_t k = 1; k < options.accumulate; ++k) {
-    FSDPC_TRY(
-        samples.check(numberOf(step, k, job.rank), lossWeights.buffers()));
+    FSDPC_TRY(samples.check(numberOf(step, k, job.rank), lossWeights.buffers(),
+                            step));
     if (lossWeights.isOn())
       lossWeights.measure(k, bucket, lossWeights.buffers());
   }

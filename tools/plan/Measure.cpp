@@ -30,7 +30,8 @@ constexpr int kSteps = 12, kWarmUp = 4;
 std::string npyOf(const Input &input, int64_t samples) {
   std::string shape = std::to_string(samples) + ",";
   int64_t elements = samples;
-  for (int64_t size : ArrayRef(input.shape).drop_front()) {
+  // One without axes has a value per step.
+  for (int64_t size : ArrayRef(input.shape).drop_front(!input.shape.empty())) {
     shape += " " + std::to_string(size) + ",";
     elements *= size;
   }

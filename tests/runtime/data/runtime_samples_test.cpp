@@ -151,6 +151,46 @@ TEST_F(SamplesTest, TensorsAreArrays) {
   EXPECT_THAT(error(folder / "ids.npy.safetensors"), HasSubstr("cannot open"));
 }
 
+// An input without an axis has a value per step, which the number of the sample
+// does not choose, and begins again after the last one.
+TEST_F(SamplesTest, AnInputWithoutAnAxisHasAValuePerStep) {
+  manifest.inputs.push_back({"scale", {}, "f32"});
+  options.data.resize(2);
+  options.data[1].file =
+      folder.write("scale.npy", npy<double>("<f8", "(3,)", 3));
+  ASSERT_TRUE(samples.open(manifest, options, 2));
+  EXPECT_EQ(samples.batch(), 2);
+  EXPECT_EQ(samples.count(), 5);
+  std::vector<int64_t> ids(6);
+  float scale = -1;
+  void *buffers[] = {ids.data(), &scale};
+  for (int64_t step : {0, 2, 4}) {
+    ASSERT_TRUE(samples.read(2, buffers, step));
+    EXPECT_EQ(ids, (std::vector<int64_t>{6, 7, 8, 9, 10, 11}));
+    EXPECT_EQ(scale, float(step % 3));
+  }
+  // An evaluation takes the first one.
+  ASSERT_TRUE(samples.readFrom(0, 2, buffers));
+  EXPECT_EQ(scale, 0);
+  Result<uint64_t> three = samples.hashOf(1);
+  ASSERT_TRUE(three);
+  options.data[1].file = folder.write("one.npy", npy<double>("<f8", "()", 1));
+  ASSERT_TRUE(samples.open(manifest, options, 2));
+  EXPECT_NE(*samples.hashOf(1), *three);
+  EXPECT_EQ(samples.paths(1).size(), 1u);
+  auto error = [&](const char *shape, size_t values) {
+    options.data[1].file =
+        folder.write("scale.npy", npy<double>("<f8", shape, values));
+    return samples.open(manifest, options, 2).error().message;
+  };
+  EXPECT_THAT(error("(3, 1)", 3),
+              HasSubstr("takes a value per step: [steps], or []"));
+  EXPECT_THAT(error("(0,)", 0), HasSubstr("has shape [0], but input 'scale'"));
+  options.data[1].tokens = true;
+  EXPECT_THAT(samples.open(manifest, options, 2).error().message,
+              HasSubstr("cannot be a token stream"));
+}
+
 // Samples count on from one file to the next, an empty one included.
 TEST_F(SamplesTest, ContinueInTheNextFile) {
   std::string whole = folder.read("ids.npy");
