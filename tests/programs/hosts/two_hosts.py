@@ -20,8 +20,8 @@ from harness import Failure
 
 SKIPPED = 77
 SECONDS = 120                                 # for a job to come to a step, or to end
-STEPS, EVERY, FAULT = 120, 20, 45             # of a run, between checkpoints, and when the fault comes
-WATCHDOG, JOIN, PAUSE = 3, 3, 5
+STEPS, EVERY, FAULT = 200, 25, 60             # of a run, between checkpoints, and when the fault comes
+WATCHDOG, JOIN, PAUSE = 4, 3, 5
 # From the fault to the end of the job: the watchdog, mpirun's own limits (11 s), and what a busy machine adds.
 IN_TIME = 30
 
