@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -47,8 +48,8 @@ class Cluster:
 
     def __enter__(self) -> "Cluster":
         self.switch = subprocess.Popen(["unshare", "--net", "sh", "-c",
-                                        "ip link add switch type bridge && ip link set switch up; echo; exec sleep 3600"],
-                                       stdout=subprocess.PIPE)
+                                        "ip link add switch type bridge && ip link set switch up; echo; exec cat"],
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             self.switch.stdout.readline()
             for host in range(self.count):
@@ -63,13 +64,14 @@ class Cluster:
             process.kill()
             process.wait()
             process.stdout.close()
+            process.stdin.close()
 
     def start(self, host: int) -> None:
         names = self.folder / f"names-of-h{host}"
         lines = [f"{self.own if self.own and each == host else address(each)} h{each}" for each in range(self.count)]
         names.write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
         made = subprocess.Popen(["unshare", *NAMESPACES, sys.executable, __file__, str(host), str(names), *self.shared],
-                                stdout=subprocess.PIPE)
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.hosts.append(made)
         made.stdout.readline()                # it serves
         self.in_switch("ip", "link", "add", f"port{host}", "type", "veth", "peer", "eth0", "netns", made.pid)
@@ -119,6 +121,8 @@ def become_host(host: str, names: str, shared: list[str]) -> None:
         mount("-c", "--bind", f"/proc/self/fd/{folder}", path, keep=[folder])
     os.environ.pop("XDG_RUNTIME_DIR", None)
     server = Server()
+    # A test that is killed leaves no host behind: its end of the pipe goes with it.
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     print(flush=True)
     server.serve_forever()
 
