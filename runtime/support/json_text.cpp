@@ -32,8 +32,12 @@ void JsonRules::begin(int depth, bool isObject) {
 }
 
 void JsonRules::key(int depth, const std::string &name) {
-  if (!keys[size_t(depth) - 1].insert(name).second)
+  std::set<std::string> &known = keys[size_t(depth) - 1];
+  if (!known.insert(name).second)
     throw std::runtime_error("'" + name + "' stands in it twice");
+  if (known.size() > mostKeys)
+    throw std::runtime_error("an object in it has more than " +
+                             std::to_string(mostKeys) + " keys");
 }
 
 // Through the serialiser itself, so that both directions replace the same

@@ -8,21 +8,24 @@
 #include <nlohmann/json.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace fsdpc::runtime {
 
 /// Looks at a text while it is parsed, and throws a std::runtime_error at what
 /// no file of ours holds: lists and objects nested deeper than `deepest`, one
-/// key twice in an object (the parser would keep the last without a word), or
-/// millions of values.
+/// key twice in an object (the parser would keep the last without a word),
+/// millions of values, or more than `mostKeys` keys in an object.
 class JsonRules {
 public:
-  explicit JsonRules(int deepest) : deepest(deepest) {}
+  explicit JsonRules(int deepest, size_t mostKeys)
+      : deepest(deepest), mostKeys(mostKeys) {}
 
   template <typename J>
   bool operator()(int depth, typename J::parse_event_t event, J &parsed) {
@@ -42,9 +45,16 @@ private:
   void count();
 
   int deepest;
+  size_t mostKeys;
   size_t values = 0;
   std::vector<std::set<std::string>> keys; ///< of the open object at a depth
 };
+
+/// An object that keeps the order of its keys compares each new one with all
+/// before it.
+template <typename J>
+constexpr size_t mostKeysOf =
+    std::is_same_v<J, nlohmann::ordered_json> ? 1000 : SIZE_MAX;
 
 /// Returns what the text says. A list or an object may lie within `deepest`
 /// others. Throws J::parse_error where it is not JSON, and a std::runtime_error
@@ -52,7 +62,7 @@ private:
 /// the file, so it is for `printable`.
 template <typename J = nlohmann::ordered_json>
 J parseJson(std::string_view text, int deepest) {
-  JsonRules rules(deepest);
+  JsonRules rules(deepest, mostKeysOf<J>);
   return J::parse(text.begin(), text.end(),
                   [&rules](int depth, typename J::parse_event_t event,
                            J &parsed) { return rules(depth, event, parsed); });

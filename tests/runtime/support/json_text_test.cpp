@@ -64,6 +64,16 @@ TEST(JsonText, refusesMoreValuesThanMemoryShouldHold) {
   EXPECT_EQ(faultOf(text, 3), "it holds more than 20000000 values");
 }
 
+// An object that keeps the order of its keys would take minutes for a million.
+TEST(JsonText, refusesObjectsWithManyKeysInOrder) {
+  std::string text = "{";
+  for (int i = 0; i < 100'000; ++i)
+    text += "\"" + std::to_string(i) + "\": 1,";
+  EXPECT_EQ(faultOf(text, 3), "an object in it has more than 1000 keys");
+  text.back() = '}';
+  EXPECT_EQ(parseJson<nlohmann::json>(text, 3).size(), 100'000u);
+}
+
 TEST(JsonText, throwsWhatTheParserThrows) {
   EXPECT_THROW(parseJson("{\"a\": ", 3), nlohmann::json::parse_error);
   EXPECT_THROW(parseJson("\"\xff\"", 3), nlohmann::json::parse_error);
