@@ -87,6 +87,10 @@ if [[ $all ]]; then
   /usr/bin/python3 "$root"/tests/programs/hosts/two_hosts.py --build "$build" --all || [[ $? == 77 ]]
   part "killing and resuming runs"
   /usr/bin/python3 "$root"/tests/programs/training/soak.py --build "$build" --histories 125
+  part "hostile files, names and limits of memory"
+  /usr/bin/python3 "$root"/tests/programs/hostile_inputs.py --build "$build" --all
+  /usr/bin/python3 "$root"/tests/programs/taken_names.py --build "$build" --all
+  /usr/bin/python3 "$root"/tests/programs/little_memory.py --build "$build" --all
   part "random graphs"
   /usr/bin/python3 "$root"/tests/programs/numerics/graphs.py --build "$build" --count 2000 --all
   part "editing dumps"

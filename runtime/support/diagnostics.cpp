@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/spelling.h"
+#include "runtime/support/watched_folder.h"
 
+#include <atomic>
 #include <csignal>
+#include <cstring>
 #include <exception>
 #include <new>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace fsdpc::runtime {
@@ -26,7 +30,37 @@ void printWarning(const std::string &message) {
   printLine("warning: " + message);
 }
 
+// The first thread ends the process; others that fail meanwhile wait.
+void endWithoutMemory(const char *reason) {
+  static std::atomic_flag isEnding = ATOMIC_FLAG_INIT;
+  while (isEnding.test_and_set())
+    pause();
+  removeWatchedFolders();
+  iovec parts[] = {{const_cast<char *>("error: "), 7},
+                   {const_cast<char *>(reason), strlen(reason)},
+                   {const_cast<char *>("\n"), 1}};
+  // There is no other place to report it.
+  [[maybe_unused]] ssize_t wrote = writev(STDERR_FILENO, parts, 3);
+  _exit(int(ExitCode::runFailed));
+}
+
+// What a thread throws ends here, and what is thrown where nothing may be.
+[[noreturn]] static void endByException() {
+  try {
+    if (std::exception_ptr thrown = std::current_exception())
+      std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc &) {
+    endWithoutMemory("out of memory");
+  } catch (const std::exception &fault) {
+    endWithoutMemory(printable(fault.what()).c_str());
+  } catch (...) {
+    endWithoutMemory("an exception of a library");
+  }
+  endWithoutMemory("a thread was left running");
+}
+
 int guarded(const std::function<int()> &body) {
+  std::set_terminate(endByException);
   try {
     return body();
   } catch (const std::bad_alloc &) {

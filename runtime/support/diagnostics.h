@@ -18,8 +18,13 @@ ExitCode printError(const Error &error);
 void printWarning(const std::string &message);
 
 /// Runs the body of a `main`, and returns its exit code. An exception of a
-/// library ends the process with a line and not with a signal.
+/// library ends the process with a line and not with a signal, whatever thread
+/// throws it.
 int guarded(const std::function<int()> &body);
+
+/// Ends the process with the code of a run that failed, from any thread. Prints
+/// "error: reason" without allocating memory, and removes temporary folders.
+[[noreturn]] void endWithoutMemory(const char *reason);
 
 /// From now on the process goes on if nobody reads what it prints, as with
 /// `PROGRAM 2>&1 | head`: for whatever writes files, which are worth more than

@@ -71,21 +71,25 @@ bool removeListed(int folder, const char *buffer, long bytes, int depth) {
   return removed;
 }
 
-void removeAll(int ending) {
-  for (std::atomic<const char *> &slot : folders)
-    if (const char *folder = slot.exchange(nullptr))
-      removeAt(AT_FDCWD, folder, 0);
+void endBySignal(int ending) {
+  removeWatchedFolders();
   signal(ending, SIG_DFL);
   raise(ending);
 }
 
 } // namespace
 
+void removeWatchedFolders() {
+  for (std::atomic<const char *> &slot : folders)
+    if (const char *folder = slot.exchange(nullptr))
+      removeAt(AT_FDCWD, folder, 0);
+}
+
 // Watched before it is made: mkdtemp writes the name before it makes the
 // folder.
 Status WatchedFolder::make(const std::string &prefix) {
   for (int ending : endings)
-    signal(ending, removeAll);
+    signal(ending, endBySignal);
   name = prefix + "XXXXXX";
   for (std::atomic<const char *> &slot : folders) {
     const char *none = nullptr;

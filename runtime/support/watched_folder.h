@@ -32,4 +32,8 @@ private:
   std::string name;
 };
 
+/// Removes all watched folders, for a process that ends at once. Makes nothing
+/// but system calls.
+void removeWatchedFolders();
+
 } // namespace fsdpc

@@ -13,6 +13,7 @@
 #include "runtime/comm/launch_environment.h"
 #include "runtime/host/host_device.h"
 #include "runtime/numeric/each_processor.h"
+#include "runtime/support/diagnostics.h"
 #include "runtime/support/json_text.h"
 
 #include <algorithm>
@@ -277,7 +278,7 @@ void expLoop(const float *__restrict from, float *__restrict to, size_t count) {
 
 } // namespace
 
-int main(int argc, char **argv) {
+static int measureLimits(int argc, char **argv) {
   if (argc < 2) {
     std::fprintf(stderr, "usage: limits MANIFEST.json [COPY-BYTES…]\n");
     return 2;
@@ -337,4 +338,8 @@ int main(int argc, char **argv) {
   if (!job || job->rank == 0)
     std::puts(runtime::dump(result).c_str());
   return 0;
+}
+
+int main(int argc, char **argv) {
+  return guarded([&] { return measureLimits(argc, argv); });
 }

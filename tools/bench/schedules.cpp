@@ -7,6 +7,7 @@
 #include "compiler/schedule/bound.h"
 #include "compiler/schedule/problem_json.h"
 #include "compiler/schedule/solvers.h"
+#include "runtime/support/diagnostics.h"
 
 #include <cstdio>
 #include <ctime>
@@ -53,7 +54,7 @@ void row(const Problem &problem) {
 
 } // namespace
 
-int main(int count, char **files) {
+static int printTable(int count, char **files) {
   std::printf("%-24s %9s %9s %9s %9s %9s %9s %6s %9s %8s\n", "lost ms",
               "cap MiB", "bound", "none", "post", "pre", "auto", "gap %",
               "auto MiB", "s");
@@ -83,4 +84,9 @@ int main(int count, char **files) {
     std::printf("%-24s %9s", name.c_str(), "none");
     row(*problem);
   }
+  return 0;
+}
+
+int main(int count, char **files) {
+  return fsdpc::runtime::guarded([&] { return printTable(count, files); });
 }

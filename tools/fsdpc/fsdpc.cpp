@@ -13,6 +13,7 @@
 #include "passes/pipeline/Pipeline.h"
 #include "passes/pipeline/Registration.h"
 #include "runtime/support/diagnostics.h"
+#include "runtime/support/spelling.h"
 #include "runtime/support/threads.h"
 #include "tools/calibrate/command.h"
 #include "tools/ckpt/commands.h"
@@ -34,7 +35,6 @@
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/Signals.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <iostream>
@@ -272,14 +272,18 @@ int runTool(int argc, char **argv) {
   return printed(compile(line));
 }
 
-// LLVM ends the process by a signal when it is out of threads or memory. This
-// is an error like any other, and what the compile has made so far goes.
+// LLVM ends the process by a signal when it is out of threads or memory. These
+// are errors like any other, and what the compile has made so far goes.
 void endByError(void *, const char *reason, bool) {
-  llvm::sys::RunInterruptHandlers();
   bool isThread = StringRef(reason).contains("pthread_create");
   std::string limits = isThread ? threadLimits() : "";
   std::string text = limits.empty() ? reason : reason + ("; " + limits);
-  _exit(int(runtime::printError(runError(text))));
+  runtime::endWithoutMemory(runtime::printable(text).c_str());
+}
+
+// Whatever needs memory would call it again.
+void endByMemory(void *, const char *, bool) {
+  runtime::endWithoutMemory("out of memory");
 }
 
 } // namespace
@@ -288,7 +292,7 @@ int main(int argc, char **argv) {
   // LLVM would end the process with a code of its own at a closed pipe.
   llvm::InitLLVM init(argc, argv, /*InstallPipeSignalExitHandler=*/false);
   llvm::install_fatal_error_handler(endByError);
-  llvm::install_bad_alloc_error_handler(endByError);
+  llvm::install_bad_alloc_error_handler(endByMemory);
   int code = runtime::guarded([&] { return runTool(argc, argv); });
   // Help and versions go to std::cout.
   if (code == 0 && !std::cout.flush())

@@ -7,6 +7,7 @@
 //
 // usage: gpu_ceilings [N MIB]    N x N x N products, copies of MIB (8192 1024)
 #include "runtime/cuda/api.h"
+#include "runtime/support/diagnostics.h"
 
 #include <algorithm>
 #include <chrono>
@@ -56,7 +57,7 @@ CudaGemmShape squareOf(int64_t n) {
 
 } // namespace
 
-int main(int count, char **words) {
+static int measureCeilings(int count, char **words) {
   int64_t n = count > 2 ? atoll(words[1]) : 8192;
   auto bytes = size_t(count > 2 ? atoll(words[2]) : 1024) << 20;
   CudaApi &api = cudaApi();
@@ -96,4 +97,8 @@ int main(int count, char **words) {
   api.freeDevice(memory);
   api.destroyStream(stream);
   return 0;
+}
+
+int main(int count, char **words) {
+  return guarded([&] { return measureCeilings(count, words); });
 }
