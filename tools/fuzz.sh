@@ -7,12 +7,14 @@
 #
 # usage: tools/fuzz.sh [TARGET|all] [SECONDS]     default: all, 60; 0 runs the seeds alone
 #        tools/fuzz.sh '!(dump)' 0                a pattern of bash selects several
+#        tools/fuzz.sh --hour [TARGET|all]       an hour of each, then the seeds are renewed
 #        tools/fuzz.sh --keep TARGET
 #
 # New inputs that cover more are collected in build-fuzz/corpus/TARGET; inputs
 # that fail are written to build-fuzz/findings, and the exit code is then 1.
 # --keep adds what covers more to the seeds in tests/fuzz/corpus/TARGET, which are
-# under version control: keep them small.
+# under version control: keep them small. --hour adds the smallest of them, as long
+# as all seeds have at most 4 MB, and drops seeds that others make superfluous.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
 cd "$root"
@@ -45,6 +47,31 @@ run_target() {
   return 1
 }
 
+seed_bytes() { find tests/fuzz/corpus -type f -printf '%s\n' | awk '{sum += $1} END {print sum + 0}'; }
+
+# renew_seeds TARGET: minimises the seeds and what the last run has found.
+renew_seeds() {
+  local name=$1 seeds=tests/fuzz/corpus/$1 new=build-fuzz/minimised/$1
+  rm -rf "$new" && mkdir -p "$new"
+  # Seeds with a name were written by hand. They stay, and the merge adds to them.
+  find "$seeds" -type f -regextype egrep -not -regex '.*/[0-9a-f]{12}' -exec cp {} "$new" \;
+  "build-fuzz/bin/fuzz_$name" -merge=1 "$new" "$seeds" "build-fuzz/corpus/$name" >"build-fuzz/$name.merge.log" 2>&1 ||
+    { echo "the seeds of '$name' cannot be merged; see build-fuzz/$name.merge.log"; return 1; }
+  find "$seeds" -type f -regextype egrep -regex '.*/[0-9a-f]{12}' -delete
+  local file
+  while read -r file; do
+    (($(seed_bytes) + $(stat -c %s "$new/$file") > mostSeedBytes)) && break
+    cp "$new/$file" "$seeds/${file:0:12}"
+  done < <(find "$new" -type f -regextype egrep -regex '.*/[0-9a-f]{40}' -printf '%s %f\n' | sort -n | cut -d' ' -f2)
+}
+
+mostSeedBytes=$((4 << 20))
+(($(seed_bytes) <= mostSeedBytes)) || die "the seeds in tests/fuzz/corpus have $(seed_bytes) bytes, of at most $mostSeedBytes"
+renew=
+if [[ ${1:-} == --hour ]]; then
+  renew=1
+  set -- "${2:-all}" 3600
+fi
 install_missing
 if [[ ${1:-} == --keep ]]; then
   build_preset fuzz "fuzz_$2"
@@ -67,4 +94,7 @@ for name in "${targets[@]}"; do
   run_target "$name" "${2:-60}" &
 done
 while (($(jobs -p | wc -l) > 0)); do wait -n || { (($? == 127)) && break; failed=1; }; done
+for name in "${targets[@]}"; do
+  [[ -z $renew ]] || renew_seeds "$name" || failed=1
+done
 exit $failed
