@@ -10,7 +10,8 @@ In the pages at the top, in docs/ and in the README files of folders, each of th
 - a file or folder in `code`: `passes/units/FormUnits.cpp`, a tail of a path such as `ops/Erf.cpp`, or a pattern. A word
   in capitals stands for any name (`passes/PHASE/Passes.td`);
 - a test, in a table's column `test` or after "test" or "CTest": a CTest (`cuda_parity_*` is a pattern), a CTest and one of its
-  cases (`options groups`), or a file of lit. In a table with a column `works` each row has one;
+  cases (`options groups`), or a file of lit. In a table with a column `works`, and in SECURITY.md, each row has one;
+- SECURITY.md: a fuzz target, in a column of that name, is in tests/fuzz, and each target is in a row;
 - a flag, in `code` or in a command line of fsdpc, of a program (`./train`), of fsdpc-opt or of a script in tools/;
 - a block of code under `<!-- quote: FILE -->`: its lines occur in that file in that order; `…` stands for omitted lines;
 - the table of folders in docs/architecture.md: it is complete;
@@ -176,13 +177,25 @@ def check_tests(text: str, repository: Repository):
         head = [cell.strip() for cell in rows[0]]
         if "test" in head:
             column = head.index("test")
-            if "works" in head:
+            if "works" in head or "what holds" in head:
                 yield from (f"names no test in the row '{row[0].strip()}'" for row in rows[2:] if "`" not in row[column])
             named += [name for row in rows[2:] for name in re.findall(r"`([^`]+)`", row[column])]
     named += [span for span in re.findall(r"`(\w+_test)`", text)]
     for name in dict.fromkeys(named):
         if not repository.has_test(name):
             yield f"names the test '{name}', which is neither a CTest (with one of its cases) nor a file of lit"
+
+
+def check_security(text: str, repository: Repository):
+    """The tables of threats name all fuzz targets, and no other."""
+    targets = {Path(name).stem for name in repository.files if re.fullmatch(r"tests/fuzz/\w+\.cpp", name)}
+    named = set()
+    for row in re.findall(r"^\|.*\|$", text, re.MULTILINE):
+        cells = row.split("|")[1:-1]
+        if len(cells) == 5:
+            named |= set(re.findall(r"`(\w+)`", cells[-1]))
+    yield from (f"names the fuzz target '{name}', which is not in tests/fuzz" for name in sorted(named - targets))
+    yield from (f"does not name the fuzz target '{name}'" for name in sorted(targets - named))
 
 
 def check_flags(text: str, spans: list[str], blocks: str, repository: Repository):
@@ -281,6 +294,8 @@ def check(page: Path, repository: Repository) -> list[str]:
         faults += check_readme(text)
     if page.parent == ROOT / "docs/rationale":
         faults += check_entries(text)
+    if page == ROOT / "SECURITY.md":
+        faults += check_security(text, repository)
     if page in (ROOT / "docs/README.md", ROOT / "docs/rationale/README.md"):
         faults += check_index(page, text, repository)
     if page.name == "architecture.md":
