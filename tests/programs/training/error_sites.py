@@ -15,6 +15,7 @@ CODES = {"inputError": "1", "commandLineError": "2", "runError": "3", "machineEr
 ENDS = re.compile(r"(?<![\w.:>])(?:std::)?(_exit|exit|quick_exit|abort|terminate|raise)\(")
 MAY_END = {"runtime/comm/failure.cpp", "runtime/comm/local/local.cpp", "runtime/comm/mpi/mpi.cpp", "runtime/comm/tcp/tcp.cpp",
            "runtime/comm/tcp/tcp_session.cpp", "runtime/core/failure.cpp", "runtime/support/watched_folder.cpp",
+           "runtime/support/diagnostics.cpp",
            "runtime/train/stop_request.cpp",
            "runtime/emulation/settings.cpp", "runtime/emulation/memory.cpp", "runtime/emulation/emulation_device.cpp"}
 
