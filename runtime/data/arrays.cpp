@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Arrays as samples: a .npy file, an array of a .npz file, or a tensor of a
-// safetensors file.
+// safetensors file. An input without an axis of samples has one element per
+// sample, which is the value of a step.
 #include "runtime/data/npz.h"
 #include "runtime/data/safetensors.h"
 #include "runtime/data/sample_file.h"
