@@ -84,7 +84,7 @@ class Repository:
         lists = "".join((ROOT / name).read_text() for name in self.files if name.endswith("CMakeLists.txt"))
         self.tests |= set(re.findall(r"(?:fsdpc_test|fsdpc_numeric_test|add_test)\((?:NAME )?([\w.]+)[\s)]", lists))
         self.scripts_of = dict(re.findall(r"fsdpc_numeric_test\((\w+) (\S+\.py)", lists))
-        self.sources = dict(re.findall(r"fsdpc_(?:test|executable)\((\w+)\s+SOURCES ([\w./\s]+?)(?:\s+LIBS|\))", lists))
+        self.sources = dict(re.findall(r"fsdpc_(?:test|test_program|executable)\((\w+)\s+(?:MLIR\s+)?SOURCES ([\w./\s]+?)(?:\s+LIBS|\))", lists))
         flags = lambda text: set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))
         self.help = run(build / "bin/fsdpc", "--help-all")
         self.compiler = flags(self.help)
