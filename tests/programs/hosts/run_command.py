@@ -137,7 +137,7 @@ def test_codes(runs: Runs) -> None:
     """Which codes start a job again. The stand-in ends as the next line of a list says, with or without a checkpoint before."""
     train = runs.bench.path("stand-in")
     train.write_text('#!/bin/sh\necho "$@" >> calls\nread -r code more < ends; sed -i 1d ends\n'
-                     '[ -z "$more" ] || mkdir -p ckpt/step-$(wc -l < calls)\nexit $code\n')
+                     '[ -z "$more" ] || mkdir -p ckpt/$(printf step-%07d $(wc -l < calls))\nexit $code\n')
     train.chmod(0o700)
     for ends, starts, expected in (([5, 4, 1], 3, 1), ([3, 0], 1, 3), ([2, 0], 1, 2), (["5 new", 5, "5 new", 5, 5, 0], 5, 5)):
         for name in ("calls", "ends"):

@@ -4,6 +4,7 @@
 // collectives do not end, with one line that names the place.
 #include "runtime/cuda/nccl_memory.h"
 #include "runtime/emulation/emulation.h"
+#include "runtime/support/exit_code.h"
 #include "tests/runtime/cuda/device_collectives.h"
 
 using namespace fsdpc;
@@ -40,6 +41,8 @@ std::shared_ptr<void> accessToMemory() {
 namespace {
 
 using namespace fsdpc::testing;
+
+constexpr int machineFailed = int(ExitCode::machineFailed);
 
 void onRanksWith(int ranks, Kind kind, const std::function<void(Rank &)> &body,
                  const emulation::Settings &settings, double watchdog,
@@ -97,7 +100,7 @@ TEST_P(WatchdogDeathTest, namesTheCollectiveThatIsStuck) {
       onRanksWith(
           2, Kind::nccl, [&](Rank &own) { train(own, graphs); },
           with(emulation::Fault::silent, 5, 1), 1),
-      ::testing::ExitedWithCode(3),
+      ::testing::ExitedWithCode(machineFailed),
       "^error: rank 0, step 2, unit 'h.3': all_gather has not ended within 1 "
       "s; another rank has stopped or is slower than --watchdog allows\n$");
 }
@@ -110,7 +113,7 @@ TEST_P(WatchdogDeathTest, findsAsynchronousErrors) {
       onRanksWith(
           2, Kind::nccl, [&](Rank &own) { train(own, graphs); },
           with(emulation::Fault::nccl, 4, 0), 20),
-      ::testing::ExitedWithCode(3),
+      ::testing::ExitedWithCode(machineFailed),
       "^error: rank 0, step 1, unit 'h.4': reduce_scatter failed: [^\n]*\n$");
 }
 
@@ -122,7 +125,7 @@ TEST_P(WatchdogDeathTest, watchesTheCommunicatorsOfGroups) {
       onRanksWith(
           4, Kind::nccl, [&](Rank &own) { train(own, graphs); },
           with(emulation::Fault::nccl, 3, 0), 20, -1, 2),
-      ::testing::ExitedWithCode(3),
+      ::testing::ExitedWithCode(machineFailed),
       "^error: rank 0, step 0, unit 'h.4': reduce_scatter failed: [^\n]*\n$");
 }
 
@@ -133,7 +136,7 @@ TEST_P(WatchdogDeathTest, namesTheCollectiveOfGroupsThatIsStuck) {
       onRanksWith(
           4, Kind::nccl, [&](Rank &own) { train(own, graphs); },
           with(emulation::Fault::silent, 6, 2), 1, -1, 2),
-      ::testing::ExitedWithCode(3),
+      ::testing::ExitedWithCode(machineFailed),
       "^error: rank 0, step 1, unit 'h.4': reduce_scatter has not ended "
       "within 1 s; another rank has stopped or is slower than --watchdog "
       "allows\n$");
@@ -146,7 +149,7 @@ TEST_P(WatchdogDeathTest, endsAFirstStepThatIsStuck) {
       onRanksWith(
           2, Kind::nccl, [&](Rank &own) { train(own, graphs); },
           with(emulation::Fault::silent, 1, 1), 60, 1),
-      ::testing::ExitedWithCode(3),
+      ::testing::ExitedWithCode(machineFailed),
       "^error: rank 0, step 0, unit 'h.3': all_gather has not ended within 1 "
       "s; another rank has stopped or is slower than --first-step-timeout "
       "allows\n$");
@@ -165,7 +168,7 @@ TEST(WatchdogOfThreadsDeathTest, namesTheMeetingThatIsStuck) {
                     train(own, false);
                   },
                   {}, 1),
-              ::testing::ExitedWithCode(3),
+              ::testing::ExitedWithCode(machineFailed),
               "^error: rank 0, step 0, unit 'h.3': all_gather has not ended "
               "within 1 s");
 }
@@ -189,7 +192,7 @@ TEST(WatchdogOfJoiningDeathTest, namesTheRankThatWaitsForItsGroup) {
         }).detach();
         Rank rank(api, *jobs[0], Kind::nccl, 1, -1, 1);
       },
-      ::testing::ExitedWithCode(3),
+      ::testing::ExitedWithCode(machineFailed),
       "^error: rank 0: NCCL did not connect all 2 ranks within --join-timeout "
       "1 s");
 }
@@ -210,7 +213,7 @@ TEST(WatchdogOfJoiningDeathTest, namesTheRankThatWaits) {
         }).detach();
         Rank rank(api, *jobs[0], Kind::nccl, 1);
       },
-      ::testing::ExitedWithCode(3),
+      ::testing::ExitedWithCode(machineFailed),
       "^error: rank 0: NCCL did not connect all 2 ranks within --join-timeout "
       "1 s");
 }
