@@ -5,9 +5,11 @@
 usage: little_memory.py --build DIR [--all]
 
 A limit on addresses (ulimit -v) makes allocations fail at another place with each value, in libraries and in threads too. Below some
-value the loader itself fails. No command ends by a signal of ours, and none leaves a temporary folder.
+value the loader itself fails. No command ends by a signal of ours, and none leaves a temporary folder. The kernel ends a thread by SIGSEGV
+whose stack cannot grow, which depends on how far the other threads are: a fault counts if it comes three times in a row.
 """
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +24,7 @@ LOADER = 127                                  # the loader's exit code
 # oneDNN 2 does not check an allocation before it writes its first kernel, so that these may end by SIGSEGV.
 RUNS = ("a run", "ranks", "resume")
 SAMPLE = ("compile", "verify")
+ATTEMPTS = 3
 
 
 def limited(command: list, mebibytes: int, temporary: Path) -> subprocess.CompletedProcess:
@@ -60,13 +63,19 @@ def check(name: str, command: list, temporary: Path, steps: int) -> None:
     codes = []
     for step in range(steps):
         mebibytes = begin + (enough - begin) * step // steps
-        done = limited(command, mebibytes, temporary)
-        if done.returncode == 0:
-            continue
-        codes.append(done.returncode)
-        if name in RUNS and done.returncode == -signal.SIGSEGV:
-            continue
-        if why := fault(done, temporary):
+        for attempt in range(ATTEMPTS):
+            done = limited(command, mebibytes, temporary)
+            if done.returncode == 0:
+                break
+            codes.append(done.returncode)
+            if name in RUNS and done.returncode == -signal.SIGSEGV:
+                break
+            why = fault(done, temporary)
+            if not why:
+                break
+            for left in temporary.iterdir():
+                shutil.rmtree(left, ignore_errors=True)
+        else:
             raise Failure(f"{name} with {mebibytes} MiB {why}: {done.stderr[-1500:]}")
     if not codes:
         raise Failure(f"{name} did not fail below {enough} MiB")

@@ -3,6 +3,7 @@
 // The end of an emulated device while its GPU hangs.
 #include "runtime/abi/memory_plan.h"
 #include "runtime/core/rank.h"
+#include "runtime/support/exit_code.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -43,7 +44,8 @@ void leaveHungKernel() {
 
 TEST(DeviceDeathTest, endsAfterTheLimitWhenAKernelHangs) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(leaveHungKernel(), ::testing::ExitedWithCode(3),
+  EXPECT_EXIT(leaveHungKernel(),
+              ::testing::ExitedWithCode(int(ExitCode::machineFailed)),
               "error: rank 0, step 0: the GPU has made no progress for 1 s; a "
               "kernel hangs, or is slower than --first-step-timeout allows");
 }
