@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Links programs with lld, as a library. All that a link needs beside the
-// objects lies in the compiler's own folder: the runtime's archive and the
-// folder of link inputs (tools/cmake/FsdpcLink.cmake). A machine that compiles
-// thus needs neither a linker nor the files of a C++ compiler, and nothing of
-// the environment changes a link.
+// Links programs with lld, as a library. The compiler carries everything that a
+// link needs apart from the objects: the runtime's archive and the folder of
+// link inputs (tools/cmake/FsdpcLink.cmake). So a machine that compiles needs
+// neither a linker nor the files of a C++ compiler, and no variable of the
+// environment changes a link.
 
 #include "compiler/codegen/Link.h"
 
@@ -29,14 +29,14 @@ static std::string besideCompiler(StringRef name) {
   return path.str().str();
 }
 
-static StringRef archiveName(fsdp::Target target) {
+std::string codegen::runtimeArchive(fsdp::Target target) {
   switch (target) {
   case fsdp::Target::Cuda:
-    return "libfsdpc_runtime_cuda.a";
+    return besideCompiler("libfsdpc_runtime_cuda.a");
   case fsdp::Target::CudaEmulation:
-    return "libfsdpc_runtime_cuda_emulation.a";
+    return besideCompiler("libfsdpc_runtime_cuda_emulation.a");
   case fsdp::Target::Host:
-    return "libfsdpc_runtime.a";
+    return besideCompiler("libfsdpc_runtime.a");
   }
   llvm_unreachable("targets are listed above");
 }
@@ -59,8 +59,7 @@ static StringRef howToBuild(fsdp::Target target) {
 
 FailureOr<LinkInputs> fsdpc::codegen::findLinkInputs(Location loc,
                                                      fsdp::Target target) {
-  LinkInputs inputs{besideCompiler("link"),
-                    besideCompiler(archiveName(target))};
+  LinkInputs inputs{besideCompiler("link"), runtimeArchive(target)};
   if (!llvm::sys::fs::exists(inputs.archive))
     return emitError(loc) << "no runtime library for '--target="
                           << nameOf(target) << "': '" << inputs.archive

@@ -8,11 +8,15 @@
 
 namespace fsdpc::codegen {
 
-/// What a link needs in addition to the objects. Both paths exist.
+/// What a link needs apart from the objects. Both paths exist.
 struct LinkInputs {
   std::string folder;  ///< start files, stubs of the system's libraries, oneDNN
   std::string archive; ///< path of the runtime for the target
 };
+
+/// Returns the path of the runtime's archive for a target, beside the compiler
+/// in the build as well as when installed. It need not exist.
+std::string runtimeArchive(fsdp::Target target);
 
 /// Returns what a link for `--target=target` needs from this machine. Emits an
 /// error at `loc` that says how to get it if something is missing: the driver

@@ -122,8 +122,8 @@ private:
     return isNegative ? combine("-", 0, value) : value;
   }
 
-  // Returns the value of what stands between parentheses, of which the first
-  // one is taken. With a function it is that of its arguments.
+  // Returns the value up to the closing parenthesis; the opening one is taken
+  // already. A function combines the arguments between the two.
   std::optional<int64_t> parenthesised(StringRef function) {
     std::optional<int64_t> value =
         ++nesting > kMostNesting ? std::nullopt : sum();

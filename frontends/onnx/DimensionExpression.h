@@ -16,12 +16,12 @@ namespace fsdpc::frontend {
 
 /// Returns the names in an expression of names, integers, + - * // / % **,
 /// max(…), min(…), Mod(a, b) and parentheses. Returns an empty list if the text
-/// is no such expression, or is a name alone.
+/// is not such an expression, or only a name.
 llvm::SmallVector<llvm::StringRef> namesInExpression(llvm::StringRef text);
 
 /// Returns the value of an expression, in elements. Returns nullopt if the text
-/// is no expression, a name in it has no value in `dims`, a quotient of / is
-/// not whole, or the result or a part of it does not fit 63 bits.
+/// is not an expression, a name in it has no value in `dims`, a quotient of /
+/// is not whole, or the result or a part of it does not fit 63 bits.
 std::optional<int64_t>
 evaluateDimension(llvm::StringRef text,
                   const std::map<std::string, int64_t> &dims);

@@ -17,8 +17,7 @@ struct LaunchEnvironment {
   std::string variables;         ///< for messages: "OMPI_COMM_WORLD_SIZE=2"
   bool mpi = false;              ///< joinMpi should find the other ranks
 
-  double seconds =
-      300; ///< how long to wait for the others (FSDPC_JOIN_SECONDS)
+  double seconds = 300;  ///< to wait for the others (FSDPC_JOIN_SECONDS)
   std::string interface; ///< towards the others (FSDPC_INTERFACE); empty: any
 
   // ---- only for joinTcp ----

@@ -85,6 +85,7 @@ SampleFile samplesOf(Array array, int64_t samples, int64_t elements) {
 }
 
 } // namespace
+
 Result<SampleFile> openArraySamples(const Input &input, const std::string &name,
                                     int64_t rows) {
   Result<Array> array = openArray(input, name);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# MLIR 22 as Debian's packages install it: libraries, headers as system headers (generated code warns under -Wextra), no RTTI.
+# MLIR 22 as Debian's packages install it: libraries, headers as system headers
+# (generated code warns under -Wextra), no RTTI.
 # Where several LLVMs are installed, -DMLIR_DIR chooses one.
 find_program(FSDPC_LLVM_CONFIG NAMES llvm-config-22 llvm-config)
 if(FSDPC_LLVM_CONFIG)

@@ -2,12 +2,12 @@
 //
 // The command line of `fsdpc doctor`, with CLI11, which throws.
 #include "runtime/support/diagnostics.h"
+#include "runtime/support/programs.h"
 #include "tools/doctor/doctor.h"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 
 namespace fsdpc::doctor {
@@ -26,9 +26,7 @@ int runDoctor(int argc, char **argv, const std::string &toolkit) {
     return int(runtime::printError(commandLineError(
         error.what() + std::string(" (see fsdpc doctor --help)"))));
   }
-  std::error_code unknown;
-  auto tool = std::filesystem::read_symlink("/proc/self/exe", unknown);
-  std::vector<Finding> findings = judge(gather(tool.string(), toolkit));
+  std::vector<Finding> findings = judge(gather(ownProgram(), toolkit));
   std::cout << reportOf(findings) << std::flush;
   if (!std::cout)
     return int(

@@ -3,10 +3,11 @@
 // The commit is read when fsdpc is built (tools/CMakeLists.txt).
 #include "tools/fsdpc/Version.h"
 
+#include "compiler/codegen/Link.h"
+
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Path.h"
 
 #include <dnnl.h>
 
@@ -18,16 +19,11 @@ static const char commit[] =
 
 // Returns the targets that a program can be linked for.
 static std::string installedTargets() {
-  llvm::SmallString<128> library(llvm::sys::path::parent_path(
-      llvm::sys::fs::getMainExecutable(nullptr, nullptr)));
-  llvm::sys::path::append(library, "..", "lib");
-  std::vector<std::string> found;
-  for (auto [target, archive] :
-       {std::pair("host", "libfsdpc_runtime.a"),
-        std::pair("cuda", "libfsdpc_runtime_cuda.a"),
-        std::pair("cuda-emulation", "libfsdpc_runtime_cuda_emulation.a")})
-    if (llvm::sys::fs::exists(library + "/" + archive))
-      found.push_back(target);
+  using fsdp::Target;
+  std::vector<llvm::StringRef> found;
+  for (Target target : {Target::Host, Target::Cuda, Target::CudaEmulation})
+    if (llvm::sys::fs::exists(codegen::runtimeArchive(target)))
+      found.push_back(fsdp::nameOf(target));
   return found.empty() ? "none; install fsdpc again" : llvm::join(found, ", ");
 }
 

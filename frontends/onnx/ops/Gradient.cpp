@@ -126,6 +126,17 @@ Value Sweep::gradientOf(Value x) {
   return sum ? sum : b.like(x, 0);
 }
 
+// Makes the gradients with respect to `xs` the node's outputs.
+static LogicalResult differentiate(Node &node, ArrayRef<Value> ys,
+                                   ArrayRef<Value> seeds, ArrayRef<Value> xs) {
+  Sweep sweep(node, xs);
+  if (failed(sweep.run(ys, seeds)))
+    return failure();
+  for (auto [i, x] : llvm::enumerate(xs))
+    node.setOutput(i, sweep.gradientOf(x));
+  return success();
+}
+
 // Attributes: the names of the tensors 'xs', which are inputs as well, and of
 // 'y'. Inputs after the xs ('zs') are held constant, which they are here
 // anyway. Only tensors before the node count: 'y' must be computed already.
@@ -149,12 +160,7 @@ static LogicalResult gradient(Node &node) {
       return node.refuse("'" + names->strings(i) +
                          "' is constant, and what depends on it is folded");
   }
-  Sweep sweep(node, xs);
-  if (failed(sweep.run(y, node.b.like(y, 1))))
-    return failure();
-  for (auto [i, x] : llvm::enumerate(xs))
-    node.setOutput(i, sweep.gradientOf(x));
-  return success();
+  return differentiate(node, y, node.b.like(y, 1), xs);
 }
 
 // Takes the inputs from `next` on, which must be float tensors.
@@ -199,12 +205,7 @@ static LogicalResult vjp(Node &node) {
     if (constantOf(x))
       return node.refuse("input " + Twine(2 * values + i) +
                          " is constant, and what depends on it is folded");
-  Sweep sweep(node, *xs);
-  if (failed(sweep.run(*ys, *seeds)))
-    return failure();
-  for (auto [i, x] : llvm::enumerate(*xs))
-    node.setOutput(i, sweep.gradientOf(x));
-  return success();
+  return differentiate(node, *ys, *seeds, *xs);
 }
 
 // Stands for the cotangent of result 'index' of the CustomGradient that reads
@@ -241,7 +242,7 @@ static LogicalResult customGradient(Node &node) {
     for (Value &value : groups[i])
       value = node.b.unary<nn::StopGradientOp>(value);
   for (int64_t i = 0; i < values; ++i) {
-    // What leaves a block under torch.no_grad() is detached.
+    // The exporter detaches what a block under torch.no_grad() returns.
     while (auto stop = groups[1][i].getDefiningOp<nn::StopGradientOp>())
       groups[1][i] = stop.getInput();
     auto op = groups[1][i].getDefiningOp<nn::CotangentOp>();

@@ -203,8 +203,8 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
     from the module's output and those inputs that forward does not take. With `dtype`, torch.bfloat16 or torch.float16, the file says
     what the module computes with its parameters in that type, each cast included, and keeps their values as they are: compile it with
     param_dtype="graph". Buffers keep their type; give float inputs in the type that the module takes. `dynamic_shapes` leaves axes of
-    inputs open, as dict(ids={1: "T"}, labels={1: "T"}) does; names may also be torch.export.Dims. A compile gives them sizes, and with
-    several ones the program has a bucket for each: dim=dict(T=[128, 256]). `external_data` writes the weights to a file beside the
+    inputs open, as dict(ids={1: "T"}, labels={1: "T"}) does; names may also be torch.export.Dims. A compile sets their sizes. For
+    several sizes, dim=dict(T=[128, 256]), the program has a bucket for each. `external_data` writes the weights to a file beside the
     model; by default only those of a model over 2 GB.
 
     The program is compiled, and its first loss and gradients are compared with the module's (check_export), on inputs that have padding

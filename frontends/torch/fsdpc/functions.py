@@ -2,8 +2,8 @@
 """Traces torch.autograd.Functions with the backward that the user wrote.
 
 While a module is exported, `apply` of a Function calls its forward, and then its backward on stand-ins for the cotangents. Both become
-nodes of the same graph. A node CustomGradient passes the outputs on and says which value is the gradient of which input; the importer
-stops all other gradients (docs/onnx.md). torch.autograd.grad, which backwards use that compute their forward again, is a node Vjp, and
+nodes of the same graph. A node CustomGradient returns the outputs and names the gradient of each input; the importer stops all other
+gradients (docs/onnx.md). torch.autograd.grad, which backwards use that compute their forward again, is a node Vjp, and
 the importer builds the adjoints: torch's own engine runs below the level at which an export is traced.
 """
 from __future__ import annotations

@@ -160,7 +160,7 @@ def several(m, x, y):
 
 
 def tied(m, x, y):
-    """One weight in two calls, of which the checkpoint computes the second again."""
+    """One weight in two calls; the checkpoint computes the second call again."""
     h = Recomputed.apply(m.a(x), m.b.weight)
     with torch.no_grad():
         scale = Silu.apply(h).abs().mean()
@@ -210,7 +210,7 @@ def test_gradients_are_those_of_the_functions_backward(name, inputs, tmp_path):
 
 
 def test_a_program_trains_and_evaluates_as_torch(inputs, tmp_path):
-    """On two ranks, with a unit per layer, of which the Function reads another's weights; the evaluation has the forward alone."""
+    """On two ranks, with a unit per layer. The Function reads another layer's weights. The evaluation runs only the forward."""
     model = Function(CASES["several inputs and outputs"])
     path = fsdpc.export(model, inputs, tmp_path / "model.onnx", check=False)
     fsdpc.compile(path, tmp_path / "train", optimizer="sgd", lr=0.5, unit_scope=["^a$", "^b$"])

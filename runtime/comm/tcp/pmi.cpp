@@ -117,15 +117,6 @@ Status choosePlace(LaunchEnvironment &environment) {
   return {};
 }
 
-// FSDPC_SECRET may have characters that a line cannot.
-std::string newSecret() {
-  std::string text;
-  for (uint8_t byte : randomBytes())
-    for (int nibble : {byte >> 4, byte & 15})
-      text += "0123456789abcdef"[nibble];
-  return text;
-}
-
 Status takePlace(const std::string &text, LaunchEnvironment &environment) {
   size_t first = text.find('.'), second = text.find('.', first + 1);
   Error fault =
@@ -155,7 +146,8 @@ Status exchangePlace(Launcher &launcher, LaunchEnvironment &environment) {
   if (environment.rank == 0) {
     FSDPC_TRY(choosePlace(environment));
     LaunchEnvironment told = environment;
-    told.secret = newSecret();
+    // FSDPC_SECRET may have characters that a line cannot.
+    told.secret = hexOf(randomBytes());
     FSDPC_TRY(launcher.ask("cmd=put " + space + " value=" + textOf(told),
                            "put_result"));
     if (environment.secret.empty())

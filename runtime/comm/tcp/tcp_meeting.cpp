@@ -105,13 +105,12 @@ Status holdMeeting(const LaunchEnvironment &environment, Mesh &mesh) {
   Reception reception(environment, mesh, *listeners, mesh.key);
   Deadline deadline = inSeconds(environment.seconds);
   FSDPC_TRY(reception.serve(std::min(deadline, inSeconds(patience))));
+  // Only a warning: all may be on this machine, and on their way.
   if (std::string missing = reception.missing();
-      !missing.empty() && areLoopback(*listeners)) {
-    // All may be on this machine, and on their way.
-    if (environment.seconds > patience)
-      printWarning("rank 0 at " + meetingPlace(environment) + " waits for " +
-                   missing + "; " + loopbackRemedy());
-  }
+      environment.seconds > patience && !missing.empty() &&
+      areLoopback(*listeners))
+    printWarning("rank 0 at " + meetingPlace(environment) + " waits for " +
+                 missing + "; " + loopbackRemedy());
   FSDPC_TRY(reception.serve(deadline));
   // Those that did connect are told, so that they end without a message of
   // their own.
