@@ -12,6 +12,7 @@
 #include "runtime/abi/norm_digits.h"
 #include "runtime/abi/owners.h"
 #include "runtime/abi/power_sgd.h"
+#include "runtime/abi/round_up.h"
 
 #include <algorithm>
 #include <array>
@@ -19,10 +20,6 @@
 namespace fsdpc {
 
 namespace {
-
-int64_t roundUp(int64_t value, int64_t to) {
-  return (value + to - 1) / to * to;
-}
 
 // Returns the largest divisor of `count` that is at most `limit`, or 1.
 int64_t divisorUpTo(int64_t count, int64_t limit) {

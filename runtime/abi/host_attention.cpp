@@ -4,6 +4,7 @@
 // each with products of its own, since a causal mask leaves the blocks
 // different numbers of keys.
 #include "runtime/abi/host_products.h"
+#include "runtime/abi/round_up.h"
 
 #include <algorithm>
 
@@ -13,8 +14,6 @@ namespace {
 
 // Part of the numerics: the blocks fix the order of the backward sums.
 constexpr int64_t blockRows = 64;
-
-int64_t roundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Rows of a tensor times keys (or values), transposed. Gives scores.
 GemmShape byKeys(const AttentionCut &c, const AttentionCut::Block &block,

@@ -9,6 +9,7 @@
 // input gradient) are kept in f32 and rounded to a 16-bit type once.
 #include "runtime/abi/host_products.h"
 #include "runtime/abi/plan_shapes.h"
+#include "runtime/abi/round_up.h"
 
 #include <algorithm>
 
@@ -20,8 +21,6 @@ namespace {
 constexpr int64_t maxMatrixBytes = int64_t(1) << 20;
 // Pieces of work that keep the threads of one rank busy.
 constexpr int64_t wantedUnits = 16;
-
-int64_t roundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The most blocks that are listed. Only extents that no machine could compute
 // with have more.

@@ -5,6 +5,7 @@
 // on one core with gemm_bench, chunks of the sizes below cost little compared
 // with the whole product, or even gain because they fit the caches.
 #include "runtime/abi/host_products.h"
+#include "runtime/abi/round_up.h"
 
 #include <algorithm>
 #include <tuple>
@@ -17,10 +18,6 @@ namespace {
 constexpr int64_t maxChunks = 8;
 // About half a millisecond; cutting smaller products costs more than it gains.
 constexpr int64_t minChunkFlops = int64_t(64) << 20;
-
-int64_t roundUp(int64_t value, int64_t step) {
-  return (value + step - 1) / step * step;
-}
 
 // A single row or column has a stride that no element depends on. oneDNN's
 // cache of primitives ignores it, but the choice of a kernel, with its scratch

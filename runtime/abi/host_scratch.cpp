@@ -7,16 +7,13 @@
 // AVX2, AVX-512 and AVX-512 BF16: of 60,000 random products none needs more.
 #include "runtime/abi/host_scratch.h"
 #include "runtime/abi/plan_shapes.h"
+#include "runtime/abi/round_up.h"
 
 #include <algorithm>
 
 namespace fsdpc {
 
 namespace {
-
-int64_t roundUp(int64_t value, int64_t to) {
-  return (value + to - 1) / to * to;
-}
 
 bool isF32(const GemmShape &s) {
   return s.a == ElementType::f32 && s.b == ElementType::f32 &&

@@ -7,6 +7,7 @@
 #include "runtime/abi/memory_plan.h"
 
 #include "runtime/abi/blocks.h"
+#include "runtime/abi/round_up.h"
 #include "runtime/abi/staging.h"
 #include "runtime/abi/top_k.h"
 
@@ -15,10 +16,6 @@
 
 namespace fsdpc {
 namespace {
-
-int64_t roundUp(int64_t value, int64_t to) {
-  return (value + to - 1) / to * to;
-}
 
 // Does not overflow for shapes that fromJson has checked.
 int64_t product(const std::vector<int64_t> &shape) {
