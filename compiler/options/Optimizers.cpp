@@ -12,13 +12,13 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
-using namespace llvm;
+using namespace mlir;
 
 namespace fsdpc::fsdp {
 
 // --no-decay goes with --weight-decay. --maximize and the clipping are for all.
 constexpr NumberPair adamBetas = {0.9, 0.999};
-constexpr OptimizerInfo table[] = {
+constexpr OptimizerInfo optimizers[] = {
     {.name = "adamw",
      .hyperparameters = "betas|eps|weight-decay|no-decay|amsgrad",
      .states = "exp_avg|exp_avg_sq|max_exp_avg_sq?amsgrad",
@@ -128,18 +128,12 @@ constexpr OptimizerInfo userInfo = {.name = "FILE.mlir",
                                     .hyperparameters = "weight-decay|no-decay",
                                     .lr = 1e-3};
 
-ArrayRef<OptimizerInfo> allOptimizers() { return table; }
+ArrayRef<OptimizerInfo> allOptimizers() { return optimizers; }
 
 const OptimizerInfo &userOptimizer() { return userInfo; }
 
-StateNames namesIn(StringRef list) {
-  StateNames names;
-  list.split(names, '|', -1, /*KeepEmpty=*/false);
-  return names;
-}
-
 bool takes(const OptimizerInfo &info, StringRef option) {
-  return is_contained(namesIn(info.hyperparameters), option);
+  return llvm::is_contained(namesIn(info.hyperparameters), option);
 }
 
 // Returns true if a hyperparameter is such that an optimizer keeps the states

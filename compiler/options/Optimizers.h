@@ -9,6 +9,7 @@
 // manifest's Layout), so nothing else knows an optimizer by its name.
 #pragma once
 
+#include "compiler/options/NameLists.h"
 #include "compiler/options/Options.h"
 
 #include "llvm/ADT/ArrayRef.h"
@@ -58,9 +59,6 @@ llvm::ArrayRef<OptimizerInfo> allOptimizers();
 const OptimizerInfo &userOptimizer();
 
 using StateNames = llvm::SmallVector<llvm::StringRef>;
-
-/// Returns the names in one of a row's lists, in their order.
-StateNames namesIn(llvm::StringRef list);
 
 /// Returns the names of the states that the optimizer of these options keeps.
 StateNames stateNames(const CompileOptions &options);

@@ -85,7 +85,7 @@ constexpr OptionCondition
     onGpus = {"target", "cuda|cuda-emulation"},
     onProcessors = {"target", "host|cuda-emulation"};
 
-constexpr OptionInfo table[] = {
+constexpr OptionInfo options[] = {
 #define OPTION(field, name, group, ...)                                        \
   option<&Options::field>(name, Group::group, __VA_ARGS__),
 #include "runtime/support/compile_options.def"
@@ -93,12 +93,12 @@ constexpr OptionInfo table[] = {
 
 } // namespace
 
-ArrayRef<OptionInfo> allOptions() { return table; }
+ArrayRef<OptionInfo> allOptions() { return options; }
 
 const OptionInfo *findOption(StringRef name) {
   auto *it = llvm::find_if(
-      table, [&](const OptionInfo &option) { return option.name == name; });
-  return it == std::end(table) ? nullptr : it;
+      options, [&](const OptionInfo &option) { return option.name == name; });
+  return it == std::end(options) ? nullptr : it;
 }
 
 std::string meant(StringRef name, ArrayRef<StringRef> names) {

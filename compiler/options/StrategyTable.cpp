@@ -5,16 +5,17 @@
 // do so within groups of ranks and replicate across them. Oss shards by whole
 // parameters (FairScale's OSS).
 #include "compiler/options/StrategyTable.h"
+#include "compiler/options/NameLists.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <tuple>
 
-using namespace llvm;
+using namespace mlir;
 
 namespace fsdpc::fsdp {
 
-constexpr StrategyInfo table[] = {
+constexpr StrategyInfo strategies[] = {
     {.name = "ddp",
      .replicated = "master|compute|state",
      .reducesAtEnd = true,
@@ -36,17 +37,11 @@ constexpr StrategyInfo table[] = {
      .reducesAtEnd = true},
     {.name = "oss", .replicated = "compute", .over = CutOver::Owner}};
 
-static SmallVector<StringRef> namesIn(StringRef list) {
-  SmallVector<StringRef> names;
-  list.split(names, '|', -1, /*KeepEmpty=*/false);
-  return names;
-}
-
 bool StrategyInfo::replicates(StringRef what) const {
-  return is_contained(namesIn(replicated), what);
+  return llvm::is_contained(namesIn(replicated), what);
 }
 
-ArrayRef<StrategyInfo> allStrategies() { return table; }
+ArrayRef<StrategyInfo> allStrategies() { return strategies; }
 
 bool shardsMore(Strategy a, Strategy b) {
   auto key = [](Strategy strategy) {
@@ -57,24 +52,24 @@ bool shardsMore(Strategy a, Strategy b) {
 }
 
 Strategy defaultStrategy() {
-  Strategy most = table;
-  for (const StrategyInfo &row : table)
+  Strategy most = strategies;
+  for (const StrategyInfo &row : strategies)
     if (shardsMore(&row, most))
       most = &row;
   return most;
 }
 
 Strategy unsharded() {
-  return find_if_not(table, [](auto &row) { return row.shards(); });
+  return llvm::find_if_not(strategies, [](auto &row) { return row.shards(); });
 }
 
 // A test checks that there is such a row for each that is asked for.
 static Strategy rowWith(StringRef replicated, CutOver over, bool reducesAtEnd) {
-  const StrategyInfo *row = find_if(table, [&](const StrategyInfo &row) {
+  const StrategyInfo *row = llvm::find_if(strategies, [&](const StrategyInfo &row) {
     return row.replicated == replicated && row.over == over &&
            row.reducesAtEnd == reducesAtEnd;
   });
-  return row == std::end(table) ? nullptr : row;
+  return row == std::end(strategies) ? nullptr : row;
 }
 
 Strategy persistent(Strategy strategy) {

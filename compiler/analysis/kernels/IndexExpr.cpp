@@ -61,7 +61,7 @@ IndexExpr IndexSpace::variable(int depth, int64_t extent, bool isLane) {
 }
 
 // Atoms that exist keep the ranges that they were made with.
-void IndexSpace::setRange(const IndexExpr &variable, Range range) {
+void IndexSpace::setRange(const IndexExpr &variable, IndexRange range) {
   if (!variable.isConstant())
     atoms[variable.terms.front().first].range = range;
 }
@@ -139,7 +139,7 @@ void IndexSpace::split(const IndexExpr &a, int64_t divisor, IndexExpr &quotient,
 
 std::pair<IndexExpr, IndexExpr> IndexSpace::divide(const IndexExpr &rest,
                                                    int64_t divisor) {
-  Range bounds = range(rest);
+  IndexRange bounds = range(rest);
   // The rest is its own remainder.
   if (bounds.low >= 0 && bounds.high < divisor)
     return {IndexExpr(0), rest};
@@ -151,7 +151,7 @@ std::pair<IndexExpr, IndexExpr> IndexSpace::divide(const IndexExpr &rest,
       continue;
     IndexExpr multiple, below;
     split(rest, g, multiple, below);
-    Range belowRange = range(below);
+    IndexRange belowRange = range(below);
     if (belowRange.low < 0 || belowRange.high >= g)
       continue;
     IndexExpr remainder = mod(multiple, divisor / g);
@@ -201,8 +201,8 @@ IndexExpr IndexSpace::mod(const IndexExpr &a, int64_t divisor) {
 }
 
 // No clamp is needed if the value is in bounds anyway.
-IndexExpr IndexSpace::clamp(const IndexExpr &a, Range bounds) {
-  Range own = range(a);
+IndexExpr IndexSpace::clamp(const IndexExpr &a, IndexRange bounds) {
+  IndexRange own = range(a);
   if (own.low >= bounds.low && own.high <= bounds.high)
     return a;
   Atom atom;
@@ -247,10 +247,10 @@ Index IndexSpace::delinearize(IndexExpr linear, llvm::ArrayRef<int64_t> shape) {
 }
 
 // Interval arithmetic. The bounds are not tight if an atom depends on another.
-Range IndexSpace::range(const IndexExpr &a) const {
-  Range result = {a.constant, a.constant};
+IndexRange IndexSpace::range(const IndexExpr &a) const {
+  IndexRange result = {a.constant, a.constant};
   for (auto [id, k] : a.terms) {
-    Range r = atoms[id].range;
+    IndexRange r = atoms[id].range;
     result.low += k > 0 ? k * r.low : k * r.high;
     result.high += k > 0 ? k * r.high : k * r.low;
   }

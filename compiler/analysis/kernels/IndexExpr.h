@@ -33,7 +33,7 @@ struct IndexExpr {
 
 using Index = llvm::SmallVector<IndexExpr, 4>;
 
-struct Range {
+struct IndexRange {
   int64_t low, high; ///< both inclusive
 };
 
@@ -51,7 +51,7 @@ struct Atom {
   Kind kind;
   IndexExpr inner;
   int64_t divisor = 1;
-  Range range = {0, 0};
+  IndexRange range = {0, 0};
   int depth = 0;         ///< of the innermost loop that it depends on
   bool usesLane = false; ///< depends on the lane variable
   mlir::Value tensor;
@@ -69,7 +69,7 @@ public:
   IndexExpr variable(int depth, int64_t extent, bool isLane = false);
   /// Narrows a variable's range while one part of its loop is planned or
   /// emitted. The caller restores the range.
-  void setRange(const IndexExpr &variable, Range range);
+  void setRange(const IndexExpr &variable, IndexRange range);
 
   /// Arithmetic. Divisors are positive, and division rounds towards -∞.
   /// Operations may add atoms, which invalidates references returned by atom().
@@ -77,7 +77,7 @@ public:
   IndexExpr scale(const IndexExpr &a, int64_t factor);
   IndexExpr floorDiv(const IndexExpr &a, int64_t divisor);
   IndexExpr mod(const IndexExpr &a, int64_t divisor);
-  IndexExpr clamp(const IndexExpr &a, Range range);
+  IndexExpr clamp(const IndexExpr &a, IndexRange range);
   /// An element of an integer tensor as an index in [0, size).
   IndexExpr dynamic(mlir::Value tensor, const Index &index, int64_t size,
                     bool wraps);
@@ -89,7 +89,7 @@ public:
   Index delinearize(IndexExpr linear, llvm::ArrayRef<int64_t> shape);
 
   /// Returns bounds of the expression's value.
-  Range range(const IndexExpr &a) const;
+  IndexRange range(const IndexExpr &a) const;
   /// Returns the depth of the innermost loop that the expression depends on.
   int depth(const IndexExpr &a) const;
   bool usesLane(const IndexExpr &a) const;

@@ -16,7 +16,7 @@ using nn::shapeOf;
 
 // Compares the range of the expression with the allowed one.
 Decision analysis::decide(const IndexSpace &space, const Condition &condition) {
-  Range range = space.range(condition.expr);
+  IndexRange range = space.range(condition.expr);
   if (range.low >= condition.allowed.low &&
       range.high <= condition.allowed.high)
     return Decision::Always;

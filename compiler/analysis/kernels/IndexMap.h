@@ -11,7 +11,7 @@ namespace fsdpc::analysis {
 /// True if `expr` lies in `allowed`.
 struct Condition {
   IndexExpr expr;
-  Range allowed;
+  IndexRange allowed;
 };
 
 enum class Decision { Always, Never, Depends };

@@ -34,7 +34,7 @@ using analysis::IndexSpace;
 using analysis::kColumnBlock;
 using analysis::KernelPlan;
 using analysis::movesElements;
-using analysis::Range;
+using analysis::IndexRange;
 using analysis::Root;
 using analysis::Source;
 using analysis::sourcesOf;

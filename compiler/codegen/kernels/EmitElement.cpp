@@ -54,7 +54,7 @@ Lanes ElementEmitter::build(Value value, const Index &index) {
     int64_t size = tensorType(value).getNumElements() / plan.rows;
     IndexExpr linear = space.linearize(index, shapeOf(value));
     IndexExpr within = space.add(linear, space.scale(plan.row, -size));
-    Range range = space.range(within);
+    IndexRange range = space.range(within);
     // An index that depends on the row in another way may lead into a row that
     // is computed elsewhere.
     bool ofRow = llvm::none_of(within.terms, [&](auto term) {

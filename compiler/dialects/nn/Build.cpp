@@ -5,6 +5,7 @@
 // that change nothing.
 #include "compiler/dialects/nn/Build.h"
 
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/LibraryOps.h"
 #include "compiler/dialects/nn/ShapeOps.h"
@@ -47,9 +48,7 @@ std::optional<double> matchSplat(Value value) {
   if (isa<FloatType>(element))
     return elements.getSplatValue<FloatAttr>().getValueAsDouble();
   APInt number = elements.getSplatValue<APInt>();
-  // A truth value is 1, not -1.
-  bool isUnsigned = element.isUnsignedInteger() || element.isInteger(1);
-  return isUnsigned ? static_cast<double>(number.getZExtValue())
+  return isUnsigned(element) ? static_cast<double>(number.getZExtValue())
                     : static_cast<double>(number.getSExtValue());
 }
 

@@ -17,6 +17,13 @@ inline int64_t elementBytes(mlir::Type type) {
       mlir::getElementTypeOrSelf(type).getIntOrFloatBitWidth(), 8);
 }
 
+/// Says whether integers of a type, or of a tensor or vector of it, have no
+/// sign. i1 has none: true is 1, not -1.
+inline bool isUnsigned(mlir::Type type) {
+  mlir::Type element = mlir::getElementTypeOrSelf(type);
+  return element.isUnsignedInteger() || element.isInteger(1);
+}
+
 /// Returns the bytes of all elements of a tensor or vector, without gaps.
 inline int64_t tensorBytes(mlir::Type type) {
   return llvm::cast<mlir::ShapedType>(type).getNumElements() *

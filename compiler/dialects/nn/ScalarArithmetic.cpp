@@ -3,6 +3,7 @@
 // The scalar code of arithmetic ops, on floats and on integers. There are no
 // fast-math flags: the vector body of a loop and its scalar tail must give the
 // same bits.
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/ScalarBuilder.h"
 
@@ -17,13 +18,6 @@ Value binary(OpBuilder &builder, Location loc, ValueRange xs) {
   if (isFloat(xs[0]))
     return FloatOp::create(builder, loc, xs[0], xs[1]);
   return IntOp::create(builder, loc, xs[0], xs[1]);
-}
-
-// Signedness is lost in scalar code, so it comes from the tensor's element
-// type. i1 counts as unsigned: true is 1.
-bool isUnsigned(Type type) {
-  Type element = getElementTypeOrSelf(type);
-  return element.isUnsignedInteger() || element.isInteger(1);
 }
 
 // Integer division traps or is undefined for a divisor of 0, and for the

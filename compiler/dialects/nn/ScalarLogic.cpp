@@ -5,6 +5,7 @@
 // integers, so these functions look at the op's types to choose between signed
 // and unsigned.
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/ScalarBuilder.h"
 
@@ -51,11 +52,6 @@ arith::CmpIPredicate intPredicate(Predicate predicate, bool isUnsigned) {
     return isUnsigned ? P::uge : P::sge;
   }
   llvm_unreachable("covered above");
-}
-
-// i1 counts as unsigned, so that true extends to 1, not -1.
-bool isUnsigned(Type element) {
-  return element.isUnsignedInteger() || element.isInteger(1);
 }
 
 // Returns the type in which scalar code computes with a tensor's elements: f32

@@ -11,7 +11,6 @@
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::rt;
-using nn::elementBytes;
 
 // The elements from the first to the last one of a strided tensor whose rows
 // are `dense` elements. `sizes` may have more entries than there are strides.
@@ -28,21 +27,21 @@ static int64_t extent(ArrayRef<int64_t> sizes, DenseI64ArrayAttr strides,
 // apart; the matrices themselves are dense.
 int64_t MatmulPlanAttr::bytesOfA() const {
   return extent(getBatch(), getStrideA(), getM() * getK()) *
-         elementBytes(getA());
+         nn::elementBytes(getA());
 }
 
 int64_t MatmulPlanAttr::bytesOfB() const {
   return extent(getBatch(), getStrideB(), getK() * getN()) *
-         elementBytes(getB());
+         nn::elementBytes(getB());
 }
 
 int64_t MatmulPlanAttr::bytesOfC() const {
   return extent(getBatch(), getStrideC(), getM() * getN()) *
-         elementBytes(getC());
+         nn::elementBytes(getC());
 }
 
 int64_t MatmulPlanAttr::bytesOfBias() const {
-  return getN() * elementBytes(getC());
+  return getN() * nn::elementBytes(getC());
 }
 
 // The second result of an epilogue: GELU's input, or sums over rows or columns.
@@ -50,7 +49,7 @@ int64_t MatmulPlanAttr::bytesOfExtra() const {
   if (!getEpilogue() || getEpilogue().getValue() == "gelu_extra")
     return bytesOfC();
   return (getEpilogue().getValue() == "sum_lhs" ? getM() : getN()) *
-         elementBytes(getC());
+         nn::elementBytes(getC());
 }
 
 // ---- convolution and pooling ----
@@ -60,20 +59,20 @@ int64_t MatmulPlanAttr::bytesOfExtra() const {
 int64_t ConvolutionPlanAttr::bytesOfX() const {
   return llvm::product_of(
              (getKind() == "input" ? getOutput() : getInput()).asArrayRef()) *
-         elementBytes(getElement());
+         nn::elementBytes(getElement());
 }
 
 int64_t ConvolutionPlanAttr::bytesOfW() const {
   return llvm::product_of(
              (getKind() == "weight" ? getOutput() : getFilter()).asArrayRef()) *
-         elementBytes(getElement());
+         nn::elementBytes(getElement());
 }
 
 int64_t ConvolutionPlanAttr::bytesOfY() const {
   DenseI64ArrayAttr shape = getKind() == "forward" ? getOutput()
                             : getKind() == "input" ? getInput()
                                                    : getFilter();
-  return llvm::product_of(shape.asArrayRef()) * elementBytes(getElement());
+  return llvm::product_of(shape.asArrayRef()) * nn::elementBytes(getElement());
 }
 
 // The gradient reads the output's shape and writes the input's.
@@ -84,13 +83,13 @@ static bool isBackward(PoolingPlanAttr plan) {
 int64_t PoolingPlanAttr::bytesOfSource() const {
   return llvm::product_of(
              (isBackward(*this) ? getOutput() : getInput()).asArrayRef()) *
-         elementBytes(getElement());
+         nn::elementBytes(getElement());
 }
 
 int64_t PoolingPlanAttr::bytesOfDestination() const {
   return llvm::product_of(
              (isBackward(*this) ? getInput() : getOutput()).asArrayRef()) *
-         elementBytes(getElement());
+         nn::elementBytes(getElement());
 }
 
 // An i32 per element of the output.
@@ -105,13 +104,13 @@ int64_t PoolingPlanAttr::bytesOfWorkspace() const {
 static int64_t queryBytes(AttentionPlanAttr plan, DenseI64ArrayAttr strides,
                           int64_t width) {
   return extent(plan.getQuery().asArrayRef().take_front(3), strides, width) *
-         elementBytes(plan.getElement());
+         nn::elementBytes(plan.getElement());
 }
 
 static int64_t keyBytes(AttentionPlanAttr plan, DenseI64ArrayAttr strides,
                         int64_t width) {
   return extent(plan.getKey().asArrayRef().take_front(3), strides, width) *
-         elementBytes(plan.getElement());
+         nn::elementBytes(plan.getElement());
 }
 
 static int64_t widthOf(AttentionPlanAttr plan) { return plan.getQuery()[3]; }
@@ -135,7 +134,7 @@ int64_t AttentionPlanAttr::bytesOfMask() const {
     return 0;
   ArrayRef<int64_t> query = getQuery();
   int64_t sizes[] = {query[0], query[1], query[2], getKey()[2]};
-  return extent(sizes, getStrideMask(), 1) * elementBytes(getMask());
+  return extent(sizes, getStrideMask(), 1) * nn::elementBytes(getMask());
 }
 
 int64_t AttentionPlanAttr::bytesOfOutput() const {

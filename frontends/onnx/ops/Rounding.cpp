@@ -22,7 +22,7 @@ using nn::Predicate;
 using onnx::TensorProto;
 
 // Doubles hold all of these but the ends of 64-bit types.
-Range frontend::rangeOf(int64_t onnxType) {
+IntegerRange frontend::rangeOf(int64_t onnxType) {
   int bits = static_cast<int>(bitsOf(onnxType));
   if (isSignedInteger(onnxType))
     return {-std::ldexp(1.0, bits - 1), std::ldexp(1.0, bits - 1) - 1};
@@ -30,7 +30,7 @@ Range frontend::rangeOf(int64_t onnxType) {
 }
 
 Value frontend::saturated(Emitter &b, Value x, int64_t onnxType) {
-  Range range = rangeOf(onnxType);
+  IntegerRange range = rangeOf(onnxType);
   x = b.binary<nn::MinimumOp>(b.binary<nn::MaximumOp>(x, range.least),
                               range.most);
   return b.cast(x, importedType(onnxType, b.builder.getContext()));

@@ -11,10 +11,10 @@
 namespace fsdpc::frontend {
 
 /// Returns the values of an integer type.
-struct Range {
+struct IntegerRange {
   double least, most;
 };
-Range rangeOf(int64_t onnxType);
+IntegerRange rangeOf(int64_t onnxType);
 
 /// Returns the whole number x (f32) kept within the range of an integer type,
 /// in the type's carrier.

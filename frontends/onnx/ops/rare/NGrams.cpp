@@ -13,7 +13,7 @@ using namespace fsdpc::frontend;
 
 namespace {
 // The n-grams of one size.
-struct Pool {
+struct NGramPool {
   int64_t size, first, count; // `first` counts n-grams, not their elements
   SmallVector<int64_t> elements;
 };
@@ -22,8 +22,8 @@ struct Pool {
 // Splits 'pool_int64s' at 'ngram_counts', the places where each size begins.
 // Returns nullopt after it has refused the node. Size i + 1 starts at
 // ngram_counts[i] and ends where the next size starts.
-static std::optional<SmallVector<Pool>> readPools(Node &node) {
-  auto refuse = [&](const Twine &why) -> std::optional<SmallVector<Pool>> {
+static std::optional<SmallVector<NGramPool>> readPools(Node &node) {
+  auto refuse = [&](const Twine &why) -> std::optional<SmallVector<NGramPool>> {
     (void)node.refuse(why);
     return std::nullopt;
   };
@@ -31,7 +31,7 @@ static std::optional<SmallVector<Pool>> readPools(Node &node) {
   if (!starts || !all)
     return refuse("attributes 'ngram_counts' and 'pool_int64s' are needed; "
                   "strings are not supported");
-  SmallVector<Pool> pools;
+  SmallVector<NGramPool> pools;
   int64_t first = 0, total = all->size();
   for (auto [i, start] : llvm::enumerate(*starts)) {
     int64_t size = i + 1;
@@ -48,7 +48,7 @@ static std::optional<SmallVector<Pool>> readPools(Node &node) {
 
 // Counts the n-grams of a pool in rows (N×C) of i64, as N×G. A skip of s
 // compares elements s + 1 apart; ONNX counts every distance up to mostSkips.
-static Value countsOf(Node &node, Value rows, const Pool &pool,
+static Value countsOf(Node &node, Value rows, const NGramPool &pool,
                       int64_t mostSkips) {
   Emitter &b = node.b;
   int64_t n = shapeOf(rows)[0], length = shapeOf(rows)[1];
@@ -123,7 +123,7 @@ static LogicalResult tfIdf(Node &node) {
   Shape matrix = {rankOf(x) == 2 ? shapeOf(x)[0] : 1, shapeOf(x).back()};
   Value rows = b.reshape(b.cast(x, b.builder.getI64Type()), matrix);
   SmallVector<Value> counts;
-  for (const Pool &pool : *pools) {
+  for (const NGramPool &pool : *pools) {
     if (pool.count == 0)
       continue;
     bool isCounted = pool.size >= shortest && pool.size <= longest;

@@ -29,8 +29,8 @@ private:
   pthread_barrier_t barrier;
 };
 
-struct Block {
-  explicit Block(int64_t threads) : all(threads), exchanged(threads) {
+struct ThreadBlock {
+  explicit ThreadBlock(int64_t threads) : all(threads), exchanged(threads) {
     for (int64_t first = 0; first < threads; first += kWarp)
       warps.push_back(
           std::make_unique<Barrier>(std::min(kWarp, threads - first)));
@@ -53,7 +53,7 @@ struct Block {
   alignas(16) char shared[48 << 10];
 };
 
-thread_local Block *block;
+thread_local ThreadBlock *block;
 thread_local int32_t thread;
 
 } // namespace
@@ -80,7 +80,7 @@ void *fsdpc_simt_shared(int64_t) { return block->shared; }
 
 void testing::runBlocks(int64_t threads, int64_t begin, int64_t end,
                         const std::function<void(int64_t)> &body) {
-  Block state(threads);
+  ThreadBlock state(threads);
   std::vector<std::thread> running;
   for (int64_t number = 0; number < threads; ++number)
     running.emplace_back([&, number] {
