@@ -36,12 +36,16 @@ case ${1:-} in
   --all) files=$(git ls-files -- runtime compiler passes frontends tools tests | grep '\.cpp$') ;;
   *) sed -n '4,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
-[[ -f $build/compile_commands.json ]] || die "$build is not configured; run tools/test.sh first"
+[[ -f $build/build.ninja ]] || die "$build is not configured; run tools/test.sh first"
 mapfile -t files < <(sed "s#[.+]#\\\\&#g; s#.*#^$root/&\$#" <<<"$files")
+# The build may compile files in groups. These are the commands of single files,
+# with the headers that the build has generated and precompiled.
+configure_build "$build/single" OFF
+sed -i "s#$build/single#$build#g" "$build/single/compile_commands.json"
 # clang does not know g++'s own warning flags, and reports std::stable_sort of
 # libstdc++ 12 for a function that it calls. The log has a header and a path per
 # file, so only findings are shown.
-run-clang-tidy-22 -p "$build" -quiet -j "$(nproc)" -extra-arg=-Wno-unknown-warning-option \
+run-clang-tidy-22 -p "$build/single" -quiet -j "$(nproc)" -extra-arg=-Wno-unknown-warning-option \
   -extra-arg=-Wno-deprecated-declarations \
   "${files[@]}" >"$log" 2>&1 ||
   { grep -E '(error|warning):' "$log" | sort -u >&2 || tail -20 "$log" >&2; die "clang-tidy found faults"; }

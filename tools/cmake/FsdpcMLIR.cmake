@@ -53,8 +53,9 @@ endfunction()
 # fsdpc_mlir_library(NAME SOURCES … [LIBS …] [DEPENDS tablegen targets])
 function(fsdpc_mlir_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;DEPENDS" ${ARGN})
-  fsdpc_library(${name} SOURCES ${ARG_SOURCES} LIBS ${ARG_LIBS})
+  fsdpc_static_library(${name} SOURCES ${ARG_SOURCES} LIBS ${ARG_LIBS})
   fsdpc_use_mlir(${name})
+  fsdpc_group(${name})
   if(ARG_DEPENDS)
     add_dependencies(${name} ${ARG_DEPENDS})
   endif()
@@ -75,6 +76,9 @@ endfunction()
 if(FSDPC_PRECOMPILE)
   set(headers
     <mlir/Dialect/Arith/IR/Arith.h> <mlir/Dialect/Func/IR/FuncOps.h>
+    <mlir/Dialect/GPU/IR/GPUDialect.h> <mlir/Dialect/LLVMIR/LLVMDialect.h>
+    <mlir/Dialect/Math/IR/Math.h> <mlir/Dialect/SCF/IR/SCF.h>
+    <mlir/Dialect/Vector/IR/VectorOps.h>
     <mlir/IR/Builders.h> <mlir/IR/BuiltinOps.h> <mlir/IR/BuiltinTypes.h>
     <mlir/IR/Dialect.h> <mlir/IR/Matchers.h> <mlir/IR/OpImplementation.h>
     <mlir/IR/PatternMatch.h> <mlir/IR/SymbolTable.h>

@@ -4,10 +4,28 @@
 
 # fsdpc_library(NAME SOURCES … [LIBS …]): a static library, compiled without warnings.
 function(fsdpc_library name)
+  fsdpc_static_library(${name} ${ARGN})
+  if(FSDPC_PRECOMPILE)
+    target_precompile_headers(${name} REUSE_FROM fsdpc_standard_headers)
+  endif()
+endfunction()
+
+# The same without precompiled headers.
+function(fsdpc_static_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   fsdpc_compile_options(${name})
   target_link_libraries(${name} PUBLIC ${ARG_LIBS})
+endfunction()
+
+# fsdpc_group(NAME): compiles a library's sources in groups of eight, with
+# FSDPC_GROUPED. Most of a source's compile time is for the headers of ops, for
+# which a group pays once: a build from nothing takes half as long, but an edit
+# compiles its group again. Not for the runtime, of whose archive programs take
+# single objects.
+option(FSDPC_GROUPED "Compile the compiler's sources in groups (for builds from nothing)" OFF)
+function(fsdpc_group name)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${FSDPC_GROUPED} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
 # fsdpc_executable(NAME SOURCES … [LIBS …])
@@ -54,7 +72,7 @@ option(FSDPC_PRECOMPILE "Precompile MLIR's and GoogleTest's headers (for builds 
 # fsdpc_header_library(NAME): a library to precompile headers in.
 function(fsdpc_header_library name)
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${name}.cpp CONTENT "")
-  fsdpc_library(${name} SOURCES ${CMAKE_BINARY_DIR}/${name}.cpp)
+  fsdpc_static_library(${name} SOURCES ${CMAKE_BINARY_DIR}/${name}.cpp)
 endfunction()
 
 # fsdpc_precompile(NAME HEADER…): precompiles headers in such a library. A target

@@ -58,17 +58,23 @@ jobs_that_fit() {
 # overlook macros and times in that header; those of MLIR's and LLVM's hold none.
 export CCACHE_SLOPPINESS=pch_defines,time_macros
 
-# build_targets [TARGET…] builds the targets, or all if none is given.
+# configure_build FOLDER GROUPED configures a folder for clang-22. MLIR's headers
+# are precompiled, to a size that can be shared. GROUPED (ON or OFF): see
+# FSDPC_GROUPED in tools/cmake/FsdpcTargets.cmake.
+configure_build() {
+  mkdir -p "$1"
+  cmake -S "$root" -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22 -DFSDPC_PRECOMPILE=ON -DFSDPC_GROUPED="$2" \
+    -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache >"$1/configure.log" 2>&1 ||
+    { cat "$1/configure.log"; rm -f "$1/build.ninja"; die "cannot configure $1; see CMake's output above"; }
+}
+
+# build_targets [TARGET…] builds the targets, or all if none is given. A new build
+# folder compiles in groups, unless FSDPC_GROUPED=OFF says otherwise.
 build_targets() {
   if [[ ! -f $build/build.ninja ]]; then
     say "configuring $build"
-    mkdir -p "$build"
-    # A file's compile time is mostly MLIR's headers, which clang precompiles to
-    # a size that can be shared.
-    cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-      -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22 -DFSDPC_PRECOMPILE=ON \
-      -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache >"$build/configure.log" 2>&1 ||
-      { cat "$build/configure.log"; rm -f "$build/build.ninja"; die "cannot configure $build; see CMake's output above"; }
+    configure_build "$build" "${FSDPC_GROUPED:-ON}"
   fi
   say "building"
   NINJA_STATUS='[%f/%t %es] ' ninja -C "$build" -j "$(jobs_that_fit)" "$@" </dev/null
