@@ -23,8 +23,9 @@ struct ImportSummary {
   int64_t folded = 0; ///< those among them that became constants
   int64_t parameters = 0, parameterElements = 0, trainableElements = 0;
   int64_t aliases = 0, buffers = 0, inputs = 0, dropouts = 0, batchNorms = 0;
-  int64_t draws = 0;    ///< nn.uniform
-  int64_t detached = 0; ///< values that gradients do not pass
+  int64_t storedBytes = 0; ///< of constants that ranks share
+  int64_t draws = 0;       ///< nn.uniform
+  int64_t detached = 0;    ///< values that gradients do not pass
   /// The optimizer that the model carries, or why another one is used; empty
   /// for a model without.
   std::string optimizer;

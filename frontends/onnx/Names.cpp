@@ -4,6 +4,7 @@
 // the loads of parameters, buffers and constants. A name is an item, which is a
 // value or a sequence of values, or a symbol that each use loads anew.
 #include "frontends/onnx/GraphImporter.h"
+#include "frontends/onnx/Unpacked.h"
 
 #include "compiler/dialects/fsdp/SymbolNames.h"
 
@@ -29,10 +30,15 @@ Value GraphImporter::lookup(StringRef name) {
   if (!entry->loaded)
     return entry->value;
   const NamedTensor &tensor = *entry->loaded;
-  if (tensor.role != TensorRole::constant)
-    return b.op<fsdp::LoadOp>(
-        tensor.type, FlatSymbolRefAttr::get(b.builder.getContext(),
-                                            fsdp::symbolOfTensor(tensor.fqn)));
+  if (tensor.role != TensorRole::constant) {
+    Value loaded = b.op<fsdp::LoadOp>(
+        tensor.symbolType,
+        FlatSymbolRefAttr::get(b.builder.getContext(),
+                               fsdp::symbolOfTensor(tensor.fqn)));
+    return tensor.symbolType == tensor.type
+               ? loaded
+               : unpacked(b, loaded, tensor.type, entry->elementType);
+  }
   // A constant role implies an initializer: inputs are added to the table only
   // as parameters or buffers.
   FailureOr<DenseElementsAttr> value =

@@ -4,6 +4,7 @@
 // value is in one of four places: a range of a file that the program reads, the
 // module, a rule that fills it, or --init of the program.
 #include "compiler/dialects/fsdp/SymbolNames.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "frontends/onnx/Node.h"
 #include "frontends/onnx/Parameters.h"
 #include "runtime/abi/init_rule.h"
@@ -36,7 +37,8 @@ LogicalResult ParameterTable::setInitial(const InitialValues &values) {
   for (const NamedTensor &tensor : tensors) {
     bool isSet = values.rules.contains(tensor.name) ||
                  values.values.contains(tensor.name);
-    if (isSet && tensor.role == TensorRole::constant)
+    if (isSet && (tensor.role == TensorRole::constant ||
+                  tensor.role == TensorRole::stored))
       return emitError(UnknownLoc::get(context))
              << "the initialization of '" << model.path << "' sets '"
              << tensor.name << "', which is neither a parameter nor a state; "
@@ -99,8 +101,10 @@ LogicalResult ParameterTable::emitTensor(OpBuilder &builder,
       embed = !source;
     }
     if (embed) {
+      const auto &proto = model.proto.graph().initializer(tensor.initializer);
+      bool isPacked = tensor.symbolType != tensor.type;
       FailureOr<DenseElementsAttr> elements =
-          weights.value(model.proto.graph().initializer(tensor.initializer));
+          isPacked ? weights.packed(proto) : weights.value(proto);
       if (failed(elements))
         return unreadable();
       value = *elements;
@@ -122,15 +126,16 @@ LogicalResult ParameterTable::emitTensor(OpBuilder &builder,
         builder.getStrArrayAttr(llvm::to_vector_of<StringRef>(tensor.aliases));
   Location loc = NameLoc::get(builder.getStringAttr(tensor.name));
   StringAttr name = builder.getStringAttr(fsdp::symbolOfTensor(tensor.fqn));
-  TypeAttr type = TypeAttr::get(tensor.type);
+  TypeAttr type = TypeAttr::get(tensor.symbolType);
   if (tensor.role == TensorRole::buffer)
     fsdp::BufferOp::create(builder, loc, name, type, UnitAttr(), aliases,
                            source, rule, value, UnitAttr(), IntegerAttr());
   else
-    fsdp::ParameterOp::create(builder, loc, name, type,
-                              isTrainable ? builder.getUnitAttr() : UnitAttr(),
-                              FlatSymbolRefAttr(), aliases, source, rule,
-                              value);
+    fsdp::ParameterOp::create(
+        builder, loc, name, type,
+        isTrainable ? builder.getUnitAttr() : UnitAttr(),
+        tensor.role == TensorRole::stored ? builder.getUnitAttr() : UnitAttr(),
+        FlatSymbolRefAttr(), aliases, source, rule, value);
   return success();
 }
 
@@ -153,6 +158,9 @@ LogicalResult ParameterTable::emit(OpBuilder &builder,
     // gradient, state or decay.
     bool isKept = isUsed || (tensor.role == TensorRole::parameter &&
                              isHeldByLayouts(tensor));
+    // A constant that nothing needs is no value of the model's.
+    if (!isUsed && tensor.role == TensorRole::stored)
+      continue;
     if (!isUsed)
       emitWarning(NameLoc::get(builder.getStringAttr(tensor.name)))
           << "'" << tensor.fqn << "' does not affect the loss; the program "
@@ -165,6 +173,10 @@ LogicalResult ParameterTable::emit(OpBuilder &builder,
       return failure();
     if (tensor.role == TensorRole::buffer) {
       ++summary.buffers;
+      continue;
+    }
+    if (tensor.role == TensorRole::stored) {
+      summary.storedBytes += nn::tensorBytes(tensor.symbolType);
       continue;
     }
     names.push_back(tensor.fqn);

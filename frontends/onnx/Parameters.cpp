@@ -9,6 +9,7 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "frontends/onnx/Emitter.h"
 #include "frontends/onnx/Node.h"
+#include "frontends/onnx/StoredConstants.h"
 #include "frontends/onnx/TorchExport.h"
 
 using namespace mlir;
@@ -95,6 +96,12 @@ LogicalResult ParameterTable::add(StringRef name, TensorRole role,
     return success();
   }
   std::string fqn = name.str();
+  auto type = RankedTensorType::get(shape, element);
+  RankedTensorType symbolType = type;
+  if (role == TensorRole::stored && isStorageType(onnxType))
+    symbolType = RankedTensorType::get(
+        (type.getNumElements() * bitsOf(onnxType) + 7) / 8,
+        IntegerType::get(context, 8, IntegerType::Unsigned));
   auto [place, fresh] = byName.try_emplace(name, tensors.size());
   if (!fresh)
     return emitError(UnknownLoc::get(context))
@@ -104,7 +111,8 @@ LogicalResult ParameterTable::add(StringRef name, TensorRole role,
       {name.str(),
        fqn,
        role,
-       RankedTensorType::get(shape, element),
+       type,
+       symbolType,
        initializer,
        {},
        declaredFrozen.contains(name) ||
@@ -187,19 +195,35 @@ LogicalResult ParameterTable::build() {
                            : kind != kinds.end() && kind->second == "PARAMETER";
     return isParameter ? TensorRole::parameter : TensorRole::constant;
   };
-  for (int i = 0; i < graph.initializer_size(); ++i) {
-    const onnx::TensorProto &tensor = graph.initializer(i);
+  auto roleOf = [&](const onnx::TensorProto &tensor) {
     Type element = importedType(tensor.data_type(), context);
     ArrayRef<int64_t> shape(tensor.dims().data(), tensor.dims_size());
-    // An empty tensor has nothing to train, and quantised values are constants.
+    bool isFloat = element && isa<FloatType>(element);
+    // An empty tensor has nothing to train, and quantised values are constants,
+    // also where a module has them as parameters without gradients.
+    bool isEmpty = llvm::is_contained(shape, 0);
     bool mayBeParameter =
-        element && isa<FloatType>(element) && !llvm::is_contained(shape, 0) &&
+        isFloat && !isEmpty &&
         (!shape.empty() || differentiated.contains(tensor.name()));
     TensorRole kind = isStorageType(tensor.data_type())
                           ? TensorRole::constant
                           : role(tensor.name(), mayBeParameter);
-    if (kind == TensorRole::parameter && llvm::is_contained(shape, 0))
-      kind = TensorRole::constant;
+    bool isConstant =
+        kind == TensorRole::parameter && (isEmpty || (element && !isFloat));
+    return isConstant ? TensorRole::constant : kind;
+  };
+  llvm::StringMap<TensorRole> roles;
+  for (const onnx::TensorProto &tensor : graph.initializer())
+    roles.try_emplace(tensor.name(), roleOf(tensor));
+  llvm::StringSet<> stored = storedConstants(graph, [&](StringRef name) {
+    return roles.lookup(name) != TensorRole::constant;
+  });
+  for (int i = 0; i < graph.initializer_size(); ++i) {
+    const onnx::TensorProto &tensor = graph.initializer(i);
+    ArrayRef<int64_t> shape(tensor.dims().data(), tensor.dims_size());
+    TensorRole kind = stored.contains(tensor.name())
+                          ? TensorRole::stored
+                          : roles.lookup(tensor.name());
     if (failed(add(tensor.name(), kind, tensor.data_type(), shape, i)))
       return failure();
   }

@@ -19,10 +19,11 @@
 
 namespace fsdpc::frontend {
 
-/// A constant is built into the graph; a parameter becomes an fsdp.parameter,
+/// A constant is built into the graph; a stored one (StoredConstants.h) becomes
+/// an fsdp.parameter that keeps its type; a parameter becomes one that is
 /// frozen or trainable; a buffer (running statistics) becomes an fsdp.buffer,
 /// which the program updates.
-enum class TensorRole { constant, parameter, buffer };
+enum class TensorRole { constant, stored, parameter, buffer };
 
 /// An initializer or input of the graph that is not data of the user.
 struct NamedTensor {
@@ -30,7 +31,10 @@ struct NamedTensor {
   /// The symbol's name: the name in the model's state_dict.
   std::string fqn;
   TensorRole role;
-  mlir::RankedTensorType type;
+  mlir::RankedTensorType type; ///< as nodes see it
+  /// The symbol's type. Elements of less than a byte, and narrow floats, are
+  /// stored as the bytes of the file, and unpacked where they are loaded.
+  mlir::RankedTensorType symbolType;
   int initializer = -1; ///< -1: a graph input, without a value
   /// Other names of a tied weight in the state_dict.
   std::vector<std::string> aliases;

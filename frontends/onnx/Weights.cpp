@@ -20,8 +20,8 @@ using onnx::TensorProto;
 
 // ---- types ----
 
-// Returns the type's name in a source, or "" for a type that only this reader
-// understands.
+// Returns the type's name in a source, which is that of the runtime, or "" for
+// a type that only this reader understands.
 static StringRef sourceType(int64_t onnxType) {
   switch (onnxType) {
   case TensorProto::FLOAT:
@@ -35,19 +35,19 @@ static StringRef sourceType(int64_t onnxType) {
   case TensorProto::INT64:
     return "i64";
   case TensorProto::UINT64:
-    return "ui64";
+    return "u64";
   case TensorProto::INT32:
     return "i32";
   case TensorProto::UINT32:
-    return "ui32";
+    return "u32";
   case TensorProto::INT16:
     return "i16";
   case TensorProto::UINT16:
-    return "ui16";
+    return "u16";
   case TensorProto::INT8:
     return "i8";
   case TensorProto::UINT8:
-    return "ui8";
+    return "u8";
   case TensorProto::BOOL:
     return "i1";
   }
@@ -329,12 +329,25 @@ FailureOr<DenseElementsAttr> Weights::value(const TensorProto &tensor) {
   }
 }
 
+FailureOr<DenseElementsAttr> Weights::packed(const TensorProto &tensor) {
+  std::vector<char> owned;
+  FailureOr<ArrayRef<char>> bytes = stored(tensor, owned);
+  if (failed(bytes))
+    return failure();
+  auto type = RankedTensorType::get(
+      {int64_t(bytes->size())},
+      IntegerType::get(context, 8, IntegerType::Unsigned));
+  return constantFrom(type, *bytes);
+}
+
 FailureOr<fsdp::SourceAttr> Weights::source(int index) {
   const TensorProto &tensor = model.proto.graph().initializer(index);
   FailureOr<uint64_t> size = storedBytes(tensor);
   if (failed(size))
     return failure();
-  StringRef type = sourceType(tensor.data_type());
+  StringRef type = isStorageType(tensor.data_type())
+                       ? StringRef("u8")
+                       : sourceType(tensor.data_type());
   if (type.empty())
     return fsdp::SourceAttr();
   std::string path = model.path;

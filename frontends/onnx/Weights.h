@@ -33,8 +33,14 @@ public:
   mlir::FailureOr<mlir::DenseElementsAttr>
   constant(const onnx::TensorProto &tensor);
 
+  /// Returns the bytes of a tensor of a storage type (isStorageType) as they
+  /// are in the file, as a vector of ui8.
+  mlir::FailureOr<mlir::DenseElementsAttr>
+  packed(const onnx::TensorProto &tensor);
+
   /// Returns the place of initializer `index`, or null (not a failure) if it is
-  /// stored in a form that only this reader understands.
+  /// stored in a form that only this reader understands. That of a tensor of a
+  /// storage type is a place of bytes.
   mlir::FailureOr<fsdp::SourceAttr> source(int index);
 
   /// Why the last call failed.

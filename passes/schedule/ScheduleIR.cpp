@@ -258,14 +258,17 @@ int64_t Reader::countCompressed(LayoutRefs layouts, ValueRange gradients,
 }
 
 // Counts what each rank has offloaded of the layouts: gradients and masters are
-// of f32, parameters without a master of the type that is computed in.
+// of f32, parameters without a master of the type that is computed in, and what
+// is stored is bytes.
 void Reader::countStored(LayoutRefs layouts, StringRef what,
                          CollectiveOps &ops) const {
   for (FlatSymbolRefAttr name : layouts) {
     auto layout = offloadedLayouts.lookup(name.getAttr());
     if (!layout || !fsdp::isOffloaded(layout, what))
       continue;
-    int64_t width = what == "parameter" && layout.getNoMaster() ? 2 : 4;
+    int64_t width = layout.holdsBytes()                           ? 1
+                    : what == "parameter" && layout.getNoMaster() ? 2
+                                                                  : 4;
     (groupLayouts.contains(name.getAttr()) ? ops.storedGroupBytes
                                            : ops.storedBytes) +=
         width * layout.getElements();

@@ -52,9 +52,21 @@ public:
   }
 
 private:
+  // What the values of a layout are: in the compute type, in f32 by --keep-f32,
+  // or stored in types of their own.
+  enum class Kind { compute, keptF32, bytes };
+  Kind kindOf(fsdp::LayoutOp layout) const {
+    if (layout.holdsBytes())
+      return Kind::bytes;
+    return fsdp::keepsF32(layout, symbols) ? Kind::keptF32 : Kind::compute;
+  }
+
   // A layout computes in the type of the options, and has the master that they
   // want, unless its members are kept in f32.
   LogicalResult verifyTypes(fsdp::LayoutOp layout) {
+    // Its own verifiers have checked its members.
+    if (layout.holdsBytes())
+      return success();
     bool keepsF32 = fsdp::keepsF32(layout, symbols);
     if (keepsF32 ? !layout.getCompute().isF32()
                  : layout.getCompute() != compute) {
@@ -115,7 +127,7 @@ private:
     fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
     auto [twin, isOnly] = ofUnit.try_emplace(
         {layout.getUnitAttr().getAttr(), layout.getTrainable(), strategy,
-         layout.getGroup().value_or(0), fsdp::keepsF32(layout, symbols)},
+         layout.getGroup().value_or(0), int(kindOf(layout))},
         layout);
     int64_t most = options.layoutSize;
     if (most > 0 && layout.getMembers().size() > 1 &&
@@ -138,7 +150,7 @@ private:
   // Offsets must be what shard-parameters would choose for this order of
   // members, so that a dump with a gap is refused.
   LogicalResult verifyMembers(fsdp::LayoutOp layout) {
-    bool keepsF32 = fsdp::keepsF32(layout, symbols);
+    bool keepsF32 = !layout.holdsBytes() && fsdp::keepsF32(layout, symbols);
     // The end of the last member, in elements.
     int64_t end = 0;
     for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
@@ -150,7 +162,7 @@ private:
                                   << "' is a member twice",
                               other->second, "a member here already");
       auto parameter = symbols.lookup<fsdp::ParameterOp>(name);
-      if (fsdp::keepsF32(parameter) != keepsF32)
+      if (!parameter.getStored() && fsdp::keepsF32(parameter) != keepsF32)
         return refuseWithNote(
             broken(layout, "compute")
                 << "its member '" << name.getValue() << "' "
@@ -164,7 +176,8 @@ private:
                                   << "' of unit '"
                                   << nameOrNone(parameter.getUnitAttr()) << "'",
                               parameter, "the parameter");
-      int64_t first = llvm::alignTo(end, fsdp::memberAlignment(options));
+      int64_t first = llvm::alignTo(
+          end, fsdp::memberAlignment(options, layout.holdsBytes()));
       if (member.getOffset() != first)
         return broken(layout, "layout")
                << "member '" << name.getValue() << "' begins at "
@@ -210,7 +223,7 @@ private:
   Manifest manifest;
   size_t number = 0; // of the layout in the manifest
   // The layout of each member, and the layout of each unit, kind (trainable or
-  // frozen), strategy, group and type.
+  // frozen), strategy, group and kind of its values.
   DenseMap<StringAttr, fsdp::LayoutOp> layoutOf;
   DenseMap<std::tuple<StringAttr, int, fsdp::Strategy, int64_t, int>,
            fsdp::LayoutOp>

@@ -35,6 +35,12 @@ bool comparesDraw(Operation *op) {
   return precision && precision.computesInF32();
 }
 
+// What is stored keeps its type, and counts as data as other constants do.
+bool viewsBytes(Operation *op) {
+  auto view = dyn_cast<fsdp::ViewOp>(op);
+  return view && getElementTypeOrSelf(view.getFlat()).isUnsignedInteger(8);
+}
+
 bool isBackward(Operation *op) {
   return op->hasAttr(FSDPDialect::kBackwardAttr);
 }
@@ -54,7 +60,7 @@ public:
     // their shards, if there are any.
     SymbolTable symbols(module);
     for (auto layout : module.getOps<fsdp::LayoutOp>())
-      if (!fsdp::keepsF32(layout, symbols)) {
+      if (!layout.holdsBytes() && !fsdp::keepsF32(layout, symbols)) {
         layout.setCompute(half);
         layout.setNoMaster(options.master == fsdp::Master::None);
       }
@@ -114,8 +120,8 @@ private:
   void convert(Operation *op) {
     if (holdsSentinel(op))
       sentinels.insert(op->getResult(0));
-    if (op->getNumOperands() == 0 && !isa<fsdp::FlatOp>(op))
-      return; // constants, buffers, iota: cast where used
+    if ((op->getNumOperands() == 0 && !isa<fsdp::FlatOp>(op)) || viewsBytes(op))
+      return; // constants, buffers, iota, what is stored: cast where used
     bool isFixed = isAlwaysF32(op);
     bool compute =
         !isFixed && (op->hasTrait<fsdp::InComputeType>() || computesInHalf(op));

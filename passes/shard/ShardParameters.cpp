@@ -5,8 +5,9 @@
 // each rank owns an equal part. Members of different strategies have layouts of
 // their own, since a buffer is gathered and reduced as a whole, and so have
 // members of different optimizers, since a buffer is updated by one program,
-// and those that --keep-f32 leaves in f32. Members are aligned so that kernels
-// can read them in place. GradientPacker.h packs the gradients of a layout.
+// those that --keep-f32 leaves in f32, and those that are stored. Members are
+// aligned so that kernels can read them in place. GradientPacker.h packs the
+// gradients of a layout.
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/Compression.h"
@@ -82,6 +83,7 @@ private:
     fsdp::Strategy strategy;
     size_t program; // number of a --group, or 0
     bool keptF32;
+    bool stored;
     auto operator<=>(const Group &) const = default;
   };
 
@@ -131,7 +133,9 @@ private:
       fsdp::Strategy strategy = strategyOf(parameter);
       groups[{unitNumber.lookup(unit), !parameter.getTrainable(),
               strategy != ofUnit.lookup(unit), strategy,
-              rates.programOf(parameter), fsdp::keepsF32(parameter)}]
+              rates.programOf(parameter),
+              !parameter.getStored() && fsdp::keepsF32(parameter),
+              parameter.getStored()}]
           .push_back(parameter);
     }
     for (auto &[group, members] : groups)
@@ -193,8 +197,9 @@ private:
     int64_t end = 0;
     for (size_t i = 0; i < members.size(); ++i) {
       fsdp::ParameterOp member = members[i];
-      int64_t begin = llvm::alignTo(end, fsdp::memberAlignment(options));
-      int64_t elements = cast<ShapedType>(member.getType()).getNumElements();
+      int64_t begin =
+          llvm::alignTo(end, fsdp::memberAlignment(options, group.stored));
+      int64_t elements = fsdp::memberSizeOf(member);
       if (i > first && (alone || begin + elements > options.layoutSize)) {
         runs.push_back(members.slice(first, i - first));
         first = i;
@@ -231,8 +236,9 @@ private:
     int64_t end = 0;
     for (fsdp::ParameterOp parameter : parameters) {
       shapes.push_back(cast<RankedTensorType>(parameter.getType()).getShape());
-      int64_t offset = llvm::alignTo(end, fsdp::memberAlignment(options));
-      int64_t elements = cast<ShapedType>(parameter.getType()).getNumElements();
+      int64_t offset =
+          llvm::alignTo(end, fsdp::memberAlignment(options, group.stored));
+      int64_t elements = fsdp::memberSizeOf(parameter);
       members.push_back(fsdp::MemberAttr::get(
           module.getContext(), FlatSymbolRefAttr::get(parameter), offset,
           elements, attrs.getF64FloatAttr(rates.rateOf(parameter)),
@@ -249,6 +255,8 @@ private:
       name += ".group" + std::to_string(group.program);
     if (group.keptF32)
       name += ".f32";
+    if (group.stored)
+      name += ".bytes";
     if (part)
       name += ".part" + std::to_string(part);
     OpBuilder builder(module.getContext());
@@ -256,9 +264,12 @@ private:
     bool average = trainable && options.ema > 0;
     fsdp::OptimizerAttr optimizer = optimizerOf(group);
     int64_t states = optimizer ? optimizer.getStates().size() + average : 0;
-    Type wire = fsdp::wireTypeOf(
-        fsdp::gatheredBy(group.strategy, group.keptF32, options),
-        module.getContext());
+    Type wire = fsdp::wireTypeOf(fsdp::gatheredBy(group.strategy,
+                                                  group.keptF32 || group.stored,
+                                                  options),
+                                 module.getContext());
+    Type compute = group.stored ? Type(builder.getIntegerType(8, false))
+                                : builder.getF32Type();
     fsdp::Compression compression;
     if (trainable)
       compression = fsdp::wantedCompression(options, end, shapes);
@@ -276,7 +287,7 @@ private:
         group.program ? builder.getI64IntegerAttr(group.program)
                       : IntegerAttr(),
         trainable ? builder.getUnitAttr() : UnitAttr(),
-        builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
+        builder.getI64IntegerAttr(end), TypeAttr::get(compute),
         wire ? TypeAttr::get(wire) : TypeAttr(), number(compression.topK),
         number(compression.powerRank),
         /*no_master=*/UnitAttr(), builder.getI64IntegerAttr(states),

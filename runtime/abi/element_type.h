@@ -28,13 +28,14 @@ constexpr int64_t dtypeBytes(std::string_view dtype) {
   return 0;
 }
 
-/// The types in which models compute and gradients travel.
-enum class ElementType { f32, bf16, f16 };
-constexpr int elementTypes = 3;
+/// The types in which models compute and gradients travel, and bytes, as which
+/// constants travel.
+enum class ElementType { f32, bf16, f16, u8 };
+constexpr int elementTypes = 3; ///< in which models compute
 
 /// Returns the name of a type in the manifest.
 constexpr std::string_view dtypeOf(ElementType type) {
-  constexpr std::string_view names[elementTypes] = {"f32", "bf16", "f16"};
+  constexpr std::string_view names[] = {"f32", "bf16", "f16", "u8"};
   return names[int(type)];
 }
 
@@ -51,9 +52,10 @@ constexpr bool parseElementType(std::string_view dtype, ElementType &type) {
 
 /// Returns the bytes of an element. Loops call it, so no name is compared.
 constexpr int64_t elementBytes(ElementType type) {
-  constexpr int64_t bytes[elementTypes] = {dtypeBytes(dtypeOf(ElementType(0))),
-                                           dtypeBytes(dtypeOf(ElementType(1))),
-                                           dtypeBytes(dtypeOf(ElementType(2)))};
+  constexpr int64_t bytes[] = {dtypeBytes(dtypeOf(ElementType::f32)),
+                               dtypeBytes(dtypeOf(ElementType::bf16)),
+                               dtypeBytes(dtypeOf(ElementType::f16)),
+                               dtypeBytes(dtypeOf(ElementType::u8))};
   return bytes[int(type)];
 }
 

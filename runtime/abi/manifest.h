@@ -59,12 +59,15 @@ struct Source {
 };
 
 /// A parameter as a member of a layout. `offset` and `elements` are in elements
-/// of the layout's flat buffer. `rate` and `decay` are not compiled into
+/// of the layout's flat buffer, which are bytes if the layout is one of bytes.
+/// `rate` and `decay` are not compiled into
 /// kernels, so they may be edited in a dump.
 struct Member {
   std::string name;
   std::vector<std::string> aliases;
   std::vector<int64_t> shape;
+  /// In a layout of bytes: "i8", "u8", "i32", "f32", … Empty in others.
+  std::string dtype = {};
   int64_t offset = 0;
   int64_t elements = 0;
   double rate = 1;  ///< multiplies the learning rate
@@ -136,6 +139,9 @@ struct Layout {
   bool stateWhole = false;
   bool computeWhole = false; ///< the compute copy persists: zero1, zero2, ddp
   bool keptF32 = false; ///< computes in f32, whatever the manifest's type is
+  /// Holds constants of the model in types of their own (Member::dtype). It is
+  /// frozen, has no master, and its elements are bytes.
+  bool ofBytes = false;
   /// Gathers send blocks of "i8" or "f8e4m3" (blocks.h); empty: the compute
   /// type.
   std::string wire;
@@ -358,7 +364,7 @@ struct Manifest {
 
   /// The type in which a layout is gathered and its gradients are packed.
   std::string computeDtypeOf(const Layout &layout) const {
-    return layout.keptF32 ? "f32" : computeDtype;
+    return layout.ofBytes ? "u8" : layout.keptF32 ? "f32" : computeDtype;
   }
 };
 

@@ -214,6 +214,10 @@ Status checkLayout(const Manifest &manifest, const Layout &layout) {
   if (layout.parametersOffloaded && !hasOwnParameters(manifest, layout))
     return inputError("layout '" + layout.name +
                       "' has its parameters offloaded, but no shard of them");
+  if (layout.ofBytes && (layout.trainable || layout.noMaster || layout.owned ||
+                         layout.keptF32 || !layout.wire.empty()))
+    return inputError("layout '" + layout.name +
+                      "' holds bytes, but is not gathered as they are");
   if (layout.noMaster && manifest.computeDtypeOf(layout) != "bf16")
     return inputError("layout '" + layout.name +
                       "' has no master, but does not compute in bf16");
@@ -247,7 +251,12 @@ Status checkMembers(const Layout &layout) {
   int64_t end = 0;
   for (const Member &member : layout.members) {
     int64_t elements = elementsOf(member.shape, 0);
-    if (member.offset < end || elements < 0 || member.elements != elements ||
+    int64_t width = layout.ofBytes ? dtypeBytes(member.dtype) : 1;
+    if (width == 0 || layout.ofBytes == member.dtype.empty())
+      return inputError("member '" + member.name + "' of layout '" +
+                        layout.name + "' has the type '" + member.dtype + "'");
+    if (member.offset < end || elements < 0 ||
+        member.elements != elements * width || member.offset % width != 0 ||
         member.offset > layout.elements ||
         member.elements > layout.elements - member.offset)
       return inputError("member '" + member.name + "' is not within layout '" +

@@ -46,6 +46,7 @@ template <class V> void fields(V &v, Source &x) {
 
 template <class V> void fields(V &v, Member &x) {
   v("name", x.name), v("aliases", x.aliases), v("shape", x.shape);
+  v("dtype", x.dtype);
   v("offset", x.offset), v("elements", x.elements), v("rate", x.rate);
   v("decay", x.decay), v("position", x.position);
   v("source", x.source);
@@ -60,6 +61,7 @@ template <class V> void fields(V &v, Layout &x) {
   v("gradientWhole", x.gradientWhole), v("unsummed", x.unsummed);
   v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("keptF32", x.keptF32);
+  v("ofBytes", x.ofBytes);
   v("wire", x.wire), v("topK", x.topK), v("powerRank", x.powerRank);
   v("states", x.states), v("average", x.average);
   v("statesOffloaded", x.statesOffloaded);

@@ -50,13 +50,13 @@ int plannedGroup(const Manifest &manifest, int ranks, int wanted) {
   return group > 0 && ranks % group == 0 ? int(group) : ranks;
 }
 
-// With --master=none there are no masters. Else, nothing changes a frozen
-// layout, so values that the model's file has in the compute type are kept in
-// that type alone: no bit is lost. The master of values in another type stays,
-// so that --save writes what the file held. It also stays where the copy that
-// persists holds what a gather has rounded.
+// Neither with --master=none nor of bytes are there masters. Else, nothing
+// changes a frozen layout, so values that the model's file has in the compute
+// type are kept in that type alone: no bit is lost. The master of values in
+// another type stays, so that --save writes what the file held. It also stays
+// where the copy that persists holds what a gather has rounded.
 static bool needsMaster(const Manifest &manifest, const Layout &layout) {
-  if (layout.noMaster)
+  if (layout.noMaster || layout.ofBytes)
     return false;
   std::string compute = manifest.computeDtypeOf(layout);
   return layout.trainable || compute == "f32" ||

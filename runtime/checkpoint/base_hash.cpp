@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Each element is hashed with its place in its parameter, and the sum of all
+// Each word is hashed with its place in its parameter, and the sum of all
 // hashes, modulo 2^64, does not depend on which rank has which elements.
 #include "runtime/checkpoint/base_hash.h"
 #include "runtime/checkpoint/own_part.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #define XXH_INLINE_ALL
@@ -24,12 +24,17 @@ uint64_t mixed(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-uint64_t hashOfElements(uint64_t name, const float *values, int64_t first,
-                        int64_t count) {
+// Hashes words of four bytes from the word `first` of a parameter on. The last
+// one may be cut short.
+uint64_t hashOfWords(uint64_t name, const char *bytes, int64_t first,
+                     int64_t count) {
   uint64_t sum = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    uint64_t place = mixed(name + uint64_t(first + i) * 0x9E3779B97F4A7C15);
-    sum += mixed(place ^ std::bit_cast<uint32_t>(values[i]));
+  for (int64_t at = 0; at < count; at += 4) {
+    uint32_t word = 0;
+    std::memcpy(&word, bytes + at, size_t(std::min<int64_t>(4, count - at)));
+    uint64_t place =
+        mixed(name + uint64_t(first + at / 4) * 0x9E3779B97F4A7C15);
+    sum += mixed(place ^ word);
   }
   return sum;
 }
@@ -41,6 +46,8 @@ Status addLayout(const fsdpc_rank &rank, size_t index, uint64_t &sum) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
   OwnPart own = ownPart(rank, index, Saved::parameters);
+  // Parts of layouts of bytes begin at whole words too.
+  int64_t width = layout.ofBytes ? 1 : 4;
   std::vector<float> place(size_t(std::min(most, buffers.own)));
   for (int64_t begin = 0; begin < buffers.own; begin += most) {
     int64_t count = std::min(most, buffers.own - begin),
@@ -48,13 +55,13 @@ Status addLayout(const fsdpc_rank &rank, size_t index, uint64_t &sum) {
     auto read = readPiece(rank, index, Saved::parameters, own, begin, count,
                           place.data());
     FSDPC_TRY(read);
-    auto *values = static_cast<const float *>(*read);
+    auto *values = static_cast<const char *>(*read);
     forEachMember(
         layout, from, from + count, [&](size_t number, int64_t a, int64_t b) {
           const Member &member = layout.members[number];
           uint64_t name = XXH64(member.name.data(), member.name.size(), 0);
-          sum += hashOfElements(name, values + (a - from), a - member.offset,
-                                b - a);
+          sum += hashOfWords(name, values + (a - from) * width,
+                             (a - member.offset) * width / 4, (b - a) * width);
         });
   }
   return {};

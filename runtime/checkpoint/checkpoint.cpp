@@ -50,7 +50,8 @@ std::string describe(const Manifest &manifest, Saved what,
     // the data is written once.
     if (isSaved(layout, what, base))
       offsets.members[index][place] =
-          header.add(member.name, "f32", member.shape, member.aliases);
+          header.add(member.name, layout.ofBytes ? member.dtype : "f32",
+                     member.shape, member.aliases);
   }
   if (what != Saved::gradients)
     for (size_t i = 0; i < manifest.buffers.size(); ++i)
@@ -70,7 +71,7 @@ std::string describe(const Manifest &manifest, Saved what,
 }
 
 // Brings a piece from its owner to rank 0. The other ranks have no part in it.
-void takeFromOwner(fsdpc_rank &rank, int owner, const void *piece, float *to,
+void takeFromOwner(fsdpc_rank &rank, int owner, const void *piece, void *to,
                    size_t bytes) {
   Communicator &ranks = *rank.job.channel[controlChannel];
   if (owner != 0 && rank.job.rank == owner)
@@ -81,8 +82,9 @@ void takeFromOwner(fsdpc_rank &rank, int owner, const void *piece, float *to,
     std::memcpy(to, piece, bytes);
 }
 
-// Gathers one layout piece by piece and writes it on rank 0. Gradients are
-// divided by V and by the loss's scale, so that the file holds means. Fails
+// Gathers one layout piece by piece and writes it on rank 0, in f32 or as the
+// bytes that it holds. Gradients are divided by V and by the loss's scale, so
+// that the file holds means. Fails
 // only if this rank cannot read what it has offloaded; the others then wait for
 // it.
 Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
@@ -94,16 +96,18 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
   int sources = layout.owned ? 1 : rank.job.size;
   bool hasPart = !layout.owned || rank.job.rank == buffers.owner;
   int64_t length = layout.owned ? buffers.whole : buffers.own;
+  size_t width = layout.ofBytes ? 1 : sizeof(float);
+  auto *staged = reinterpret_cast<char *>(staging.data());
   // Elements per rank and piece. The same for all ranks, as all-gather demands.
   // Shards of a layout are of one size, so all ranks also take the same number
   // of pieces. That of an owned layout comes from its owner.
   int64_t most = std::max<int64_t>(1, pieceElements / rank.job.size);
   for (int64_t begin = 0; begin < length; begin += most) {
     int64_t count = std::min(most, length - begin);
-    size_t bytes = size_t(count) * sizeof(float);
+    size_t bytes = size_t(count) * width;
     // all-gather takes a piece that lies at its own place in the result without
     // a copy.
-    float *place = &staging[size_t(layout.owned ? 0 : rank.job.rank * count)];
+    char *place = staged + (layout.owned ? 0 : size_t(rank.job.rank) * bytes);
     const void *piece = nullptr;
     if (hasPart) {
       auto read = readPiece(rank, index, what, own, begin, count, place);
@@ -128,9 +132,9 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
           layout, first, first + count,
           [&](size_t member, int64_t a, int64_t b) {
             uint64_t at = uint64_t(a - layout.members[member].offset);
-            return file.write(offsets[member] + at * sizeof(float),
-                              &staging[size_t(from * count + a - first)],
-                              uint64_t(b - a) * sizeof(float));
+            return file.write(offsets[member] + at * width,
+                              staged + size_t(from * count + a - first) * width,
+                              uint64_t(b - a) * width);
           });
       if (!written)
         break; // the file keeps the failure; the others still send

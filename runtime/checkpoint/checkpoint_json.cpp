@@ -24,10 +24,11 @@ namespace {
 
 // Format 2 says of a layout how many ranks share it, if they are not all.
 // Format 3 says which rank owns it, and of what type its parameters are, if not
-// f32. Format 4 has what reductions have not sent. The oldest format that can
+// f32. Format 4 has what reductions have not sent. Format 5 has layouts of
+// bytes. The oldest format that can
 // hold a checkpoint is written, so older programs read what they understand.
 constexpr int64_t plainFormat = 1, groupFormat = 2, ownerFormat = 3,
-                  newestFormat = 4;
+                  residualFormat = 4, newestFormat = 5;
 // A number of a shape lies deepest: in it, its buffer or parameter, their list,
 // a layout, the list of layouts, the body and the whole.
 constexpr int deepest = 8;
@@ -143,8 +144,11 @@ StoredLayout parseLayout(const Json &json, int64_t ranks, int64_t step) {
     for (const Json &name : listIn(json, "stateNames"))
       layout.stateNames.push_back(asText(name, "stateNames"));
   layout.factored = truthIn(json, "factored", false);
-  if (layout.dtype != "f32" && layout.dtype != "bf16")
-    refuse("dtype", json.at("dtype"), "f32 or bf16");
+  if (layout.dtype != "f32" && layout.dtype != "bf16" && !layout.ofBytes())
+    refuse("dtype", json.at("dtype"), "f32, bf16 or u8");
+  if (layout.ofBytes() && layout.states > 0)
+    throw std::runtime_error("layout '" + layout.name +
+                             "' is one of bytes, but has states");
   if (layout.ownStates() < 0)
     throw std::runtime_error("layout '" + layout.name +
                              "' has an average among no states");
@@ -176,8 +180,17 @@ StoredLayout parseLayout(const Json &json, int64_t ranks, int64_t step) {
     // Nor positions; their members then stand in the order of layouts.
     if (entry.contains("position"))
       member.position = numberIn(entry, "position", mostElements);
-    if (entry.contains("dtype") && textIn(entry, "dtype") != layout.dtype)
+    if (layout.ofBytes()) {
+      // At most 2^48 elements of at most eight bytes.
+      member.dtype = textIn(entry, "dtype");
+      int64_t width = dtypeBytes(member.dtype);
+      if (width == 0)
+        refuse("dtype", entry.at("dtype"), "an element type");
+      member.elements *= width;
+    } else if (entry.contains("dtype") &&
+               textIn(entry, "dtype") != layout.dtype) {
       refuse("dtype", entry.at("dtype"), "the type of its layout");
+    }
     if (member.offset + member.elements > layout.shard * shards)
       throw std::runtime_error("parameter '" + member.name +
                                "' is outside its layout");
@@ -248,6 +261,8 @@ int64_t formatOf(const CheckpointManifest &stored) {
     if (layout.owner != noOwner || layout.dtype != "f32")
       format = std::max(format, ownerFormat);
     if (layout.residual > 0)
+      format = std::max(format, residualFormat);
+    if (layout.ofBytes())
       format = newestFormat;
   }
   return format;
@@ -267,7 +282,7 @@ Json layoutJson(const StoredLayout &layout) {
     const Member &member = layout.members[i];
     members.push_back({{"name", member.name},
                        {"shape", member.shape},
-                       {"dtype", layout.dtype},
+                       {"dtype", layout.typeOf(member)},
                        {"offset", member.offset}});
     if (!member.aliases.empty())
       members.back()["aliases"] = member.aliases;

@@ -47,12 +47,13 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
     copy.factored = layout.factored;
     copy.residual = layout.keepsResidual() ? layout.elements : 0;
     copy.powerRank = layout.powerRank;
-    if (layout.noMaster)
+    if (layout.noMaster || layout.ofBytes)
       copy.dtype = manifest.computeDtypeOf(layout);
     for (const Member &member : layout.members) {
       Member place;
       place.name = storedName(member.name);
       place.shape = member.shape;
+      place.dtype = member.dtype;
       place.offset = member.offset;
       place.elements = member.elements;
       place.position = member.position;

@@ -52,9 +52,14 @@ struct StoredLayout {
   std::vector<std::string> stateNames = {};
   /// True if it also keeps averages along rows and columns, in buffers.
   bool factored = false;
-  /// The type of the parameters: f32, or bf16 of a layout without masters.
-  /// States are f32.
+  /// The type of the parameters: f32, bf16 of a layout without masters, or u8
+  /// of a layout of bytes, whose members have types of their own. States are
+  /// f32.
   std::string dtype = "f32";
+  bool ofBytes() const { return dtype == "u8"; }
+  const std::string &typeOf(const Member &member) const {
+    return ofBytes() ? member.dtype : dtype;
+  }
   /// LayoutBuffers::since, per member; empty if it is 0 for all.
   std::vector<int64_t> since = {};
   /// The rank that has all of it, whose shard is the whole; or noOwner.

@@ -22,6 +22,11 @@ std::string describe(const std::string &name,
   return "'" + printable(name) + "' " + shapeText(shape);
 }
 
+// Only members of layouts of bytes have a type of their own.
+std::string typeOf(const Member &member) {
+  return member.dtype.empty() ? "a parameter" : "of " + member.dtype;
+}
+
 // Returns the parameters of the checkpoint under each of their names.
 Places placesOf(const CheckpointManifest &stored) {
   Places known;
@@ -41,6 +46,9 @@ void compare(const Layout &layout, const Member &member, const Member &place,
   if (place.shape != member.shape)
     found.push_back("its " + describe(member.name, place.shape) + " is " +
                     shapeText(member.shape) + " here");
+  else if (place.dtype != member.dtype)
+    found.push_back("its " + describe(member.name, place.shape) + " is " +
+                    typeOf(place) + ", but " + typeOf(member) + " here");
   // A parameter that was frozen has no states; they start at zero.
   else if (int32_t own = layout.states - int32_t(layout.average);
            layout.trainable && home.ownStates() != 0 && home.ownStates() != own)

@@ -210,6 +210,26 @@ Status TrainingCheckpoint::readMaster(const Member &member, int64_t begin,
   return readLayout(placeOf(member), 0, begin, count, to);
 }
 
+// As readLayout, in bytes. Those of a member may lie in the shards of several
+// ranks.
+Status TrainingCheckpoint::readBytes(const Member &member, int64_t begin,
+                                     int64_t count, char *to) const {
+  const Place &place = placeOf(member);
+  const StoredLayout &layout = stored.layouts[place.layout];
+  for (int64_t at = place.offset + begin; count > 0;) {
+    int64_t within = at % layout.shard,
+            now = std::min(count, layout.shard - within);
+    auto file = size_t(rankOfShard(stored, layout, at / layout.shard));
+    const SafeTensor *from = tensors[file][firstOf[place.layout]];
+    FSDPC_TRY(files[file].file().read(from->offset + uint64_t(within), to,
+                                      uint64_t(now)));
+    at += now;
+    to += now;
+    count -= now;
+  }
+  return {};
+}
+
 int32_t TrainingCheckpoint::stateOf(const Layout &layout, const Member &member,
                                     int32_t state) const {
   const std::vector<std::string> &have =

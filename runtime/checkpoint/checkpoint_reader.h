@@ -49,6 +49,9 @@ public:
   /// that had none are zero, and its average is the parameter.
   Status readMaster(const Member &member, int64_t begin, int64_t count,
                     float *to) const;
+  /// Reads bytes [begin, begin + count) of a member of a layout of bytes.
+  Status readBytes(const Member &member, int64_t begin, int64_t count,
+                   char *to) const;
   Status readState(const Member &member, int32_t state, int64_t begin,
                    int64_t count, float *to) const;
   Status readAverage(const Member &member, int64_t begin, int64_t count,

@@ -56,14 +56,15 @@ static Status readOffloaded(const fsdpc_rank &rank, size_t index, Saved what,
 
 Result<const void *> readPiece(const fsdpc_rank &rank, size_t index, Saved what,
                                const OwnPart &own, int64_t begin, int64_t count,
-                               float *place) {
+                               void *place) {
   size_t width = elementBytes(own.type);
   const char *from = own.values ? own.values + size_t(begin) * width : nullptr;
-  if (from && own.type == WireType::f32 && rank.device->isHostMemory())
+  bool widens = own.type == WireType::bf16 || own.type == WireType::f16;
+  if (from && !widens && rank.device->isHostMemory())
     return from;
   std::vector<char> narrow;
   void *to = place;
-  if (own.type != WireType::f32) {
+  if (widens) {
     narrow.resize(size_t(count) * width);
     to = narrow.data();
   }
@@ -71,7 +72,7 @@ Result<const void *> readPiece(const fsdpc_rank &rank, size_t index, Saved what,
     rank.device->download(to, from, size_t(count) * width);
   else
     FSDPC_TRY(readOffloaded(rank, index, what, own.first + begin, count, to));
-  if (own.type != WireType::f32)
+  if (widens)
     castToWire(to, own.type, WireType::f32, count, place);
   return place;
 }

@@ -14,8 +14,8 @@ namespace fsdpc::runtime {
 
 /// Values in memory that the device reaches; null if they lie in the file of
 /// what is offloaded, and then `first` is where they begin in the rank's part
-/// of it. The type is not f32 only of parameters without a master, and of
-/// gradients that are unsummed.
+/// of it. The type is not f32 only of parameters without a master, of bytes,
+/// and of gradients that are unsummed.
 struct OwnPart {
   const char *values;
   WireType type;
@@ -26,11 +26,12 @@ struct OwnPart {
 /// of that if it has replicas.
 OwnPart ownPart(const fsdpc_rank &rank, size_t layout, Saved what);
 
-/// Returns elements [begin, begin + count) of this rank's part, as f32: where
-/// they lie, or at `place` if they must be read, downloaded or widened. Fails
+/// Returns elements [begin, begin + count) of this rank's part, as f32 or as
+/// bytes: where they lie, or at `place` if they must be read, downloaded or
+/// widened. Fails
 /// if they cannot be read from the file of what is offloaded.
 Result<const void *> readPiece(const fsdpc_rank &rank, size_t layout,
                                Saved what, const OwnPart &own, int64_t begin,
-                               int64_t count, float *place);
+                               int64_t count, void *place);
 
 } // namespace fsdpc::runtime

@@ -109,9 +109,9 @@ Status CheckpointWriter::allocateCopy() {
   return {};
 }
 
-// Each replica of a shard writes a part of it. A layout without masters is
-// written as it lies. A frozen one may lack them otherwise; then its values are
-// widened from the compute type.
+// Each replica of a shard writes a part of it. A layout without masters, or one
+// of bytes, is written as it lies. A frozen one may lack them otherwise; then
+// its values are widened from the compute type.
 CheckpointWriter::Piece CheckpointWriter::parameters(size_t layout) const {
   const LayoutBuffers &buffers = rank.layouts[layout];
   const Layout &own = rank.manifest.layouts[layout];
@@ -125,7 +125,7 @@ CheckpointWriter::Piece CheckpointWriter::parameters(size_t layout) const {
                            : buffers.computeShard;
   uint64_t width = elementBytes(type);
   const void *from = inFile ? nullptr : values + uint64_t(first) * width;
-  if (own.noMaster)
+  if (own.noMaster || own.ofBytes)
     return {from,           uint64_t(buffers.own) * width,
             WireType::f32,  layout,
             parameterState, first};

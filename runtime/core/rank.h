@@ -285,8 +285,9 @@ void placePiece(OptimizerOperands &operands, const fsdpc_rank &rank,
 
 /// Returns the type in which a layout is gathered and its gradients are packed.
 inline WireType computeTypeOf(const fsdpc_rank &rank, int32_t layout) {
-  return wireType(
-      rank.manifest.computeDtypeOf(rank.manifest.layouts[size_t(layout)]));
+  const fsdpc::Layout &own = rank.manifest.layouts[size_t(layout)];
+  return own.ofBytes ? WireType::u8
+                     : wireType(rank.manifest.computeDtypeOf(own));
 }
 
 /// This rank's part of a layout's gradient.

@@ -43,7 +43,7 @@ Status Weights::open(const Manifest &itsManifest,
   for (const Layout &layout : manifest->layouts)
     for (const Member &member : layout.members)
       FSDPC_TRY(locate(member.name, member.aliases, member.shape, member.source,
-                       true, initHas(layout)));
+                       !layout.ofBytes, initHas(layout)));
   for (const Buffer &buffer : manifest->buffers)
     if (!buffer.optimizerState)
       FSDPC_TRY(locate(buffer.name, buffer.aliases, buffer.shape, buffer.source,
@@ -281,6 +281,17 @@ Status Weights::readParameter(const Member &member, int64_t begin,
     return read(place, begin, count, to, "f32");
   compute(*place.rule, member.name, member.shape, begin, count, to);
   return {};
+}
+
+Status Weights::readBytes(const Member &member, int64_t begin, int64_t count,
+                          char *to) const {
+  const Place &place = places.at(member.name);
+  int64_t width = dtypeBytes(member.dtype);
+  if (!place.rule && converts(place.dtype, member.dtype))
+    return read(place, begin / width, count / width, to, member.dtype);
+  return inputError(
+      "'" + member.name + "' is " + member.dtype + ", but its value is " +
+      (place.rule ? "that of a rule" : "stored as " + place.dtype));
 }
 
 void Weights::compute(const InitRule &rule, const std::string &name,

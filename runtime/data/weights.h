@@ -39,6 +39,10 @@ public:
   /// Reads elements [begin, begin + count) of a parameter as f32.
   Status readParameter(const Member &member, int64_t begin, int64_t count,
                        float *to) const;
+  /// Reads bytes [begin, begin + count) of a member of a layout of bytes, which
+  /// are those of whole elements.
+  Status readBytes(const Member &member, int64_t begin, int64_t count,
+                   char *to) const;
   /// Reads a model buffer in its own dtype.
   Status readBuffer(const Buffer &buffer, void *to) const;
 

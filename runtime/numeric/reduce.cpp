@@ -24,6 +24,8 @@ template <typename Body> void withType(WireType type, const Body &body) {
     return body(BFloat16());
   case WireType::f16:
     return body(Float16());
+  case WireType::u8: // bytes are neither cast nor summed
+    return;
   }
 }
 

@@ -183,6 +183,10 @@ Status Trainer::load() {
                               int64_t count, float *to) {
       return weights.readParameter(member, begin, count, to);
     };
+    source.bytes = [this](const Member &member, int64_t begin, int64_t count,
+                          char *to) {
+      return weights.readBytes(member, begin, count, to);
+    };
     source.buffer = [this](const Buffer &buffer, void *to) {
       return weights.readBuffer(buffer, to);
     };
@@ -213,6 +217,10 @@ Status Trainer::loadFrom(const TrainingCheckpoint &checkpoint) {
   source.parameter = [&](const Member &member, int64_t begin, int64_t count,
                          float *to) {
     return checkpoint.readMaster(member, begin, count, to);
+  };
+  source.bytes = [&](const Member &member, int64_t begin, int64_t count,
+                     char *to) {
+    return checkpoint.readBytes(member, begin, count, to);
   };
   source.buffer = [&](const Buffer &buffer, void *to) {
     return checkpoint.readBuffer(buffer, to);

@@ -298,6 +298,33 @@ Status loadParameters(fsdpc_rank &rank, size_t layout, int64_t begin,
       });
 }
 
+// Reads this rank's shard of a layout of bytes, in pieces where it lies in the
+// file of what is offloaded.
+Status loadBytes(fsdpc_rank &rank, size_t index, const ValueSource &source) {
+  const Layout &layout = rank.manifest.layouts[index];
+  const LayoutBuffers &buffers = rank.layouts[index];
+  int64_t first = buffers.shardOf(rank.job.rank);
+  return forEachMember(
+      layout, first, first + buffers.shard,
+      [&](size_t number, int64_t from, int64_t to) -> Status {
+        const Member &member = layout.members[number];
+        auto read = [&](char *values, int64_t at, int64_t count) {
+          return source.bytes(member, from - member.offset + at, count, values);
+        };
+        if (!rank.isInFile(layout.parametersOffloaded))
+          return fillDevice(*rank.device, buffers.computeShard + (from - first),
+                            to - from, read);
+        std::vector<char> piece(size_t(std::min(to - from, pieceElements)));
+        for (int64_t at = 0; at < to - from; at += pieceElements) {
+          int64_t count = std::min(pieceElements, to - from - at);
+          FSDPC_TRY(read(piece.data(), at, count));
+          FSDPC_TRY(rank.shardFile->writeParameters(index, from - first + at,
+                                                    count, piece.data()));
+        }
+        return {};
+      });
+}
+
 } // namespace
 
 // Reads only this rank's elements: start-up time falls with the number of
@@ -306,8 +333,12 @@ Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
   const Manifest &manifest = rank.manifest;
   Device &device = *rank.device;
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
-    WireType compute = computeTypeOf(rank, int32_t(i));
     const Layout &layout = manifest.layouts[i];
+    if (layout.ofBytes) {
+      FSDPC_TRY(loadBytes(rank, i, source));
+      continue;
+    }
+    WireType compute = computeTypeOf(rank, int32_t(i));
     LayoutBuffers &buffers = rank.layouts[i];
     // The first element of this rank's shard in the layout.
     int64_t first = buffers.shardOf(rank.job.rank);

@@ -48,6 +48,9 @@ struct ValueSource {
   /// Reads elements [begin, begin + count) of a parameter as f32.
   std::function<Status(const Member &, int64_t begin, int64_t count, float *to)>
       parameter;
+  /// Reads bytes [begin, begin + count) of a member of a layout of bytes.
+  std::function<Status(const Member &, int64_t begin, int64_t count, char *to)>
+      bytes;
   std::function<Status(const Buffer &, void *to)> buffer;
 };
 

@@ -24,13 +24,13 @@ namespace {
 constexpr int64_t shardAlignment = 32;
 constexpr int64_t pieceElements = int64_t(checkpointPiece / sizeof(float));
 
-// Writes elements [first, last) of a layout as a tensor. read(member, begin,
-// count, to) has the values; gaps between parameters are zero.
-template <typename Read>
-Status writeRange(const StoredLayout &layout, int64_t first, int64_t last,
-                  const std::string &dtype, const Read &read,
-                  CheckpointFile &file) {
-  std::vector<float> piece;
+// Calls write(piece) for the elements [first, last) of a layout, piece by
+// piece. read(member, begin, count, to) has the values; gaps between parameters
+// are zero.
+template <typename T, typename Read, typename Write>
+Status forPieces(const StoredLayout &layout, int64_t first, int64_t last,
+                 const Read &read, const Write &write) {
+  std::vector<T> piece;
   for (int64_t begin = first; begin < last; begin += pieceElements) {
     int64_t end = std::min(begin + pieceElements, last);
     piece.assign(size_t(end - begin), 0);
@@ -41,15 +41,36 @@ Status writeRange(const StoredLayout &layout, int64_t first, int64_t last,
         FSDPC_TRY(read(member, from - member.offset, to - from,
                        &piece[size_t(from - begin)]));
     }
-    if (dtype == "f32") {
-      FSDPC_TRY(file.write(piece.data(), piece.size() * sizeof(float)));
-      continue;
-    }
-    // The values were bf16 where they come from, so none changes.
-    std::vector<uint16_t> halves(piece.size());
-    std::transform(piece.begin(), piece.end(), halves.begin(), toBf16);
-    FSDPC_TRY(file.write(halves.data(), halves.size() * sizeof(uint16_t)));
+    FSDPC_TRY(write(piece));
   }
+  return {};
+}
+
+// Writes elements [first, last) of a layout as a tensor of f32 or bf16.
+template <typename Read>
+Status writeRange(const StoredLayout &layout, int64_t first, int64_t last,
+                  const std::string &dtype, const Read &read,
+                  CheckpointFile &file) {
+  FSDPC_TRY(forPieces<float>(
+      layout, first, last, read, [&](const std::vector<float> &piece) {
+        if (dtype == "f32")
+          return file.write(piece.data(), piece.size() * sizeof(float));
+        // The values were bf16 where they come from, so none changes.
+        std::vector<uint16_t> halves(piece.size());
+        std::transform(piece.begin(), piece.end(), halves.begin(), toBf16);
+        return file.write(halves.data(), halves.size() * sizeof(uint16_t));
+      }));
+  file.endTensor();
+  return {};
+}
+
+// Writes a rank's part of a layout of bytes.
+Status writeBytes(const StoredLayout &layout, int64_t first,
+                  const CheckpointValues &values, CheckpointFile &file) {
+  FSDPC_TRY(forPieces<char>(layout, first, first + layout.shard, values.bytes,
+                            [&](const std::vector<char> &piece) {
+                              return file.write(piece.data(), piece.size());
+                            }));
   file.endTensor();
   return {};
 }
@@ -59,6 +80,8 @@ Status writeRange(const StoredLayout &layout, int64_t first, int64_t last,
 Status writeLayout(const StoredLayout &layout, int64_t rank,
                    const CheckpointValues &values, CheckpointFile &file) {
   int64_t first = rank * layout.shard;
+  if (layout.ofBytes())
+    return writeBytes(layout, first, values, file);
   for (int32_t part = 0; part <= layout.states; ++part)
     FSDPC_TRY(writeRange(
         layout, first, first + layout.shard, part == 0 ? layout.dtype : "f32",

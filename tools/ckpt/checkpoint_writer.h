@@ -22,6 +22,11 @@ struct CheckpointValues {
                        int64_t count, float *to)>
       parameter;
   std::function<Status(const Buffer &buffer, void *to)> buffer;
+  /// Writes bytes of a member of a layout of bytes. Called only if there are
+  /// such layouts.
+  std::function<Status(const Member &member, int64_t begin, int64_t count,
+                       char *to)>
+      bytes = {};
   /// Write elements of a rank's residual of a parameter, and a parameter's
   /// whole right factor. Called only if the layout has residuals, and such
   /// factors.

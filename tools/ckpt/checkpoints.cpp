@@ -151,9 +151,12 @@ private:
   void addValues(const CheckpointManifest &stored) {
     for (auto [layout, index] : membersInOrder(stored.layouts)) {
       const Member &member = stored.layouts[layout].members[index];
-      add(member, "", [this, &member](auto... place) {
-        return checkpoint.readMaster(member, place...);
-      });
+      if (stored.layouts[layout].ofBytes())
+        addBytes(member);
+      else
+        add(member, "", [this, &member](auto... place) {
+          return checkpoint.readMaster(member, place...);
+        });
     }
     for (const Buffer &buffer : stored.buffers)
       if (!buffer.optimizerState)
@@ -171,6 +174,22 @@ private:
               [this, &member, state](auto... place) {
                 return checkpoint.readState(member, state, place...);
               });
+  }
+
+  // Adds a constant that is stored in its own type.
+  void addBytes(const Member &member) {
+    Tensor tensor;
+    tensor.name = member.name;
+    tensor.dtype = member.dtype;
+    tensor.shape = member.shape;
+    tensor.aliases = member.aliases;
+    tensor.bytes = uint64_t(member.elements);
+    list.push_back(std::move(tensor));
+    readers.push_back(
+        [this, &member](uint64_t offset, void *to, uint64_t bytes) {
+          return checkpoint.readBytes(member, int64_t(offset), int64_t(bytes),
+                                      static_cast<char *>(to));
+        });
   }
 
   // Adds f32 values of a parameter, with its shape unless another is given.

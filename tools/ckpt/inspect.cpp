@@ -3,6 +3,7 @@
 // `fsdpc ckpt inspect`: says what a checkpoint holds, from its manifest alone,
 // so it is quick, and works for one whose files are damaged or gone. The table
 // is for people, the JSON for scripts.
+#include "runtime/abi/element_type.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/data/sample_file.h"
 #include "runtime/support/json_text.h"
@@ -32,7 +33,7 @@ Json describeLayout(const StoredLayout &layout) {
   Json parameters = Json::array();
   for (const Member &member : layout.members)
     parameters.push_back({{"name", member.name},
-                          {"dtype", layout.dtype},
+                          {"dtype", layout.typeOf(member)},
                           {"shape", member.shape},
                           {"aliases", member.aliases},
                           {"offset", member.offset}});
@@ -119,7 +120,8 @@ std::string table(const std::string &folder, const CheckpointManifest &stored) {
   for (const StoredLayout &layout : stored.layouts)
     for (const Member &member : layout.members) {
       ++tensors;
-      elements += member.elements;
+      elements += layout.ofBytes() ? member.elements / dtypeBytes(member.dtype)
+                                   : member.elements;
     }
   // Scale 1 without skips is a run without loss scaling.
   const LossScaler::State &scaler = stored.state.scaler;
@@ -152,8 +154,8 @@ std::string table(const std::string &folder, const CheckpointManifest &stored) {
       text += ", and every rank's residual";
     text += "\n";
     for (const Member &member : layout.members)
-      text +=
-          tensorLine(member.name, layout.dtype, member.shape, member.aliases);
+      text += tensorLine(member.name, layout.typeOf(member), member.shape,
+                         member.aliases);
   }
   if (!stored.buffers.empty())
     text += "buffers\n";

@@ -29,6 +29,10 @@ int reshard(const Arguments &arguments) {
   values.buffer = [&](const Buffer &buffer, void *to) {
     return from.readBuffer(buffer, to);
   };
+  values.bytes = [&](const Member &member, int64_t begin, int64_t count,
+                     char *to) {
+    return from.readBytes(member, begin, count, to);
+  };
   values.residual = [&](const Member &member, int64_t rank, int64_t begin,
                         int64_t count, float *to) {
     return from.readResidual(member, rank, arguments.ranks, begin, count, to);

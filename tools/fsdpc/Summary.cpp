@@ -41,6 +41,8 @@ void fsdpc::driver::printImportSummary(const frontend::ImportSummary &summary) {
             << summary.parameterElements << " elements ("
             << summary.trainableElements << " trainable), " << summary.aliases
             << " tied, " << summary.buffers << " buffers";
+  if (summary.storedBytes > 0)
+    textOut() << ", " << summary.storedBytes << " bytes of stored constants";
   if (summary.detached > 0)
     textOut() << ", " << summary.detached << " detached values";
   textOut() << "\n";

@@ -36,14 +36,15 @@ def FSDP_FlatOp : FSDP_Op<"flat", [Pure, HoldsWeights, InComputeType,
 }
 
 def FSDP_ViewOp : FSDP_Op<"view", [Pure, HoldsWeights, InComputeType, NoCall, UsesSymbols,
-    ViewOf<"getFlat()", "static_cast<int64_t>(getOffset())">]> {
+    ViewOf<"getFlat()", "getOffsetInElements()">]> {
   let summary = "A member of a flat buffer";
   let description = [{
     Gives the elements [offset, offset + size) of a flat buffer the member's shape,
-    without a copy: the result is an address within the buffer.
+    without a copy: the result is an address within the buffer. In a flat buffer of bytes
+    offset and size count bytes, and the result has the member's own element type.
 
     **Constraints**
-    - `flat` has rank 1, and the same element type as the result.
+    - `flat` has rank 1, and the same element type as the result, or elements of ui8.
     - The elements lie within `flat`.
     - `member` names an `fsdp.parameter` of the result's shape.
     - If `flat` holds a layout (it comes from `fsdp.flat`, `fsdp.replicated`,
@@ -60,6 +61,11 @@ def FSDP_ViewOp : FSDP_Op<"view", [Pure, HoldsWeights, InComputeType, NoCall, Us
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$flat `[` $member `at` $offset `]` attr-dict `:` type($flat) `->` type($result)";
   let hasVerifier = 1; // within the flat buffer, of its element type
+  let extraClassDeclaration = [{
+    /// Returns the offset in elements of the view, which in a flat buffer of bytes are
+    /// not those of the buffer.
+    int64_t getOffsetInElements();
+  }];
 }
 
 def FSDP_PackOp : FSDP_Op<"pack", [Pure, InComputeType, NoCall, HoldsOperands, UsesSymbols]> {

@@ -24,9 +24,14 @@ def FSDP_ParameterOp : FSDP_Op<"parameter", [Symbol, UsesSymbols]> {
     parameter, from the phase `units` on. A parameter without `trainable` is frozen:
     it has no gradient and no optimizer state.
 
+    A `stored` parameter is a constant of the model that ranks share, such as the codes
+    and scales of a quantised weight. It keeps its type, whatever the model computes in:
+    it has no master, and lies in a layout of bytes.
+
     **Constraints**
     - The symbol is unique in its module.
     - `type` is a tensor of static shape.
+    - A `stored` parameter is not `trainable`, and has no `rule`.
     - `unit`, where present, names an `fsdp.unit`.
 
     Example:
@@ -36,18 +41,21 @@ def FSDP_ParameterOp : FSDP_Op<"parameter", [Symbol, UsesSymbols]> {
     fsdp.parameter @h.0.scale : tensor<8xf32> unit @h.0 {rule = "ones"}
     fsdp.parameter @h.0.bias : tensor<16xf32> trainable unit @h.0 {rule = "zeros"}
     fsdp.parameter @h.1.weight : tensor<8x4xf32> trainable unit @h.1 {rule = "zeros"}
+    fsdp.parameter @h.1.codes : tensor<8x4xi8> stored unit @h.1 {
+      source = #fsdp.source<file = "gpt.onnx.data", offset = 256, length = 32, dtype = "i8", hash = "3c1e0f5a97d24b68">}
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<NN_Tensor>:$type,
-                       UnitAttr:$trainable,
+                       UnitAttr:$trainable, UnitAttr:$stored,
                        OptionalAttr<FlatSymbolRefAttr>:$unit,
                        OptionalAttr<StrArrayAttr>:$aliases,
                        OptionalAttr<FSDP_Source>:$source,
                        OptionalAttr<StrAttr>:$rule,
                        OptionalAttr<ElementsAttr>:$value);
   let assemblyFormat = [{
-    $sym_name `:` $type (`trainable` $trainable^)? (`unit` $unit^)? attr-dict
+    $sym_name `:` $type (`trainable` $trainable^)? (`stored` $stored^)? (`unit` $unit^)? attr-dict
   }];
+  let hasVerifier = 1; // what is stored is neither trained nor computed by a rule
 }
 
 def FSDP_BufferOp : FSDP_Op<"buffer", [Symbol]> {
@@ -108,11 +116,14 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
   let summary = "A flat buffer of a unit's parameters, cut into equal shards";
   let description = [{
     Says how the parameters of a unit lie one after the other in one buffer. A unit
-    has a layout for its trainable parameters and one for its frozen ones. Offsets
+    has a layout for its trainable parameters, one for its frozen ones, and one for those
+    that are `stored`. Offsets
     and `elements` count elements, not bytes; `elements` is the end of the last
     member. At run time the buffer is padded so that all ranks have equal shards.
 
-    `compute` is the element type that the model computes in. `states` is the number
+    `compute` is the element type that the model computes in. With ui8 the layout is one
+    of bytes: its members are `stored` and keep their types, it has no master, and what
+    counts elements counts bytes. `states` is the number
     of f32 tensors that the optimizer keeps per element; with `average`, the last of
     them is the running average of the parameters (`--ema`). A layout with `no_master` keeps its
     parameters in the compute type alone (`--master=none`): the optimizer reads them there and
@@ -141,12 +152,12 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
 
     **Constraints**
     - The symbol is unique in its module, and `unit` names an `fsdp.unit`.
-    - `compute` is f32, bf16 or f16.
-    - There is at least one member. Each starts at a multiple of 16 elements, is not
-      empty, and begins no earlier than the one before it ends.
+    - `compute` is f32, bf16 or f16, or ui8 if all members are `stored`.
+    - There is at least one member. Each starts at a multiple of 16 elements (64 bytes in a
+      layout of bytes), is not empty, and begins no earlier than the one before it ends.
     - `elements` is the end of the last member.
-    - Each member names an `fsdp.parameter` with that number of elements, trainable
-      if and only if the layout is.
+    - Each member names an `fsdp.parameter` with that number of elements (of bytes in a
+      layout of bytes), trainable if and only if the layout is.
     - A frozen layout has no states, no `average`, no `group` and no `optimizer`.
     - `optimizer`, where present, names all states but that of `average`.
     - With `average`, or an `offloaded` state, there is at least one state.
@@ -160,6 +171,7 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     - `top_k`, where present, is from 1 to `elements`, which are at most 2^32.
     - `power_sgd`, where present, is from 1 to 65536, and there is no `top_k`.
     - A layout with `top_k` or `power_sgd` is trainable.
+    - A layout of bytes is frozen, and has no `wire`.
 
     Example:
     ```mlir
@@ -174,6 +186,8 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
       members = [#fsdp.member<@h.1.weight[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     fsdp.layout @h.1.rest of @h.1 trainable elements 32 : f32 power_sgd 1 states 2 {
       members = [#fsdp.member<@h.1.weight[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    fsdp.layout @h.1.frozen.bytes of @h.1 elements 32 : ui8 states 0 {
+      members = [#fsdp.member<@h.1.codes[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     fsdp.layout @h.1.flat of @h.1 trainable elements 32 : f32 wire i8 top_k 4 states 2 secondary {
       members = [#fsdp.member<@h.1.weight[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     ```
@@ -198,6 +212,10 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     (`average` $average^)? (`offloaded` $offloaded^)? (`secondary` $secondary^)? attr-dict
   }];
   let hasVerifier = 1; // members aligned, disjoint, ordered, within elements
+  let extraClassDeclaration = [{
+    /// Returns true for a layout of bytes, whose members are `stored`.
+    bool holdsBytes() { return getCompute().isUnsignedInteger(8); }
+  }];
 }
 
 def FSDP_LossWeightOp : FSDP_Op<"loss_weight", [Symbol, IsolatedFromAbove]> {

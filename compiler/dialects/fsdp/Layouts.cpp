@@ -41,8 +41,23 @@ int64_t wholeGradientElementsOf(LayoutOp layout,
          options.maxRanks * options.shardAlignment();
 }
 
-int64_t memberAlignment(const CompileOptions &options) {
+int64_t memberAlignment(const CompileOptions &options, bool ofBytes) {
+  if (ofBytes)
+    return kByteAlignment;
   return options.sendsBlocks() ? blockElements : kMemberAlignment;
+}
+
+int64_t memberSizeOf(ParameterOp parameter) {
+  return parameter.getStored()
+             ? nn::tensorBytes(parameter.getType())
+             : cast<ShapedType>(parameter.getType()).getNumElements();
+}
+
+// The verifier has checked that the offset is one of whole elements.
+int64_t ViewOp::getOffsetInElements() {
+  return static_cast<int64_t>(getOffset()) *
+         nn::elementBytes(getFlat().getType()) /
+         nn::elementBytes(getResult().getType());
 }
 
 Type wireTypeOf(BlockType type, MLIRContext *context) {

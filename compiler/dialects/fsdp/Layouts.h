@@ -16,13 +16,19 @@ namespace fsdpc::fsdp {
 /// Members start at multiples of this many elements: 64 bytes in f32, 32 in the
 /// half types.
 inline constexpr int64_t kMemberAlignment = 16;
+/// Those of a layout of bytes start at multiples of this many bytes.
+inline constexpr int64_t kByteAlignment = 64;
 
 struct CompileOptions;
 
 /// Returns the multiples of elements at which shard-parameters places members:
 /// those above, or whole blocks if any travel between ranks, so that no block
-/// has elements of two parameters.
-int64_t memberAlignment(const CompileOptions &options);
+/// has elements of two parameters. `ofBytes` is true for a layout of bytes.
+int64_t memberAlignment(const CompileOptions &options, bool ofBytes);
+
+/// Returns the size of the parameter as a member of a layout: elements, or
+/// bytes if it is stored.
+int64_t memberSizeOf(ParameterOp parameter);
 
 /// Returns the element type of such blocks, as layouts have it; null for None.
 mlir::Type wireTypeOf(BlockType type, mlir::MLIRContext *context);

@@ -117,7 +117,8 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   layout.parametersOffloaded = isOffloaded(op, "parameter");
   // Before mixed-precision all layouts are f32; the marks are there from the
   // start.
-  layout.keptF32 = keepsF32(op, symbols);
+  layout.keptF32 = !op.holdsBytes() && keepsF32(op, symbols);
+  layout.ofBytes = op.holdsBytes();
   layout.secondary = op.getSecondary();
   if (BlockType wire = wireOf(op); wire != BlockType::None)
     layout.wire = nameOf(wire).str();
@@ -146,6 +147,9 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
     member.shape = cast<RankedTensorType>(parameter.getType()).getShape().vec();
     member.offset = attribute.getOffset();
     member.elements = attribute.getElements();
+    if (layout.ofBytes)
+      member.dtype = dtypeName(
+          cast<RankedTensorType>(parameter.getType()).getElementType());
     member.rate = attribute.getRate().getValueAsDouble();
     member.decay = attribute.getDecay().getValueAsDouble();
     // It decides if a frozen layout has masters.

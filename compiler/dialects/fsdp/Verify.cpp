@@ -6,6 +6,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/WeightPrograms.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/options/OptionTypes.h"
 #include "runtime/abi/member_sums.h"
@@ -91,11 +92,23 @@ static LogicalResult verifyOptimizer(LayoutOp layout) {
   return success();
 }
 
+LogicalResult ParameterOp::verify() {
+  if (getStored() && (getTrainable() || getRule()))
+    return emitOpError() << "is stored, but "
+                         << (getTrainable() ? "trainable" : "has a rule");
+  return success();
+}
+
 // Checks the op alone; verifySymbolUses compares its members with parameters.
 LogicalResult LayoutOp::verify() {
-  if (!getCompute().isF32() && !nn::isHalf(getCompute()))
+  if (!getCompute().isF32() && !nn::isHalf(getCompute()) && !holdsBytes())
     return emitOpError() << "has compute type " << getCompute()
-                         << "; it must be f32, bf16 or f16";
+                         << "; it must be f32, bf16 or f16, or ui8 for members "
+                            "that are stored";
+  if (holdsBytes() && (getTrainable() || getWire()))
+    return emitOpError() << "is a layout of bytes, but "
+                         << (getTrainable() ? "trainable"
+                                            : "gathered in blocks");
   if (getNoMaster() && !getCompute().isBF16())
     return emitOpError() << "has no master, but compute type " << getCompute()
                          << "; it must be bf16";
@@ -123,11 +136,11 @@ LogicalResult LayoutOp::verify() {
   int64_t end = 0;
   for (auto member : getMembers().getAsRange<MemberAttr>()) {
     StringRef name = member.getParameter().getValue();
-    if (member.getOffset() % kMemberAlignment)
+    int64_t alignment = holdsBytes() ? kByteAlignment : kMemberAlignment;
+    if (member.getOffset() % alignment)
       return emitOpError() << "member '" << name << "' has offset "
                            << member.getOffset()
-                           << ", which is not a multiple of "
-                           << kMemberAlignment;
+                           << ", which is not a multiple of " << alignment;
     if (member.getOffset() < end)
       return emitOpError() << "member '" << name << "' has offset "
                            << member.getOffset()
@@ -179,14 +192,20 @@ LogicalResult LayoutOp::verify() {
 LogicalResult ViewOp::verify() {
   auto flat = cast<RankedTensorType>(getFlat().getType());
   auto view = cast<RankedTensorType>(getResult().getType());
-  if (flat.getElementType() != view.getElementType())
+  bool ofBytes = flat.getElementType().isUnsignedInteger(8);
+  if (flat.getElementType() != view.getElementType() && !ofBytes)
     return emitOpError() << "cannot view " << flat << " as " << view;
   int64_t offset = getOffset();
+  int64_t size = ofBytes ? nn::tensorBytes(view) : view.getNumElements();
   if (flat.getRank() != 1 || offset < 0 ||
-      offset + view.getNumElements() > flat.getNumElements())
+      offset + size > flat.getNumElements())
     return emitOpError() << "views elements [" << offset << ", "
-                         << offset + view.getNumElements()
-                         << "), which are out of bounds for " << flat;
+                         << offset + size << "), which are out of bounds for "
+                         << flat;
+  // The address must be that of an element.
+  if (ofBytes && offset % nn::elementBytes(view))
+    return emitOpError() << "views " << view << " at byte " << offset
+                         << ", which is not aligned to its elements";
   return success();
 }
 

@@ -95,8 +95,12 @@ LogicalResult LayoutOp::verifySymbolUses(SymbolTableCollection &symbols) {
     auto parameter = find<ParameterOp>(*this, symbols, member.getParameter());
     if (failed(parameter))
       return failure();
-    if (cast<ShapedType>(parameter->getType()).getNumElements() !=
-        member.getElements())
+    if (parameter->getStored() != holdsBytes())
+      return emitOpError() << "has " << (holdsBytes() ? "bytes" : "elements")
+                           << ", but its member '" << parameter->getSymName()
+                           << "' is "
+                           << (holdsBytes() ? "not stored" : "stored");
+    if (memberSizeOf(*parameter) != member.getElements())
       return emitOpError() << "has " << member.getElements()
                            << " elements for parameter '"
                            << parameter->getSymName() << "' of type "
@@ -186,8 +190,12 @@ LogicalResult ViewOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto parameter = find<ParameterOp>(*this, symbols, getMemberAttr());
   if (failed(parameter))
     return failure();
-  if (cast<ShapedType>(parameter->getType()).getShape() !=
-      getResult().getType().getShape())
+  // Mixed precision changes the element type, but not of what is stored.
+  bool isSame = parameter->getStored()
+                    ? parameter->getType() == getResult().getType()
+                    : cast<ShapedType>(parameter->getType()).getShape() ==
+                          getResult().getType().getShape();
+  if (!isSame)
     return emitOpError() << "has result type " << getResult().getType()
                          << " for parameter '" << getMember() << "' of type "
                          << parameter->getType();
