@@ -7,6 +7,7 @@
 
 #include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/options/Options.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -25,7 +26,8 @@ KernelGrouping::KernelGrouping(func::FuncOp function, ModuleOp module)
     // The parts of such a concat are written in place by their producers, so no
     // kernel computes it. Its producers come before it and have their groups
     // already.
-    if (auto concat = dyn_cast<nn::ConcatOp>(op); concat && isPlaced(concat))
+    if (auto concat = dyn_cast<nn::ConcatOp>(op);
+        concat && !dequantises(&op) && isPlaced(concat))
       continue;
     place(&op);
   }
@@ -48,17 +50,20 @@ void KernelGrouping::classify(Block &block) {
       return kindOf(user) == OpKind::Boundary;
     };
     // In program order, so that the answers for the operands are known.
+    noteWeights(&op);
     if (isPieceOfMemory(&op)) {
       pieces.insert(&op);
       continue;
     }
     if (isFromNothing(&op))
       fromNothing.insert(&op);
-    // A reshape to blocks of rows costs nothing inside a kernel.
-    bool toBlocks = isa<nn::ReshapeOp>(op) &&
-                    llvm::all_of(op.getUsers(), [](Operation *user) {
-                      return rowSumsOf(user).has_value();
-                    });
+    // A reshape to blocks of rows costs nothing inside a kernel. One of codes
+    // costs less than their memory.
+    bool toBlocks =
+        isa<nn::ReshapeOp>(op) &&
+        (dequantises(&op) || llvm::all_of(op.getUsers(), [](Operation *user) {
+           return rowSumsOf(user).has_value();
+         }));
     // Values without memory behind them may move too: computing a mask again
     // costs less than reading it.
     bool moves = kindOf(&op) == OpKind::Movable || toBlocks ||
@@ -111,7 +116,7 @@ void KernelGrouping::buildGraph(Block &block) {
 
 // Lets an op join the group of a producer, or starts a group.
 void KernelGrouping::place(Operation *op) {
-  OpKind kind = kindOf(op);
+  OpKind kind = kindHere(op);
   llvm::SmallSetVector<int, 4> producers;
   // An op that is a kernel of its own has no candidates.
   if (kind != OpKind::Alone)
@@ -182,6 +187,34 @@ bool KernelGrouping::isFromNothing(Operation *op) const {
          });
 }
 
+// Notes what depends on weights and constants alone, and whether stored
+// parameters are among them.
+void KernelGrouping::noteWeights(Operation *op) {
+  if (auto view = dyn_cast<fsdp::ViewOp>(op)) {
+    ofWeights[op] = getElementTypeOrSelf(view.getFlat()).isUnsignedInteger(8);
+    return;
+  }
+  if (op->getNumOperands() == 0 ||
+      (kindOf(op) == OpKind::Boundary && !isa<nn::ReshapeOp>(op)))
+    return;
+  bool readsStored = false;
+  for (Value operand : op->getOperands()) {
+    Operation *producer = operand.getDefiningOp();
+    if (!producer)
+      return;
+    auto known = ofWeights.find(producer);
+    if (known != ofWeights.end())
+      readsStored |= known->second;
+    else if (!isa<nn::ConstantOp>(producer) && !fromNothing.contains(producer))
+      return;
+  }
+  ofWeights[op] = readsStored;
+}
+
+OpKind KernelGrouping::kindHere(Operation *op) const {
+  return isa<nn::ConcatOp>(op) && dequantises(op) ? OpKind::Index : kindOf(op);
+}
+
 int KernelGrouping::groupOf(Operation *op) const {
   auto found = groupIndex.find(op);
   return found == groupIndex.end() ? -1 : found->second;
@@ -203,7 +236,8 @@ KernelGrouping::sourcesOf(Operation *op) const {
       continue;
     }
     bool broadcast = isa<nn::BroadcastOp>(producer);
-    bool inPlace = broadcast || isa<nn::ReshapeOp>(producer);
+    bool inPlace =
+        broadcast || (isa<nn::ReshapeOp>(producer) && !dequantises(producer));
     for (Value operand : producer->getOperands())
       worklist.push_back(
           {operand, source.indexed || !inPlace, source.broadcast || broadcast});
@@ -246,7 +280,7 @@ std::optional<Domain> KernelGrouping::mergedDomain(Operation *op,
   // that reduce, then reductions that join maps, then maps.
   const KernelGroup &group = allGroups[index];
   Domain own = domainOf(op);
-  OpKind kind = kindOf(op);
+  OpKind kind = kindHere(op);
   ArrayRef<int64_t> shape = group.domain.shape;
   bool indexed = kind == OpKind::Index;
   bool broadcast = false;

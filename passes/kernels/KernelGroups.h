@@ -83,6 +83,11 @@ private:
   bool isPieceOfMemory(mlir::Operation *op) const;
   bool isPlaced(nn::ConcatOp concat) const;
   bool isFromNothing(mlir::Operation *op) const;
+  void noteWeights(mlir::Operation *op);
+  /// Returns true if the op computes a weight from stored parameters.
+  bool dequantises(mlir::Operation *op) const { return ofWeights.lookup(op); }
+  /// kindOf, but a concat of a dequantisation is read through.
+  OpKind kindHere(mlir::Operation *op) const;
   bool isColumnOfRows(mlir::Operation *op) const;
   void classify(mlir::Block &block);
   void buildGraph(mlir::Block &block);
@@ -129,6 +134,9 @@ private:
   llvm::SmallVector<KernelGroup> allGroups;
   llvm::DenseMap<mlir::Operation *, int> groupIndex, positions;
   llvm::DenseSet<mlir::Operation *> fromNothing, pieces;
+  /// Views of parameters, and what is computed from them and constants alone.
+  /// True where stored parameters are among them.
+  llvm::DenseMap<mlir::Operation *, bool> ofWeights;
   /// With the number of ops that each repeats, itself included.
   llvm::DenseMap<mlir::Operation *, int64_t> movable;
   /// The answers of groupedOpsAt. Merges change an op's group, not that it has

@@ -26,6 +26,11 @@ int64_t analysis::costOf(Operation *op) {
 
 void BodyWalk::visitIndex(const Index &index, Value value) {
   IndexExpr address = space.linearize(index, nn::shapeOf(value));
+  Type element = nn::tensorType(value).getElementType();
+  if (element.isInteger(8) && space.laneRun(address, kRunLanes)) {
+    readsRuns = true;
+    return;
+  }
   gathers |= space.usesLane(address) && space.laneStride(address) != 1;
   space.collectCuts(address, divisors);
 }

@@ -16,6 +16,10 @@ namespace fsdpc::analysis {
 /// An exp costs about ten.
 int64_t costOf(mlir::Operation *op);
 
+/// The lanes that a part of a loop has at least where lanes share bytes
+/// (IndexSpace::laneRun), for whole vectors.
+inline constexpr int64_t kRunLanes = 16;
+
 /// Collects facts about one loop body. Call visit() for each root of the loop.
 class BodyWalk {
 public:
@@ -37,7 +41,8 @@ public:
       divisors;     ///< constants that divide the lane variable
   int64_t cost = 0; ///< of an iteration, see costOf
   bool drawsRandom = false;
-  bool gathers = false; ///< consecutive lanes are not adjacent in memory
+  bool gathers = false;   ///< consecutive lanes are not adjacent in memory
+  bool readsRuns = false; ///< codes of which a byte has several
 
 private:
   using Key = std::pair<void *, std::vector<IndexExpr>>;

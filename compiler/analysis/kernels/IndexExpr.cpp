@@ -282,6 +282,24 @@ std::optional<int64_t> IndexSpace::laneStride(const IndexExpr &a) const {
   return stride;
 }
 
+// One quotient of the lane, whose divisor divides everything else in it.
+std::optional<int64_t> IndexSpace::laneRun(const IndexExpr &a,
+                                           int64_t lanes) const {
+  std::optional<int64_t> run;
+  for (auto [id, k] : a.terms) {
+    const Atom &atom = atoms[id];
+    if (!atom.usesLane)
+      continue;
+    if (run || k != 1 || atom.kind != Atom::Div ||
+        !llvm::isPowerOf2_64(atom.divisor) || lanes % atom.divisor ||
+        laneStride(atom.inner) != 1 ||
+        alignment(atom.inner, lanes) % atom.divisor)
+      return std::nullopt;
+    run = atom.divisor;
+  }
+  return run;
+}
+
 // The lowest bit that is set in the constant or any coefficient.
 int64_t IndexSpace::alignment(const IndexExpr &address, int64_t lanes) const {
   int64_t bits = address.constant;

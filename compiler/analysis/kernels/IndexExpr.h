@@ -95,6 +95,11 @@ public:
   bool usesLane(const IndexExpr &a) const;
   /// Returns the difference from one lane to the next, or nullopt if it varies.
   std::optional<int64_t> laneStride(const IndexExpr &a) const;
+  /// Returns the number of lanes in a run, if the lanes of each run read one
+  /// element and the next run reads the next one: codes of which a byte has
+  /// several. Nullopt for other expressions. The first lane is a multiple of
+  /// `lanes`, and so of the run.
+  std::optional<int64_t> laneRun(const IndexExpr &a, int64_t lanes) const;
   /// Returns the largest power of two that divides an address, in elements,
   /// given that the lane variable is a multiple of `lanes`. Returns 0 for the
   /// constant 0, which every number divides.

@@ -107,7 +107,9 @@ LogicalResult Planner::chooseLanes(Stage &stage, int64_t count, int outerDepth,
         setLanes(stage, count, lanes, outerDepth, laneDepth, index);
     int64_t next = 0;
     for (int64_t cut : result.divisors)
-      if (cut < lanes && lanes % cut == 0 && keepsOrder(cut))
+      // Which code of a byte a lane takes is chosen lane by lane.
+      if (cut < lanes && (!result.readsRuns || cut >= kRunLanes) &&
+          lanes % cut == 0 && keepsOrder(cut))
         next = std::max(next, cut);
     if (next <= 1)
       return success();

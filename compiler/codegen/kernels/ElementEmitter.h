@@ -152,6 +152,9 @@ protected:
   /// stride, or, without a stride, from the vector of all positions.
   mlir::Value lanePlace(mlir::Value position, std::optional<int64_t> stride,
                         int64_t lane);
+  /// Returns the lanes of a run, if lanes read the address in runs
+  /// (IndexSpace::laneRun).
+  std::optional<int64_t> runOf(const IndexExpr &address) const;
   /// Returns a number of bytes that divides the address of the first lane.
   unsigned alignmentOf(mlir::Value buffer, mlir::Type storage,
                        const IndexExpr &address) const;
@@ -199,6 +202,8 @@ protected:
   VectorTarget target;
 
   int64_t width = 1; ///< lanes of the loop that is being built
+  /// The first lane of each of its steps is a multiple of the width.
+  bool lanesAligned = false;
   Scope scopes[3];
   llvm::SmallVector<mlir::Value> buffers; ///< operands, results, kept rows
   /// Buffers with a known alignment larger than their element's, in bytes.

@@ -146,8 +146,15 @@ void LoopEmitter::emitParts(Stage &stage, Value low, Value high) {
         stop = make<arith::AddIOp>(current, make<arith::SubIOp>(count, rest));
       }
       width = lanes;
+      // Parts and blocks begin at cuts and at multiples of a block. The steps
+      // before were of a multiple of this width, unless that is odd.
+      lanesAligned = plan.blockLanes % lanes == 0 &&
+                     llvm::all_of(stage.cuts, [&](int64_t cut) {
+                       return cut % lanes == 0;
+                     });
       loop(2, stage.laneVariable, current, stop, lanes, {},
            [&](ValueRange carried) { return step(stage, carried); });
+      lanesAligned = false;
       current = stop;
       // If the stage is a whole number of vectors, then so is every block of
       // it, and no tail is left.

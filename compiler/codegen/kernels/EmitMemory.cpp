@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Loads, stores, conversions between memory and code, and index arithmetic. A
-// load takes one of three forms: a scalar if the address is the same in all
-// lanes, a vector if the lanes are adjacent, else one load per lane. Indices
+// load takes one of four forms: a scalar if the address is the same in all
+// lanes, a vector if the lanes are adjacent, a shorter vector if runs of lanes
+// share their elements, else one load per lane. Indices
 // become code term by term, each in the loop that its variable belongs to, so
 // that only the innermost terms are computed again in each iteration.
 #include "compiler/codegen/kernels/ElementEmitter.h"
@@ -207,6 +208,12 @@ unsigned ElementEmitter::alignmentOf(Value buffer, Type storage,
   return own ? std::min(own, whole) : whole;
 }
 
+std::optional<int64_t> ElementEmitter::runOf(const IndexExpr &address) const {
+  return lanesAligned && llvm::isPowerOf2_64(width)
+             ? space.laneRun(address, width)
+             : std::nullopt;
+}
+
 // One lane's position: from the first lane's position and the stride, or,
 // without a stride, from the vector of all positions.
 Value ElementEmitter::lanePlace(Value position, std::optional<int64_t> stride,
@@ -233,6 +240,16 @@ Lanes ElementEmitter::load(Value buffer, Type element, const IndexExpr &address,
     stored = make<LLVM::LoadOp>(VectorType::get({width}, storage),
                                 pointer(buffer, storage, position),
                                 alignmentOf(buffer, storage, address));
+  } else if (std::optional<int64_t> run = runOf(address)) {
+    Value position = scalarIndex(address);
+    insertAt(depth);
+    Type type = VectorType::get({width / *run}, storage);
+    Value few =
+        make<LLVM::LoadOp>(type, pointer(buffer, storage, position), size);
+    SmallVector<int64_t> lanes;
+    for (int64_t lane = 0; lane < width; ++lane)
+      lanes.push_back(lane / *run);
+    stored = make<vector::ShuffleOp>(few, few, lanes);
   } else if (std::optional<int64_t> stride = space.laneStride(address);
              stride || !target.gathers) {
     // One load per lane. The gather instructions of processors are no faster,
