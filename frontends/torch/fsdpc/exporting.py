@@ -27,6 +27,7 @@ import torch
 from .checking import check_export, ragged_where_possible
 from .errors import Error, ExportError, MismatchError, only_errors
 from .functions import own_backwards_traced
+from .quantizing import quantized
 from .refusals import refusal_of, refuse_control_flow
 from .settings import Settings, kept
 from .shapes import dynamic_dims
@@ -195,7 +196,7 @@ def _save(onnx_program: Any, path: Path, external_data: bool | None) -> None:
 @only_errors
 def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss: Callable[..., Any] | None = None,
            dtype: torch.dtype | None = None, dynamic_shapes: Mapping[str, Any] | None = None, external_data: bool | None = None,
-           opset: int | None = None, check: bool | None = None, tool: PathLike | None = None) -> Path:
+           opset: int | None = None, quantize_base: str | None = None, check: bool | None = None, tool: PathLike | None = None) -> Path:
     """Writes `model` with its loss to the ONNX file `path`, and returns the path.
 
     `example_inputs` is one microbatch: a dict by the names of forward's parameters, a tuple, or a tensor. Its shapes are those of
@@ -207,6 +208,10 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
     several sizes, dim=dict(T=[128, 256]), the program has a bucket for each. `external_data` writes the weights to a file beside the
     model; by default only those of a model over 2 GB.
 
+    `quantize_base`, "nf4", "int4" or "int8", writes the frozen weights of nn.Linear (requires_grad=False, and not tied to another
+    module's) as codes with a float32 scale per 64 elements, LAYER.weight_codes and LAYER.weight_scales; the program trains the others
+    on them. The module itself keeps its weights.
+
     The program is compiled, and its first loss and gradients are compared with the module's (check_export), on inputs that have padding
     on both sides and targets of -100 where there is a mask or there are labels; each may differ by 1e-3. By default this is left out,
     with a line on stderr, for modules of more than 50 million elements, for those whose parameters are not all float32, and where the
@@ -214,7 +219,7 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
     as use_cache=False, is undone and listed on stderr. Raises ExportError, or MismatchError; with check=True also what compile raises.
     """
     inputs = named_inputs(model, example_inputs)
-    with settled(model) as settings:
+    with settled(model) as settings, quantized(model, quantize_base):
         _write(model, inputs, Path(path), loss, dtype, dynamic_dims(inputs, dynamic_shapes), external_data, opset, settings)
         if settings.listed:
             print(f"fsdpc.export has set {', '.join(settings.listed)}", file=sys.stderr)

@@ -16,7 +16,8 @@ from .tool import PathLike
 def load(model: torch.nn.Module, file: PathLike) -> list[str]:
     """Loads `file`, which a program has written with --save, and returns the names of the module that it does not have.
 
-    Those are parameters and buffers that the loss does not need, and with --save-trained the frozen parameters. A tied weight has one name in the file and is set under all.
+    Those are parameters and buffers that the loss does not need, and with --save-trained the frozen parameters. The codes of a weight
+    that export has quantised are left out: the module has the weight. A tied weight has one name in the file and is set under all.
     Raises InputError if the file has a tensor that the module lacks, one of another shape, or a tied weight with two values; the module is
     then as before.
     """
@@ -27,6 +28,7 @@ def load(model: torch.nn.Module, file: PathLike) -> list[str]:
             raise InputError(f"'{one}' and '{other}' of '{file}' differ, but are one weight in the module")
     # A buffer may be tied to one that the state_dict leaves out.
     tensors = {name: tensor for name, tensor in under_all_names(model, tensors).items() if name in state or name in tensors}
+    tensors = {name: tensor for name, tensor in tensors.items() if name in state or not _is_of_quantized(name, state)}
     if unknown := sorted(set(tensors) - set(state)):
         raise InputError(f"'{file}' has {len(unknown)} tensors that the module lacks, such as '{unknown[0]}'")
     for name, tensor in tensors.items():
@@ -34,6 +36,12 @@ def load(model: torch.nn.Module, file: PathLike) -> list[str]:
             raise InputError(f"'{name}' of '{file}' has the shape {list(tensor.shape)}, but in the module {list(state[name].shape)}")
     model.load_state_dict(tensors, strict=False)
     return sorted(set(state) - set(tensors))
+
+
+def _is_of_quantized(name: str, state: dict[str, Any]) -> bool:
+    """Returns true for what export's quantize_base writes in place of a weight that the module has."""
+    layer, _, last = name.rpartition(".")
+    return last in ("weight_codes", "weight_scales") and (f"{layer}.weight" if layer else "weight") in state
 
 
 def save_pretrained(model: torch.nn.Module, file: PathLike, folder: PathLike, *copies: Any) -> None:

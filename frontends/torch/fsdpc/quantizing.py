@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Quantises the frozen linear layers of a module for an export, as QLoRA trains adapters on them (Dettmers et al., 2023).
+
+A weight becomes codes and one float32 scale per 64 elements, its largest magnitude. The layer computes the weight from these in each
+forward, with ops that the compiler keeps: the codes stay narrow in the file, in the program and in memory. Scales are not quantised
+in their turn, as QLoRA's double quantisation does.
+"""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch.nn import functional as F
+
+from .errors import ExportError
+
+BLOCK = 64
+# The 4-bit NormalFloat: quantiles of the normal distribution, with an exact 0 (QLoRA, appendix E).
+NF4 = (-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+       -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+       0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0)
+# The largest code of each kind that has no codebook.
+_LARGEST = {"int8": 127, "int4": 7}
+KINDS = ("nf4", *_LARGEST)
+
+
+class QuantizedLinear(torch.nn.Module):
+    """A linear layer with its weight in codes. The bias stays the layer's own parameter.
+
+    `weight_codes` has an int8 per element (int8), or a uint8 for two, the first in the high bits (nf4, int4). The last block of a
+    weight is filled with zeros.
+    """
+
+    def __init__(self, linear: torch.nn.Linear, kind: str) -> None:
+        super().__init__()
+        self.kind, self.in_features, self.out_features = kind, linear.in_features, linear.out_features
+        blocks = linear.weight.detach().float().reshape(-1)
+        blocks = F.pad(blocks, (0, -blocks.numel() % BLOCK)).reshape(-1, BLOCK)
+        largest = blocks.abs().amax(1, keepdim=True)
+        relative = blocks / torch.where(largest == 0, 1, largest)
+        if kind == "nf4":
+            book = torch.tensor(NF4, device=blocks.device)
+            codes = torch.bucketize(relative, (book[1:] + book[:-1]) / 2)
+            self.register_buffer("codebook", book)
+        else:
+            largest = largest / _LARGEST[kind]
+            codes = (relative * _LARGEST[kind]).round()
+        if kind != "int8":
+            pairs = (codes + (8 if kind == "int4" else 0)).to(torch.uint8).reshape(-1, 2)
+            codes = pairs[:, 0] * 16 + pairs[:, 1]
+        self.register_buffer("weight_codes", codes.to(torch.int8 if kind == "int8" else torch.uint8))
+        self.register_buffer("weight_scales", largest)
+        self.bias = linear.bias
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """The weight that the codes stand for, in float32."""
+        codes = self.weight_codes
+        if self.kind != "int8":
+            wide = codes.to(torch.int32)
+            codes = torch.stack([wide // 16, wide % 16], -1).reshape(-1, BLOCK)
+        if self.kind == "nf4":
+            values = self.codebook[codes]
+        else:
+            values = codes.to(torch.float32) - (8 if self.kind == "int4" else 0)
+        elements = self.out_features * self.in_features
+        return (values * self.weight_scales).reshape(-1)[:elements].reshape(self.out_features, self.in_features)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, self.weight.to(x.dtype), self.bias)
+
+
+def _places(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torch.nn.Linear]]:
+    """Yields the frozen linear layers with their places, but not those that share their weight with another module."""
+    owners: dict[int, set[int]] = {}
+    for part in model.modules():
+        for parameter in part.parameters(recurse=False):
+            owners.setdefault(id(parameter), set()).add(id(part))
+    for part in model.modules():
+        for name, child in part.named_children():
+            if type(child) is torch.nn.Linear and not child.weight.requires_grad and len(owners[id(child.weight)]) == 1:
+                yield part, name, child
+
+
+@contextlib.contextmanager
+def quantized(model: torch.nn.Module, kind: str | None) -> Iterator[None]:
+    """Puts QuantizedLinear in place of the frozen linear layers of `model`, as long as the context lasts. None leaves them."""
+    if kind is None:
+        yield
+        return
+    if kind not in KINDS:
+        raise ExportError(f"quantize_base is {kind!r}, which is none of {', '.join(map(repr, KINDS))}")
+    places = list(_places(model))
+    if not places:
+        raise ExportError("quantize_base has no effect: the module has no nn.Linear whose weight has requires_grad=False")
+    made: dict[int, QuantizedLinear] = {}
+    for part, name, linear in places:
+        if id(linear) not in made:
+            made[id(linear)] = QuantizedLinear(linear, kind).train(linear.training)
+        setattr(part, name, made[id(linear)])
+    try:
+        yield
+    finally:
+        for part, name, linear in places:
+            setattr(part, name, linear)
