@@ -41,7 +41,9 @@ uint64_t hashOfWords(uint64_t name, const char *bytes, int64_t first,
 
 // Adds this rank's part of a frozen layout, 1 MiB at a time. All ranks have a
 // part: only layouts that train have owners.
-Status addLayout(const fsdpc_rank &rank, size_t index, uint64_t &sum) {
+Status addLayout(const fsdpc_rank &rank, size_t index,
+                 const std::function<bool(const Member &)> &isPart,
+                 uint64_t &sum) {
   constexpr int64_t most = 1 << 18;
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
@@ -59,6 +61,8 @@ Status addLayout(const fsdpc_rank &rank, size_t index, uint64_t &sum) {
     forEachMember(
         layout, from, from + count, [&](size_t number, int64_t a, int64_t b) {
           const Member &member = layout.members[number];
+          if (!isPart(member))
+            return;
           uint64_t name = XXH64(member.name.data(), member.name.size(), 0);
           sum += hashOfWords(name, values + (a - from) * width,
                              (a - member.offset) * width / 4, (b - a) * width);
@@ -69,12 +73,14 @@ Status addLayout(const fsdpc_rank &rank, size_t index, uint64_t &sum) {
 
 } // namespace
 
-Result<std::string> hashOfBase(fsdpc_rank &rank) {
+Result<std::string>
+hashOfBase(fsdpc_rank &rank,
+           const std::function<bool(const Member &)> &isPart) {
   uint64_t sum = 0;
   Status outcome;
   for (size_t i = 0; i < rank.manifest.layouts.size() && outcome; ++i)
     if (!rank.manifest.layouts[i].trainable)
-      outcome = addLayout(rank, i, sum);
+      outcome = addLayout(rank, i, isPart, sum);
   // The others wait for this rank's part even if it has none.
   std::vector<uint64_t> all(size_t(rank.job.size));
   rank.job.channel[controlChannel]->allGather(&sum, all.data(), sizeof sum);

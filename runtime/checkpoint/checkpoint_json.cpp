@@ -24,9 +24,9 @@ namespace {
 
 // Format 2 says of a layout how many ranks share it, if they are not all.
 // Format 3 says which rank owns it, and of what type its parameters are, if not
-// f32. Format 4 has what reductions have not sent. Format 5 has layouts of
-// bytes. The oldest format that can
-// hold a checkpoint is written, so older programs read what they understand.
+// f32. Format 4 has what reductions have not sent. Format 5 has layouts of bytes,
+// and leaves frozen layouts out. The oldest format that can hold a checkpoint is
+// written, so older programs read what they understand.
 constexpr int64_t plainFormat = 1, groupFormat = 2, ownerFormat = 3,
                   residualFormat = 4, newestFormat = 5;
 // A number of a shape lies deepest: in it, its buffer or parameter, their list,
@@ -107,6 +107,19 @@ void checkOverlaps(const StoredLayout &layout) {
                                "' share elements");
 }
 
+// A hash says which values are meant, and only where values are left out.
+void parseBase(const Json &json, CheckpointManifest &stored) {
+  bool leavesOut =
+      std::any_of(stored.layouts.begin(), stored.layouts.end(),
+                  [](const StoredLayout &layout) { return layout.leftOut; });
+  if (leavesOut != json.contains("base"))
+    throw std::runtime_error(leavesOut
+                                 ? "it leaves parameters out, but has no base"
+                                 : "it has a base, but leaves nothing out");
+  if (leavesOut)
+    stored.base = hexadecimal(checksumIn(json.at("base"), "base"));
+}
+
 // Two of a name would be one when they are looked up.
 void checkNames(const CheckpointManifest &stored) {
   auto check = [](std::set<std::string> &names, const char *kind,
@@ -164,6 +177,10 @@ StoredLayout parseLayout(const Json &json, int64_t ranks, int64_t step) {
   }
   if (json.contains("owner"))
     layout.owner = int(numberIn(json, "owner", ranks - 1));
+  layout.leftOut = truthIn(json, "leftOut", false);
+  if (layout.leftOut && (layout.states > 0 || json.contains("residual")))
+    throw std::runtime_error("layout '" + layout.name +
+                             "' is left out, but has states");
   if (layout.group && layout.owner != noOwner)
     throw std::runtime_error("layout '" + layout.name +
                              "' has an owner and a shard group");
@@ -227,6 +244,7 @@ CheckpointManifest parseBody(const Json &json) {
   for (const Json &layout : listIn(json, "layouts"))
     stored.layouts.push_back(
         parseLayout(layout, stored.ranks, stored.state.step));
+  parseBase(json, stored);
   for (const Json &entry : listIn(json, "buffers")) {
     Buffer buffer;
     buffer.name = textIn(entry, "name");
@@ -262,7 +280,7 @@ int64_t formatOf(const CheckpointManifest &stored) {
       format = std::max(format, ownerFormat);
     if (layout.residual > 0)
       format = std::max(format, residualFormat);
-    if (layout.ofBytes())
+    if (layout.leftOut || layout.ofBytes())
       format = newestFormat;
   }
   return format;
@@ -312,6 +330,8 @@ Json layoutJson(const StoredLayout &layout) {
     json["residual"] = layout.residual;
   if (layout.powerRank > 0)
     json["powerRank"] = layout.powerRank;
+  if (layout.leftOut)
+    json["leftOut"] = true;
   return json;
 }
 
@@ -353,6 +373,8 @@ std::string toJson(const CheckpointManifest &stored) {
                {"layouts", layouts},
                {"buffers", buffers},
                {"files", files}};
+  if (!stored.base.empty())
+    body["base"] = stored.base;
   return dump(Json{{"format", formatOf(stored)},
                    {"checksum", checksum(dump(body))},
                    {"checkpoint", body}}) +

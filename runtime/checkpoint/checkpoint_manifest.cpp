@@ -27,7 +27,7 @@ int64_t StoredLayout::rightFactors(size_t member) const {
 // Names are stored as valid UTF-8, and compared in that form when a run
 // resumes.
 CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
-                                      int groupRanks) {
+                                      int groupRanks, bool trainedOnly) {
   CheckpointManifest stored;
   stored.ranks = ranks;
   std::vector<int> owners = ownersOf(manifest, ranks);
@@ -40,6 +40,7 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
                                manifest.shardAlignment);
     copy.group = layout.inGroups ? groupRanks : 0;
     copy.states = layout.trainable ? layout.states : 0;
+    copy.leftOut = trainedOnly && !layout.trainable;
     copy.average = layout.average;
     copy.optimizer = storedName(layout.optimizer);
     for (const std::string &name : layout.stateNames)

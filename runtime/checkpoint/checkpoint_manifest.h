@@ -64,6 +64,9 @@ struct StoredLayout {
   std::vector<int64_t> since = {};
   /// The rank that has all of it, whose shard is the whole; or noOwner.
   int owner = noOwner;
+  /// True if it is frozen, and its values are those of the run's base, which no
+  /// file has (--checkpoint-trained).
+  bool leftOut = false;
   /// Elements of what every rank has not sent of its gradients of the layout; 0
   /// if reductions send all. With power-sgd, the rank of the right factors.
   int64_t residual = 0;
@@ -83,9 +86,10 @@ struct StoredLayout {
   size_t tensors() const {
     return 1 + size_t(states) + size_t(residual > 0) + size_t(powerRank > 0);
   }
-  /// Elements in the file of a rank.
+  /// Elements of a shard in the files, and in the file of a rank.
+  int64_t heldShard() const { return leftOut ? 0 : shard; }
   int64_t shardOf(int64_t rank) const {
-    return owner == noOwner || owner == rank ? shard : 0;
+    return owner == noOwner || owner == rank ? heldShard() : 0;
   }
 };
 
@@ -102,14 +106,18 @@ struct CheckpointManifest {
     return nullptr;
   }
   int64_t ranks = 0;
+  /// The hash of the parameters of the layouts that are left out (hashOfBase);
+  /// empty if none is.
+  std::string base = {};
   std::vector<StoredLayout> layouts;
   std::vector<Buffer> buffers;   ///< only name, shape and dtype
   std::vector<StoredFile> files; ///< one per rank
 };
 
-/// Describes what a run of `manifest` stores; without checksums.
+/// Describes what a run of `manifest` stores; without checksums. With
+/// `trainedOnly` frozen layouts are left out; the caller fills in `base`.
 CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
-                                      int groupRanks);
+                                      int groupRanks, bool trainedOnly);
 
 /// Returns the rank whose file holds a shard. Each rank writes the part of the
 /// layout for which it answers (LayoutCut::ownOf). With groups of G of N ranks,
@@ -120,8 +128,8 @@ int64_t rankOfShard(const CheckpointManifest &stored,
 
 /// The tensors in the file of one rank, in their order: each layout's shard of
 /// the masters and of every state, which is empty where another rank owns the
-/// layout; the rank's residual, and the right factors, which are equal on all
-/// ranks and empty but on rank 0; the buffers on rank 0.
+/// layout and where it is left out; the rank's residual, and the right factors,
+/// which are equal on all ranks and empty but on rank 0; the buffers on rank 0.
 std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored, int rank);
 
 /// Returns a parameter's name and aliases as a manifest holds them.
@@ -144,8 +152,9 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text);
 std::optional<std::string> laterFormat(const std::string &text);
 
 /// Fails unless a program can resume from it: same parameters and buffers, and
-/// equally many optimizer states. An average may be new or no longer wanted.
-/// The error names the first that differ.
+/// equally many optimizer states. An average may be new or no longer wanted. A
+/// parameter that is left out must be frozen in the program too. The error
+/// names the first that differ.
 Status checkSameModel(const CheckpointManifest &stored,
                       const Manifest &manifest);
 

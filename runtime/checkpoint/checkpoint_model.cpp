@@ -40,7 +40,8 @@ Places placesOf(const CheckpointManifest &stored) {
 }
 
 // Appends what differs between a parameter and the stored one. Either has the
-// optimizer's states, unless it is frozen.
+// optimizer's states, unless it is frozen. A value that is left out was frozen,
+// and only the values that are still frozen have a hash to be compared.
 void compare(const Layout &layout, const Member &member, const Member &place,
              const StoredLayout &home, std::vector<std::string> &found) {
   if (place.shape != member.shape)
@@ -49,6 +50,9 @@ void compare(const Layout &layout, const Member &member, const Member &place,
   else if (place.dtype != member.dtype)
     found.push_back("its " + describe(member.name, place.shape) + " is " +
                     typeOf(place) + ", but " + typeOf(member) + " here");
+  else if (home.leftOut && layout.trainable)
+    found.push_back("its " + describe(member.name, place.shape) +
+                    " is left out as frozen, but trains here");
   // A parameter that was frozen has no states; they start at zero.
   else if (int32_t own = layout.states - int32_t(layout.average);
            layout.trainable && home.ownStates() != 0 && home.ownStates() != own)

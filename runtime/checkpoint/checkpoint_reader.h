@@ -44,9 +44,16 @@ public:
   int32_t stateOf(const Layout &layout, const Member &member,
                   int32_t state) const;
 
+  /// Return true if the checkpoint has the parameter's values, and if it leaves
+  /// those of any to the run's base.
+  bool holds(const Member &member) const {
+    return !stored.layouts[placeOf(member).layout].leftOut;
+  }
+  bool leavesOut() const { return !stored.base.empty(); }
   /// Read elements [begin, begin + count) of a parameter's master, or of one of
   /// its optimizer's own states, or of its average. The states of a parameter
-  /// that had none are zero, and its average is the parameter.
+  /// that had none are zero, and its average is the parameter. The checkpoint
+  /// must hold the parameter.
   Status readMaster(const Member &member, int64_t begin, int64_t count,
                     float *to) const;
   /// Reads bytes [begin, begin + count) of a member of a layout of bytes.

@@ -65,7 +65,7 @@ Together together(Job &job, Status own) {
 int64_t checkpointBytes(const CheckpointManifest &stored) {
   int64_t bytes = 0;
   for (const StoredLayout &layout : stored.layouts)
-    bytes += (layout.owner == noOwner ? stored.ranks : 1) * layout.shard *
+    bytes += (layout.owner == noOwner ? stored.ranks : 1) * layout.heldShard() *
                  layout.elementBytes() +
              (stored.ranks * layout.residual + layout.rightFactors()) *
                  int64_t(sizeof(float));
@@ -79,7 +79,7 @@ int64_t checkpointCopyBytes(const CheckpointManifest &stored) {
   std::vector<int64_t> owned(size_t(stored.ranks), 0);
   for (const StoredLayout &layout : stored.layouts) {
     (layout.owner == noOwner ? bytes : owned[size_t(layout.owner)]) +=
-        layout.shard * layout.elementBytes();
+        layout.heldShard() * layout.elementBytes();
     bytes += (layout.residual + layout.rightFactors()) * int64_t(sizeof(float));
   }
   bytes += *std::max_element(owned.begin(), owned.end());
@@ -93,10 +93,19 @@ CheckpointWriter::~CheckpointWriter() {
     thread.join();
 }
 
+CheckpointManifest CheckpointWriter::describe() const {
+  CheckpointManifest described = describeCheckpoint(
+      rank.manifest, rank.job.size, rank.groupRanks, !base.empty());
+  for (const StoredLayout &layout : described.layouts)
+    if (layout.leftOut)
+      described.base = base;
+  return described;
+}
+
 // The pages are touched here, so that no step has to wait for them.
 Status CheckpointWriter::allocateCopy() {
   int64_t bytes = 0;
-  stored = describeCheckpoint(rank.manifest, rank.job.size, rank.groupRanks);
+  stored = describe();
   for (const Piece &piece : pieces())
     bytes += int64_t(piece.bytes);
   try {
@@ -141,7 +150,8 @@ std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
   for (size_t i = 0; i < stored.layouts.size(); ++i) {
     const LayoutBuffers &buffers = rank.layouts[i];
     uint64_t bytes = uint64_t(buffers.own) * sizeof(float);
-    pieces.push_back(parameters(i));
+    pieces.push_back(stored.layouts[i].leftOut ? Piece{nullptr, 0}
+                                               : parameters(i));
     // Replicated states hold this rank's shard at its place.
     int64_t first = buffers.ownOf(self) - buffers.partBegin;
     for (int32_t state = 0; state < stored.layouts[i].states; ++state)
@@ -276,7 +286,7 @@ Together CheckpointWriter::start(
     const TrainingState &state,
     std::vector<std::pair<std::string, std::string>> settings) {
   rank.device->synchronize();
-  stored = describeCheckpoint(rank.manifest, rank.job.size, rank.groupRanks);
+  stored = describe();
   stored.state = state;
   stored.settings = std::move(settings);
   for (size_t i = 0; i < stored.layouts.size(); ++i)

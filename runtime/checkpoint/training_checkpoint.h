@@ -35,10 +35,13 @@ struct Together {
 /// all ranks are done with a stage, and then all call `advance`.
 class CheckpointWriter {
 public:
-  /// A thread of rank 0 calls `published` when a checkpoint has its name.
-  CheckpointWriter(fsdpc_rank &rank, CheckpointFolder &folder,
+  /// A thread of rank 0 calls `published` when a checkpoint has its name. If
+  /// `base` is not empty, frozen layouts are left out, and the checkpoints name
+  /// their values by this hash (hashOfBase).
+  CheckpointWriter(fsdpc_rank &rank, CheckpointFolder &folder, std::string base,
                    std::function<void(int64_t step)> published)
-      : rank(rank), folder(folder), published(std::move(published)) {}
+      : rank(rank), folder(folder), base(std::move(base)),
+        published(std::move(published)) {}
   /// Waits for this rank's thread.
   ~CheckpointWriter();
 
@@ -81,6 +84,7 @@ private:
     int64_t first = 0;
   };
   static constexpr int32_t parameterState = -1;
+  CheckpointManifest describe() const;
   std::vector<Piece> pieces() const;
   Piece parameters(size_t layout) const;
   Status read(const Piece &piece, uint64_t done, uint64_t length,
@@ -94,6 +98,7 @@ private:
 
   fsdpc_rank &rank;
   CheckpointFolder &folder;
+  std::string base;
   std::function<void(int64_t step)> published;
   std::vector<char> copied;
   CheckpointManifest stored;

@@ -109,6 +109,7 @@ Status completeCheckpoints(Options &options) {
   if (options.checkpoint.empty())
     for (auto &[given, name] :
          {std::pair(!options.checkpointEvery.empty(), "--checkpoint-every"),
+          std::pair(options.checkpointTrained, "--checkpoint-trained"),
           std::pair(options.keep != 0, "--keep"),
           std::pair(!options.afterCheckpoint.empty(), "--after-checkpoint"),
           std::pair(!options.resume.empty(), "--resume"),

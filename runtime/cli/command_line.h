@@ -71,6 +71,7 @@ struct Options {
   std::string checkpointEvery; ///< as given; one of the next two, or neither
   int64_t checkpointSteps = 0;
   int64_t checkpointMinutes = 0;
+  bool checkpointTrained = false; ///< without the frozen parameters
   /// Returns true if checkpoints are also written before the last step.
   bool writesAlongTheWay() const {
     return checkpointSteps > 0 || checkpointMinutes > 0;

@@ -85,8 +85,8 @@ void Trainer::warnOfSmallDisk() const {
   plan.keep = options.keep;
   plan.keepEvery = options.keepEvery;
   int64_t count = checkpointsToAdd(plan, *found);
-  int64_t each =
-      checkpointBytes(describeCheckpoint(manifest, job.size, info.groupRanks));
+  int64_t each = checkpointBytes(describeCheckpoint(
+      manifest, job.size, info.groupRanks, options.checkpointTrained));
   // The product may overflow; the quotient cannot.
   if (each == 0 || count <= room / each)
     return;
@@ -104,8 +104,8 @@ void Trainer::warnOfSmallDisk() const {
 void Trainer::planCheckpoints() {
   if (!options.writesAlongTheWay() || info.plan.offloaded > 0)
     return;
-  info.plan.checkpoint = checkpointCopyBytes(
-      describeCheckpoint(manifest, job.size, info.groupRanks));
+  info.plan.checkpoint = checkpointCopyBytes(describeCheckpoint(
+      manifest, job.size, info.groupRanks, options.checkpointTrained));
   // checkMemory holds an error if the plan exceeds the limit.
   if (std::string(backendName()) != "host" ||
       checkMemory(info.plan, manifest.memoryLimit))

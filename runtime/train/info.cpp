@@ -24,8 +24,12 @@ std::string padded(const std::string &text, size_t width, bool right = false) {
 
 // One column per number of ranks, one row per kind. The launcher is not known
 // here, so it shows the memory of MPI with all ranks on one node.
-std::string memoryTable(const Manifest &manifest, int threads, int shardGroup,
-                        bool checkpoints) {
+std::string memoryTable(const Manifest &manifest, const Options &options) {
+  // Without --threads the table is for the number that the program was planned
+  // for.
+  int threads = options.threads
+                    ? options.threads
+                    : int(std::max<int64_t>(1, manifest.planThreads));
   std::vector<int> ranks;
   for (int64_t n : {1, 2, 4, 8, 64})
     if (n <= manifest.maxRanks)
@@ -33,14 +37,14 @@ std::string memoryTable(const Manifest &manifest, int threads, int shardGroup,
   std::vector<std::string> lines = {"  " + padded("ranks", 14)};
   std::string groups = "  " + padded("shard group", 14);
   for (int n : ranks) {
-    int group = plannedGroup(manifest, n, shardGroup);
+    int group = plannedGroup(manifest, n, options.shardGroup);
     groups += padded(std::to_string(group), 12, true);
     MemoryPlan plan = planMemory(manifest, n, group, threads,
                                  channelBytes(manifest, n, group, n, "mpi"),
                                  scratchpadBytes(manifest, n, threads));
-    if (checkpoints && plan.offloaded == 0)
-      plan.checkpoint =
-          checkpointCopyBytes(describeCheckpoint(manifest, n, group));
+    if (!options.checkpointEvery.empty() && plan.offloaded == 0)
+      plan.checkpoint = checkpointCopyBytes(
+          describeCheckpoint(manifest, n, group, options.checkpointTrained));
     auto kinds = plan.kinds();
     // The rows are the same in every column, so the first one makes them.
     kinds.emplace_back("planned peak", plan.total());
@@ -169,15 +173,9 @@ std::string tensorsText(const Manifest &manifest) {
 
 } // namespace
 
-std::string infoText(const Manifest &manifest, int threads, int shardGroup,
-                     bool checkpoints) {
-  // Without --threads the table is for the number that the program was planned
-  // for.
-  if (threads == 0)
-    threads = int(std::max<int64_t>(1, manifest.planThreads));
+std::string infoText(const Manifest &manifest, const Options &options) {
   return programText(manifest) + inputsText(manifest) + unitsText(manifest) +
-         tensorsText(manifest) + "\n" +
-         memoryTable(manifest, threads, shardGroup, checkpoints);
+         tensorsText(manifest) + "\n" + memoryTable(manifest, options);
 }
 
 } // namespace fsdpc::runtime

@@ -5,15 +5,15 @@
 #pragma once
 
 #include "runtime/abi/manifest.h"
+#include "runtime/cli/command_line.h"
 
 #include <string>
 
 namespace fsdpc::runtime {
 
-/// `threads` per rank and the ranks of a shard group are for the memory table;
-/// 0 takes what the program was planned for. With `checkpoints` the table has a
-/// row for the copy that they are written from.
-std::string infoText(const Manifest &manifest, int threads, int shardGroup,
-                     bool checkpoints);
+/// The memory table is for the threads and shard groups of the options, or else
+/// for those that the program was planned for. With --checkpoint-every it has a
+/// row for the copy from which checkpoints are written.
+std::string infoText(const Manifest &manifest, const Options &options);
 
 } // namespace fsdpc::runtime

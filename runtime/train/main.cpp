@@ -63,9 +63,7 @@ Error strangerError(const LaunchEnvironment &environment) {
 std::string wantedText(const Manifest &manifest, const fsdpc_program &program,
                        const Options &options) {
   if (options.info)
-    return printableLines(infoText(manifest, options.threads,
-                                   options.shardGroup,
-                                   !options.checkpointEvery.empty()));
+    return printableLines(infoText(manifest, options));
   if (options.manifest)
     return std::string(program.manifest, program.manifest_bytes) + "\n";
   return options.help;

@@ -164,7 +164,7 @@ Status Trainer::rollBack(int64_t step) {
     failJob(job, runError("--on-nonfinite=rollback: '" + options.checkpoint +
                           "' has no checkpoint yet to go back to; step " +
                           std::to_string(step) + " is not finite"));
-  Status loaded = loadFrom(*resumed);
+  Status loaded = loadFrom(*resumed, /*keepsBase=*/true);
   resumed.reset();
   state.sample = started.sample = sample;
   // As after a start: slot 0 is read first, and no error of a prefetched step

@@ -93,8 +93,7 @@ Status Trainer::check() {
       lossWeights.open(manifest, options.accumulate, options.skipCorrupt));
   FSDPC_TRY(checkStepSize());
   FSDPC_TRY(openEvaluation());
-  // A run that resumes needs no initial values.
-  if (!resumed)
+  if (takesWeights())
     FSDPC_TRY(weights.open(manifest, program, options));
   FSDPC_TRY(checkPaths());
   if (job.rank == 0) {
@@ -173,12 +172,12 @@ Status Trainer::load() {
   trace.start(*rank, options.accumulate);
   FSDPC_TRY(rank->allocate(info.plan));
   FSDPC_TRY(openFiles());
-  FSDPC_TRY(prepareCheckpoints());
+  if (takesWeights())
+    FSDPC_TRY(weights.verify(job.rank, job.size));
   if (resumed) {
-    FSDPC_TRY(loadFrom(*resumed));
+    FSDPC_TRY(loadFrom(*resumed, /*keepsBase=*/false));
   } else {
     ValueSource source;
-    FSDPC_TRY(weights.verify(job.rank, job.size));
     source.parameter = [this](const Member &member, int64_t begin,
                               int64_t count, float *to) {
       return weights.readParameter(member, begin, count, to);
@@ -209,14 +208,20 @@ Status Trainer::openFiles() {
 }
 
 // Sets this rank's shards, states and buffers to those of a checkpoint. Also
-// called by a rollback, in the middle of training.
-Status Trainer::loadFrom(const TrainingCheckpoint &checkpoint) {
+// called by a rollback, in the middle of training, where the rank has the base
+// already.
+Status Trainer::loadFrom(const TrainingCheckpoint &checkpoint, bool keepsBase) {
   FSDPC_TRY(loadStates(*rank, checkpoint));
   FSDPC_TRY(loadResiduals(*rank, checkpoint));
   ValueSource source;
   source.parameter = [&](const Member &member, int64_t begin, int64_t count,
                          float *to) {
-    return checkpoint.readMaster(member, begin, count, to);
+    return checkpoint.holds(member)
+               ? checkpoint.readMaster(member, begin, count, to)
+               : weights.readParameter(member, begin, count, to);
+  };
+  source.keeps = [&](const Member &member) {
+    return keepsBase && !checkpoint.holds(member);
   };
   source.bytes = [&](const Member &member, int64_t begin, int64_t count,
                      char *to) {
@@ -244,22 +249,42 @@ Status Trainer::makeGroups() {
   return {};
 }
 
+static Error otherBase(const std::string &path, const std::string &there,
+                       const std::string &here) {
+  return inputError("'" + path +
+                    "' holds parameters that were trained on another base: "
+                    "the frozen parameters have the hash " +
+                    printable(there) + " there, and " + here +
+                    " here; compile the model with the base that it was "
+                    "trained on, or name its folder by --weights");
+}
+
 // Hashes the frozen parameters if files leave them out. What was trained on one
 // base means nothing on another.
 Status Trainer::findBase() {
-  if (!options.saveTrained && weights.initBase().empty())
+  bool isNamed = options.saveTrained || options.checkpointTrained;
+  if (!isNamed && weights.initBase().empty())
     return {};
-  auto found = hashOfBase(*rank);
+  auto found = hashOfBase(*rank, [](const Member &) { return true; });
   FSDPC_TRY(found);
   base = *std::move(found);
-  if (weights.initBase().empty() || weights.initBase() == base)
+  if (resumed || weights.initBase().empty() || weights.initBase() == base)
     return {};
-  return inputError("'" + options.init +
-                    "' holds parameters that were trained on another base: "
-                    "the frozen parameters have the hash " +
-                    printable(weights.initBase()) + " there, and " + base +
-                    " here; compile the model with the base that it was "
-                    "trained on, or name its folder by --weights");
+  return otherBase(options.init, weights.initBase(), base);
+}
+
+// Compares the values of the base that this run has with those that the
+// checkpoint left out. More parameters may be frozen by now.
+Status Trainer::checkBase() const {
+  if (!resumed || !resumed->leavesOut())
+    return {};
+  auto found = hashOfBase(
+      *rank, [&](const Member &member) { return !resumed->holds(member); });
+  FSDPC_TRY(found);
+  const std::string &expected = resumed->manifest().base;
+  return expected == *found
+             ? Status()
+             : otherBase(folder.folderOf(started.step), expected, *found);
 }
 
 Status Trainer::prepare() {
@@ -288,8 +313,10 @@ Status Trainer::prepare() {
   FSDPC_TRY(agree(job, makeGroups()));
   FSDPC_TRY(agree(job, load()));
   FSDPC_TRY(agree(job, findBase()));
+  FSDPC_TRY(agree(job, checkBase()));
+  FSDPC_TRY(agree(job, prepareCheckpoints()));
   // All ranks have read their values; the first collective may follow.
-  if (!resumed)
+  if (takesWeights())
     weights.release();
   return {};
 }

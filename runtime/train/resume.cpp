@@ -24,6 +24,7 @@ Status Trainer::openCheckpoints() {
   std::vector<Fact> flags = {
       {"--checkpoint", options.checkpoint.empty() ? "off" : "on"},
       {"--checkpoint-every", options.checkpointEvery},
+      {"--checkpoint-trained", options.checkpointTrained ? "on" : "off"},
       {"--resume", options.resume}};
   if (!job.sharesProcess)
     FSDPC_TRY(agree(job, compareFacts(flags, job)));
@@ -193,8 +194,9 @@ bool Trainer::isCheckpointStep(int64_t done) const {
 Status Trainer::prepareCheckpoints() {
   if (options.checkpoint.empty())
     return {};
-  writer =
-      std::make_unique<CheckpointWriter>(*rank, folder, [this](int64_t step) {
+  writer = std::make_unique<CheckpointWriter>(
+      *rank, folder, options.checkpointTrained ? base : "",
+      [this](int64_t step) {
         if (Status removed = removeOld(step); !removed)
           printWarning(removed.error().message + "; an old checkpoint stays");
       });

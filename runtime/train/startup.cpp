@@ -347,6 +347,8 @@ Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
         layout, first, first + buffers.shard,
         [&](size_t index, int64_t from, int64_t to) {
           const Member &member = layout.members[index];
+          if (source.keeps(member))
+            return Status();
           // `at` counts from the part of the member that lies in this shard.
           auto read = [&](float *values, int64_t at, int64_t count) {
             return source.parameter(member, from - member.offset + at, count,

@@ -43,7 +43,7 @@ Status checkAccumulate(const Manifest &manifest, int64_t accumulate);
 /// Checks the plan against a limit in bytes; 0 means none.
 Status checkMemory(const MemoryPlan &plan, int64_t limit);
 
-/// The source of initial values: the model or --init, or a checkpoint.
+/// The source of values: the model or --init, or a checkpoint.
 struct ValueSource {
   /// Reads elements [begin, begin + count) of a parameter as f32.
   std::function<Status(const Member &, int64_t begin, int64_t count, float *to)>
@@ -52,6 +52,10 @@ struct ValueSource {
   std::function<Status(const Member &, int64_t begin, int64_t count, char *to)>
       bytes;
   std::function<Status(const Buffer &, void *to)> buffer;
+  /// Returns true for parameters whose values stay as they are.
+  std::function<bool(const Member &)> keeps = [](const Member &) {
+    return false;
+  };
 };
 
 /// Reads this rank's shard of every parameter, and every buffer, into device

@@ -75,6 +75,7 @@ private:
   Status makeGroups();
   Status load();
   Status findBase();
+  Status checkBase() const;
   Status openFiles();
   Status readStep(int64_t step);
   int64_t numberOf(int64_t step, int64_t k, int64_t rank) const;
@@ -140,7 +141,7 @@ private:
   void planCheckpoints();
   Status chooseCheckpoint();
   Status findCheckpoint(const std::string &wanted);
-  Status loadFrom(const TrainingCheckpoint &checkpoint);
+  Status loadFrom(const TrainingCheckpoint &checkpoint, bool keepsBase);
   static constexpr char samplesPerStep[] = "the number of samples per step";
   static constexpr char lossMeanSetting[] = "--loss-mean";
   Status checkLossMean() const;
@@ -172,6 +173,9 @@ private:
   Status keepBest(const EvaluationRecord &record);
   void warnOfUnused() const;
   Status saveTo(const std::string &path, Saved what);
+  /// Returns true if the run begins with initial values: all, or those that the
+  /// checkpoint leaves to the base.
+  bool takesWeights() const { return !resumed || resumed->leavesOut(); }
   /// Returns the hash that files of --save-trained hold, else "".
   std::string savedBase() const { return options.saveTrained ? base : ""; }
 

@@ -67,8 +67,8 @@ Status writeRange(const StoredLayout &layout, int64_t first, int64_t last,
 // Writes a rank's part of a layout of bytes.
 Status writeBytes(const StoredLayout &layout, int64_t first,
                   const CheckpointValues &values, CheckpointFile &file) {
-  FSDPC_TRY(forPieces<char>(layout, first, first + layout.shard, values.bytes,
-                            [&](const std::vector<char> &piece) {
+  FSDPC_TRY(forPieces<char>(layout, first, first + layout.heldShard(),
+                            values.bytes, [&](const std::vector<char> &piece) {
                               return file.write(piece.data(), piece.size());
                             }));
   file.endTensor();
@@ -79,12 +79,13 @@ Status writeBytes(const StoredLayout &layout, int64_t first,
 // sent.
 Status writeLayout(const StoredLayout &layout, int64_t rank,
                    const CheckpointValues &values, CheckpointFile &file) {
-  int64_t first = rank * layout.shard;
+  int64_t first = rank * layout.heldShard();
   if (layout.ofBytes())
     return writeBytes(layout, first, values, file);
   for (int32_t part = 0; part <= layout.states; ++part)
     FSDPC_TRY(writeRange(
-        layout, first, first + layout.shard, part == 0 ? layout.dtype : "f32",
+        layout, first, first + layout.heldShard(),
+        part == 0 ? layout.dtype : "f32",
         [&](const Member &member, int64_t begin, int64_t count, float *to) {
           return values.parameter(member, part, begin, count, to);
         },

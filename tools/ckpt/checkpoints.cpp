@@ -107,6 +107,7 @@ public:
                    Content content)
       : checkpoint(std::move(opened)) {
     const CheckpointManifest &stored = checkpoint.manifest();
+    baseHash = stored.base;
     paths.push_back(folder + "/" + checkpointManifestName);
     for (int64_t rank = 0; rank < stored.ranks; ++rank)
       paths.push_back(folder + "/" + rankFileName(rank));
@@ -151,6 +152,8 @@ private:
   void addValues(const CheckpointManifest &stored) {
     for (auto [layout, index] : membersInOrder(stored.layouts)) {
       const Member &member = stored.layouts[layout].members[index];
+      if (!checkpoint.holds(member))
+        continue;
       if (stored.layouts[layout].ofBytes())
         addBytes(member);
       else

@@ -24,6 +24,7 @@ namespace {
 Status writeFile(const TensorSource &source, const std::vector<size_t> &tensors,
                  const std::string &path) {
   SafeTensorsHeader header;
+  header.setBase(source.base());
   std::vector<uint64_t> offsets;
   for (size_t index : tensors) {
     const Tensor &tensor = source.tensors()[index];

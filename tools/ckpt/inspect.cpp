@@ -37,11 +37,9 @@ Json describeLayout(const StoredLayout &layout) {
                           {"shape", member.shape},
                           {"aliases", member.aliases},
                           {"offset", member.offset}});
-  return {{"name", layout.name},
-          {"shard", layout.shard},
-          {"states", stateNames(layout)},
-          {"residual", layout.residual},
-          {"parameters", parameters}};
+  return {{"name", layout.name},          {"shard", layout.shard},
+          {"states", stateNames(layout)}, {"leftOut", layout.leftOut},
+          {"residual", layout.residual},  {"parameters", parameters}};
 }
 
 // Keys are part of the interface for scripts: add some, but rename none.
@@ -69,6 +67,7 @@ Json describe(const std::string &folder, const CheckpointManifest &stored) {
             {"inARow", scaler.inARow},
             {"skips", scaler.skips}}},
           {"ranks", stored.ranks},
+          {"base", stored.base},
           {"settings", settings},
           {"layouts", layouts},
           {"buffers", buffers},
@@ -139,15 +138,19 @@ std::string table(const std::string &folder, const CheckpointManifest &stored) {
           row("parameters", std::to_string(tensors) + " tensors, " +
                                 std::to_string(elements) + " elements") +
           row("buffers", std::to_string(stored.buffers.size())) +
+          (stored.base.empty() ? "" : row("base", stored.base)) +
           row("size", sizeLine(folder, stored)) + "settings\n";
   for (auto &[name, value] : stored.settings)
     text += "    " + printable(name) + ": " + printable(value) + "\n";
   for (const StoredLayout &layout : stored.layouts) {
-    text +=
-        "layout '" + printable(layout.name) + "', " +
-        std::to_string(layout.shard) + " elements " +
-        (layout.owner == noOwner ? "per rank"
-                                 : "on rank " + std::to_string(layout.owner));
+    text += "layout '" + printable(layout.name) + "', ";
+    if (layout.leftOut)
+      text += "left to the base";
+    else
+      text +=
+          std::to_string(layout.shard) + " elements " +
+          (layout.owner == noOwner ? "per rank"
+                                   : "on rank " + std::to_string(layout.owner));
     if (layout.states > 0)
       text += ", with " + joined(stateNames(layout));
     if (layout.residual > 0)

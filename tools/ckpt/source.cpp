@@ -31,6 +31,8 @@ public:
     files.push_back(std::make_unique<SafeTensors>(std::move(opened)));
     paths.push_back(path);
     const SafeTensors &file = *files.back();
+    if (baseHash.empty())
+      baseHash = file.base();
     std::map<std::string, std::vector<std::string>> aliases;
     for (auto &[alias, name] : file.aliases())
       aliases[name].push_back(alias);

@@ -39,6 +39,8 @@ public:
   virtual ~TensorSource() = default;
   /// In the order of the file; that of a checkpoint is the order of --save.
   const std::vector<Tensor> &tensors() const { return list; }
+  /// Returns the hash of the frozen parameters that are left out, or "".
+  const std::string &base() const { return baseHash; }
   /// Files that are read, which no output may replace.
   const std::vector<std::string> &files() const { return paths; }
   /// Reads `bytes` bytes of a tensor from `offset`, both multiples of its
@@ -57,6 +59,7 @@ public:
 protected:
   std::vector<Tensor> list;
   std::vector<std::string> paths;
+  std::string baseHash;
 };
 
 /// `values`: parameters and buffers, the contents of --save. Files other than

@@ -7,7 +7,8 @@ usage: adapters.py --build DIR
 The model is two layers as PEFT exports them, y = x · W + (x · A) · B, with W frozen. Where the file has W in bf16 and the program
 computes in bf16, neither a master nor a gradient nor a state of W is planned. Where it has the same values in f32, the master
 stays, since --save must write what the file held. Losses, saved values and a run that resumes on another number of ranks have the
-same bits either way. Units that mix bf16 and f32 values have f32 masters. Files of --save-trained hold the adapters alone.
+same bits either way. Units that mix bf16 and f32 values have f32 masters. Files of --save-trained hold the adapters alone, and so
+do checkpoints of --checkpoint-trained.
 """
 import re
 import sys
@@ -133,6 +134,64 @@ def check_trained(bench, adapters: dict[str, np.ndarray], base: dict[str, np.nda
     print(f"trained parts: {small.stat().st_size} bytes of {large.stat().st_size}")
 
 
+def check_checkpoints(bench, adapters: dict[str, np.ndarray], base: dict[str, np.ndarray]):
+    """Checkpoints of --checkpoint-trained: without the base, the same bits after a resume on other ranks, and only on their base."""
+    programs = {name: bench.compile(bench.path(f"{kind}.onnx"), f"kept-{name}", "--frozen=^base", "--param-dtype=bf16", "--lr=1e-2",
+                                    "--optimizer=adamw", *flags)
+                for name, kind, *flags in (("narrow", "bf16"), ("wide", "f32"), ("ddp", "f32", "--strategy=ddp"),
+                                           ("oss", "f32", "--strategy=oss"))}
+    _, expected = trained(bench, programs["wide"], 1)
+    held = 3 * 4 * sum(map(np.size, adapters.values()))  # masters and two moments
+    for name, ranks, *copied in (("narrow", 2), ("wide", 4, "--checkpoint-every=1", "--keep=1"), ("ddp", 2), ("oss", 2)):
+        folder = bench.path(f"kept-{name}-checkpoint")
+        trained(bench, programs[name], ranks, "--checkpoint", folder, "--checkpoint-trained", *copied, steps=2)
+        step = folder / "step-0000002"
+        size = sum(path.stat().st_size for path in step.glob("*.safetensors"))
+        if not held <= size <= held + 4096 * ranks:
+            raise Failure(f"{name}: a checkpoint of {held} bytes of adapters and their states takes {size}")
+        _, (lines, _, saved) = trained(bench, programs[name], 1, "--checkpoint", folder, "--checkpoint-trained", "--resume")
+        if lines[-2:] != expected[0][2:] or saved != expected[2]:
+            raise Failure(f"{name}: a run that resumes on its base has other bits")
+    check_commands(bench, programs["wide"], folder, adapters)
+    # --init gives the base here, and another one is refused.
+    bare, whole = bench.path("bare.onnx"), bench.path("base.safetensors")
+    whole.write_bytes(expected[2])
+    made(bare, {**base, "base2": base["base2"] + np.float32(0.5)}, adapters, onnx.FLOAT)
+    program = bench.compile(bare, "bare", "--frozen=^base", "--param-dtype=bf16", "--lr=1e-2", "--optimizer=adamw")
+    flags = ["--checkpoint", folder, "--checkpoint-trained", "--resume=2"]
+    for ranks in (1, 2):
+        refused = harness.run([program, f"--data=x={bench.path('x.npy')}", "--ranks", ranks, "--steps=4", *flags], 1)
+        if f"'{folder / 'step-0000002'}' holds parameters that were trained on another base" not in refused.stderr:
+            raise Failure(f"a checkpoint of another base: {refused.stderr}")
+    _, (lines, _, saved) = trained(bench, program, 2, *flags, "--init", whole)
+    if lines[-2:] != expected[0][2:] or saved != expected[2]:
+        raise Failure("a run that resumes with its base from --init has other bits")
+    # A program that trains more than the checkpoint holds.
+    thawed = bench.compile(bench.path("f32.onnx"), "thawed", "--frozen=^base1", "--lr=1e-2", "--optimizer=adamw")
+    refused = harness.run([thawed, f"--data=x={bench.path('x.npy')}", "--steps=4", *flags], 1)
+    if "'base2' [256, 256] is left out as frozen, but trains here" not in refused.stderr:
+        raise Failure(f"a checkpoint without what trains: {refused.stderr}")
+    useless = harness.run([program, f"--data=x={bench.path('x.npy')}", "--steps=1", "--checkpoint-trained"], 2)
+    if "--checkpoint-trained needs --checkpoint DIR" not in useless.stderr:
+        raise Failure(useless.stderr)
+
+
+def check_commands(bench, program, folder, adapters: dict[str, np.ndarray]):
+    """fsdpc ckpt on a checkpoint without its base."""
+    ckpt = [bench.build / "bin" / "fsdpc", "ckpt"]
+    shown = harness.run([*ckpt, "inspect", folder]).stdout
+    if not re.search(r"\nbase +[0-9a-f]{16}\n", shown) or ", left to the base\n    base1  f32 [256, 256]" not in shown:
+        raise Failure(f"the checkpoint does not say what it leaves out: {shown}")
+    harness.run([*ckpt, "verify", folder])
+    harness.run([*ckpt, "reshard", folder, "--ranks", 3, "-o", bench.path("cut")])
+    harness.run([*ckpt, "diff", folder, bench.path("cut"), "--states"])
+    # The run that wrote it saves the same file with --save-trained.
+    trained(bench, program, 1, "--checkpoint", bench.path("cut"), "--checkpoint-trained", "--resume", "--save-trained")
+    harness.run([*ckpt, "consolidate", folder, "-o", bench.path("weights.safetensors")])
+    if bench.path("weights.safetensors").read_bytes() != bench.path("saved.safetensors").read_bytes():
+        raise Failure("consolidate writes another file than --save with --save-trained")
+
+
 def test(bench, options):
     random = np.random.default_rng(0)
     base = {name: random.normal(scale=WIDTH**-0.5, size=(WIDTH, WIDTH)).astype("<f4") for name in ("base1", "base2")}
@@ -146,6 +205,7 @@ def test(bench, options):
         check(bench, name, [*flags] if flags else [f"--strategy={name}"], base)
     check_mixed(bench)
     check_trained(bench, adapters, base)
+    check_checkpoints(bench, adapters, base)
 
 
 if __name__ == "__main__":

@@ -206,6 +206,40 @@ TEST(CheckpointManifest, ResidualsReadBackInAnotherFormat) {
   EXPECT_FALSE(parseCheckpoint(toJson(stored)));
 }
 
+// A layout that is left out has its place in the files, without an element, and
+// the hash says of which base its values are.
+TEST(CheckpointManifest, LayoutsThatAreLeftOutReadBackInAnotherFormat) {
+  CheckpointManifest stored = small();
+  StoredLayout &layout = stored.layouts[0];
+  layout.states = 0;
+  layout.leftOut = true;
+  stored.base = "0123456789abcdef";
+  std::string text = toJson(stored);
+  EXPECT_THAT(text, HasSubstr("\"format\":5"));
+  auto read = parseCheckpoint(text);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_TRUE(read->layouts[0].leftOut);
+  EXPECT_EQ(read->base, stored.base);
+  EXPECT_EQ(read->layouts[0].members[0].name, "w");
+  EXPECT_THAT(tensorsOf(*read, 1)[0].shape, ElementsAre(0));
+  auto fault = [](const CheckpointManifest &forged) {
+    auto refused = parseCheckpoint(toJson(forged));
+    return refused ? "" : refused.error().message;
+  };
+  layout.states = 1;
+  EXPECT_EQ(fault(stored), "layout 'unit' is left out, but has states");
+  layout.states = 0;
+  for (const char *base : {"0123456789ABCDEF", "0123"}) {
+    stored.base = base;
+    EXPECT_THAT(fault(stored), HasSubstr("not a checksum"));
+  }
+  stored.base.clear();
+  EXPECT_EQ(fault(stored), "it leaves parameters out, but has no base");
+  stored.base = "0123456789abcdef";
+  layout.leftOut = false;
+  EXPECT_FALSE(parseCheckpoint(toJson(stored)));
+}
+
 TEST(CheckpointManifest, LayoutsWithoutMastersReadBackInAnotherFormat) {
   CheckpointManifest stored = small();
   EXPECT_EQ(tensorsOf(stored, 0)[0].dtype, "f32");

@@ -57,7 +57,12 @@ CheckpointManifest full() {
   owned.shard = 4;
   owned.owner = 1;
   owned.dtype = "bf16";
-  stored.layouts = {layout, cut, owned};
+  StoredLayout base;
+  base.name = "base";
+  base.shard = 2;
+  base.leftOut = true;
+  stored.base = "0123456789abcdef";
+  stored.layouts = {layout, cut, owned, base};
   Buffer buffer;
   buffer.name = "b";
   buffer.dtype = "f32";

@@ -69,15 +69,15 @@ TEST_F(Checkpoints, ALaterFormatIsRefused) {
   std::string flags = "--steps 6 --checkpoint c" + common;
   ASSERT_EQ(run(flags + "--checkpoint-every 3").code, 0);
   const std::string manifest = "c/step-0000006/checkpoint.json";
-  ASSERT_EQ(shell("sed -i 's/{\"format\":1,/{\"format\":5,/' " + manifest).code,
+  ASSERT_EQ(shell("sed -i 's/{\"format\":1,/{\"format\":6,/' " + manifest).code,
             0);
   for (const char *resume : {"--resume", "--resume=6"}) {
     Outcome outcome = run(flags + resume);
     EXPECT_EQ(outcome.code, 1) << outcome.err;
     EXPECT_EQ(outcome.errors(), 1) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("error: '" + manifest +
-                                       "' has format 5, but this program reads "
-                                       "formats 1 to 4; "));
+                                       "' has format 6, but this program reads "
+                                       "formats 1 to 5; "));
     EXPECT_THAT(outcome.err, Not(HasSubstr("damaged")));
   }
   EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000003", "step-0000006"));
