@@ -32,15 +32,16 @@ struct Offsets {
   std::vector<std::pair<size_t, uint64_t>> buffers; // with their index
 };
 
-bool isSaved(const Layout &layout, Saved what, const std::string &base) {
-  return layout.trainable || (what != Saved::gradients && base.empty());
+bool isSaved(const Layout &layout, Saved what, const SavedForm &form) {
+  return layout.trainable || (what != Saved::gradients && form.base.empty());
 }
 
 // Builds the header and fills in `offsets`.
 std::string describe(const Manifest &manifest, Saved what,
-                     const std::string &base, Offsets &offsets) {
+                     const SavedForm &form, Offsets &offsets) {
   SafeTensorsHeader header;
-  header.setBase(base);
+  header.setBase(form.base);
+  header.setRenaming(form.names);
   for (const Layout &layout : manifest.layouts)
     offsets.members.emplace_back(layout.members.size());
   for (auto [index, place] : membersInOrder(manifest.layouts)) {
@@ -48,7 +49,7 @@ std::string describe(const Manifest &manifest, Saved what,
     const Member &member = layout.members[place];
     // An aliased name is a second entry in the header with the same offsets, so
     // the data is written once.
-    if (isSaved(layout, what, base))
+    if (isSaved(layout, what, form))
       offsets.members[index][place] =
           header.add(member.name, layout.ofBytes ? member.dtype : "f32",
                      member.shape, member.aliases);
@@ -145,18 +146,36 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
 
 } // namespace
 
+Status checkNames(const Manifest &manifest, const Renaming &names,
+                  bool trainedOnly) {
+  std::vector<std::string> all;
+  auto add = [&](const std::string &name,
+                 const std::vector<std::string> &aliases) {
+    all.push_back(name);
+    all.insert(all.end(), aliases.begin(), aliases.end());
+  };
+  for (const Layout &layout : manifest.layouts)
+    for (const Member &member : layout.members)
+      if (layout.trainable || !trainedOnly)
+        add(member.name, member.aliases);
+  for (const Buffer &buffer : manifest.buffers)
+    if (!buffer.optimizerState)
+      add(buffer.name, buffer.aliases);
+  return names.check(all);
+}
+
 Status save(fsdpc_rank &rank, Saved what, const std::string &path,
-            const std::string &base) {
+            const SavedForm &form) {
   NewFile file;
-  FSDPC_TRY(saveUncommitted(rank, what, path, base, file));
+  FSDPC_TRY(saveUncommitted(rank, what, path, form, file));
   return rank.job.rank == 0 ? file.commit() : Status();
 }
 
 Status saveUncommitted(fsdpc_rank &rank, Saved what, const std::string &path,
-                       const std::string &base, NewFile &file) {
+                       const SavedForm &form, NewFile &file) {
   const Manifest &manifest = rank.manifest;
   Offsets offsets;
-  std::string header = describe(manifest, what, base, offsets);
+  std::string header = describe(manifest, what, form, offsets);
   bool writes = rank.job.rank == 0;
   // The file keeps a failure until `commit`, since all ranks must take part in
   // every gather.
@@ -167,7 +186,7 @@ Status saveUncommitted(fsdpc_rank &rank, Saved what, const std::string &path,
   std::vector<float> staging(
       size_t(std::max<int64_t>(pieceElements, rank.job.size)));
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
-    if (!isSaved(manifest.layouts[i], what, base))
+    if (!isSaved(manifest.layouts[i], what, form))
       continue;
     Status read = saveLayout(rank, i, what, offsets.members[i], file, staging);
     if (!read) {

@@ -177,11 +177,16 @@ Status refuseUseless(const Options &options, const Manifest &manifest) {
                             "' does not measure its updates; omit the flag");
   if (!options.rename.empty() && options.init.empty())
     return commandLineError(
-        "--rename needs --init FILE, whose names it changes");
+        "--rename needs --init FILE, whose names it changes; --save-rename "
+        "changes those of --save");
   if (options.saveTrained && options.save.empty() && options.saveEma.empty() &&
       options.best.empty())
     return commandLineError("--save-trained needs --save, --save-ema or "
                             "--best, whose files it makes smaller");
+  if (!options.saveRename.isEmpty() && options.save.empty() &&
+      options.saveEma.empty() && options.best.empty())
+    return commandLineError("--save-rename needs --save, --save-ema or "
+                            "--best, whose names it changes");
   if (!options.saveEma.empty() && !keepsAverages(manifest))
     return commandLineError(
         "--save-ema: the program keeps no average of the parameters; "
@@ -251,6 +256,10 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
       file = options.program + ".products";
   }
   options.onNonFinite = *parseNonFinite(arguments.onNonFinite);
+  Result<Renaming> names =
+      Renaming::parse("--save-rename", arguments.saveRename);
+  FSDPC_TRY(names);
+  options.saveRename = std::move(*names);
   FSDPC_TRY(completeCheckpoints(options));
   FSDPC_TRY(refuseUseless(options, manifest));
   if (!options.timeLimit.empty())

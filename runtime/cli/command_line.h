@@ -9,6 +9,7 @@
 #include "runtime/cli/device_options.h"
 #include "runtime/cli/lr_schedule.h"
 #include "runtime/cli/output_flags.h"
+#include "runtime/support/renaming.h"
 #include "runtime/support/status.h"
 
 #include <cstdint>
@@ -58,6 +59,7 @@ struct Options {
   /// first step that it can write those of results.
   std::string weights, init, log, trace, save, saveEma, saveGradients;
   bool saveTrained = false;   ///< without the frozen parameters
+  Renaming saveRename;        ///< of --save, --save-ema and --best
   std::string rename;         ///< --rename: FROM=TO, prefixes of names
   std::string tensorboard;    ///< a folder
   int64_t histogramEvery = 0; ///< steps between histograms; 0: none

@@ -20,7 +20,8 @@ namespace fsdpc::runtime {
 /// The command line as CLI11 fills it in.
 struct Arguments {
   Options options;
-  std::vector<std::string> data, tokens, eval, evalTokens, metrics, predictions;
+  std::vector<std::string> data, tokens, eval, evalTokens, metrics, predictions,
+      saveRename;
   int64_t steps = -1; ///< not given
   std::string onNonFinite = "stop";
   bool noGraph = false, noSymmetricMemory = false;

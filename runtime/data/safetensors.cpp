@@ -221,9 +221,9 @@ uint64_t SafeTensorsHeader::add(const std::string &name,
     bytes *= uint64_t(extent);
   uint64_t begin = end;
   end += bytes;
-  entries.push_back({name, dtype, shape, begin, end});
+  entries.push_back({renaming(name), dtype, shape, begin, end});
   for (const std::string &alias : aliases)
-    aliasOf[alias] = name;
+    aliasOf[renaming(alias)] = renaming(name);
   return begin;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "runtime/support/file.h"
+#include "runtime/support/renaming.h"
 #include "runtime/support/status.h"
 
 #include <cstdint>
@@ -57,6 +58,8 @@ public:
                const std::vector<std::string> &aliases);
   /// Says in the metadata that frozen parameters of this hash are left out.
   void setBase(const std::string &hash) { base = hash; }
+  /// Changes the names of what is added from now on.
+  void setRenaming(const Renaming &changes) { renaming = changes; }
   /// Returns length, header and padding. The data begins right after, aligned
   /// to 64 bytes.
   std::string text() const;
@@ -70,6 +73,7 @@ private:
   std::vector<Entry> entries;
   std::map<std::string, std::string> aliasOf;
   std::string base;
+  Renaming renaming;
   uint64_t end = 0;
 };
 

@@ -134,7 +134,7 @@ Status Trainer::keepBest(const EvaluationRecord &record) {
   // Only rank 0 names a file; the others send their parts.
   NewFile parameters;
   FSDPC_TRY(saveUncommitted(*rank, Saved::parameters, best.pathOf(record.step),
-                            savedBase(), parameters));
+                            savedForm(), parameters));
   return job.rank == 0 ? best.publish(record.step, record.loss, parameters)
                        : Status();
 }

@@ -138,8 +138,8 @@ void Trainer::countMicrobatches() {
 
 Status Trainer::saveTo(const std::string &path, Saved what) {
   // Files of gradients never have frozen parameters.
-  std::string leftOut = what == Saved::gradients ? "" : savedBase();
-  return path.empty() ? Status() : save(*rank, what, path, leftOut);
+  SavedForm form = what == Saved::gradients ? SavedForm() : savedForm();
+  return path.empty() ? Status() : save(*rank, what, path, form);
 }
 
 // Ends the job if a rank could not read its next samples: the lowest such rank

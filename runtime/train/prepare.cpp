@@ -87,6 +87,7 @@ Status Trainer::checkStepSize() const {
 Status Trainer::check() {
   FSDPC_TRY(checkMachine(manifest, job.size));
   FSDPC_TRY(checkAccumulate(manifest, options.accumulate));
+  FSDPC_TRY(checkNames(manifest, options.saveRename, options.saveTrained));
   FSDPC_TRY(
       samples.open(manifest, options, options.steps > 0 ? microbatches : 0));
   FSDPC_TRY(

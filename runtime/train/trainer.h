@@ -176,8 +176,10 @@ private:
   /// Returns true if the run begins with initial values: all, or those that the
   /// checkpoint leaves to the base.
   bool takesWeights() const { return !resumed || resumed->leavesOut(); }
-  /// Returns the hash that files of --save-trained hold, else "".
-  std::string savedBase() const { return options.saveTrained ? base : ""; }
+  /// Returns the form of the files of --save, --save-ema and --best.
+  SavedForm savedForm() const {
+    return {options.saveTrained ? base : "", options.saveRename};
+  }
 
   const Manifest &manifest;
   const fsdpc_program &program;

@@ -136,6 +136,14 @@ void addWriters(CLI::App &app, Arguments &arguments) {
       ->option_text("SIZE")
       ->transform(CLI::AsSizeValue(true))
       ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--rename", arguments.rename,
+                   "names that begin with OLD begin with NEW, such as "
+                   "'model.='; with a '*' on\nboth sides, whole names; "
+                   "repeatable, the first rule that matches counts")
+      ->option_text("OLD=NEW")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command = addCommand(
       app, arguments, "reshard", "Writes the checkpoint for other ranks",
       "--resume needs no such copy: it reads a checkpoint of any number of "

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace fsdpc::ckpt {
 
@@ -19,9 +20,10 @@ struct Arguments {
   std::string input, other, output;
   std::optional<int64_t> step;
   bool json = false;
-  int64_t ranks = 1;              ///< reshard, convert
-  std::optional<int64_t> samples; ///< convert --from
-  uint64_t mostShard = 0;         ///< consolidate: bytes per file, 0: one file
+  int64_t ranks = 1;               ///< reshard, convert
+  std::optional<int64_t> samples;  ///< convert --from
+  std::vector<std::string> rename; ///< consolidate: rules of runtime::Renaming
+  uint64_t mostShard = 0;          ///< consolidate: bytes per file, 0: one file
   double absolute = 0, relative = 0; ///< diff: tolerances
   bool states = false;               ///< diff: also optimizer states
   std::string from, to;              ///< convert: a format

@@ -8,6 +8,7 @@
 #include "runtime/data/safetensors.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/new_file.h"
+#include "runtime/support/renaming.h"
 #include "tools/ckpt/commands.h"
 #include "tools/ckpt/new_folder.h"
 #include "tools/ckpt/source.h"
@@ -22,9 +23,10 @@ namespace {
 
 // Writes some of the tensors, in their order, as one file.
 Status writeFile(const TensorSource &source, const std::vector<size_t> &tensors,
-                 const std::string &path) {
+                 const Renaming &names, const std::string &path) {
   SafeTensorsHeader header;
   header.setBase(source.base());
+  header.setRenaming(names);
   std::vector<uint64_t> offsets;
   for (size_t index : tensors) {
     const Tensor &tensor = source.tensors()[index];
@@ -72,7 +74,8 @@ std::string shardName(size_t file, size_t files) {
 
 // Writes the folder under a temporary name and renames it at the end, so that a
 // reader never finds an index whose files are missing.
-Status writeSharded(const TensorSource &source, const Arguments &arguments) {
+Status writeSharded(const TensorSource &source, const Renaming &names,
+                    const Arguments &arguments) {
   NewFolder folder;
   FSDPC_TRY(folder.open(arguments.output));
   auto files = split(source, arguments.mostShard);
@@ -83,9 +86,10 @@ Status writeSharded(const TensorSource &source, const Arguments &arguments) {
   index["metadata"]["total_size"] = bytes;
   for (size_t i = 0; i < files.size(); ++i) {
     std::string name = shardName(i, files.size());
-    FSDPC_TRY(writeFile(source, files[i], folder.temporary() + "/" + name));
+    FSDPC_TRY(
+        writeFile(source, files[i], names, folder.temporary() + "/" + name));
     for (size_t tensor : files[i])
-      index["weight_map"][source.tensors()[tensor].name] = name;
+      index["weight_map"][names(source.tensors()[tensor].name)] = name;
   }
   // transformers reads a single model.safetensors without an index.
   if (files.size() > 1) {
@@ -100,7 +104,8 @@ Status writeSharded(const TensorSource &source, const Arguments &arguments) {
 
 // Refuses an output that is a file of the checkpoint, also under another path:
 // the rename at the end would destroy what is being read.
-Status writeOne(const TensorSource &source, const std::string &path) {
+Status writeOne(const TensorSource &source, const Renaming &names,
+                const std::string &path) {
   std::vector<RunFile> inputs;
   for (const std::string &file : source.files())
     inputs.push_back({"the checkpoint", file});
@@ -108,18 +113,23 @@ Status writeOne(const TensorSource &source, const std::string &path) {
   std::vector<size_t> all;
   for (size_t i = 0; i < source.tensors().size(); ++i)
     all.push_back(i);
-  return writeFile(source, all, path);
+  return writeFile(source, all, names, path);
 }
 
 } // namespace
 
 int consolidate(const Arguments &arguments) {
+  auto names = Renaming::parse("--rename", arguments.rename);
+  if (!names)
+    return report(names.error());
   auto source = openTensors(arguments.input, Content::values, arguments.step);
   if (!source)
     return report(source.error());
+  if (Status different = names->check(namesOf(**source)); !different)
+    return report(different.error());
   Status written = arguments.mostShard > 0
-                       ? writeSharded(**source, arguments)
-                       : writeOne(**source, arguments.output);
+                       ? writeSharded(**source, *names, arguments)
+                       : writeOne(**source, *names, arguments.output);
   return written ? int(ExitCode::success) : report(written.error());
 }
 

@@ -70,6 +70,15 @@ private:
 
 } // namespace
 
+std::vector<std::string> namesOf(const TensorSource &source) {
+  std::vector<std::string> names;
+  for (const Tensor &tensor : source.tensors()) {
+    names.push_back(tensor.name);
+    names.insert(names.end(), tensor.aliases.begin(), tensor.aliases.end());
+  }
+  return names;
+}
+
 Result<std::unique_ptr<TensorSource>> openTensors(const std::string &path,
                                                   Content content,
                                                   std::optional<int64_t> step) {

@@ -73,6 +73,9 @@ Result<std::unique_ptr<TensorSource>>
 openTensors(const std::string &path, Content content,
             std::optional<int64_t> step = {});
 
+/// Returns the names and aliases of all tensors.
+std::vector<std::string> namesOf(const TensorSource &source);
+
 /// Calls body(data, offset, bytes) for each piece of a tensor, in order, and
 /// returns the first error.
 template <class Body>

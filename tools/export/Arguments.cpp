@@ -28,6 +28,13 @@ int parseArguments(int argc, char **argv, Arguments &arguments) {
   app.add_option("-o,--output", arguments.output, "the model to write")
       ->option_text("OUT.onnx")
       ->required();
+  app.add_option("--rename", arguments.rename,
+                 "names of F that begin with OLD begin with NEW in the model, "
+                 "such as '=model.';\nwith a '*' on both sides, whole names; "
+                 "repeatable, the first rule that matches counts")
+      ->option_text("OLD=NEW")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag(
       "--external-data", arguments.external,
       "writes tensors of 1 KiB and more to OUT.onnx.data; needed above "

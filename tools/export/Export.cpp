@@ -133,7 +133,12 @@ int run(const Arguments &arguments) {
   auto source = ckpt::openTensors(arguments.weights, ckpt::Content::values);
   if (!source)
     return ckpt::report(source.error());
-  auto values = matchValues(*model, parameters, **source, arguments);
+  auto names = runtime::Renaming::parse("--rename", arguments.rename);
+  if (!names)
+    return ckpt::report(names.error());
+  if (Status different = names->check(ckpt::namesOf(**source)); !different)
+    return ckpt::report(different.error());
+  auto values = matchValues(*model, parameters, **source, *names, arguments);
   if (!values)
     return ckpt::report(values.error());
   Plan plan(*model, weights, *values, arguments);

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace fsdpc::exporting {
 
 struct Arguments {
   std::string model, weights, output;
-  bool external = false;    ///< moves inline tensors to external data
+  bool external = false;           ///< moves inline tensors to external data
+  std::vector<std::string> rename; ///< rules of runtime::Renaming
   bool keepMissing = false; ///< parameters without a value keep the model's
 };
 

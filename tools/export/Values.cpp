@@ -132,13 +132,14 @@ placesOf(const frontend::ModelFile &model,
 Result<Values> matchValues(const frontend::ModelFile &model,
                            const frontend::ParameterTable &parameters,
                            const ckpt::TensorSource &source,
+                           const runtime::Renaming &renaming,
                            const Arguments &arguments) {
   std::map<std::string, size_t> byName;
   std::vector<std::string> names;
   for (size_t i = 0; i < source.tensors().size(); ++i) {
-    byName[source.tensors()[i].name] = i;
+    byName[renaming(source.tensors()[i].name)] = i;
     for (const std::string &alias : source.tensors()[i].aliases)
-      byName.try_emplace(alias, i);
+      byName.try_emplace(renaming(alias), i);
   }
   Faults faults;
   Values values;
@@ -175,12 +176,13 @@ Result<Values> matchValues(const frontend::ModelFile &model,
     values[name] = place.value;
   }
   for (const ckpt::Tensor &tensor : source.tensors()) {
-    bool isKnown = known.count(tensor.name) > 0;
+    std::string name = renaming(tensor.name);
+    bool isKnown = known.count(name) > 0;
     for (const std::string &alias : tensor.aliases)
-      isKnown = isKnown || known.count(alias) > 0;
+      isKnown = isKnown || known.count(renaming(alias)) > 0;
     if (!isKnown)
-      faults.add("the model has no '" + printable(tensor.name) + "' " +
-                 shapeText(tensor.shape) + meant(tensor.name, names));
+      faults.add("the model has no '" + printable(name) + "' " +
+                 shapeText(tensor.shape) + meant(name, names));
   }
   FSDPC_TRY(faults.status(arguments));
   return values;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "frontends/onnx/Parameters.h"
+#include "runtime/support/renaming.h"
 #include "tools/ckpt/source.h"
 #include "tools/export/Export.h"
 
@@ -24,11 +25,13 @@ struct Value {
 /// The keys are names in the graph.
 using Values = std::map<std::string, Value>;
 
-/// Matches tensors by name, or by an alias of a tied parameter. Fails if one is
+/// Matches tensors by name, as `names` changes it, or by an alias of a tied
+/// parameter. Fails if one is
 /// missing, unknown, or has another shape, and names up to five.
 Result<Values> matchValues(const frontend::ModelFile &model,
                            const frontend::ParameterTable &parameters,
                            const ckpt::TensorSource &source,
+                           const runtime::Renaming &names,
                            const Arguments &arguments);
 
 /// Returns the runtime's name of an ONNX element type, or "" if values of it

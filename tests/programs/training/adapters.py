@@ -8,8 +8,9 @@ The model is two layers as PEFT exports them, y = x · W + (x · A) · B, with W
 computes in bf16, neither a master nor a gradient nor a state of W is planned. Where it has the same values in f32, the master
 stays, since --save must write what the file held. Losses, saved values and a run that resumes on another number of ranks have the
 same bits either way. Units that mix bf16 and f32 values have f32 masters. Files of --save-trained hold the adapters alone, and so
-do checkpoints of --checkpoint-trained.
+do checkpoints of --checkpoint-trained. Files may have other names, by --save-rename and --rename.
 """
+import json
 import re
 import sys
 from pathlib import Path
@@ -176,6 +177,44 @@ def check_checkpoints(bench, adapters: dict[str, np.ndarray], base: dict[str, np
         raise Failure(useless.stderr)
 
 
+def check_renamed(bench):
+    """--save-rename, and --rename of consolidate and export: the same values under other names, which must stay different."""
+    model, data = bench.path("f32.onnx"), f"--data=x={bench.path('x.npy')}"
+    program = bench.compile(model, "renamed", "--frozen=^base", "--lr=1e-2")
+    folder, rules = bench.path("renamed-checkpoint"), ["base=net.base", "*2=*.second"]
+    trained(bench, program, 2, "--checkpoint", folder)
+    plain = read_safetensors(bench.path("saved.safetensors"))
+    expected = {{"base1": "net.base1", "base2": "net.base2", "a2": "a.second", "b2": "b.second"}.get(name, name): value
+                for name, value in plain.items()}
+    best, evaluated = bench.path("renamed-best"), f"--eval=x={bench.path('x.npy')}"
+    trained(bench, program, 2, evaluated, "--best", best, *(f"--save-rename={rule}" for rule in rules))
+    fsdpc, sharded = bench.build / "bin" / "fsdpc", bench.path("renamed-folder")
+    consolidate = [fsdpc, "ckpt", "consolidate", folder, *(f"--rename={rule}" for rule in rules), "-o"]
+    harness.run([*consolidate, bench.path("renamed.safetensors")])
+    harness.run([*consolidate, sharded, "--max-shard-size=300KB"])
+    index = json.loads((sharded / "model.safetensors.index.json").read_text())["weight_map"]
+    parts = {name: read_safetensors(sharded / file)[name] for name, file in index.items()}
+    for what, found in (("--save", read_safetensors(bench.path("saved.safetensors"))),
+                        ("--best", read_safetensors(next(best.glob("*.safetensors")))),
+                        ("consolidate", read_safetensors(bench.path("renamed.safetensors"))), ("the folder", parts)):
+        if found.keys() != expected.keys() or any(not np.array_equal(found[name], expected[name]) for name in expected):
+            raise Failure(f"{what} has {sorted(found)}")
+    back = ["--rename=net.base=base", "--rename=*.second=*2"]
+    for weights, flags in ((bench.path("renamed.safetensors"), back), (folder, [])):
+        harness.run([fsdpc, "export", model, "--weights", weights, *flags, "-o", bench.path(f"export{len(flags)}.onnx")])
+    if bench.path("export2.onnx").read_bytes() != bench.path("export0.onnx").read_bytes():
+        raise Failure("export with --rename writes another model")
+    for command, code, words in (
+            ([program, data, "--steps=1", "--save=s", "--save-rename=b1=a1"], 2, "--save-rename: 'a1' and 'b1' would both be 'a1'"),
+            ([program, data, "--steps=1", "--save=s", "--save-rename=c=d"], 2, "--save-rename: 'c=d' changes no name"),
+            ([program, data, "--steps=1", "--save-rename=a=d"], 2, "--save-rename needs --save, --save-ema or --best"),
+            ([fsdpc, "ckpt", "consolidate", folder, "--rename=b1=a1", "-o", "s"], 2, "--rename: 'a1' and 'b1' would both be 'a1'"),
+            ([fsdpc, "export", model, "--weights", folder, "--rename=c", "-o", "s"], 2, "'c' is not of the form OLD=NEW")):
+        refused = harness.run(command, code)
+        if words not in refused.stderr:
+            raise Failure(refused.stderr)
+
+
 def check_commands(bench, program, folder, adapters: dict[str, np.ndarray]):
     """fsdpc ckpt on a checkpoint without its base."""
     ckpt = [bench.build / "bin" / "fsdpc", "ckpt"]
@@ -206,6 +245,7 @@ def test(bench, options):
     check_mixed(bench)
     check_trained(bench, adapters, base)
     check_checkpoints(bench, adapters, base)
+    check_renamed(bench)
 
 
 if __name__ == "__main__":
