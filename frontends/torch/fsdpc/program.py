@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from .errors import CommandLineError, ToolNotFound, ToolWarning, error_of, messages
+from .errors import CommandLineError, InterruptedRun, ToolNotFound, ToolWarning, error_of, messages
 from .programs import environment_for_programs, find_program
 from .tool import FlagValue, PathLike, flags_of
 
@@ -60,7 +60,7 @@ class LogReader:
     What the file has when the reader is made belongs to an earlier run: the program either appends to it or begins anew.
     """
 
-    def __init__(self, path: Path, on_step: Callable[[Step], None] | None = None):
+    def __init__(self, path: Path, on_step: Callable[[Step], Any] | None = None):
         self.path, self.on_step = path, on_step
         self.run = Run()
         self._offset, self._rest = path.stat().st_size if path.exists() else 0, b""
@@ -152,11 +152,15 @@ def _is_list_of_parts(samples: Any) -> bool:
     return all(hasattr(part, "shape") for part in samples) and len({tuple(part.shape) for part in samples}) > 1
 
 
-def _follow(process: "subprocess.Popen[bytes]", reader: LogReader) -> None:
+def _follow(process: "subprocess.Popen[bytes]", reader: LogReader, is_enough: Callable[[], bool]) -> None:
     # Ctrl-C ends a run after its current step: the program then has its own time to write what --save names.
+    asked = False
     while process.poll() is None:
         try:
             reader.update()
+            if is_enough() and not asked:
+                asked = True
+                process.send_signal(signal.SIGUSR1)
             time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:
             process.send_signal(signal.SIGINT)
@@ -165,24 +169,26 @@ def _follow(process: "subprocess.Popen[bytes]", reader: LogReader) -> None:
 
 def run(program: PathLike, ranks: int = 1, *, steps: int, data: Mapping[str, Any] | None = None,
         tokens: Mapping[str, str] | None = None, eval: Mapping[str, Any] | None = None, launcher: str = "threads",
-        progress: bool = True, on_step: Callable[[Step], None] | None = None, **flags: FlagValue) -> Run:
+        progress: bool = True, on_step: Callable[[Step], bool | None] | None = None, **flags: FlagValue) -> Run:
     """Runs a compiled program to its end and returns its log.
 
     `data` and `eval` map names of inputs to files (as --data takes them), arrays or tensors, whose first axis counts samples; a list
     of them has the samples of several shapes, where the program has buckets. `tokens` maps them to streams of tokens. `launcher` is "threads" (ranks of one process) or "mpirun". `on_step` is called with
-    each line of the log, soon after it is written. Other flags are those of PROGRAM --help, with underscores: accumulate=2,
+    each line of the log, soon after it is written; if it returns False, the run ends after its current step. Other flags are those of PROGRAM --help, with underscores: accumulate=2,
     save="trained.safetensors". Raises an Error with the program's message; Ctrl-C ends the run after its current step.
     """
     # A bare name would be looked for on PATH.
     words = launch_words(os.path.join(".", os.fspath(program)) if os.sep not in os.fspath(program) else os.fspath(program),
                          ranks, launcher)
     bar = ProgressLine(steps)
+    enough = False
 
     def note(step: Step) -> None:
+        nonlocal enough
         if progress:
             bar.show(step)
-        if on_step:
-            on_step(step)
+        if on_step and on_step(step) is False:
+            enough = True
 
     with tempfile.TemporaryDirectory(prefix="fsdpc-") as scratch:
         folder = Path(scratch)
@@ -193,14 +199,15 @@ def run(program: PathLike, ranks: int = 1, *, steps: int, data: Mapping[str, Any
         with (folder / "stderr").open("w+b") as errors:
             with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
                                   env=environment_for_programs()) as process:
-                _follow(process, reader)
+                _follow(process, reader, lambda: enough)
             errors.seek(0)
             output = errors.read().decode(errors="replace")
         if progress and reader.run.steps:
             bar.close()
     _warn(messages(output, "warning"))
-    if process.returncode != 0:
-        raise error_of(process.returncode, output)
+    failure = error_of(process.returncode, output) if process.returncode != 0 else None
+    if failure and not (enough and isinstance(failure, InterruptedRun)):
+        raise failure
     return reader.run
 
 

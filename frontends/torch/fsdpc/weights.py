@@ -51,12 +51,18 @@ def save_pretrained(model: torch.nn.Module, file: PathLike, folder: PathLike, *c
     it. That model writes them, with its configuration; of a `PeftModel` the adapters alone, with `adapter_config.json`. `copies` are a
     tokenizer or a processor, which write their files beside it. Raises InputError if the module wraps no such model, or several.
     """
-    found = _pretrained(model)
+    found = pretrained_in(model)
+    load(model, file)
+    for part in (found, *copies):
+        part.save_pretrained(os.fspath(folder))
+
+
+def pretrained_in(module: torch.nn.Module) -> torch.nn.Module:
+    """Returns the model in a module that writes itself. Raises InputError if there is none, or several."""
+    found = _pretrained(module)
     if len(found) != 1:
         raise InputError(f"the module has {len(found)} models with 'save_pretrained'; give it one, or use fsdpc.load and save yours")
-    load(model, file)
-    for part in (found[0], *copies):
-        part.save_pretrained(os.fspath(folder))
+    return found[0]
 
 
 def _pretrained(module: torch.nn.Module) -> list[torch.nn.Module]:
