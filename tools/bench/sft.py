@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Supervised fine-tuning beside the Trainer of transformers: the same small Llama, data, order and AdamW.
+"""Supervised fine-tuning by transformers' Trainer and by fsdpc.Trainer, with equal TrainingArguments: a small Llama on shuffled rows.
 
 usage: sft.py --build DIR [--steps 200] [--plot FILE.svg]       (a Python with torch, transformers and accelerate)
 
 A task of rows with 1 to 30 targets, the rest of a row is -100: letters after `:` repeat those before it, sorted. A microbatch is a row,
-a step has eight. The Trainer divides by the targets of the step (num_items_in_batch), as --loss-mean=step does;
+a step has eight. transformers divides by the targets of the step (num_items_in_batch), as --loss-mean=step does;
 --loss-mean=microbatch is the mean of the rows' means. Both are then evaluated as one mean over all targets of the last rows. Prints a
 table, and with --plot draws the losses, which each run writes as the log that `fsdpc top` reads.
 """
 import argparse
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -19,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "frontends/torch"))
@@ -50,11 +52,6 @@ def fresh_model() -> LlamaForCausalLM:
                                         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=LENGTH, use_cache=False))
 
 
-class InOrder(Trainer):
-    def _get_train_sampler(self, *_, **__):
-        return torch.utils.data.SequentialSampler(self.train_dataset)
-
-
 class Losses(TrainerCallback):
     def __init__(self):
         self.values: list[float] = []
@@ -64,25 +61,15 @@ class Losses(TrainerCallback):
             self.values.append(float(logs["loss"]))
 
 
-def trainer_losses(model: LlamaForCausalLM, data: dict, steps: int, folder: Path) -> list[float]:
+def losses_of(kind: type, model: LlamaForCausalLM, data: dict, steps: int, folder: Path, **more) -> list[float]:
+    """Trains with a rate that rises and falls, over two epochs."""
     losses = Losses()
-    arguments = TrainingArguments(output_dir=str(folder), per_device_train_batch_size=1, gradient_accumulation_steps=ROWS, max_steps=steps,
-                                  learning_rate=RATE, lr_scheduler_type="constant", weight_decay=0, max_grad_norm=1, logging_steps=1,
-                                  logging_nan_inf_filter=False, report_to=[], save_strategy="no", disable_tqdm=True, use_cpu=True)
-    examples = [{key: value[row] for key, value in data.items()} for row in range(ROWS * steps)]
-    trainer = InOrder(model=model, args=arguments, train_dataset=examples, callbacks=[losses])
-    trainer.remove_callback(PrinterCallback)
-    trainer.train()
+    arguments = TrainingArguments(output_dir=str(folder), per_device_train_batch_size=1, gradient_accumulation_steps=ROWS // more.get("ranks", 1),
+                                  max_steps=steps, learning_rate=RATE, warmup_steps=10, weight_decay=0.01, logging_steps=1, report_to=[],
+                                  logging_nan_inf_filter=False, save_strategy="no", disable_tqdm=True, use_cpu=True)
+    examples = [{key: value[row] for key, value in data.items()} for row in range(ROWS * steps // 2)]
+    kind(model, arguments, train_dataset=examples, callbacks=[losses], **more).train()
     return losses.values
-
-
-def our_losses(model: LlamaForCausalLM, data: dict, steps: int, mean: str, folder: Path, ranks: int) -> list[float]:
-    program = folder / f"{mean}{ranks}"
-    fsdpc.compile(folder / "model.onnx", program, optimizer="adamw", lr=RATE, clip_grad_norm=1, weight_decay=0, betas="0.9,0.999", loss_mean=mean)
-    run = fsdpc.run(program, ranks=ranks, steps=steps, accumulate=ROWS // ranks, data={key: value[:ROWS * steps] for key, value in data.items()},
-                    save=folder / f"{mean}.safetensors")
-    fsdpc.load(model, folder / f"{mean}.safetensors")
-    return [float(loss) for loss in run.losses]
 
 
 def held_out(model: LlamaForCausalLM, data: dict) -> float:
@@ -111,14 +98,14 @@ def main() -> None:
     last = {key: value[-256:] for key, value in data.items()}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        example = {key: torch.from_numpy(value[:1]) for key, value in data.items()}
-        fsdpc.export(fresh_model(), example, folder / "model.onnx")
         runs = {}
-        for title, train in (("Trainer", lambda model: trainer_losses(model, data, arguments.steps, folder)),
-                             ("step", lambda model: our_losses(model, data, arguments.steps, "step", folder, 2)),
-                             ("microbatch", lambda model: our_losses(model, data, arguments.steps, "microbatch", folder, 2))):
+        for title, kind, more in (("Trainer", Trainer, {}), ("step", fsdpc.Trainer, dict(ranks=2)),
+                                  ("microbatch", fsdpc.Trainer, dict(ranks=2, compile_flags=dict(loss_mean="microbatch")))):
             model = fresh_model()
-            runs[title] = (train(model), held_out(model, last))
+            # Both print what they log.
+            with contextlib.redirect_stdout(io.StringIO()):
+                losses = losses_of(kind, model, data, arguments.steps, folder / title, **more)
+            runs[title] = (losses, held_out(model, last))
         logs = []
         for title, (losses, _) in runs.items():
             logs.append(folder / f"{'loss-mean=' if title != 'Trainer' else ''}{title}.jsonl")
@@ -126,12 +113,12 @@ def main() -> None:
         if arguments.plot:
             subprocess.run([os.environ["FSDPC"], "top", *(log.name for log in logs), "--plot", arguments.plot.resolve()], cwd=folder, check=True)
     shown = sorted({0, *(step - 1 for step in range(25, arguments.steps + 1, 25))})
-    print(f"| step | transformers {transformers.__version__} | --loss-mean=step | --loss-mean=microbatch |\n|---|---|---|---|")
+    print(f"| step | transformers {transformers.__version__} | fsdpc.Trainer | with --loss-mean=microbatch |\n|---|---|---|---|")
     for step in shown:
         print(f"| {step + 1} | " + " | ".join(f"{losses[step]:.4f}" for losses, _ in runs.values()) + " |")
     print("| all targets of 256 other rows | " + " | ".join(f"{held:.4f}" for _, held in runs.values()) + " |")
     apart = max(abs(a - b) / abs(a) for a, b in zip(runs["Trainer"][0], runs["step"][0]))
-    print(f"\nThe Trainer's losses and those of --loss-mean=step differ by at most {apart:.1e} of the loss.")
+    print(f"\nThe losses of both differ by at most {apart:.1e} of the loss.")
 
 
 if __name__ == "__main__":
