@@ -52,7 +52,7 @@ class Trainer:
         from transformers.trainer_callback import TrainerState
         training_arguments.refuse_others(args)
         self.model, self.args, self.train_dataset, self.eval_dataset = model, args, train_dataset, eval_dataset
-        self.processing_class, self.loss, self.tool = processing_class, loss or (lambda output: _loss_of(output)), tool
+        self.processing_class, self.loss, self.tool = processing_class, loss or _loss_of, tool
         self.ranks, self.launcher = ranks, launcher
         self.compile_flags, self.run_flags = dict(compile_flags or {}), dict(run_flags or {})
         pads = hasattr(processing_class, "pad")

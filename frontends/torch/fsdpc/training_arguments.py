@@ -85,13 +85,12 @@ def _normal(value: Any) -> Any:
 
 def refuse_others(args: Any) -> None:
     """Refuses the first field that would change the training and has no counterpart. Raises CommandLineError."""
+    # Some fields are filled in by transformers itself, from others.
+    untouched = type(args)(output_dir=args.output_dir)
     for of in dataclasses.fields(args):
         if of.name in MAPPED or of.name in WITHOUT_EFFECT or of.name.startswith("_") or not of.init:
             continue
-        given = getattr(args, of.name)
-        # Some fields are filled in by transformers itself, from others.
-        untouched = getattr(type(args)(output_dir=args.output_dir), of.name)
-        if _normal(given) not in (_normal(_default(of)), _normal(untouched)):
+        if _normal(getattr(args, of.name)) not in (_normal(_default(of)), _normal(getattr(untouched, of.name))):
             raise _refuse(args, of.name, "fsdpc.Trainer has nothing that does the same; leave it at its default")
     if _text(args.optim) not in OPTIMIZERS:
         raise _refuse(args, "optim", f"fsdpc.Trainer has {', '.join(OPTIMIZERS)}; compile_flags=dict(optimizer=…) takes those of fsdpc")
