@@ -3,7 +3,7 @@
 
 usage: fine_tune.py --build DIR --python PYTHON [--torch] [--update]
 
-PYTHON has the packages tokenizers, numpy and onnx. Without --torch the model is tests/models/fine_tune.onnx, and NumPy computes
+PYTHON has the packages tokenizers, numpy and onnx, and for --torch those of PACKAGES, or the test is left out. Without --torch the model is tests/models/fine_tune.onnx, and NumPy computes
 the loss of the best weights and generates the text. With it, PyTorch exports the model and does both too, and the results must be
 equal; --update then replaces that file.
 """
@@ -23,6 +23,7 @@ from harness import Failure, MODELS, main, run
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "fine-tune.md"
 BLOCK = re.compile(r"^<!-- run( with torch)? -->\n```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PACKAGES = ("torch", "transformers", "safetensors", "onnxscript", "peft")
 PROMPT, LENGTH, HEADS = "Status Trainer::", 48, 4
 # Writes what the test compares: the tensors of an ONNX file, and tokens to text and back.
 HELPER = """
@@ -104,7 +105,7 @@ class Page:
         self.folder = bench.path("page")
         self.folder.mkdir()
         self.environment = {
-            **os.environ, "FSDPC": str(ROOT), "PATH": f"{bench.build / 'bin'}:{self.python.parent}:{os.environ['PATH']}",
+            **os.environ, "FSDPC": str(ROOT), "PYTHONPATH": str(ROOT / "frontends/torch"), "PATH": f"{bench.build / 'bin'}:{self.python.parent}:{os.environ['PATH']}",
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         self.session, self.printed = "", []  # stdout and stderr of each block
 
@@ -185,6 +186,20 @@ def check_exported(page: Page) -> None:
         print(f"eval_loss {logged} of the best weights, {torch} in PyTorch")
 
 
+def check_adapters(page: Page) -> None:
+    """The files of the adapters hold nothing of the base, and PEFT's model with them has the loss that the run has logged."""
+    size = lambda path: sum(file.stat().st_size for file in path.rglob("*.safetensors")) if path.is_dir() else path.stat().st_size
+    adapters, checkpoint, whole = (size(page.folder / name) for name in ("adapters.safetensors", "lora-ckpt", "pretrained.safetensors"))
+    expect(adapters < whole / 10 and checkpoint < 3.1 * adapters, f"{adapters} bytes of adapters, {checkpoint} of a checkpoint, {whole} of all")
+    lines = page.lines("lora.jsonl")
+    logged, = (line["eval_loss"] for line in lines if "eval_step" in line)
+    steps = [line["step"] for line in lines if "step" in line]
+    printed = [float(loss) for out, _ in page.printed for loss in re.findall(r"^adapted_loss (.*)$", out, re.MULTILINE)]
+    expect(bool(printed) and all(abs(loss / logged - 1) < 1e-5 for loss in printed), f"PEFT finds the losses {printed}, logged is {logged}")
+    print(f"LoRA: {len(steps)} steps, eval_loss {logged}, planned peak {lines[0]['plan']['peak']} bytes; {adapters} bytes saved, {checkpoint} in "
+          f"the checkpoint, {whole} of the whole model")
+
+
 def check_text(page: Page, weights) -> None:
     """Text from the saved weights: NumPy's, and with --torch the same from PyTorch."""
     ids = json.loads(page.helper("encode", PROMPT))
@@ -205,12 +220,17 @@ def update_model(page: Page, options) -> None:
 
 
 def test(bench, options) -> None:
+    if options.torch and subprocess.run([options.python, "-c", "import " + ", ".join(PACKAGES)], capture_output=True).returncode:
+        print(f"left out: {options.python} does not have all of {', '.join(PACKAGES)}")
+        return
     page = Page(bench, options)
     page.run()
     weights = check_training(page)
     check_bits(page)
     check_exported(page)
     check_text(page, weights)
+    if page.torch:
+        check_adapters(page)
     if options.update:
         update_model(page, options)
 
