@@ -394,6 +394,10 @@ bool isLoopback(const std::string &address) {
   return all;
 }
 
+bool isRefusal(const Error &error) {
+  return error.message == linkError(ECONNREFUSED).message;
+}
+
 Result<Socket> connectTo(const std::string &address, int port,
                          Deadline deadline, double silence,
                          std::span<const Endpoint> own) {

@@ -85,6 +85,8 @@ Result<Socket> acceptFrom(const Socket &listener, double silence);
 bool isLoopback(const Socket &listener);
 /// Returns true if all addresses of the name are this machine's loopback.
 bool isLoopback(const std::string &address);
+/// Returns true for the error of a connection that nobody listens for.
+bool isRefusal(const Error &error);
 /// Tries each address of the name once, from one of the addresses `own`, or, if
 /// there are none, from the one that the system chooses. The connection breaks
 /// when the other machine has not answered the kernel for `silence` seconds; 0:

@@ -147,12 +147,15 @@ std::optional<Challenge> parseChallenge(std::span<const uint8_t> bytes,
 std::optional<Greeting> parseGreeting(std::span<const uint8_t> bytes,
                                       const Conversation &conversation) {
   auto greeting = sealedCopyOf<Greeting>(bytes, conversation);
-  if (greeting &&
-      // A rank calls lower ones only. The upper bound of `rank` depends on the
-      // job, so the reception judges it; `link` indexes an array.
-      (greeting->to < 0 || greeting->rank <= greeting->to ||
-       greeting->link < 0 ||
-       greeting->link >= (greeting->to == 0 ? links : channels)))
+  if (!greeting)
+    return {};
+  // While the ranks meet, each calls lower ones only. The upper bound of `rank`
+  // depends on the job, so the reception judges it; `link` indexes an array.
+  int32_t rank = greeting->rank, to = greeting->to;
+  bool isCall = greeting->connections > 0 ? rank != to : rank > to;
+  int linksOfBoth = rank == 0 || to == 0 ? links : channels;
+  if (rank < 0 || to < 0 || greeting->connections < 0 || !isCall ||
+      greeting->link < 0 || greeting->link >= linksOfBoth)
     return {};
   return greeting;
 }
@@ -161,7 +164,7 @@ std::optional<Answer> parseAnswer(std::span<const uint8_t> bytes,
                                   const Conversation &conversation) {
   auto answer = sealedCopyOf<Answer>(bytes, conversation);
   if (answer && (answer->verdict < Verdict::welcome ||
-                 answer->verdict > Verdict::rankTaken))
+                 answer->verdict > Verdict::otherProcess))
     return {};
   return answer;
 }

@@ -15,6 +15,10 @@
 //     host -> caller     Answer     the verdict, sealed
 //     rank 0 -> caller   Start      later, once all ranks are there, sealed
 //
+// If a connection breaks later, the higher rank calls the lower one again,
+// which may ask it to, in the same way. Both then say how many bytes of the
+// link they have received (tcp_link.h).
+//
 // A seal is an HMAC-SHA256 over the kind of the message, both nonces and the
 // content. So no seal can be used again on another connection, in the other
 // direction, or for another message. Messages are sent as they lie in memory:
@@ -57,7 +61,7 @@ struct Conversation {
 };
 
 using Protocol = std::array<char, 8>;
-constexpr Protocol protocol = {'f', 's', 'd', 'p', 'c', '-', '0', '3'};
+constexpr Protocol protocol = {'f', 's', 'd', 'p', 'c', '-', '0', '4'};
 
 struct Hello {
   Protocol protocol;
@@ -72,31 +76,43 @@ struct Challenge {
 struct Greeting {
   static constexpr char kind = 'g';
   int32_t rank, ranks, link, process;
-  int32_t to;        ///< the rank that is called
-  Endpoint listener; ///< where higher ranks can call this one
-  Bytes32 self;      ///< random; a process that calls again is known by it
-  Bytes32 job;       ///< digest of the launcher's name of the job
+  int32_t to;          ///< the rank that is called
+  int32_t connections; ///< that the link has had; 0 while the ranks meet
+  Endpoint listener;   ///< where other ranks can call this one
+  uint64_t received;   ///< bytes of the link that the caller has
+  Bytes32 self;        ///< random; a process that calls again is known by it
+  Bytes32 called; ///< `self` of the process that is called; 0 while they meet
+  Bytes32 job;    ///< digest of the launcher's name of the job
   HostName host;
   Bytes32 seal;
 };
-enum class Verdict : int32_t { welcome, otherJob, otherSize, rankTaken };
+enum class Verdict : int32_t {
+  welcome,
+  otherJob,
+  otherSize,
+  rankTaken,
+  otherProcess ///< not the one with which the link began
+};
 struct Answer {
   static constexpr char kind = 'a';
   Verdict verdict;
-  int32_t process; ///< with rankTaken: who has the rank
+  int32_t process;   ///< with rankTaken: who has the rank
+  uint64_t received; ///< bytes of the link that the host has
   HostName host;
   Bytes32 seal;
 };
 /// Followed by a Member per rank if `starts`.
 struct Start {
   static constexpr char kind = 's';
-  int32_t starts;  ///< 0: the job does not start; rank 0 has printed why
-  Bytes32 members; ///< their digest
+  int32_t starts;    ///< 0: the job does not start; rank 0 has printed why
+  Endpoint listener; ///< where this rank can call rank 0 from now on
+  Bytes32 members;   ///< their digest
   Bytes32 seal;
 };
 struct Member {
   HostName host;
   Endpoint listener;
+  Bytes32 self; ///< of its process
 };
 
 Bytes32 sealOf(char kind, const Conversation &conversation,

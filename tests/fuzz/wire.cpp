@@ -55,8 +55,9 @@ void tryGreeting(Bytes bytes, bool sealed) {
       bytes, sealed,
       [](Bytes bytes) { return parseGreeting(bytes, conversation()); },
       [](const Greeting &greeting) {
-        fuzz::demand(greeting.to >= 0 && greeting.rank > greeting.to &&
-                         greeting.link >= 0 && greeting.link < links,
+        fuzz::demand(greeting.to >= 0 && greeting.rank >= 0 &&
+                         greeting.rank != greeting.to && greeting.link >= 0 &&
+                         greeting.link < links,
                      "a greeting's numbers are in range");
         demandPrintable(greeting.host);
       });
@@ -68,7 +69,7 @@ void tryAnswer(Bytes bytes, bool sealed) {
       [](Bytes bytes) { return parseAnswer(bytes, conversation()); },
       [](const Answer &answer) {
         fuzz::demand(answer.verdict >= Verdict::welcome &&
-                         answer.verdict <= Verdict::rankTaken,
+                         answer.verdict <= Verdict::otherProcess,
                      "a verdict is one of the verdicts");
         demandPrintable(answer.host);
       });

@@ -8,10 +8,13 @@
 #include "runtime/comm/interfaces.h"
 #include "runtime/comm/tcp/tcp_channel.h"
 #include "runtime/comm/tcp/tcp_meeting.h"
+#include "runtime/comm/tcp/tcp_mender.h"
+#include "runtime/comm/tcp/tcp_session.h"
 
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -73,11 +76,31 @@ static Status allowOpenFiles(const LaunchEnvironment &environment) {
              : error.reworded("");
 }
 
+namespace {
+
+// What the channels share. The mender calls the session and goes before it, but
+// after this rank has left: until then links may break.
+struct Connections {
+  Connections(int ranks, double silence) : mesh(ranks, silence), all(ranks) {}
+  ~Connections() {
+    if (session)
+      session->leave();
+  }
+
+  Mesh mesh;
+  Links all;
+  std::optional<TcpSession> session;
+  std::optional<Mender> mender;
+};
+
+} // namespace
+
 Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
                                      int ranksPerNode, double silence) {
   int ranks = environment.ranks;
   FSDPC_TRY(allowOpenFiles(environment));
-  Mesh mesh(ranks, silence);
+  auto shared = std::make_shared<Connections>(ranks, silence);
+  Mesh &mesh = shared->mesh;
   if (!environment.interface.empty()) {
     Result<std::vector<Endpoint>> own = addressesOf(environment.interface);
     FSDPC_TRY(own);
@@ -100,24 +123,33 @@ Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
   place(*job, environment, hosts, ranksPerNode);
   // The loss of rank 0 is printed once per machine: by rank 1, and by the first
   // rank of every other host.
-  auto session = std::make_shared<TcpSession>(
-      job->rank, job->rank == 1 || job->rankOnHost == 0, silence,
-      std::move(hosts), std::move(mesh.peers[watchLink]));
+  Links &all = shared->all;
+  all.open(watchLink, std::move(mesh.peers[watchLink]));
+  TcpSession &session =
+      shared->session.emplace(job->rank, job->rank == 1 || job->rankOnHost == 0,
+                              silence, std::move(hosts), all);
   // A weak reference: the session must end with the job, not with the last copy
   // of this function.
-  job->abort = [weak = std::weak_ptr<TcpSession>(session)](ExitCode code) {
-    if (auto session = weak.lock())
-      session->abort(code);
+  job->abort = [weak = std::weak_ptr<Connections>(shared)](ExitCode code) {
+    if (auto shared = weak.lock())
+      shared->session->abort(code);
     fflush(nullptr);
     _exit(int(code));
   };
   // Before the other connections exist, so that a failure ends all ranks.
   setAbort(job->abort);
   connectPeers(environment, mesh);
-  for (int i = 0; i < channels; ++i)
-    job->channel[i] = makeTcpChannel(job->rank, Channel(i),
-                                     std::move(mesh.peers[i]), *session);
-  job->session = std::move(session);
+  for (int i = 0; i < channels; ++i) {
+    all.open(i, std::move(mesh.peers[i]));
+    job->channel[i] = makeTcpChannel(job->rank, Channel(i), all, session);
+  }
+  session.mend();
+  shared->mender.emplace(
+      environment, mesh, all,
+      [&session](int link, int peer, const std::string &why) {
+        session.lost(link, peer, why);
+      });
+  job->session = std::move(shared);
   return job;
 }
 

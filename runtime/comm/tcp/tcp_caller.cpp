@@ -23,12 +23,12 @@ std::span<const uint8_t> bytesOf(const Message &message) {
 // seconds after somebody listens, it is elsewhere.
 constexpr double secretSeconds = 5;
 
-// One rank's calls to rank 0. `self` is drawn once per process, so that rank 0
-// recognises a second call by it and not by an address.
+// One rank's calls to rank 0, which recognises a second call by the process's
+// `self` and not by an address.
 class OtherRank {
 public:
   OtherRank(const LaunchEnvironment &environment, Mesh &mesh)
-      : environment(environment), mesh(mesh), self(randomBytes()) {}
+      : environment(environment), mesh(mesh) {}
 
   Status call() {
     // Rank 0 gives up first, because it knows which ranks are missing.
@@ -114,9 +114,9 @@ private:
     stranger =
         machineError("the process that listens there is not rank 0 of an "
                      "fsdpc program, or knows another secret");
-    Result<Answer> answer =
-        introduce(connection, greetingFor(environment, 0, link, self, listener),
-                  conversation, soon);
+    Result<Answer> answer = introduce(
+        connection, greetingFor(environment, 0, link, mesh.self, listener),
+        conversation, soon);
     if (!answer)
       return answer.error().message.empty() ? *stranger : answer.error();
     stranger.reset();
@@ -126,10 +126,10 @@ private:
     return answer;
   }
 
-  // Listens for the ranks above this one, on the interface by which it reaches
-  // rank 0 and no other. The last rank is called by nobody.
+  // Listens for the other ranks, on the interface by which it reaches rank 0
+  // and no other.
   Status listenBeside(const Socket &connection) {
-    if (environment.rank == environment.ranks - 1 || !mesh.listeners.empty())
+    if (!mesh.listeners.empty())
       return {};
     Result<Endpoint> own = connection.ownEndpoint();
     FSDPC_TRY(own);
@@ -182,8 +182,10 @@ private:
       got = connection.receive(mesh.members.data(), members.size(), deadline);
     if (got && !areEqual(start->members, digestOf(members)))
       got = machineError("its list of the ranks is damaged");
-    if (got)
+    if (got) {
+      mesh.members[0].listener = start->listener;
       return {};
+    }
     return quiet(machineError("rank " + std::to_string(environment.rank) +
                               " lost rank 0 at " + meetingPlace(environment) +
                               " before all ranks had connected (" +
@@ -209,7 +211,6 @@ private:
 
   const LaunchEnvironment &environment;
   Mesh &mesh;
-  const Bytes32 self;
   Conversation control = {};
   Endpoint listener;              // this rank's
   std::optional<Error> stranger;  // about the last listener that failed
@@ -225,8 +226,11 @@ Greeting greetingFor(const LaunchEnvironment &environment, int to, int link,
           link,
           int32_t(getpid()),
           to,
+          0,
           listener,
+          0,
           self,
+          {},
           digestOf(environment.job),
           ownHostName(),
           {}};

@@ -11,9 +11,9 @@
 #include "runtime/comm/staged.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <poll.h>
+#include <unistd.h>
 
 namespace fsdpc::runtime {
 
@@ -37,9 +37,8 @@ struct Flow {
   int peer; // rank of the communicator
   Header header;
   char *data;
-  size_t bytes, done = 0; // of header and data together
+  size_t bytes, done = 0; // of header and data together; if it receives
 
-  bool isDone() const { return done == sizeof header + bytes; }
   // The bytes that are left of the header, and of the data.
   std::array<iovec, 2> rest() {
     size_t said = std::min(done, sizeof header);
@@ -51,18 +50,15 @@ struct Flow {
 };
 
 // `members` are the ranks of the job by the communicator's ranks. All
-// communicators of a channel share its connections, which are by rank of the
-// job.
+// communicators of a channel share its links, which are by rank of the job.
 class TcpChannel : public ExchangeCommunicator {
 public:
-  TcpChannel(int rank, Channel which, std::vector<int> members,
-             std::shared_ptr<std::vector<Socket>> sockets, TcpSession &session,
-             uint64_t id)
+  TcpChannel(int rank, Channel which, std::vector<int> members, Links &all,
+             TcpSession &session, uint64_t id)
       : ExchangeCommunicator(rank, int(members.size()),
                              Staging::of(which, int(members.size()))),
-        which(which), members(std::move(members)), sockets(std::move(sockets)),
-        session(session), id(id), sent(size_t(ranks)), received(size_t(ranks)) {
-  }
+        which(which), members(std::move(members)), all(all), session(session),
+        id(id), sent(size_t(ranks)), received(size_t(ranks)) {}
 
   void barrier() override {
     operation = Operation::barrier;
@@ -80,7 +76,7 @@ public:
     // The same on all its ranks, and another one for every split.
     uint64_t made = (id + ++splits) * 0x9e3779b97f4a7c15u + uint64_t(color);
     return std::make_unique<TcpChannel>(group.rank, which, std::move(chosen),
-                                        sockets, session, made);
+                                        all, session, made);
   }
 
 protected:
@@ -100,8 +96,10 @@ private:
   Header headerOf(uint64_t number, size_t bytes) const {
     return {id, operation, number, bytes};
   }
-  Socket &socketOf(int peer) const {
-    return (*sockets)[size_t(members[size_t(peer)])];
+  Link &linkTo(int peer) const { return all.at(which, members[size_t(peer)]); }
+  bool isDone(const Flow &flow) const {
+    return flow.sends ? linkTo(flow.peer).isPushed()
+                      : flow.done == sizeof(Header) + flow.bytes;
   }
   bool progress(Flow &flow);
   void check(const Flow &flow) const;
@@ -109,7 +107,7 @@ private:
 
   const Channel which;
   const std::vector<int> members;
-  const std::shared_ptr<std::vector<Socket>> sockets;
+  Links &all;
   TcpSession &session;
   const uint64_t id;
   uint64_t splits = 0;
@@ -121,20 +119,18 @@ private:
 };
 
 // Moves what can be moved without waiting. Returns true if that was anything. A
-// lost connection ends the job; a lost rank without one is the watch's
-// business.
+// link that breaks is the mender's business.
 bool TcpChannel::progress(Flow &flow) {
+  Link &link = linkTo(flow.peer);
+  // What it kept is to be sent again first, if it was mended.
+  if (flow.sends)
+    return link.push();
   bool hadHeader = flow.done >= sizeof(Header);
-  std::array<iovec, 2> rest = flow.rest();
-  Socket &socket = socketOf(flow.peer);
-  Result<size_t> moved =
-      flow.sends ? socket.sendSome(rest) : socket.receiveSome(rest);
-  if (!moved)
-    session.lost(members[size_t(flow.peer)], moved.error().message);
-  flow.done += *moved;
-  if (!flow.sends && !hadHeader && flow.done >= sizeof(Header))
+  size_t moved = link.receive(flow.rest());
+  flow.done += moved;
+  if (!hadHeader && flow.done >= sizeof(Header))
     check(flow);
-  return *moved > 0;
+  return moved > 0;
 }
 
 // The expected number and size are those of this rank's own call.
@@ -149,23 +145,32 @@ void TcpChannel::check(const Flow &flow) const {
 // Waits without a deadline, since a collective may wait for a slow rank for as
 // long as it takes.
 void TcpChannel::sleep() {
+  int mended = all.mended[size_t(which)];
   entries.clear();
   for (const Flow &flow : flows)
-    if (!flow.isDone())
-      entries.push_back({socketOf(flow.peer).descriptor(),
+    if (!isDone(flow))
+      entries.push_back({linkTo(flow.peer).descriptor(),
                          short(flow.sends ? POLLOUT : POLLIN), 0});
+  entries.push_back({mended, POLLIN, 0});
   poll(entries.data(), entries.size(), -1); // a signal only tries again
+  uint64_t count;
+  if (entries.back().revents)
+    (void)!read(mended, &count, sizeof count);
 }
 
 void TcpChannel::doTransfer(std::span<const Outgoing> sends,
                             std::span<const Incoming> receives) {
   flows.clear();
-  for (const Outgoing &message : sends)
+  // A link keeps addresses of the flows.
+  flows.reserve(sends.size() + receives.size());
+  for (const Outgoing &message : sends) {
     flows.push_back(
         {true, message.peer,
          headerOf(++sent[size_t(message.peer)], message.bytes),
          const_cast<char *>(static_cast<const char *>(message.data)),
          message.bytes});
+    linkTo(message.peer).beginMessage(flows.back().rest());
+  }
   for (const Incoming &message : receives) {
     ++received[size_t(message.peer)];
     flows.push_back({false,
@@ -177,28 +182,28 @@ void TcpChannel::doTransfer(std::span<const Outgoing> sends,
   for (;;) {
     bool moved = false, done = true;
     for (Flow &flow : flows) {
-      if (!flow.isDone())
+      if (!isDone(flow))
         moved |= progress(flow);
-      done &= flow.isDone();
+      done &= isDone(flow);
     }
     if (done)
-      return;
+      break;
     if (!moved)
       sleep();
   }
+  for (const Outgoing &message : sends)
+    linkTo(message.peer).endMessage();
 }
 
 } // namespace
 
 std::unique_ptr<Communicator> makeTcpChannel(int rank, Channel channel,
-                                             std::vector<Socket> peers,
-                                             TcpSession &session) {
+                                             Links &all, TcpSession &session) {
   std::vector<int> members;
-  for (size_t member = 0; member < peers.size(); ++member)
-    members.push_back(int(member));
-  return std::make_unique<TcpChannel>(
-      rank, channel, std::move(members),
-      std::make_shared<std::vector<Socket>>(std::move(peers)), session, 0);
+  for (int member = 0; member < all.ranks; ++member)
+    members.push_back(member);
+  return std::make_unique<TcpChannel>(rank, channel, std::move(members), all,
+                                      session, 0);
 }
 
 } // namespace fsdpc::runtime

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The collectives of one channel of a TCP job. Every two ranks have a
-// connection, and data goes from the rank that has it to the one that needs it.
+// The collectives of one channel of a TCP job. Every two ranks have a link
+// (tcp_link.h), and data goes from the rank that has it to the one that needs
+// it.
 #pragma once
 
 #include "runtime/comm/communicator.h"
@@ -9,10 +10,9 @@
 
 namespace fsdpc::runtime {
 
-/// Makes one channel. `peers` are the connections by rank. The session must
-/// outlive the channel.
+/// Makes one channel. `all` has its links. It and the session must outlive the
+/// channel.
 std::unique_ptr<Communicator> makeTcpChannel(int rank, Channel channel,
-                                             std::vector<Socket> peers,
-                                             TcpSession &session);
+                                             Links &all, TcpSession &session);
 
 } // namespace fsdpc::runtime

@@ -102,6 +102,7 @@ Status holdMeeting(const LaunchEnvironment &environment, Mesh &mesh) {
   JobKey secret;
   FSDPC_TRY(secret.make(environment));
   mesh.key = secret.key();
+  mesh.members[0].self = mesh.self;
   Reception reception(environment, mesh, *listeners, mesh.key);
   Deadline deadline = inSeconds(environment.seconds);
   FSDPC_TRY(reception.serve(std::min(deadline, inSeconds(patience))));

@@ -34,8 +34,10 @@ struct Mesh {
   std::vector<Endpoint> own;
   std::vector<Member> members; ///< by rank
   Bytes32 key = {};            ///< of the job
-  /// The socket on which higher ranks call this one; closed on rank 0 and the
-  /// last rank.
+  /// Random, and another one for each process: others know it by this.
+  const Bytes32 self = randomBytes();
+  /// The sockets on which other ranks call this one, from the meeting on. Rank
+  /// 0 has one for each address by which it was reached.
   std::vector<Socket> listeners;
 };
 
@@ -55,7 +57,7 @@ void connectPeers(const LaunchEnvironment &environment, Mesh &mesh);
 /// nonces.
 Result<Answer> introduce(Socket &connection, Greeting greeting,
                          Conversation &conversation, Deadline deadline);
-/// This rank's greeting to rank `to`, without its seal.
+/// This process's greeting to rank `to` at the meeting, without its seal.
 Greeting greetingFor(const LaunchEnvironment &environment, int to, int link,
                      const Bytes32 &self, const Endpoint &listener);
 

@@ -25,7 +25,7 @@ const char *const remedy =
 // Opens one connection. A listener stands before rank 0 names it, so failures
 // are rare, but a connection may break.
 Status call(const LaunchEnvironment &environment, Mesh &mesh, int to, int link,
-            const Bytes32 &self, Deadline deadline) {
+            Deadline deadline) {
   const Endpoint &place = mesh.members[size_t(to)].listener;
   Socket &connection = mesh.peers[link][size_t(to)];
   for (auto pause = std::chrono::milliseconds(50);; pause *= 2) {
@@ -36,9 +36,9 @@ Status call(const LaunchEnvironment &environment, Mesh &mesh, int to, int link,
       connection = std::move(*made);
       Conversation conversation = {mesh.key, {}, {}};
       // Until the peer has called its own lower ranks it does not answer.
-      Result<Answer> answer =
-          introduce(connection, greetingFor(environment, to, link, self, {}),
-                    conversation, deadline);
+      Result<Answer> answer = introduce(
+          connection, greetingFor(environment, to, link, mesh.self, {}),
+          conversation, deadline);
       if (answer && answer->verdict == Verdict::welcome)
         return {};
       if (!answer && !answer.error().message.empty())
@@ -58,18 +58,16 @@ Status call(const LaunchEnvironment &environment, Mesh &mesh, int to, int link,
 void connectPeers(const LaunchEnvironment &environment, Mesh &mesh) {
   double seconds = std::min(environment.seconds, peerSeconds);
   Deadline deadline = inSeconds(seconds);
-  Bytes32 self = randomBytes();
   std::string own = "rank " + std::to_string(environment.rank);
   for (int to = 1; to < environment.rank; ++to)
     for (int link = 0; link < channels; ++link)
-      if (Status called = call(environment, mesh, to, link, self, deadline);
-          !called)
+      if (Status called = call(environment, mesh, to, link, deadline); !called)
         fail(machineError(own + " could not connect to rank " +
                           std::to_string(to) + " at " +
                           textOf(mesh.members[size_t(to)].listener) +
                           " within " + secondsText(seconds) + " s (" +
                           called.error().message + ")" + remedy));
-  if (environment.rank == 0 || mesh.listeners.empty())
+  if (environment.rank == 0)
     return;
   // The caller gives up first, because it knows why it could not connect.
   Reception reception(environment, mesh, mesh.listeners, mesh.key);
@@ -80,7 +78,6 @@ void connectPeers(const LaunchEnvironment &environment, Mesh &mesh) {
     fail(machineError(missing + " did not connect to " + own + " at " +
                       textOf(mesh.members[size_t(environment.rank)].listener) +
                       " within " + secondsText(seconds + 5) + " s" + remedy));
-  mesh.listeners.clear();
 }
 
 } // namespace fsdpc::runtime

@@ -1,33 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Listening sockets and callers are polled together. Callers are judged by what
-// they prove, never by their address: a rank may sit behind another one than
-// the launcher knows.
+// Who is admitted at the meeting. A process may lose its connections before all
+// ranks are there, or end and be started again; then the new one takes the
+// place of the old one, and of nobody whose connections stand.
 #include "runtime/comm/tcp/tcp_reception.h"
 
 #include <algorithm>
-#include <poll.h>
 
 namespace fsdpc::runtime {
 
 namespace {
 
-constexpr double callerSeconds = 5;
 // The time within which a rank whose connection broke must call again.
 constexpr double returnSeconds = 10;
-
-// Sends without waiting: the buffer of a new connection holds such a message.
-template <typename Message>
-Status send(Socket &socket, const Message &message) {
-  return socket.send(&message, sizeof message,
-                     std::chrono::steady_clock::now());
-}
 
 } // namespace
 
 Reception::Reception(const LaunchEnvironment &environment, Mesh &mesh,
                      const std::vector<Socket> &listeners, const Bytes32 &key)
-    : environment(environment), mesh(mesh), listeners(listeners), key(key),
+    : environment(environment), mesh(mesh),
+      callers(environment.rank, environment.ranks, mesh.silence, listeners,
+              key),
       job(digestOf(environment.job)),
       // The watch is between rank 0 and each other rank.
       expected(mesh.peers, environment.rank == 0 ? links : channels),
@@ -36,7 +29,8 @@ Reception::Reception(const LaunchEnvironment &environment, Mesh &mesh,
 Status Reception::serve(Deadline until) {
   deadline = until;
   while (!isComplete() && std::chrono::steady_clock::now() < deadline)
-    FSDPC_TRY(await());
+    FSDPC_TRY(
+        callers.await(deadline, -1, [this](Guest &&guest) { admit(guest); }));
   return {};
 }
 
@@ -67,120 +61,37 @@ bool Reception::isComplete() {
   return complete;
 }
 
-// Waits until somebody calls or speaks, or a caller's time is over.
-Status Reception::await() {
-  std::vector<pollfd> entries;
-  Deadline next = deadline;
-  for (const Caller &caller : callers) {
-    entries.push_back({caller.socket.descriptor(), POLLIN, 0});
-    next = std::min(next, caller.deadline);
-  }
-  for (const Socket &listener : listeners)
-    entries.push_back({listener.descriptor(), POLLIN, 0});
-  if (poll(entries.data(), entries.size(), pollTimeout(next)) < 0)
-    return {}; // a signal
-  auto now = std::chrono::steady_clock::now();
-  std::vector<Caller> waiting;
-  // Caller i is entry i. New callers are accepted only after this loop, so
-  // the indices stay right.
-  for (size_t i = 0; i < callers.size(); ++i)
-    if (now < callers[i].deadline && (!entries[i].revents || hear(callers[i])))
-      waiting.push_back(std::move(callers[i]));
-  callers = std::move(waiting);
-  for (const Socket &listener : listeners)
-    FSDPC_TRY(acceptAll(listener));
-  return {};
-}
-
-// The oldest callers make room if there are more than any job has at once, or
-// no descriptors are left: ranks speak at once, and strangers may not.
-Status Reception::acceptAll(const Socket &listener) {
-  for (;;) {
-    Result<Socket> next = acceptFrom(listener, mesh.silence);
-    if (!next && callers.empty())
-      return next.error().reworded(
-          "rank " + std::to_string(environment.rank) +
-          " cannot accept a connection (" + next.error().message +
-          "); raise the limit of open files (ulimit -n)");
-    // Evicts the oldest one, either to make room or to free a descriptor for
-    // the connection that could not be accepted; in that case it tries again.
-    if (!next || callers.size() > size_t(environment.ranks) + 64)
-      callers.erase(callers.begin());
-    if (!next)
-      continue;
-    if (!next->isOpen())
-      return {};
-    Caller caller;
-    caller.socket = std::move(*next);
-    caller.deadline = inSeconds(callerSeconds);
-    callers.push_back(std::move(caller));
-  }
-}
-
-// Reads what there is. Returns false once the caller is admitted or turned
-// away.
-bool Reception::hear(Caller &caller) {
-  Result<size_t> got = caller.socket.receiveSome(
-      caller.bytes.data() + caller.filled, caller.wanted() - caller.filled);
-  // A caller that hangs up at the challenge most likely knows another secret.
-  // One that never said Hello may be a port scanner and does not count.
-  if (!got) {
-    turnedAway += caller.challenged;
-    return false;
-  }
-  caller.filled += *got;
-  if (caller.filled < caller.wanted())
-    return true;
-  if (!caller.challenged)
-    return challenge(caller);
-  admit(caller);
-  return false;
-}
-
-// Answers a Hello with this rank's own proof, and expects a Greeting next.
-// Returns false if the caller is to be dropped.
-bool Reception::challenge(Caller &caller) {
-  std::optional<Hello> hello = parseHello(caller.message());
-  if (!hello)
-    return false;
-  caller.conversation = {key, hello->nonce, randomBytes()};
-  Challenge reply = {protocol, caller.conversation.host, {}};
-  seal(reply, caller.conversation);
-  caller.challenged = true;
-  caller.filled = 0;
-  return bool(send(caller.socket, reply));
-}
-
 // Answers a greeting, and keeps the connection if it belongs here.
-void Reception::admit(Caller &caller) {
-  std::optional<Greeting> greeting =
-      parseGreeting(caller.message(), caller.conversation);
-  if (!greeting) {
-    ++turnedAway;
+void Reception::admit(Guest &guest) {
+  const Greeting &greeting = guest.greeting;
+  // A rank that has met all others already, and calls again since a connection
+  // has broken. It will try later.
+  if (greeting.connections > 0)
     return;
-  }
-  Answer reply = {judge(*greeting), 0, {}, {}};
+  Answer reply = {judge(greeting), 0, 0, {}, {}};
   if (reply.verdict == Verdict::rankTaken) {
-    const Greeting &holder = holders[size_t(greeting->rank)].greeting;
+    const Greeting &holder = holders[size_t(greeting.rank)].greeting;
     reply.process = holder.process;
     reply.host = holder.host;
   }
-  seal(reply, caller.conversation);
-  if (!send(caller.socket, reply) || reply.verdict != Verdict::welcome)
+  seal(reply, guest.conversation);
+  if (!sendAtOnce(guest.socket, reply) || reply.verdict != Verdict::welcome)
     return;
-  size_t rank = size_t(greeting->rank);
+  size_t rank = size_t(greeting.rank);
   Holder &holder = holders[rank];
   // A new process has the rank. Connections of the old one are broken, or
   // `judge` would have refused.
-  if (holder.greeting.self != greeting->self)
+  if (holder.greeting.self != greeting.self)
     for (std::vector<Socket> &link : expected)
       link[rank].close(); // of a process that is gone
-  holder.greeting = *greeting;
+  holder.greeting = greeting;
   // Start is sent on this connection, so its seal needs these nonces.
-  if (greeting->link == controlChannel)
-    holder.control = caller.conversation;
-  mesh.members[rank] = {greeting->host, greeting->listener};
-  mesh.peers[greeting->link][rank] = std::move(caller.socket);
+  if (greeting.link == controlChannel)
+    holder.control = guest.conversation;
+  // What rank 0 has said of it stays.
+  if (environment.rank == 0)
+    mesh.members[rank] = {greeting.host, greeting.listener, greeting.self};
+  mesh.peers[greeting.link][rank] = std::move(guest.socket);
 }
 
 // A process that calls again takes its own place. Another one takes it only
@@ -207,11 +118,31 @@ void Reception::start(int peer, bool starts, Deadline until) {
   Socket &control = mesh.peers[controlChannel][size_t(peer)];
   if (!control.isOpen())
     return;
-  Start word = {starts, digestOf(bytesOf(mesh.members)), {}};
+  Start word = {
+      starts, listenerFor(control), digestOf(bytesOf(mesh.members)), {}};
   seal(word, holders[size_t(peer)].control);
   if (control.send(&word, sizeof word, until) && starts)
     (void)control.send(mesh.members.data(), bytesOf(mesh.members).size(),
                        until);
+}
+
+// Rank 0 gives the job's port back, and listens on another one of the address
+// that the rank has reached it by. Without one, connections that break stay so.
+Endpoint Reception::listenerFor(const Socket &connection) {
+  Result<Endpoint> own = connection.ownEndpoint();
+  if (!own)
+    return {};
+  for (const Socket &listener : mesh.listeners)
+    if (Result<Endpoint> other = listener.ownEndpoint();
+        other && other->address == own->address)
+      return *other;
+  own->port = 0;
+  Result<Socket> made = listenOn(*own);
+  if (!made)
+    return {};
+  Result<Endpoint> chosen = made->ownEndpoint();
+  mesh.listeners.push_back(std::move(*made));
+  return chosen ? *chosen : Endpoint{};
 }
 
 std::string Reception::missing() const {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The listening side of a TCP job's meeting: rank 0 receives all other ranks,
-// and then each rank those above it. One loop over poll accepts, challenges and
-// admits. Anybody can call a port, so a caller is given five seconds from its
-// connection to its greeting, and no other caller waits for it. Until its seal
-// has proved right, only a fixed number of its bytes are looked at.
+// and then each rank those above it.
 #pragma once
 
+#include "runtime/comm/tcp/tcp_callers.h"
 #include "runtime/comm/tcp/tcp_meeting.h"
 
 namespace fsdpc::runtime {
@@ -28,24 +26,9 @@ public:
   /// the job does not start. Only on rank 0.
   void start(int peer, bool starts, Deadline until);
   /// Callers that did not know the key.
-  int strangers() const { return turnedAway; }
+  int strangers() const { return callers.strangers(); }
 
 private:
-  /// A connection whose end is not known to be a rank yet.
-  struct Caller {
-    Socket socket;
-    Deadline deadline;
-    Conversation conversation;
-    bool challenged = false;
-    size_t filled = 0;
-    std::array<uint8_t, sizeof(Greeting)> bytes = {};
-
-    /// Bytes of the message that the caller is to send next.
-    size_t wanted() const {
-      return challenged ? sizeof(Greeting) : sizeof(Hello);
-    }
-    std::span<const uint8_t> message() const { return {bytes.data(), filled}; }
-  };
   /// The process that has a rank, and what binds a seal to its control
   /// connection.
   struct Holder {
@@ -55,23 +38,17 @@ private:
 
   bool isHere(int peer) const;
   bool isComplete();
-  Status await();
-  Status acceptAll(const Socket &listener);
-  bool hear(Caller &caller);
-  bool challenge(Caller &caller);
-  void admit(Caller &caller);
+  void admit(Guest &guest);
+  Endpoint listenerFor(const Socket &connection);
   Verdict judge(const Greeting &greeting) const;
 
   const LaunchEnvironment &environment;
   Mesh &mesh;
-  const std::vector<Socket> &listeners;
-  const Bytes32 &key;
+  Callers callers;
   const Bytes32 job;
   const std::span<std::vector<Socket>> expected; ///< links of each higher rank
   Deadline deadline;
-  std::vector<Caller> callers;
   std::vector<Holder> holders; ///< by rank
-  int turnedAway = 0;
 };
 
 } // namespace fsdpc::runtime

@@ -8,14 +8,11 @@
 #include "runtime/comm/failure.h"
 #include "runtime/comm/thread.h"
 #include "runtime/comm/wire.h"
-#include "runtime/support/system_error.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 namespace fsdpc::runtime {
@@ -34,40 +31,37 @@ constexpr double beat = 5; // at most so many seconds between two signs of life
 } // namespace
 
 TcpSession::TcpSession(int rank, bool speaks, double silence,
-                       std::vector<std::string> hosts,
-                       std::vector<Socket> links)
+                       std::vector<std::string> hosts, Links &all)
     : self(rank), speaks(speaks), silence(silence), hosts(std::move(hosts)),
-      links(std::move(links)),
-      heard(this->links.size(), std::chrono::steady_clock::now()),
-      left(this->links.size()), wake(eventfd(0, EFD_CLOEXEC)) {
+      all(all), heard(size_t(all.ranks), std::chrono::steady_clock::now()),
+      left(size_t(all.ranks)), wake(eventfd(0, EFD_CLOEXEC)) {
   watcher = startThread("the watch of connections", [this] { watch(); });
 }
 
 // Wakes the watcher and joins it. It returns once all peers have left too, so a
 // rank that is done early waits for the others here.
-TcpSession::~TcpSession() {
+void TcpSession::leave() {
+  leaving = true;
   uint64_t one = 1;
   if (write(wake, &one, sizeof one) == sizeof one)
     watcher.join();
   else
     watcher.detach();
-  close(wake);
 }
+
+TcpSession::~TcpSession() { close(wake); }
 
 std::string TcpSession::nameOf(int peer) const {
   return "rank " + std::to_string(peer) + " on node '" + hosts[size_t(peer)] +
          "'";
 }
 
-// May be called on any thread. The lock keeps the watcher from closing a
-// connection while it is written to.
+// May be called on any thread. A peer that cannot take a byte will be found to
+// be silent.
 void TcpSession::tell(Word word, int except) {
-  uint8_t byte = byteOf(word);
-  std::lock_guard<std::mutex> lock(sending);
-  for (size_t peer = 0; peer < links.size(); ++peer)
-    if (links[peer].isOpen() && int(peer) != except)
-      // A peer that cannot take a byte will be found to be silent.
-      (void)links[peer].send(&byte, 1, std::chrono::steady_clock::now());
+  for (int peer = 0; peer < all.ranks; ++peer)
+    if (link(peer).isUsed() && peer != except)
+      link(peer).say(byteOf(word));
 }
 
 // Only rank 0 reaches every rank. The word of another rank goes to rank 0,
@@ -91,26 +85,28 @@ void TcpSession::gone(int peer, const std::string &why) {
 
 // A channel often breaks because the job is ending. The two seconds let the
 // watch hear of that first, which ends this process without a message.
-void TcpSession::lost(int peer, const std::string &why) {
-  std::this_thread::sleep_for(std::chrono::seconds(2));
+void TcpSession::lost(int link, int peer, const std::string &why) {
+  if (link != watchLink) {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    if (leaving)
+      return;
+  }
   gone(peer, why);
 }
 
-// Reads what a peer sent. Returns false once its connection can be closed.
-bool TcpSession::hear(int peer) {
+// Reads what a peer sent.
+void TcpSession::hear(int peer) {
   uint8_t words[64];
-  ssize_t got = recv(links[size_t(peer)].descriptor(), words, sizeof words, 0);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR))
-    return true;
-  if (got <= 0) {
-    // A rank that has said it leaves may close; any other end of the stream is
-    // a loss.
-    if (left[size_t(peer)])
-      return false;
-    gone(peer, got ? systemText(errno) : "connection closed");
-  }
+  size_t got =
+      link(peer).receive(std::array{iovec{words, sizeof words}, iovec{}});
+  // A rank that has said it leaves may close.
+  if (got == 0 && !mends && !left[size_t(peer)])
+    if (Link::State state = link(peer).state(); state.broken)
+      gone(peer, state.why);
+  if (got == 0)
+    return;
   heard[size_t(peer)] = std::chrono::steady_clock::now();
-  for (ssize_t at = 0; at < got; ++at) {
+  for (size_t at = 0; at < got; ++at) {
     std::optional<Word> word = parseWord(words[at]);
     if (!word)
       gone(peer, "it sent a word that no rank sends");
@@ -122,18 +118,17 @@ bool TcpSession::hear(int peer) {
       end(word->code);
     }
   }
-  return true;
 }
 
 // The watcher's loop, until this rank and all its peers leave.
 void TcpSession::watch() {
-  bool leaving = false, said = false;
+  bool wakes = true, said = false;
   // Speaks at least four times within the limit.
   double pause = silence > 0 ? std::min(beat, silence / 4) : beat;
   Deadline next = std::chrono::steady_clock::now();
   auto allLeft = [&] {
-    for (size_t peer = 0; peer < links.size(); ++peer)
-      if (links[peer].isOpen() && !left[peer])
+    for (int peer = 0; peer < all.ranks; ++peer)
+      if (link(peer).isUsed() && !left[size_t(peer)])
         return false;
     return true;
   };
@@ -153,26 +148,29 @@ void TcpSession::watch() {
     }
     // poll() ignores entries with a negative descriptor. The eventfd stays
     // readable once written, so it is left out after the first time.
-    std::vector<pollfd> entries = {{leaving ? -1 : wake, POLLIN, 0}};
-    for (const Socket &link : links)
-      entries.push_back({link.isOpen() ? link.descriptor() : -1, POLLIN, 0});
+    int mended = all.mended[watchLink];
+    std::vector<pollfd> entries = {{wakes ? wake : -1, POLLIN, 0},
+                                   {mended, POLLIN, 0}};
+    for (int peer = 0; peer < all.ranks; ++peer)
+      entries.push_back({link(peer).descriptor(), POLLIN, 0});
     if (poll(entries.data(), entries.size(), pollTimeout(next)) < 0)
       continue; // a signal
-    leaving |= entries[0].revents != 0;
-    for (size_t peer = 0; peer < links.size(); ++peer) {
-      if (!links[peer].isOpen())
+    wakes &= entries[0].revents == 0;
+    uint64_t count;
+    if (entries[1].revents)
+      (void)!read(mended, &count, sizeof count);
+    for (int peer = 0; peer < all.ranks; ++peer) {
+      if (!link(peer).isUsed())
         continue;
-      if (entries[peer + 1].revents) {
-        if (!hear(int(peer))) {
-          std::lock_guard<std::mutex> lock(sending);
-          links[peer].close();
-        }
-      } else if (silence > 0 && !left[peer] &&
-                 std::chrono::steady_clock::now() - heard[peer] >
+      // A link that is broken, or was, may have words that were read early.
+      if (entries[size_t(peer) + 2].revents || entries[1].revents) {
+        hear(peer);
+      } else if (silence > 0 && !left[size_t(peer)] &&
+                 std::chrono::steady_clock::now() - heard[size_t(peer)] >
                      std::chrono::duration<double>(silence)) {
         char text[64];
         snprintf(text, sizeof text, "no answer for %g s", silence);
-        gone(int(peer), text + whereabouts());
+        gone(peer, text + whereabouts());
       }
     }
   }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Keeps a TCP job together. Each rank has one more connection to rank 0, on
-// which a thread of its own listens: it notices when the other end is gone or
-// silent, ends the job then, and passes on that another rank has ended it. The
-// channels cannot do this, because they wait for as long as a collective takes.
+// which a thread of its own listens: it notices when the other end is silent,
+// ends the job then, and passes on that another rank has ended it. The channels
+// cannot do this, because they wait for as long as a collective takes. What
+// breaks is made again by the mender (tcp_mender.h).
 #pragma once
 
-#include "runtime/comm/socket.h"
+#include "runtime/comm/tcp/tcp_mender.h"
 #include "runtime/comm/wire.h"
 
-#include <mutex>
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,35 +19,41 @@ namespace fsdpc::runtime {
 
 class TcpSession {
 public:
-  /// On rank 0, `links` holds a connection to each rank (its own is closed); on
-  /// other ranks, one to rank 0. `hosts` are by rank. `silence` is in seconds.
+  /// On rank 0 the watch's links lead to each rank, on other ranks to rank 0.
+  /// `all` must outlive it. `hosts` are by rank. `silence` is in seconds.
   TcpSession(int rank, bool speaks, double silence,
-             std::vector<std::string> hosts, std::vector<Socket> links);
-  /// Leaves the job, together with the other ranks.
+             std::vector<std::string> hosts, Links &all);
   ~TcpSession();
+  /// Leaves the job, together with the other ranks. To be called once, before
+  /// the end.
+  void leave();
 
   /// Ends all ranks. The caller has printed the reason.
   [[noreturn]] void abort(ExitCode code);
-  /// Ends the job because a transfer with `peer` failed, but prints nothing if
-  /// another rank has ended it already.
-  [[noreturn]] void lost(int peer, const std::string &why);
+  /// From now on links that break are mended.
+  void mend() { mends = true; }
+  /// Ends the job because a link to `peer` cannot be mended. If the link is not
+  /// the watch's, it prints nothing if another rank has ended the job already,
+  /// and returns if this rank is leaving, which needs the watch alone.
+  void lost(int link, int peer, const std::string &why);
   /// Names a rank for messages: "rank 2 on node 'x'".
   std::string nameOf(int peer) const;
 
 private:
   void watch();
-  bool hear(int peer);
+  void hear(int peer);
   void tell(Word word, int except = -1);
+  Link &link(int peer) const { return all.at(watchLink, peer); }
   [[noreturn]] void gone(int peer, const std::string &why);
 
   const int self;
   const bool speaks; ///< prints a loss that several ranks notice
   const double silence;
   const std::vector<std::string> hosts;
-  std::vector<Socket> links;
+  Links &all;
   std::vector<Deadline> heard;
   std::vector<bool> left; ///< ranks that announced that they leave
-  std::mutex sending;
+  std::atomic<bool> mends = false, leaving = false;
   int wake = -1; ///< an eventfd that is signalled when this rank leaves
   std::thread watcher;
 };

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs jobs on two hosts (cluster.py), which are cut off and switched off, or have networks that mislead.
 
-Under mpirun and over TCP, two hosts train to the bits of one rank. Where ranks cannot meet by the addresses that they find, the job
-ends with 5 in the time that --join-timeout gives, by a line that says what to choose, and with --interface they meet. A host that vanishes ends the job with 5 within seconds, by a line
-that names it, and `fsdpc run` goes on from the newest checkpoint on the host that is left, to the same bits. With --all each host
-vanishes in each way under each launcher. Exits with 77 where namespaces cannot be made.
+Under mpirun and over TCP, two hosts train to the bits of one rank, over TCP also while the network is away or connections are reset.
+Where ranks cannot meet by the addresses that they find, the job ends with 5 in the time that --join-timeout gives, by a line that says
+what to choose, and with --interface they meet. A host that vanishes ends the job with 5 within seconds, by a line that names it, and
+`fsdpc run` goes on from the newest checkpoint on the host that is left, to the same bits. With --all the network is away for longer, and
+each host vanishes in each way under each launcher. Exits with 77 where namespaces cannot be made.
 """
 import json
 import subprocess
@@ -15,13 +16,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 import harness
-from cluster import AGENT, Cluster, why_not
+from cluster import AGENT, Cluster, address, why_not
 from harness import Failure
 
 SKIPPED = 77
 SECONDS = 120                                 # for a job to come to a step, or to end
 STEPS, EVERY, FAULT = 200, 25, 60             # of a run, between checkpoints, and when the fault comes
-WATCHDOG, JOIN, PAUSE = 4, 3, 5
+WATCHDOG, JOIN, PAUSE, LONG_PAUSE = 4, 3, 5, 30
 # From the fault to the end of the job: the watchdog, mpirun's own limits (11 s), and what a busy machine adds.
 IN_TIME = 30
 
@@ -103,25 +104,48 @@ def test_networks(jobs: Jobs) -> None:
         check(cluster, "a bridge with one address on both hosts", "mpirun", ["--interface NAME", "'docker0' (172.17.0.1)", "--join-timeout"])
 
 
-def test_pause(jobs: Jobs) -> None:
-    """A network that is away for less than --watchdog costs only that time. No remote shell watches these ranks."""
-    log = jobs.bench.path("pause.jsonl")
+def run_over_tcp(jobs: Jobs, name: str, disturb) -> str:
+    """Trains on both hosts, with no remote shell that watches the ranks. Calls disturb(cluster) in between, and returns what they print."""
+    log = jobs.bench.path(f"{name}.jsonl")
     with jobs.cluster() as cluster:
         ranks = []
         for rank in range(2):
             variables = [f"RANK={rank}", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=h0", "MASTER_PORT=29500",
                          f"FSDPC_SECRET={'5' * 32}"]
             words = ["env", *variables, jobs.program, *jobs.training, "--accumulate", 2, "--watchdog", 60, "--log", log, "--save",
-                     "pause.safetensors"]
+                     f"{name}.safetensors"]
             ranks.append(subprocess.Popen(cluster.words(rank, *words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                           stderr=subprocess.PIPE, text=True))
         await_step(log, FAULT)
-        cluster.cut(1)
-        time.sleep(PAUSE)
-        cluster.mend(1)
+        disturb(cluster)
         text = "".join(rank.communicate(timeout=SECONDS)[1] for rank in ranks)
-    expect([rank.returncode for rank in ranks] == [0, 0], f"a pause of {PAUSE} s: {[rank.returncode for rank in ranks]}:\n{text}")
-    jobs.check_bits("pause.safetensors", "a network that pauses")
+    expect([rank.returncode for rank in ranks] == [0, 0], f"{name}: {[rank.returncode for rank in ranks]}:\n{text}")
+    jobs.check_bits(f"{name}.safetensors", name)
+    return text
+
+
+def test_pause(jobs: Jobs, seconds: float) -> None:
+    """A network that is away for less than --watchdog costs only that time."""
+    def pause(cluster: Cluster) -> None:
+        cluster.cut(1)
+        time.sleep(seconds)
+        cluster.mend(1)
+    run_over_tcp(jobs, f"pause-{seconds}", pause)
+
+
+def test_reset(jobs: Jobs) -> None:
+    """Connections that are reset, as by a firewall that forgot them, are made again. One end of each learns of it at once."""
+    killed = []
+
+    def reset(cluster: Cluster) -> None:
+        for host in (0, 1):
+            time.sleep(0.1)
+            killed.extend(harness.run(cluster.words(host, "ss", "--no-header", "-K", "dst", address(1 - host))).stdout.splitlines())
+    text = run_over_tcp(jobs, "reset", reset)
+    if not killed:
+        print("connections were not reset: this kernel does not let ss -K do so")
+    else:
+        expect("has made its connection to rank 0 on node 'h0' again" in text, f"reset connections: no warning:\n{text}")
 
 
 def test_fault(jobs: Jobs, launcher: str, hosts: str, fault: str) -> None:
@@ -162,11 +186,13 @@ def test(bench, options) -> None:
     jobs = Jobs(bench)
     test_bits(jobs)
     test_networks(jobs)
+    test_pause(jobs, PAUSE)
+    test_reset(jobs)
     cases = [("mpirun", "h0:2,h1:2", "switch_off"), ("ssh", "h1:2,h0:2", "cut")]
     if options.all:
         cases = [(launcher, hosts, fault) for launcher in ("mpirun", "ssh") for hosts in ("h0:2,h1:2", "h1:2,h0:2")
                  for fault in ("cut", "switch_off")]
-        test_pause(jobs)
+        test_pause(jobs, LONG_PAUSE)
         for launcher in ("mpirun", "ssh"):
             test_absent(jobs, launcher)
     for case in cases:

@@ -3,6 +3,7 @@
 // One rank of a TCP job, for tcp_test. Its first argument says what to do:
 //
 //   cases        runs the collectives and compares with ranks as threads
+//   cuts         the same, while its connections are closed one by one
 //   typed        runs those on typed values and compares with plain loops
 //   timeouts     checks that every connection breaks after SILENCE seconds
 //   ACTION RANK  rank RANK does ACTION after a barrier: kill, stop (signals to
@@ -17,14 +18,17 @@
 #include "tests/runtime/comm/collective_cases.h"
 #include "tests/runtime/comm/typed_cases.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <optional>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace fsdpc;
@@ -46,6 +50,38 @@ static std::string timeoutsOfConnections() {
   return found;
 }
 
+// Closes a connection of this process, any of them, ten times a second.
+class Cuts {
+public:
+  Cuts() : thread([this] { cut(); }) {}
+  ~Cuts() {
+    ends = true;
+    thread.join();
+  }
+
+private:
+  void cut() {
+    for (size_t i = 0; !ends; ++i) {
+      usleep(100000);
+      std::vector<int> files;
+      for (const auto &entry :
+           std::filesystem::directory_iterator("/proc/self/fd")) {
+        int file = atoi(entry.path().filename().c_str());
+        sockaddr_storage peer;
+        socklen_t length = sizeof peer;
+        if (getpeername(file, reinterpret_cast<sockaddr *>(&peer), &length) ==
+            0)
+          files.push_back(file);
+      }
+      if (!files.empty())
+        shutdown(files[i * 7 % files.size()], SHUT_RDWR);
+    }
+  }
+
+  std::atomic<bool> ends = false;
+  std::thread thread;
+};
+
 int main(int argc, char **argv) {
   std::string action = argc > 1 ? argv[1] : "cases";
   LaunchEnvironment environment = *readLaunchEnvironment();
@@ -60,11 +96,19 @@ int main(int argc, char **argv) {
     return int(printError(joined.error()));
   }
   std::unique_ptr<Job> job = std::move(*joined);
-  if (action == "cases") {
-    auto run = [](Job &job) {
-      return testing::runCases(job) + testing::runGroupCases(job);
+  if (action == "cases" || action == "cuts") {
+    int repeats = action == "cuts" ? 2 : 1;
+    std::optional<Cuts> cuts;
+    if (action == "cuts")
+      cuts.emplace();
+    auto run = [&](Job &job) {
+      std::string results;
+      for (int i = 0; i < repeats; ++i)
+        results += testing::runCases(job) + testing::runGroupCases(job);
+      return results;
     };
     std::string results = run(*job);
+    cuts.reset();
     auto jobs = makeLocalJobs(job->size, 0);
     if (results != testing::runJobs(jobs, run)[size_t(job->rank)])
       fail(runError("rank " + std::to_string(job->rank) +

@@ -28,6 +28,18 @@ TEST_F(Tcp, collectivesHaveTheBitsOfThreads) {
   }
 }
 
+// Connections that close, at any place of any collective, are made again, and
+// nothing is lost or comes twice.
+TEST_F(Tcp, connectionsThatCloseAreMadeAgain) {
+  for (int ranks : {2, 3}) {
+    startAll(ranks, {"cuts"}, {{"SILENCE", "60"}});
+    EXPECT_EQ(ends(4 * patience), std::vector<int>(size_t(ranks), 0))
+        << printed();
+    EXPECT_THAT(printed(), HasSubstr(" has made its connection to rank 0 "));
+    port = freePort();
+  }
+}
+
 // On values of each type, and on groups of ranks.
 TEST_F(Tcp, typedCollectivesEqualPlainLoops) {
   for (int ranks : {1, 2, 5, 8}) {

@@ -39,8 +39,13 @@ Conversation conversationOf(const char *key) {
 }
 
 Greeting sealedGreeting(const Conversation &conversation) {
-  Greeting greeting = {1,  2, 3, 4, 0, {}, digestOf("self"), digestOf("job"),
-                       {}, {}};
+  Greeting greeting = {};
+  greeting.rank = 1;
+  greeting.ranks = 2;
+  greeting.link = 3;
+  greeting.process = 4;
+  greeting.self = digestOf("self");
+  greeting.job = digestOf("job");
   strcpy(greeting.host.data(), "node");
   seal(greeting, conversation);
   return greeting;
@@ -54,10 +59,10 @@ TEST(Wire, aSealedMessageParses) {
   ASSERT_TRUE(greeting);
   EXPECT_EQ(greeting->rank, 1);
   EXPECT_EQ(textOf(greeting->host), "node");
-  Answer answer = {Verdict::rankTaken, 7, {}, {}};
+  Answer answer = {Verdict::rankTaken, 7, 0, {}, {}};
   seal(answer, conversation);
   EXPECT_EQ(parseAnswer(bytesOf(answer), conversation)->process, 7);
-  Start start = {1, {}, {}};
+  Start start = {1, {}, {}, {}};
   seal(start, conversation);
   EXPECT_TRUE(parseStart(bytesOf(start), conversation));
   Challenge challenge = {protocol, conversation.host, {}};
@@ -116,9 +121,24 @@ TEST(Wire, aSealedGreetingMayStillBeWrong) {
     seal(greeting, conversation);
     EXPECT_FALSE(parseGreeting(bytesOf(greeting), conversation));
   }
-  Answer answer = {Verdict(9), 0, {}, {}};
+  Answer answer = {Verdict(9), 0, 0, {}, {}};
   seal(answer, conversation);
   EXPECT_FALSE(parseAnswer(bytesOf(answer), conversation));
+}
+
+// A lower rank may call a higher one only to have a connection made again.
+TEST(Wire, onlyARankThatHasMetTheOtherCallsAHigherOne) {
+  Conversation conversation = conversationOf("key");
+  for (int connections : {-1, 0, 1}) {
+    Greeting greeting = sealedGreeting(conversation);
+    greeting.rank = 1;
+    greeting.to = 2;
+    greeting.link = 0;
+    greeting.connections = connections;
+    seal(greeting, conversation);
+    EXPECT_EQ(bool(parseGreeting(bytesOf(greeting), conversation)),
+              connections == 1);
+  }
 }
 
 // Nobody finds a seal without the key, whatever the message's size.

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The stream of bytes between two ranks on one channel, both ways. It outlives
+// its connections: after one has broken, both ends say how many bytes they
+// have, and the next connection goes on there. Nothing is added to the bytes,
+// so a connection that does not break costs nothing but what is kept.
+//
+// Bytes that the other machine's kernel has acknowledged are in the memory of
+// the receiving rank, which reads them out of a broken connection. So only the
+// others are kept, and a few more for what a relay in between may swallow.
+#pragma once
+
+#include "runtime/comm/socket.h"
+
+#include <array>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace fsdpc::runtime {
+
+/// One end of a stream. One thread sends and receives, another one (Mender)
+/// exchanges connections; each function may be called on both. Positions count
+/// bytes from the beginning of the stream.
+class Link {
+public:
+  /// The least that is kept of what was sent last, in bytes.
+  static constexpr size_t leastKept = 4096;
+
+  Link() = default;
+  Link(const Link &) = delete;
+
+  /// Takes the first connection. `broken` and `mended` are eventfds, which must
+  /// outlive the link. `broken` is written to when there is something to do for
+  /// the other thread, `mended` when there is for the one that receives.
+  void open(Socket first, int broken, int mended);
+  /// Returns true once open() was called.
+  bool isUsed() const;
+
+  // For the thread that sends and receives.
+
+  /// Begins a message of two parts, which must stay valid until endMessage().
+  void beginMessage(std::array<iovec, 2> parts);
+  /// Sends as much as possible without waiting. Returns true if that was
+  /// anything.
+  bool push();
+  /// Returns true if the whole message was handed to the kernel.
+  bool isPushed() const;
+  /// Keeps of the message what may have to be sent again.
+  void endMessage();
+  /// Sends one byte, now or when there is a connection again.
+  void say(uint8_t byte);
+  /// Receives the two ranges one after the other, as far as possible without
+  /// waiting. Returns the number of bytes; 0 without a connection.
+  size_t receive(std::span<const iovec, 2> ranges);
+  /// The connection's descriptor for poll(), or -1 while there is none.
+  int descriptor() const;
+
+  // For the thread that exchanges connections.
+
+  struct State {
+    bool broken = false;
+    bool mustPush = false; ///< kept bytes are to be sent again
+    int connections = 0;   ///< so far
+    Deadline since;        ///< when the last one broke
+    std::string why;
+  };
+  State state() const;
+  /// Gives the connection up, if there is one, and reads what it still holds.
+  /// Returns the number of bytes received so far, which a new connection
+  /// continues.
+  uint64_t breakOff(const std::string &why);
+  /// Goes on over a new connection, from the peer's position. Returns false if
+  /// that is not possible: bytes that the peer needs are gone, or it claims
+  /// bytes that were never sent.
+  bool adopt(Socket next, uint64_t peerReceived);
+
+private:
+  void breakOffLocked(const std::string &why);
+  bool pushLocked();
+  void noteAcknowledged();
+  void keepLocked(std::span<const iovec, 2> parts);
+  uint64_t keptFrom() const { return begun - kept.size(); }
+
+  mutable std::mutex mutex;
+  Socket socket;
+  int broken = -1, mended = -1;
+  int connections = 0;
+  Deadline since = {};
+  std::string why;
+  /// Of the stream that is sent: the message under way is [begun, ends), and
+  /// `kept` holds what comes before it.
+  std::array<iovec, 2> message = {};
+  uint64_t begun = 0, ends = 0;
+  uint64_t next = 0;         ///< to be handed to the kernel
+  uint64_t handed = 0;       ///< the most that `next` was
+  uint64_t acknowledged = 0; ///< by the kernel of the other machine, at least
+  std::vector<char> kept;
+  /// Of the stream that is received: its length, the end of which still is in
+  /// `early`, read out of a broken connection.
+  uint64_t received = 0;
+  std::string early;
+  size_t earlyTaken = 0;
+};
+
+} // namespace fsdpc::runtime

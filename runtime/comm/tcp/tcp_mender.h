@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Makes connections again that have broken: by a router or firewall that forgot
+// them, a relay that restarted, or a network that was away for longer than the
+// system waits. Of two ranks the higher one calls. The lower one asks it to,
+// since it may be the only one that has noticed. A process that has ended is
+// known by its port, on which nobody listens any more, and one that was started
+// in its place by its `self` (wire.h): neither is the same peer.
+#pragma once
+
+#include "runtime/comm/launch_environment.h"
+#include "runtime/comm/tcp/tcp_callers.h"
+#include "runtime/comm/tcp/tcp_link.h"
+#include "runtime/comm/tcp/tcp_meeting.h"
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace fsdpc::runtime {
+
+/// The links of one rank to all others, with the events that they signal.
+struct Links {
+  explicit Links(int ranks);
+  ~Links();
+  Links(const Links &) = delete;
+
+  /// Takes the connections of one link, by rank.
+  void open(int link, std::vector<Socket> sockets);
+  Link &at(int link, int peer) const {
+    return *all[size_t(link)][size_t(peer)];
+  }
+
+  const int ranks;
+  int broken;                    ///< an eventfd: the mender has something to do
+  std::array<int, links> mended; ///< eventfds by link: see Link::open
+
+private:
+  std::vector<std::unique_ptr<Link>> all[runtime::links];
+};
+
+class Mender {
+public:
+  /// Called on a thread of the mender when a link cannot be mended: the peer
+  /// has ended, is another process, or was not reached in time. If it returns,
+  /// the mender goes on trying.
+  using Lost = std::function<void(int link, int peer, const std::string &why)>;
+
+  /// Starts two threads. `mesh` and `all` must outlive it. Links are lost after
+  /// `mesh.silence` seconds, or 15 minutes if that is 0.
+  Mender(const LaunchEnvironment &environment, const Mesh &mesh, Links &all,
+         Lost lost);
+  ~Mender();
+
+private:
+  void receive();
+  void admit(Guest &guest);
+  void mend();
+  double mendAll();
+  template <typename Body> void forEach(const Body &body);
+  bool call(int link, int peer, const Link::State &state);
+  void report(int peer, const Link::State &state);
+
+  const LaunchEnvironment environment; ///< a copy: the caller's may go
+  const Mesh &mesh;
+  Links &all;
+  const Lost lost;
+  const double limit; ///< seconds
+  Callers callers;
+  const Bytes32 job;
+  /// By rank: when its port first refused a call, of those without an answer in
+  /// between.
+  std::vector<Deadline> refused;
+  std::vector<Deadline> reported; ///< by rank: the last warning
+  int ending; ///< an eventfd that is signalled when both threads are to end
+  std::atomic<bool> ends = false;
+  std::thread receiver, caller;
+};
+
+} // namespace fsdpc::runtime
