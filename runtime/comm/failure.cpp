@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The one way in which the runtime's threads end a run; see failure.h.
+// The one way in which the runtime's threads end a run; see failure.h. What the
+// job has set is called without a lock that others wait for, since a disk or a
+// network may be what has failed.
 #include "runtime/comm/failure.h"
+#include "runtime/support/threads.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <future>
+#include <memory>
 #include <mutex>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -19,6 +26,9 @@ struct AbortState {
   std::mutex mutex;
   std::function<void(ExitCode)> function;
   std::function<std::string()> where;
+  // A lock of its own: writing a record may take long.
+  std::mutex recording;
+  std::function<void()> record;
 };
 
 // Never destroyed, since threads may fail while static objects are destroyed.
@@ -44,6 +54,31 @@ std::string whereabouts() {
   return abortState().where ? "; " + abortState().where() : "";
 }
 
+void setRecord(std::function<void()> write) {
+  std::lock_guard<std::mutex> lock(abortState().recording);
+  abortState().record = std::move(write);
+}
+
+// On a thread of its own, since the disk may be what has failed.
+void leaveRecord(ExitCode code) {
+  if (code != ExitCode::machineFailed)
+    return;
+  auto done = std::make_shared<std::promise<void>>();
+  std::thread writer;
+  int error = tryThread(writer, [done] {
+    {
+      std::lock_guard<std::mutex> lock(abortState().recording);
+      if (abortState().record)
+        abortState().record();
+    }
+    done->set_value();
+  });
+  if (error)
+    return;
+  writer.detach();
+  done->get_future().wait_for(std::chrono::seconds(2));
+}
+
 // Only the first thread gets past the exchange; the process ends under the
 // others.
 void fail(const Error &error) {
@@ -56,6 +91,7 @@ void fail(const Error &error) {
   fflush(stdout);
   fputs(line.c_str(), stderr);
   fflush(stderr);
+  leaveRecord(error.code());
   std::function<void(ExitCode)> abort;
   {
     std::lock_guard<std::mutex> lock(abortState().mutex);

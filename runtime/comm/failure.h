@@ -25,6 +25,12 @@ void setWhereabouts(std::function<std::string()> where);
 /// Returns "; " and that text, or an empty string.
 std::string whereabouts();
 
+/// Sets what writes this rank's flight record. Called on any thread.
+void setRecord(std::function<void()> write);
+/// Writes that record, if a machine or link has failed; waits for it for two
+/// seconds at most. fail() does so by itself.
+void leaveRecord(ExitCode code);
+
 /// Prints "error: message" and ends the job with the error's code. If several
 /// threads fail, only the first prints; the others sleep until the process
 /// ends.

@@ -31,11 +31,17 @@ StepWatch::StepWatch(const fsdpc_rank &rank, const FlightRecorder &recorder,
       text += "; the last commands are in '" + this->path + "'";
     return text;
   });
+  // Also if another rank is lost, long before its time is up.
+  setRecord([this] {
+    if (!written)
+      writeRecord();
+  });
   thread = startThread("the watch of steps", [this] { loop(); });
 }
 
 StepWatch::~StepWatch() {
   setWhereabouts({});
+  setRecord({});
   {
     std::lock_guard<std::mutex> lock(mutex);
     stopping = true;
@@ -104,14 +110,15 @@ void StepWatch::look(double limit) {
   }
   std::chrono::duration<double> waited = now - since;
   double part = rank.device->runsAhead() ? recordAtRunningAhead : recordAt;
-  if (waited.count() >= part * limit && !tried)
+  if (waited.count() >= part * limit && !tried) {
+    tried = true;
     writeRecord();
+  }
   if (waited.count() >= limit)
     end(waited.count());
 }
 
 void StepWatch::writeRecord() {
-  tried = true;
   Status done = recorder.write(path);
   written = bool(done);
   if (!done)

@@ -80,6 +80,7 @@ void TcpSession::gone(int peer, const std::string &why) {
     fail(machineError(nameOf(peer) + " was lost (" + why + ")"));
   // Leave time for another rank to print what happened first.
   std::this_thread::sleep_for(std::chrono::seconds(2));
+  leaveRecord(ExitCode::machineFailed);
   end(int(ExitCode::machineFailed));
 }
 
@@ -115,6 +116,7 @@ void TcpSession::hear(int peer) {
     if (word->kind == Word::ends) {
       if (self == 0)
         tell(*word, peer);
+      leaveRecord(ExitCode(word->code));
       end(word->code);
     }
   }

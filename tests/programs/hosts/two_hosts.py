@@ -155,7 +155,8 @@ def test_fault(jobs: Jobs, launcher: str, hosts: str, fault: str) -> None:
     log = jobs.bench.path(f"{name}.jsonl")
     with jobs.cluster() as cluster:
         with jobs.begin(cluster, hosts, launcher, "--log", log, "--checkpoint", f"{name}-ckpt", "--checkpoint-every", EVERY, "--watchdog",
-                        WATCHDOG, "--restarts", 2, "--min-ranks", 1, "--save", f"{name}.safetensors") as job:
+                        WATCHDOG, "--restarts", 2, "--min-ranks", 1, "--save", f"{name}.safetensors", "--flight-recorder",
+                        f"{name}-flight.json") as job:
             await_step(log, FAULT)
             getattr(cluster, fault)(1)
             began, ended, text = time.monotonic(), None, ""
@@ -169,6 +170,9 @@ def test_fault(jobs: Jobs, launcher: str, hosts: str, fault: str) -> None:
     expect(ended < IN_TIME, f"{what}: the job has ended {ended:.0f} s after the fault")
     expect("on node 'h1' was lost" in text or "h1: " in text, f"{what}: the host is not named:\n{text}")
     expect("started 2 ranks on h0:2" in text, f"{what}: does not go on with the other host:\n{text}")
+    if launcher == "ssh":
+        living = 0 if hosts.startswith("h0") else 2
+        expect(jobs.bench.path(f"{name}-flight.{living}.json").exists(), f"{what}: no flight record of rank {living}")
     jobs.check_bits(f"{name}.safetensors", what)
     print(f"{what}: ended after {ended:.1f} s")
 
