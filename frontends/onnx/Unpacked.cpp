@@ -53,11 +53,13 @@ Value frontend::unpacked(Emitter &b, Value bytes, RankedTensorType type,
                           type.getShape());
   if (isNarrowFloat(onnxType))
     return gatherRows(b, tableOf(b, onnxType), codes, std::nullopt);
+  // Codes of negative numbers are above the others. This reads each once, so
+  // that a kernel can read them from their byte.
   if (isSignedInteger(onnxType)) {
-    Value negative = b.compare(nn::Predicate::ge, codes,
-                               b.like(codes, double(1 << (bits - 1))));
-    codes = b.select(negative, b.binary<nn::SubOp>(codes, double(1 << bits)),
-                     codes);
+    double half = double(1 << (bits - 1));
+    codes = b.binary<nn::AddOp>(codes, half);
+    codes = b.binary<nn::ModOp>(codes, 2 * half);
+    codes = b.binary<nn::SubOp>(codes, half);
   }
   return b.cast(codes, type.getElementType());
 }

@@ -6,6 +6,7 @@
 // the lookup of rows of a table, so that one adjoint and one kernel serve them
 // all.
 #include "frontends/onnx/ops/Gather.h"
+#include "frontends/onnx/ops/IntegerBounds.h"
 
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/ShapeOps.h"
@@ -153,8 +154,8 @@ Value frontend::gatherAlong(Emitter &b, Value data, Value ids, int64_t axis) {
   return gatherAxis(b, data, ids, axis, std::nullopt);
 }
 
-// The position is kept in i64. `inside` stays null if every index is an iota,
-// and then no select is made.
+// The position is kept in i64. `inside` stays null if every index is inside by
+// its bounds, and then no select is made.
 Value frontend::linearPosition(Emitter &b, ArrayRef<Value> indices,
                                ArrayRef<int64_t> sizes) {
   Value total, inside;
@@ -162,7 +163,9 @@ Value frontend::linearPosition(Emitter &b, ArrayRef<Value> indices,
   for (int64_t k = sizes.size() - 1; k >= 0; --k) {
     Value index = b.cast(indices[k], b.builder.getI64Type());
     // Positions of an iota are inside by construction.
-    if (!indices[k].getDefiningOp<nn::IotaOp>()) {
+    IntegerBounds bounds = boundsOf(index);
+    if (!indices[k].getDefiningOp<nn::IotaOp>() &&
+        (bounds.low < 0 || bounds.high >= sizes[k])) {
       Value negative = b.compare(nn::Predicate::lt, index, b.like(index, 0));
       index = b.select(negative, b.binary<nn::AddOp>(index, double(sizes[k])),
                        index);
