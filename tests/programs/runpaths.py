@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that the loader looks for no library in the working folder, for any binary that is built, and for programs that fsdpc links.
-Such programs are hardened, too.
+fsdpc and such programs are hardened, too.
 
 usage: runpaths.py --build DIR
 
@@ -38,9 +38,11 @@ def faults(binary: Path) -> list[str]:
 
 
 def check_hardened(program: Path) -> None:
-    """A program lies at any address, and its tables of addresses are read-only before it begins."""
-    text = harness.run(["/usr/bin/readelf", "-h", "-l", "-d", "-W", program]).stdout
-    wanted = {"PIE": r"Flags:.*\bPIE\b", "RELRO": r"GNU_RELRO", "immediate binding": r"Flags:.*\bNOW\b|BIND_NOW"}
+    """A program lies at any address, and its tables of addresses are read-only before it begins. Functions check their stack, and the C
+    library checks sizes that the compiler knows."""
+    text = harness.run(["/usr/bin/readelf", "-h", "-l", "-d", "--dyn-syms", "-W", program]).stdout
+    wanted = {"PIE": r"Flags:.*\bPIE\b", "RELRO": r"GNU_RELRO", "immediate binding": r"Flags:.*\bNOW\b|BIND_NOW",
+              "check of the stack": r"UND __stack_chk_fail\b", "check of sizes": r"UND __(memcpy|snprintf|read|vsnprintf|fprintf)_chk\b"}
     if lacking := [name for name, pattern in wanted.items() if not re.search(pattern, text)]:
         raise Failure(f"'{program}' has no {' and no '.join(lacking)}")
 
@@ -67,6 +69,7 @@ def test(bench, options):
     if count < 2:
         raise Failure(f"'{bench.build}' has {count} binaries")
     print(f"built: {count} binaries")
+    check_hardened(bench.build / "bin/fsdpc")
     chosen = harness.fixture("linears")
     for target, archive in ARCHIVES.items():
         if not (bench.build / "lib" / archive).exists():

@@ -113,8 +113,23 @@ function(fsdpc_compile_options name)
   if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-deprecated-declarations>)
   endif()
+  fsdpc_harden(${name})
   foreach(sanitizer IN LISTS FSDPC_SANITIZE)
     target_compile_options(${name} PRIVATE -fsanitize=${sanitizer} -fno-omit-frame-pointer)
     target_link_options(${name} PUBLIC -fsanitize=${sanitizer})
   endforeach()
+endfunction()
+
+# fsdpc_harden(NAME): as distributions harden what they build. Functions with
+# arrays check their stack, calls of the C library check sizes that are known,
+# and tables of addresses are read-only before a program begins. Sanitizers
+# check more.
+function(fsdpc_harden name)
+  if(FSDPC_SANITIZE)
+    return()
+  endif()
+  set(plain $<COMPILE_LANGUAGE:C,CXX>)
+  target_compile_options(${name} PRIVATE $<${plain}:-fstack-protector-strong>
+    "$<$<AND:${plain},$<NOT:$<CONFIG:Debug>>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=3>")
+  target_link_options(${name} PRIVATE LINKER:-z,relro,-z,now)
 endfunction()
