@@ -5,6 +5,7 @@
 // or a division by a power of two, a conjunction adds up the bits that both
 // operands have, and the other two follow from it.
 #include "compiler/dialects/nn/ElementwiseOps.h"
+#include "frontends/onnx/ops/IntegerBounds.h"
 #include "frontends/onnx/ops/Rounding.h"
 
 #include "onnx-ml.pb.h"
@@ -41,9 +42,21 @@ static LogicalResult readIntegers(Node &node, SmallVector<Value> &values,
 static LogicalResult setInteger(Node &node, Value value) {
   int64_t type = node.elementType(0);
   Emitter &b = node.b;
-  return node.result(b.cast(wrapped(b, value, type),
+  IntegerBounds bounds = boundsOf(value);
+  IntegerRange range = rangeOf(type);
+  bool fits = bitsOf(type) < 64 && double(bounds.low) >= range.least &&
+              double(bounds.high) <= range.most;
+  return node.result(b.cast(fits ? value : wrapped(b, value, type),
                             importedType(type, b.builder.getContext())),
                      type);
+}
+
+// Returns the value of all elements, if it is known and from 0 to 2^62 - 1.
+static std::optional<int64_t> sizeOf(Value value) {
+  IntegerBounds bounds = boundsOf(value);
+  if (bounds.low != bounds.high || bounds.low < 0 || bounds.low >> 62)
+    return std::nullopt;
+  return bounds.low;
 }
 
 // ---- bitwise logic ----
@@ -54,8 +67,11 @@ static Value lowestBit(Emitter &b, Value x) {
 }
 
 // Takes bits off both operands, the lowest first. The rest is the sign: 0 or
-// -1.
+// -1. A mask of the lowest bits leaves a remainder.
 static Value conjunction(Emitter &b, Value x, Value y, int64_t onnxType) {
+  for (auto [value, mask] : {std::pair(x, y), std::pair(y, x)})
+    if (auto size = sizeOf(mask); size && llvm::isPowerOf2_64(*size + 1))
+      return b.binary<nn::ModOp>(value, double(*size + 1));
   int bits = static_cast<int>(bitsOf(onnxType));
   bool hasSign = isSignedInteger(onnxType) || bits == 64;
   Value sum = b.like(x, 0);
@@ -145,6 +161,10 @@ static LogicalResult bitShift(Node &node) {
   if (direction != "LEFT" && direction != "RIGHT")
     return node.refuse("attribute 'direction' is '" + direction +
                        "'; use LEFT or RIGHT");
+  if (auto places = sizeOf(x[1]);
+      places && *places < 63 && direction == "RIGHT" && boundsOf(x[0]).low >= 0)
+    return setInteger(node,
+                      b.binary<nn::DivOp>(x[0], std::ldexp(1.0, *places)));
   // A shift by 64 or more, which an uint64 may hold as a negative i64, leaves
   // nothing.
   Value isInside =
