@@ -56,7 +56,8 @@ public:
   /// must hold the parameter.
   Status readMaster(const Member &member, int64_t begin, int64_t count,
                     float *to) const;
-  /// Reads bytes [begin, begin + count) of a member of a layout of bytes.
+  /// Reads bytes [begin, begin + count) of a member of a layout of bytes, which
+  /// the checkpoint must hold.
   Status readBytes(const Member &member, int64_t begin, int64_t count,
                    char *to) const;
   Status readState(const Member &member, int32_t state, int64_t begin,

@@ -226,7 +226,9 @@ Status Trainer::loadFrom(const TrainingCheckpoint &checkpoint, bool keepsBase) {
   };
   source.bytes = [&](const Member &member, int64_t begin, int64_t count,
                      char *to) {
-    return checkpoint.readBytes(member, begin, count, to);
+    return checkpoint.holds(member)
+               ? checkpoint.readBytes(member, begin, count, to)
+               : weights.readBytes(member, begin, count, to);
   };
   source.buffer = [&](const Buffer &buffer, void *to) {
     return checkpoint.readBuffer(buffer, to);

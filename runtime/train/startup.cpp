@@ -308,6 +308,8 @@ Status loadBytes(fsdpc_rank &rank, size_t index, const ValueSource &source) {
       layout, first, first + buffers.shard,
       [&](size_t number, int64_t from, int64_t to) -> Status {
         const Member &member = layout.members[number];
+        if (source.keeps(member))
+          return {};
         auto read = [&](char *values, int64_t at, int64_t count) {
           return source.bytes(member, from - member.offset + at, count, values);
         };

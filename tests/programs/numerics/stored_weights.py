@@ -270,13 +270,13 @@ def check_bits(bench, form: str, model: Model, compiling: list, target: str) -> 
 
 
 def check_resumed(bench, form: str, model: Model, program: Path) -> None:
-    whole = bits(bench, program, model, 2)[2]
-    folder, saved = bench.path(f"{form}.checkpoints"), bench.path("resumed")
-    common = [*model.flags, "--threads", 1, "--checkpoint", folder]
-    harness.run([program, "--ranks", 4, "--accumulate", 1, *common, "--steps", 2])
-    harness.run([program, "--ranks", 2, "--accumulate", 2, *common, "--resume", "--steps", 3, "--save", saved])
-    if saved.read_bytes() != whole:
-        raise Failure(f"{form}: a run that resumes has other bits")
+    whole, saved = bits(bench, program, model, 2)[2], bench.path("resumed")
+    for leaving in ([], ["--checkpoint-trained"]):
+        common = [*model.flags, "--threads", 1, "--checkpoint", bench.path(f"{form}.checkpoints{len(leaving)}"), *leaving]
+        harness.run([program, "--ranks", 4, "--accumulate", 1, *common, "--steps", 2])
+        harness.run([program, "--ranks", 2, "--accumulate", 2, *common, "--resume", "--steps", 3, "--save", saved])
+        if saved.read_bytes() != whole:
+            raise Failure(f"{form}: a run that resumes {' '.join(leaving)} has other bits")
     print(f"{form}: resumes on another number of ranks with the same bits", flush=True)
 
 
