@@ -4,6 +4,7 @@
 // says which tensors of the graph are parameters and which names they have, so
 // an export knows a tensor by the same name as the training.
 #include "tools/export/Values.h"
+#include "frontends/onnx/ElementTypes.h"
 #include "runtime/abi/memory_plan.h"
 #include "runtime/data/sample_file.h"
 #include "runtime/numeric/dtype.h"
@@ -37,8 +38,14 @@ std::string dtypeOf(int64_t onnxType) {
     return "i64";
   case TensorProto::INT32:
     return "i32";
+  case TensorProto::INT8:
+    return "i8";
+  case TensorProto::UINT8:
+    return "u8";
+  case TensorProto::BOOL:
+    return "i1";
   }
-  return "";
+  return frontend::isStorageType(onnxType) ? "u8" : "";
 }
 
 bool canWrite(const std::string &from, const std::string &to) {
@@ -108,7 +115,11 @@ placesOf(const frontend::ModelFile &model,
     Value value;
     value.onnxType = tensor.data_type();
     value.shape.assign(tensor.dims().begin(), tensor.dims().end());
-    places[tensor.name()] = {parameters.find(tensor.name()), value};
+    const NamedTensor *named = parameters.find(tensor.name());
+    // Codes of less than a byte are trained on, and saved, as bytes.
+    if (named && named->symbolType != named->type)
+      value.shape = named->symbolType.getShape().vec();
+    places[tensor.name()] = {named, value};
   }
   for (const onnx::ValueInfoProto &input : graph.input()) {
     const NamedTensor *tensor = parameters.find(input.name());
@@ -159,7 +170,10 @@ Result<Values> matchValues(const frontend::ModelFile &model,
       known.insert(*counter);
     std::string quoted = "'" + printable(name) + "'";
     if (found == byName.end()) {
-      if (place.tensor->role != TensorRole::constant && !arguments.keepMissing)
+      // Constants have their value in the model, those that programs store too.
+      bool isConstant = place.tensor->role == TensorRole::constant ||
+                        place.tensor->role == TensorRole::stored;
+      if (!isConstant && !arguments.keepMissing)
         faults.add("it has no " + quoted + " " + shapeText(place.value.shape) +
                    " (--keep-missing keeps the model's value)");
       continue;

@@ -17,7 +17,7 @@ namespace fsdpc::exporting {
 struct Value {
   size_t tensor = 0; ///< in the source
   int64_t onnxType = 0;
-  std::vector<int64_t> shape; ///< in the graph
+  std::vector<int64_t> shape; ///< in the graph; of the bytes of packed codes
   bool isInput =
       false; ///< a graph input without a value: an initializer is added
 };
@@ -35,7 +35,7 @@ Result<Values> matchValues(const frontend::ModelFile &model,
                            const Arguments &arguments);
 
 /// Returns the runtime's name of an ONNX element type, or "" if values of it
-/// cannot be written.
+/// cannot be written. Types that programs store as bytes are "u8".
 std::string dtypeOf(int64_t onnxType);
 /// Returns true if values of a type can become the other one.
 bool canWrite(const std::string &from, const std::string &to);

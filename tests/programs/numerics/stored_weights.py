@@ -11,7 +11,7 @@ power-of-two scales (MXFP4).
   gradients  against those of numpy in f64
   bits       the same under all strategies, on one to four ranks, offloaded, and from a checkpoint of another number of ranks
   sizes      the program and its planned peak on 64 ranks against those of the same model in f32
-  saved      --save has codes and scales as they are in the model, and --init takes them
+  saved      --save has codes and scales as they are in the model, and --init and export take them
 """
 import json
 import re
@@ -242,6 +242,11 @@ def check_saved(bench, form: str, model: Model, program: Path) -> None:
                  "--save-trained"])
     if set(saved_bytes(trained)) != set(model.gradients):
         raise Failure(f"{form}: --save-trained has {sorted(saved_bytes(trained))}")
+    exported = bench.path("exported.onnx")
+    harness.run([bench.build / "bin" / "fsdpc", "export", model.path, "--weights", saved, "-o", exported])
+    content = bench.path("exported.onnx.data").read_bytes()
+    if lacking := [name for name in constants if model.stored[name][2] not in content]:
+        raise Failure(f"{form}: the exported model has other bytes of {', '.join(lacking)}")
 
 
 def bits(bench, program: Path, model: Model, ranks: int, *flags) -> tuple:
