@@ -151,6 +151,9 @@ void TcpChannel::sleep() {
     if (!isDone(flow))
       entries.push_back({linkTo(flow.peer).descriptor(),
                          short(flow.sends ? POLLOUT : POLLIN), 0});
+  // The mender has sent the last of it meanwhile.
+  if (entries.empty())
+    return;
   entries.push_back({mended, POLLIN, 0});
   poll(entries.data(), entries.size(), -1); // a signal only tries again
   uint64_t count;

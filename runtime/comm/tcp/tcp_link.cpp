@@ -202,8 +202,6 @@ void Link::breakOffLocked(const std::string &reason) {
 
 bool Link::adopt(Socket following, uint64_t peerReceived) {
   std::lock_guard<std::mutex> lock(mutex);
-  if (socket.isOpen())
-    breakOffLocked("the other end has made another connection");
   if (peerReceived < keptFrom() || peerReceived > handed)
     return false;
   socket = std::move(following);

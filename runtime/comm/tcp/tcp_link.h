@@ -70,7 +70,8 @@ public:
   /// Returns the number of bytes received so far, which a new connection
   /// continues.
   uint64_t breakOff(const std::string &why);
-  /// Goes on over a new connection, from the peer's position. Returns false if
+  /// Goes on over a new connection, from the peer's position. To be called
+  /// after breakOff(), whose result the peer has been told. Returns false if
   /// that is not possible: bytes that the peer needs are gone, or it claims
   /// bytes that were never sent.
   bool adopt(Socket next, uint64_t peerReceived);

@@ -115,7 +115,9 @@ void Mender::admit(Guest &guest) {
   bool isOurs = greeting.job == job && greeting.ranks == environment.ranks &&
                 peer < environment.ranks && greeting.to == self &&
                 greeting.connections > 0;
-  if (!isOurs)
+  // A caller that has given up has called again since, and what it said here
+  // may be older.
+  if (!isOurs || guest.socket.isBroken())
     return;
   Link &link = all.at(greeting.link, peer);
   if (!link.isUsed())
