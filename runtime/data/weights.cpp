@@ -51,9 +51,10 @@ Status Weights::open(const Manifest &itsManifest,
   return {};
 }
 
-// Files of --save-trained leave frozen parameters out.
+// Files of --save-trained leave frozen parameters out, and those of other
+// programs may lack constants of this model.
 bool Weights::initHas(const Layout &layout) const {
-  return init && (layout.trainable || init->base().empty());
+  return init && !layout.ofBytes && (layout.trainable || init->base().empty());
 }
 
 // Returns all names of a parameter or buffer, its own first.

@@ -11,7 +11,8 @@ power-of-two scales (MXFP4).
   gradients  against those of numpy in f64
   bits       the same under all strategies, on one to four ranks, offloaded, and from a checkpoint of another number of ranks
   sizes      the program and its planned peak on 64 ranks against those of the same model in f32
-  saved      --save has codes and scales as they are in the model, and --init and export take them
+  saved      --save has codes and scales as they are in the model, and --init and export take them; --init
+             may lack them
 """
 import json
 import re
@@ -228,6 +229,20 @@ def saved_bytes(path: Path) -> dict[str, bytes]:
     return {name: text[8 + length + entry["data_offsets"][0]:8 + length + entry["data_offsets"][1]] for name, entry in header.items()}
 
 
+def write_some(path: Path, source: Path, names) -> Path:
+    """Writes the tensors of some names of a safetensors file as a file of their own."""
+    text = source.read_bytes()
+    begin = 8 + int.from_bytes(text[:8], "little")
+    entries, header, data = json.loads(text[8:begin]), {}, b""
+    for name in names:
+        first, last = entries[name]["data_offsets"]
+        header[name] = {**entries[name], "data_offsets": [len(data), len(data) + last - first]}
+        data += text[begin + first:begin + last]
+    head = json.dumps(header).encode()
+    path.write_bytes(len(head).to_bytes(8, "little") + head + data)
+    return path
+
+
 def check_saved(bench, form: str, model: Model, program: Path) -> None:
     saved, trained = bench.path("saved.safetensors"), bench.path("trained.safetensors")
     harness.run([program, "--ranks", 2, *model.flags, "--steps", 1, "--accumulate", 2, "--save", saved])
@@ -242,6 +257,8 @@ def check_saved(bench, form: str, model: Model, program: Path) -> None:
                  "--save-trained"])
     if set(saved_bytes(trained)) != set(model.gradients):
         raise Failure(f"{form}: --save-trained has {sorted(saved_bytes(trained))}")
+    adapters = write_some(bench.path("adapters.safetensors"), saved, model.gradients)
+    harness.run([program, *model.flags, "--steps", 1, "--accumulate", 4, "--init", adapters])
     exported = bench.path("exported.onnx")
     harness.run([bench.build / "bin" / "fsdpc", "export", model.path, "--weights", saved, "-o", exported])
     content = bench.path("exported.onnx.data").read_bytes()
