@@ -24,9 +24,9 @@ namespace {
 
 // Format 2 says of a layout how many ranks share it, if they are not all.
 // Format 3 says which rank owns it, and of what type its parameters are, if not
-// f32. Format 4 has what reductions have not sent. Format 5 has layouts of bytes,
-// and leaves frozen layouts out. The oldest format that can hold a checkpoint is
-// written, so older programs read what they understand.
+// f32. Format 4 has what reductions have not sent. Format 5 has layouts of
+// bytes, and leaves frozen layouts out. The oldest format that can hold a
+// checkpoint is written, so older programs read what they understand.
 constexpr int64_t plainFormat = 1, groupFormat = 2, ownerFormat = 3,
                   residualFormat = 4, newestFormat = 5;
 // A number of a shape lies deepest: in it, its buffer or parameter, their list,
@@ -159,7 +159,7 @@ StoredLayout parseLayout(const Json &json, int64_t ranks, int64_t step) {
   layout.factored = truthIn(json, "factored", false);
   if (layout.dtype != "f32" && layout.dtype != "bf16" && !layout.ofBytes())
     refuse("dtype", json.at("dtype"), "f32, bf16 or u8");
-  if (layout.ofBytes() && layout.states > 0)
+  if (layout.ofBytes() && (layout.states > 0 || json.contains("residual")))
     throw std::runtime_error("layout '" + layout.name +
                              "' is one of bytes, but has states");
   if (layout.ownStates() < 0)
