@@ -33,6 +33,7 @@ StepWatch::StepWatch(const fsdpc_rank &rank, const FlightRecorder &recorder,
   });
   // Also if another rank is lost, long before its time is up.
   setRecord([this] {
+    keeps = true;
     if (!written)
       writeRecord();
   });
@@ -104,7 +105,7 @@ void StepWatch::look(double limit) {
     seen = progress;
     since = now;
     tried = false;
-    if (written.exchange(false))
+    if (!keeps && written.exchange(false))
       unlink(path.c_str());
     return;
   }

@@ -61,7 +61,9 @@ private:
   Clock::time_point since, awake;
   bool tried = false;
   std::atomic<bool> written =
-      false;                ///< the record; read by who reports an error
+      false; ///< the record; read by who reports an error
+  /// Another rank is lost: progress does not remove the record any more.
+  std::atomic<bool> keeps = false;
   mutable std::mutex mutex; ///< guards what follows
   std::condition_variable changed;
   std::array<double, 64> lengths{}; ///< of the last steps
