@@ -95,11 +95,11 @@ def quantized(model: torch.nn.Module, kind: str | None) -> Iterator[None]:
     if not places:
         raise ExportError("quantize_base has no effect: the module has no nn.Linear whose weight has requires_grad=False")
     made: dict[int, QuantizedLinear] = {}
-    for part, name, linear in places:
-        if id(linear) not in made:
-            made[id(linear)] = QuantizedLinear(linear, kind).train(linear.training)
-        setattr(part, name, made[id(linear)])
     try:
+        for part, name, linear in places:
+            if id(linear) not in made:
+                made[id(linear)] = QuantizedLinear(linear, kind).train(linear.training)
+            setattr(part, name, made[id(linear)])
         yield
     finally:
         for part, name, linear in places:
