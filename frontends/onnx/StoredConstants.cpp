@@ -32,9 +32,13 @@ enum class Known {
 class Finder {
 public:
   explicit Finder(const onnx::GraphProto &graph) : graph(graph) {
-    for (const onnx::NodeProto &node : graph.node())
+    for (const onnx::NodeProto &node : graph.node()) {
       for (const std::string &output : node.output())
         producers[output] = &node;
+      if (takesTruth(node))
+        for (const std::string &input : node.input())
+          masks.insert(originOf(input));
+    }
   }
 
   llvm::StringSet<>
@@ -56,16 +60,16 @@ private:
     return bits / 8;
   }
 
-  // Integers of 64 bits are indices, and booleans are masks.
+  // Integers of 64 bits are indices, and booleans are masks, as are bytes that
+  // are only compared or become booleans.
   void addInitializer(const TensorProto &tensor) {
     int64_t type = tensor.data_type(), bytes = bytesOf(tensor);
     Known &entry = known[tensor.name()] = Known::constant;
     sizes[tensor.name()] = bytes;
     if (bytes <= kFoldedAnyway)
       return;
-    bool isNarrow = isStorageType(type) || type == TensorProto::INT8 ||
-                    type == TensorProto::UINT8;
-    if (isNarrow) {
+    bool isByte = type == TensorProto::INT8 || type == TensorProto::UINT8;
+    if (isStorageType(type) || (isByte && !masks.contains(tensor.name()))) {
       entry = Known::derived;
       stored.insert(tensor.name());
     } else if (type == TensorProto::INT32) {
@@ -82,6 +86,28 @@ private:
     return op == "Reshape" || op == "Unsqueeze" || op == "Expand" ||
            op == "Cast" || op == "Identity" || op == "Transpose" ||
            op == "Squeeze" || op == "Flatten";
+  }
+
+  static bool takesTruth(const onnx::NodeProto &node) {
+    llvm::StringRef op = node.op_type();
+    if (op == "Cast")
+      return llvm::any_of(node.attribute(), [](const auto &attribute) {
+        return attribute.name() == "to" && attribute.i() == TensorProto::BOOL;
+      });
+    return op == "Equal" || op == "Greater" || op == "Less" ||
+           op == "GreaterOrEqual" || op == "LessOrEqual";
+  }
+
+  // Returns the tensor of which this one is a part or a rearrangement.
+  std::string originOf(std::string name) const {
+    for (size_t steps = 0; steps < producers.size(); ++steps) {
+      const onnx::NodeProto *node = producers.lookup(name);
+      if (!node || node->input_size() == 0 ||
+          (!rearranges(*node) && node->op_type() != "Slice"))
+        break;
+      name = node->input(0);
+    }
+    return name;
   }
 
   // Nodes come in topological order.
@@ -159,7 +185,7 @@ private:
   llvm::StringMap<const onnx::NodeProto *> producers;
   llvm::StringMap<Known> known;
   llvm::StringMap<int64_t> sizes; // of initializers, in bytes
-  llvm::StringSet<> stored;
+  llvm::StringSet<> stored, masks;
 };
 
 } // namespace
