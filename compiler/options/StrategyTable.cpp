@@ -65,10 +65,11 @@ Strategy unsharded() {
 
 // A test checks that there is such a row for each that is asked for.
 static Strategy rowWith(StringRef replicated, CutOver over, bool reducesAtEnd) {
-  const StrategyInfo *row = llvm::find_if(strategies, [&](const StrategyInfo &row) {
-    return row.replicated == replicated && row.over == over &&
-           row.reducesAtEnd == reducesAtEnd;
-  });
+  const StrategyInfo *row =
+      llvm::find_if(strategies, [&](const StrategyInfo &row) {
+        return row.replicated == replicated && row.over == over &&
+               row.reducesAtEnd == reducesAtEnd;
+      });
   return row == std::end(strategies) ? nullptr : row;
 }
 

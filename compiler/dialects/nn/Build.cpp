@@ -49,7 +49,7 @@ std::optional<double> matchSplat(Value value) {
     return elements.getSplatValue<FloatAttr>().getValueAsDouble();
   APInt number = elements.getSplatValue<APInt>();
   return isUnsigned(element) ? static_cast<double>(number.getZExtValue())
-                    : static_cast<double>(number.getSExtValue());
+                             : static_cast<double>(number.getSExtValue());
 }
 
 Value reshapeTo(OpBuilder &builder, Location loc, Value value,
