@@ -57,20 +57,51 @@ class Run:
 class LogReader:
     """Reads a log that is being written. A line counts once its end is there.
 
-    What the file has when the reader is made belongs to an earlier run: the program either appends to it or begins anew.
+    What the file has when the reader is made belongs to an earlier run. The program keeps some of its first lines, or none, and
+    then writes its own header. That may happen between two updates, so the size of the file does not say where the run begins.
     """
 
     def __init__(self, path: Path, on_step: Callable[[Step], Any] | None = None):
         self.path, self.on_step = path, on_step
         self.run = Run()
-        self._offset, self._rest = path.stat().st_size if path.exists() else 0, b""
+        self._old = path.read_bytes() if path.exists() else b""
+        self._unwritten = self._stamp()
+        self._begin: int | None = None
+        self._offset, self._rest = 0, b""
 
-    def update(self) -> None:
+    def _stamp(self) -> tuple[int, int] | None:
+        """Returns what changes when the program writes."""
+        if not self.path.exists():
+            return None
+        found = self.path.stat()
+        return found.st_size, found.st_mtime_ns
+
+    def _find_begin(self, ended: bool) -> int | None:
+        """Returns the offset of the run's header, or None while the log has only lines of an earlier run."""
+        if self._stamp() == self._unwritten:
+            return None
+        whole = self.path.read_bytes()
+        lines = whole[:whole.rfind(b"\n") + 1]
+        # A run may log the very lines of an earlier one.
+        if self._old.startswith(lines) and not (ended and lines):
+            return None
+        header = lines.rfind(b'"program_hash"')
+        if header < 0:
+            return len(self._old) if lines.startswith(self._old) else 0
+        return lines.rfind(b"\n", 0, header) + 1
+
+    def update(self, ended: bool = False) -> None:
+        """Takes the lines that are new. `ended` says that the run writes no more."""
         if not self.path.exists():
             return
+        if self._begin is None:
+            self._begin = self._find_begin(ended)
+            if self._begin is None:
+                return
+            self._offset, self._old = self._begin, b""
         with self.path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < self._offset:
-                self._offset = 0
+                self._offset, self._rest = self._begin, b""
             file.seek(self._offset)
             new = file.read()
         self._offset += len(new)
@@ -164,7 +195,7 @@ def _follow(process: "subprocess.Popen[bytes]", reader: LogReader, is_enough: Ca
             time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:
             process.send_signal(signal.SIGINT)
-    reader.update()
+    reader.update(ended=True)
 
 
 def run(program: PathLike, ranks: int = 1, *, steps: int, data: Mapping[str, Any] | None = None,

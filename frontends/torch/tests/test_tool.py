@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import warnings
 from pathlib import Path
@@ -208,6 +209,33 @@ with open(log, "w") as file:
         path.write_text('{"step": 0, "loss": 2}\n')
         reader.update()
         self.assertEqual(reader.run.losses, [2])
+
+    def test_a_run_begins_at_its_own_header(self):
+        """The program has cut an earlier log and has written more than it cut before the reader looks again."""
+        lines = ['{"program_hash": "a", "first_step": 0}\n', '{"step": 0, "loss": 9}\n', '{"step": 1, "loss": 8}\n']
+        header = '{"program_hash": "a", "first_step": 1}\n'
+        for kept, more in ((2, [header, '{"step": 1, "loss": 7}\n']), (3, [header, '{"step": 2, "loss": 7}\n']), (0, [*lines[:1], lines[1].replace("9", "7")]),
+                           (1, [header, '{"step": 1, "loss": 7}\n'])):
+            path = self.folder / "log"
+            path.write_text("".join(lines))
+            os.utime(path, ns=(0, 0))  # long ago
+            reader = LogReader(path)
+            path.write_text("".join(lines[:kept]))
+            reader.update()
+            self.assertEqual(reader.run.losses, [])
+            path.write_text("".join([*lines[:kept], *more]))
+            reader.update()
+            self.assertEqual((reader.run.losses, reader.run.header), ([7], json.loads(more[0])))
+
+    def test_a_run_may_log_the_lines_of_an_earlier_one(self):
+        path = self.folder / "log"
+        for last in (False, True):
+            path.write_text('{"program_hash": "a"}\n{"step": 0, "loss": 9}\n')
+            reader = LogReader(path)
+            if last:
+                os.utime(path, ns=(0, 0))  # written again
+            reader.update(ended=True)
+            self.assertEqual(reader.run.losses, [9] if last else [])
 
 
 class Progress(unittest.TestCase):
