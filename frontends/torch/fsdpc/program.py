@@ -195,6 +195,10 @@ def _follow(process: "subprocess.Popen[bytes]", reader: LogReader, is_enough: Ca
             time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:
             process.send_signal(signal.SIGINT)
+        except BaseException:
+            # The caller waits for the process, which would train to its end.
+            process.terminate()
+            raise
     reader.update(ended=True)
 
 

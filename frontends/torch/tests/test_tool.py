@@ -237,6 +237,17 @@ with open(log, "w") as file:
             reader.update(ended=True)
             self.assertEqual(reader.run.losses, [9] if last else [])
 
+    def test_a_fault_of_on_step_ends_the_run(self):
+        program = self.script("train", self.PROGRAM + "\nimport time; time.sleep(60)")
+
+        def fail(step):
+            raise ValueError("mine")
+
+        began = time.monotonic()
+        with self.assertRaisesRegex(ValueError, "mine"):
+            fsdpc.run(program, steps=3, on_step=fail)
+        self.assertLess(time.monotonic() - began, 30)
+
 
 class Progress(unittest.TestCase):
     def test_line(self):
