@@ -43,14 +43,14 @@ class Trainer:
     the program, which count more than `args`. All files lie in the folder `args.output_dir`.
     """
 
-    def __init__(self, model: torch.nn.Module, args: Any, train_dataset: Any = None, eval_dataset: Any = None,
-                 data_collator: Callable[[list[Any]], Any] | None = None, processing_class: Any = None,
-                 callbacks: Sequence[Any] | None = None, *, loss: Callable[..., Any] | None = None, ranks: int = 1, launcher: str = "threads",
+    def __init__(self, model: torch.nn.Module, args: Any, data_collator: Callable[[list[Any]], Any] | None = None, train_dataset: Any = None,
+                 eval_dataset: Any = None, processing_class: Any = None, *, callbacks: Sequence[Any] | None = None, loss: Callable[..., Any] | None = None, ranks: int = 1, launcher: str = "threads",
                  compile_flags: Mapping[str, FlagValue] | None = None, run_flags: Mapping[str, FlagValue] | None = None,
                  tool: PathLike | None = None):
         from transformers.data.data_collator import DataCollatorWithPadding, default_data_collator
         from transformers.trainer_callback import TrainerState
         training_arguments.refuse_others(args)
+        training_arguments.refuse_evaluation(args, eval_dataset)
         self.model, self.args, self.train_dataset, self.eval_dataset = model, args, train_dataset, eval_dataset
         self.processing_class, self.loss, self.tool = processing_class, loss or _loss_of, tool
         self.ranks, self.launcher = ranks, launcher

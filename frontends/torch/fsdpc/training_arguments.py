@@ -104,6 +104,14 @@ def refuse_others(args: Any) -> None:
         raise _refuse(args, "metric_for_best_model", "--best keeps the parameters of the lowest eval_loss")
 
 
+def refuse_evaluation(args: Any, dataset: Any) -> None:
+    """Refuses evaluations without a dataset, and several datasets. Raises CommandLineError."""
+    if dataset is None and _text(args.eval_strategy) != "no":
+        raise _refuse(args, "eval_strategy", "fsdpc.Trainer has no eval_dataset")
+    if isinstance(dataset, dict):
+        raise CommandLineError("eval_dataset is a dict, but fsdpc.Trainer evaluates one dataset; use evaluate for the others")
+
+
 def steps_of(args: Any, epoch: int) -> int:
     """Returns the steps of the training, where an epoch has `epoch` steps."""
     return args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * epoch)

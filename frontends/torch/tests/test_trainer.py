@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """fsdpc.Trainer beside transformers' own: the same arguments, samples and order. Needs the tool in $FSDPC or on PATH."""
+import inspect
 import re
 from pathlib import Path
 
@@ -202,6 +203,18 @@ def test_what_it_cannot_follow_is_refused_by_name(tmp_path, field, words):
         pytest.skip(f"transformers {transformers.__version__} has no {next(iter(field))}")
     with pytest.raises(fsdpc.CommandLineError, match=words):
         fsdpc.Trainer(model(), given, train_dataset=rows(4))
+
+
+def test_what_is_evaluated_is_one_dataset(tmp_path):
+    with pytest.raises(fsdpc.CommandLineError, match="eval_strategy='steps', but fsdpc.Trainer has no eval_dataset"):
+        fsdpc.Trainer(model(), arguments(tmp_path, eval_strategy="steps", eval_steps=1), train_dataset=rows(4))
+    with pytest.raises(fsdpc.CommandLineError, match="eval_dataset is a dict"):
+        fsdpc.Trainer(model(), arguments(tmp_path), train_dataset=rows(4), eval_dataset={"a": rows(4)})
+
+
+def test_arguments_have_the_order_of_transformers():
+    ours, theirs = (list(inspect.signature(kind).parameters) for kind in (fsdpc.Trainer, transformers.Trainer))
+    assert ours[:6] == theirs[:6]
 
 
 def test_every_field_is_known_or_refused(tmp_path):
