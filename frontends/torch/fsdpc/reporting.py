@@ -46,6 +46,12 @@ class Reporter:
     def _written(self) -> Sequence[str]:
         return sorted(path.name for path in self.checkpoints.glob("step-*")) if self.checkpoints and self.checkpoints.is_dir() else []
 
+    def _note_checkpoints(self) -> None:
+        if (written := self._written()) != self.known:
+            if set(written) - set(self.known):
+                self._call("on_save")
+            self.known = written
+
     def begin(self) -> None:
         self._call("on_train_begin")
 
@@ -61,10 +67,7 @@ class Reporter:
             self._evaluated(line)
         else:
             self._trained(line)
-        if (written := self._written()) != self.known:
-            if set(written) - set(self.known):
-                self._call("on_save")
-            self.known = written
+        self._note_checkpoints()
         # transformers' own callback ends the training at its last step, where the run ends by itself.
         return not self.control.should_training_stop or self.state.global_step >= self.state.max_steps
 
@@ -98,7 +101,8 @@ class Reporter:
             self.state.best_metric, self.state.best_global_step = line.loss, line.number
 
     def end(self, samples_per_step: int) -> dict[str, float]:
-        """Logs the sums of the training and returns them."""
+        """Logs the sums of the training and returns them. The last checkpoint follows the last line of the log."""
+        self._note_checkpoints()
         seconds = max(time.monotonic() - self.began, 1e-9)
         metrics = {"train_runtime": seconds, "train_samples_per_second": self.steps * samples_per_step / seconds,
                    "train_steps_per_second": self.steps / seconds, "train_loss": self.total / max(self.steps, 1)}

@@ -179,8 +179,9 @@ class Trainer:
         reporter.begin()
         run(program, self.ranks, steps=steps, data=self._data(files["train"]), eval=self._data(files["eval"]) if evaluates else None,
             launcher=self.launcher, progress=False, on_step=reporter.note, **self._flags(epochs.steps, steps, resume))
-        metrics = reporter.end(epochs.batch * epochs.per_step)
+        # Callbacks that upload the model do so at the end.
         load(self.model, self._result())
+        metrics = reporter.end(epochs.batch * epochs.per_step)
         return TrainOutput(self.state.global_step, metrics["train_loss"], metrics)
 
     def _reporter(self, epochs: collating.Epochs, steps: int) -> Reporter:

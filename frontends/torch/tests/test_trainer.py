@@ -44,6 +44,17 @@ def collator(items):
             "labels": torch.tensor([pad(item, "labels", -100) for item in items])}
 
 
+class Ends(transformers.TrainerCallback):
+    """Keeps a weight of the model as it is at the end, and counts the checkpoints."""
+    saved = 0
+
+    def on_save(self, args, state, control, **_):
+        self.saved += 1
+
+    def on_train_end(self, args, state, control, model=None, **_):
+        self.weight = model.lm_head.weight.clone()
+
+
 class Events(transformers.TrainerCallback):
     """Records what is logged and how often each event is called."""
 
@@ -144,6 +155,13 @@ def test_a_callback_ends_the_training(tmp_path):
     done = trainer.train()
     assert 5 <= done.global_step < 4000 and events.calls["on_train_end"] == 1
     assert not torch.equal(before, trained.lm_head.weight)
+
+
+def test_callbacks_see_the_last_checkpoint_and_the_trained_model(tmp_path):
+    trained, ends = model(), Ends()
+    fsdpc.Trainer(trained, arguments(tmp_path, max_steps=3, save_strategy="steps", save_steps=100), train_dataset=rows(16),
+                  data_collator=collator, callbacks=[ends]).train()
+    assert ends.saved == 1 and torch.equal(ends.weight, trained.lm_head.weight) and not torch.equal(ends.weight, model().lm_head.weight)
 
 
 def test_it_resumes(tmp_path):
