@@ -140,12 +140,13 @@ def can_fill(batch: Batch, labels: Sequence[str]) -> bool:
     return bool(given) and all(numpy.issubdtype(value.dtype, numpy.integer) for value in given)
 
 
-def collate(dataset: Any, order: Iterator[list[int]] | Sequence[list[int]], collator: Callable[[list[Any]], Any], *, workers: int, seed: int,
-            batch: int = 0, labels: Sequence[str] = ()) -> Spool:
-    """Collates microbatches in this order. With `batch` each gets so many samples; empty ones then have no target at all."""
-    file = tempfile.TemporaryFile(prefix="fsdpc-")
-    spool = Spool(file)
-    wanted = [samples for samples in order]
+def collate(dataset: Any, order: Iterator[list[int]] | Sequence[list[int]], collator: Callable[[list[Any]], Any], *, folder: Path,
+            workers: int, seed: int, batch: int = 0, labels: Sequence[str] = ()) -> Spool:
+    """Collates microbatches in this order, in a file without a name in `folder`. With `batch` each gets so many samples; empty ones then
+    have no target at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    spool = Spool(tempfile.TemporaryFile(prefix="fsdpc-", dir=folder))
+    wanted = list(order)
     loader = torch.utils.data.DataLoader(dataset, batch_sampler=[samples for samples in wanted if samples], collate_fn=collator,
                                          num_workers=max(1, workers), generator=torch.Generator().manual_seed(seed))
     collated = iter(loader)

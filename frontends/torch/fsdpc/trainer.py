@@ -100,7 +100,8 @@ class Trainer:
         return epochs
 
     def _collated(self, dataset: Any, order: Any, **more: Any) -> collating.Spool:
-        return collating.collate(dataset, order, self._collate_items, workers=self.args.dataloader_num_workers, seed=self.args.seed, **more)
+        return collating.collate(dataset, order, self._collate_items, folder=self.folder / "samples",
+                                 workers=self.args.dataloader_num_workers, seed=self.args.seed, **more)
 
     def _write_samples(self, epochs: collating.Epochs | None, steps: int, evaluated: Any) -> dict[str, dict[str, Path]]:
         spools = {}
