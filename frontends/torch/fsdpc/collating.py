@@ -81,7 +81,8 @@ class Spool:
             if known != value.shape[1:]:
                 self.varies.add(name)
                 self.shapes[name] = tuple(map(max, known, value.shape[1:]))
-            self.dtypes[name] = value.dtype
+            # Integers that need 64 bits may come in one microbatch alone.
+            self.dtypes[name] = numpy.promote_types(self.dtypes.get(name, value.dtype), value.dtype)
             numpy.lib.format.write_array(self.file, value, allow_pickle=False)
         self.count += 1
         self.samples += len(next(iter(batch.values())))

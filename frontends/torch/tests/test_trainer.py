@@ -4,6 +4,7 @@ import inspect
 import re
 from pathlib import Path
 
+import numpy
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -250,6 +251,15 @@ def test_lengths_that_cannot_be_padded_are_refused(tmp_path):
     with pytest.raises(fsdpc.InputError, match="gives a str for 'text', not a tensor"):
         fsdpc.Trainer(model(), arguments(tmp_path, remove_unused_columns=False), train_dataset=rows(8),
                       data_collator=lambda items: {**collator(items), "text": "x"}).train()
+
+
+def test_integers_keep_their_values(tmp_path):
+    wide = 2**40
+    items = [{"x": torch.tensor([value])} for value in (1, wide, 3)]
+    spool = collating.collate(items, [[0], [1], [2]], lambda items: {"x": torch.stack([item["x"] for item in items])}, folder=tmp_path,
+                              workers=1, seed=0)
+    shapes, pads = collating.padding([spool], [], 0)
+    assert numpy.load(spool.write(tmp_path / "samples", shapes, pads)["x"]).tolist() == [[1], [wide], [3]]
 
 
 def test_the_order_is_that_of_accelerate():
