@@ -69,7 +69,12 @@ Status Renaming::check(const std::vector<std::string> &names) const {
   std::set<const Rule *> used;
   for (const std::string &name : names) {
     used.insert(ruleOf(name));
-    auto [other, isNew] = taken.emplace((*this)(name), name);
+    std::string changed = (*this)(name);
+    // The header of a safetensors file has its metadata under that name.
+    if (changed.empty() || changed == "__metadata__")
+      return commandLineError(flag + ": '" + printable(name) + "' would be '" +
+                              changed + "', which no tensor can be called");
+    auto [other, isNew] = taken.emplace(changed, name);
     if (!isNew)
       return commandLineError(flag + ": '" + printable(other->second) +
                               "' and '" + printable(name) +

@@ -26,6 +26,7 @@ public:
   std::string operator()(const std::string &name) const;
 
   /// Fails if a rule changes none of these names, or if two of them become one.
+  /// A name may not become empty, or that of a file's metadata.
   Status check(const std::vector<std::string> &names) const;
 
 private:

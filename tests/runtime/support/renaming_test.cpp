@@ -62,6 +62,13 @@ TEST(Renaming, NamesStayDifferent) {
             "--rename: 'a.w' and 'b.w' would both be 'x.w'");
 }
 
+TEST(Renaming, NamesStayNames) {
+  EXPECT_EQ(fault({"model.w="}, {"model.w"}),
+            "--rename: 'model.w' would be '', which no tensor can be called");
+  EXPECT_THAT(fault({"w=__metadata__"}, {"w"}),
+              HasSubstr("'w' would be '__metadata__', which no tensor"));
+}
+
 // A rule that changes nothing is misspelt.
 TEST(Renaming, EachRuleIsNeeded) {
   EXPECT_EQ(fault({"modle.="}, {"model.a"}),
