@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Sizes of memory and of blocks, which the compiler and the runtime round
+// alike.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Opens safetensors files and sharded folders.
+// Opens safetensors files and sharded folders. A folder of several files is
+// read as one. checkpoints.cpp opens checkpoints, and ort_source.cpp those of
+// onnxruntime.
 #include "tools/ckpt/source.h"
 #include "runtime/data/sharded_safetensors.h"
 #include "runtime/support/spelling.h"

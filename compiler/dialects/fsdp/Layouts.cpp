@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Queries of layouts: flat types, blocks on the wire, and what a layout keeps.
-// Factors.cpp has those of optimizers that factor their state.
+// Layouts of constants in a type of their own are buffers of bytes. Factors.cpp
+// has those of optimizers that factor their state.
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/options/OptionTypes.h"

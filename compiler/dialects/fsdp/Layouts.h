@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Queries of layouts that passes, the planner and code generation share.
+// Queries of layouts that passes, the planner and code generation share. They
+// count elements of the flat buffer, or bytes of it where a layout holds
+// constants in a type of their own.
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
