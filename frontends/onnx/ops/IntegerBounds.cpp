@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Interval arithmetic over integer ops. What would overflow has the bounds of
-// its type.
+// Interval arithmetic over integer ops (Moore, Interval Analysis, 1966). What
+// would overflow has the bounds of its type, and so has what no rule knows: a
+// new op needs none.
 #include "frontends/onnx/ops/IntegerBounds.h"
 
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/ShapeOps.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 #include <algorithm>
 #include <limits>
@@ -23,7 +23,7 @@ using Bounds = IntegerBounds;
 
 constexpr Bounds everything = {std::numeric_limits<int64_t>::min(),
                                std::numeric_limits<int64_t>::max()};
-constexpr int mostOps = 200;
+constexpr int kMostOps = 200;
 
 // Unsigned numbers of 64 bits may be more than the greatest one here.
 Bounds boundsOfType(Type type) {
@@ -78,7 +78,7 @@ public:
   Bounds find(Value value) {
     Bounds type = boundsOfType(value.getType());
     Operation *op = value.getDefiningOp();
-    if (!op || ++seen > mostOps)
+    if (!op || ++seen > kMostOps)
       return type;
     Bounds found = ofOp(op, type);
     return isInside(found, type) ? found : type;
@@ -86,48 +86,52 @@ public:
 
 private:
   Bounds ofOp(Operation *op, Bounds type) {
-    return TypeSwitch<Operation *, Bounds>(op)
-        .Case([&](nn::ConstantOp constant) {
-          std::optional<double> splat = nn::matchSplat(constant);
-          constexpr double exact = double(int64_t(1) << 53);
-          if (!splat || *splat < -exact || *splat > exact)
-            return type;
-          return Bounds{int64_t(*splat), int64_t(*splat)};
-        })
-        .Case([&](nn::CastOp cast) {
-          Type from = getElementTypeOrSelf(cast.getInput().getType());
-          if (!isa<IntegerType>(from))
-            return type;
-          Bounds inner = find(cast.getInput());
-          // A truth value says whether the number is zero.
-          if (getElementTypeOrSelf(cast.getType()).isInteger(1))
-            return inner.low > 0 || inner.high < 0     ? Bounds{1, 1}
-                   : inner.low == 0 && inner.high == 0 ? Bounds{0, 0}
-                                                       : type;
-          return inner;
-        })
-        .Case<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::BroadcastOp>(
-            [&](auto moved) { return find(moved.getInput()); })
-        .Case([&](nn::ConcatOp concat) {
-          Bounds all = find(concat.getInputs().front());
-          for (Value part : concat.getInputs().drop_front()) {
-            Bounds next = find(part);
-            all = {std::min(all.low, next.low), std::max(all.high, next.high)};
-          }
-          return all;
-        })
-        .Case([&](nn::CmpOp compare) {
-          auto is = decided(compare.getPredicate(), find(compare.getLhs()),
-                            find(compare.getRhs()));
-          return is ? Bounds{*is, *is} : type;
-        })
-        .Case([&](nn::AndOp both) {
-          Bounds a = find(both.getLhs()), b = find(both.getRhs());
-          return Bounds{std::min(a.low, b.low), std::min(a.high, b.high)};
-        })
-        .Case<nn::AddOp, nn::SubOp, nn::DivOp, nn::ModOp>(
-            [&](auto binary) { return arithmetic(binary, type); })
-        .Default(type);
+    if (auto constant = dyn_cast<nn::ConstantOp>(op))
+      return ofConstant(constant, type);
+    if (auto cast = dyn_cast<nn::CastOp>(op))
+      return ofCast(cast, type);
+    if (auto compare = dyn_cast<nn::CmpOp>(op)) {
+      auto is = decided(compare.getPredicate(), find(compare.getLhs()),
+                        find(compare.getRhs()));
+      return is ? Bounds{*is, *is} : type;
+    }
+    if (isa<nn::AndOp>(op)) {
+      Bounds a = find(op->getOperand(0)), b = find(op->getOperand(1));
+      return {std::min(a.low, b.low), std::min(a.high, b.high)};
+    }
+    if (isa<nn::AddOp, nn::SubOp>(op) || isa<nn::DivOp, nn::ModOp>(op))
+      return arithmetic(op, type);
+    // What only moves elements adds none.
+    if (isa<nn::ReshapeOp, nn::TransposeOp>(op) ||
+        isa<nn::SliceOp, nn::BroadcastOp>(op) || isa<nn::ConcatOp>(op)) {
+      Bounds all = find(op->getOperand(0));
+      for (Value part : op->getOperands().drop_front()) {
+        Bounds next = find(part);
+        all = {std::min(all.low, next.low), std::max(all.high, next.high)};
+      }
+      return all;
+    }
+    return type;
+  }
+
+  static Bounds ofConstant(nn::ConstantOp constant, Bounds type) {
+    constexpr double kExact = double(int64_t(1) << 53);
+    std::optional<double> splat = nn::matchSplat(constant);
+    if (!splat || *splat < -kExact || *splat > kExact)
+      return type;
+    return {int64_t(*splat), int64_t(*splat)};
+  }
+
+  Bounds ofCast(nn::CastOp cast, Bounds type) {
+    if (!isa<IntegerType>(getElementTypeOrSelf(cast.getInput().getType())))
+      return type;
+    Bounds inner = find(cast.getInput());
+    if (!getElementTypeOrSelf(cast.getType()).isInteger(1))
+      return inner;
+    // A truth value says whether the number is zero.
+    if (inner.low > 0 || inner.high < 0)
+      return {1, 1};
+    return inner.low == 0 && inner.high == 0 ? Bounds{0, 0} : type;
   }
 
   Bounds arithmetic(Operation *op, Bounds type) {
