@@ -31,7 +31,7 @@ LIMITS = {
     r"\bfor ever\b": 0,
     r"\balike\b": 0,
     r"\bshall\b": 0,
-    r"\bhas (neither|none)\b": 2,
+    r"\bhas (neither|none)\b": 1,
     r"\b(say|says|said) so\b": 6,
     r"\b(as|than) (it|they) (was|were) before\b": 0,
 }
