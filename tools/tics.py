@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {
-    r"\bof (which|whom)\b": 2,
+    r"\bof (which|whom)\b": 1,
     r"(?<!there) (is|are|was|were) (no|none)\b": 1,
     r"\bbesides?\b": 17,
     r"\banew\b": 0,
