@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The reductions go in pieces, whose parts each rank receives from all others,
-// folds, and passes to those who want the result. So every rank folds its
-// share, and the memory that this needs does not grow with the values.
+// Reductions work in pieces. Each rank receives its part of a piece from all
+// others, folds it, and sends the result to the ranks that need it. So every
+// rank folds its share, and the memory does not grow with the number of values.
 #include "runtime/comm/collectives.h"
 #include "runtime/numeric/fold.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Collectives on typed values, for ranks of any communicator: they are written
-// once, over Communicator::transfer. The training loop's own collectives are
-// methods of the communicator, which each backend makes fast.
+// Collectives on typed values for any communicator, written once over
+// Communicator::transfer. The training loop's own collectives are methods of
+// the communicator, which each backend makes fast.
 //
 // All of them are collective, block the calling thread, and need the same
 // counts, types and roots on every rank. Values are combined in rank order, so
@@ -14,8 +14,8 @@
 // - i32 and i64: sum and prod wrap around; avg divides the sum, which for i32
 //   is that of 64 bits, and rounds towards zero.
 //
-// avg is the sum divided by the number of ranks. min and max of values of which
-// one is NaN are NaN.
+// avg is the sum divided by the number of ranks. min and max are NaN if one of
+// the values is.
 #pragma once
 
 #include "runtime/comm/communicator.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Counts what a rank sends, in one place for all backends: a backend may move a
-// value in several ways, but what another rank gets of it is the same.
+// Counts the bytes that a rank sends, in one place for all backends. Backends
+// may move a value in different ways, but another rank receives the same bytes
+// of it.
 #include "runtime/comm/communicator.h"
 
 #include "runtime/comm/owned.h"

@@ -4,15 +4,16 @@
 // for all backends (local: ranks as threads of a process; mpi; tcp).
 //
 // Every rank must make the same sequence of calls on a channel. A call blocks
-// the thread of the calling stream, which sleeps and never spins longer than 20
-// µs, since the cores belong to the compute threads. Sums run over the ranks in
-// rank order, and one that is continued adds rank by rank to what it has. So no
-// backend changes a bit, and neither does the number of ranks among which a
-// step's microbatches are dealt out. A failure ends the job (failure.h).
+// the thread of the calling stream. The thread sleeps and never spins longer
+// than 20 µs, since the cores belong to the compute threads. Sums add the
+// ranks' values in rank order; a continued sum adds them rank by rank to the
+// earlier result. So the bits depend neither on the backend nor on the number
+// of ranks that share a step's microbatches. A failure ends the job
+// (failure.h).
 //
 // A communicator can be split into groups of its ranks (runtime/comm/groups.h
 // does so for layouts that are cut over groups). Every backend moves bytes
-// between pairs of ranks by one function, transfer().
+// between pairs of ranks through one function, transfer().
 #pragma once
 
 #include "runtime/abi/staging.h"

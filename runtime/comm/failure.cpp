@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The one way in which the runtime's threads end a run; see failure.h. What the
-// job has set is called without a lock that others wait for, since a disk or a
-// network may be what has failed.
+// The one way in which the runtime's threads end a run; see failure.h. The
+// abort function is called without holding a lock that other threads wait for,
+// since the failure may be a disk or a network that blocks.
 #include "runtime/comm/failure.h"
 #include "runtime/support/threads.h"
 

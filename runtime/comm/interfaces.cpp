@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reads the interfaces from the system each time, since it is asked once per
-// job, and again only for messages. Link-local addresses of IPv6 are left out:
+// Reads the interfaces from the system on each call, since a job calls this
+// once, and again only for messages. Leaves out link-local addresses of IPv6:
 // they need the interface's number, which another machine does not know.
 #include "runtime/comm/interfaces.h"
 

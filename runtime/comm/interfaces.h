@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The network interfaces of this machine. A machine may have several, of which
-// only some lead to the other machines of a job: bridges of containers have the
-// same address everywhere, and the own host name may mean a loopback address.
-// --interface chooses one.
+// The network interfaces of this machine. A machine may have several, and not
+// all of them lead to the other machines of a job: bridges of containers have
+// the same address everywhere, and the machine's host name may resolve to a
+// loopback address. --interface chooses one.
 #pragma once
 
 #include "runtime/comm/socket.h"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reads what launchers announce in the environment. A program that is announced
-// as one of several ranks but joins none would run as another copy of rank 0.
-// So the caller joins or refuses, and names the variables that it found.
+// Reads the variables that launchers set. A program that a launcher started as
+// one of several ranks, but that joins no others, would run as another copy of
+// rank 0. So the caller joins or refuses, and names the variables that it
+// found.
 #include "runtime/comm/launch_environment.h"
 
 #include <cerrno>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The environment variables of launchers: whether this process is one of
-// several ranks, which one, and where the ranks meet. Reads the variables of
-// Open MPI, MPICH, torchrun and Slurm.
+// Reads the environment variables of launchers (Open MPI, MPICH, torchrun and
+// Slurm). They say whether this process is one of several ranks, which one, and
+// where the ranks meet.
 #pragma once
 
 #include "runtime/support/status.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Collectives to and from owners: how the communicators that stage their data
-// cut what ranks own into pieces. All ranks work on each piece, as long as
-// several of them own something, and a small item shares its piece with others.
+// Collectives to and from owners: how communicators that stage their data cut
+// owned values into pieces. All ranks work on each piece, as long as several
+// ranks own something. A small item shares its piece with others.
 #include "runtime/comm/owned.h"
 #include "runtime/comm/staged.h"
 

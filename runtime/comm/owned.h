@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Values that one rank owns whole, and how several owners' values go through
-// staging memory together: what a rank owns of a list is one run of bytes, and
-// each piece of a collective takes the same range of every owner's run.
+// Values that one rank owns whole, and how the values of several owners go
+// through staging memory together. The values that a rank owns form one run of
+// bytes. Each piece of a collective takes the same range of every owner's run.
 #pragma once
 
 #include "runtime/comm/communicator.h"

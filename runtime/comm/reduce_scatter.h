@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The parts of a gradient that a reduce-scatter hands to the ranks: their type,
-// places, and padding. All host backends and the CUDA runtime share them.
+// The parts of a gradient that a reduce-scatter gives to the ranks: their type,
+// places and padding. All host backends and the CUDA runtime share them.
 #pragma once
 
 #include "runtime/comm/communicator.h"

@@ -5,8 +5,9 @@
 // at most X * 10^9 bytes per second to ranks of other (virtual) nodes. Training
 // has the same bits with it, and only takes longer (tools/bench/hybrid.py).
 //
-// Only ranks as threads and under mpirun have it. As in the cost model, gathers
-// and reductions do not slow each other down, nor do both directions.
+// Available only for ranks as threads and under mpirun. As in the cost model,
+// gathers and reductions do not slow each other down, and neither do the two
+// directions.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Collectives through staging memory, piece by piece: write to every peer,
-// trade, sum or copy what arrived. Both kinds of communicator share the loop of
-// the reduce-scatter and differ in how a piece gets to the others.
+// exchange, then sum or copy the pieces that arrived. Both kinds of
+// communicator share the loop of the reduce-scatter and differ in how a piece
+// gets to the others.
 #include "runtime/comm/staged.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/reduce_scatter.h"

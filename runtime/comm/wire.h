@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The messages of a TCP job before its first collective, and the words of its
+// The messages of a TCP job before its first collective, and those of its
 // watch. Everything here is a function of bytes, without a socket, so that it
 // can be tested and fuzzed.
 //
 // Every rank calls all lower ones: rank 0 first, and the others once rank 0 has
-// said where they listen. On each connection the caller and the host, which is
-// the rank that listens, exchange random nonces and then prove, by a seal over
-// both, that they know the job's key:
+// said where they listen. The host of a connection is the rank that listens.
+// The caller and the host exchange random nonces. Each then proves that it
+// knows the job's key, by a seal over both nonces:
 //
 //     caller -> host     Hello      the caller's nonce
 //     host -> caller     Challenge  the host's nonce, sealed
@@ -15,14 +15,14 @@
 //     host -> caller     Answer     the verdict, sealed
 //     rank 0 -> caller   Start      later, once all ranks are there, sealed
 //
-// If a connection breaks later, the higher rank calls the lower one again,
-// which may ask it to, in the same way. Both then say how many bytes of the
-// link they have received (tcp_link.h).
+// If a connection breaks later, the higher rank calls the lower one again in
+// the same way. The lower rank may ask it to call. Both then say how many bytes
+// of the link they have received (tcp_link.h).
 //
 // A seal is an HMAC-SHA256 over the kind of the message, both nonces and the
-// content. So no seal can be used again on another connection, in the other
-// direction, or for another message. Messages are sent as they lie in memory:
-// all ranks run the same executable on the same kind of machine.
+// content. So no seal is valid on another connection, in the other direction,
+// or for another message. Messages are sent as they are in memory, because all
+// ranks run the same executable on the same kind of machine.
 #pragma once
 
 #include "runtime/abi/staging.h"
