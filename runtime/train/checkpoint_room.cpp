@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Computes before the first step what checkpoints take: room on the disk, of
-// which too little is a warning since others may make room in time, and the
-// memory of the copy, which a limit on memory may forbid.
+// Computes before the first step what checkpoints take. Too little disk space
+// is a warning, since others may free some in time. The copy also takes memory,
+// which a limit on memory may forbid.
 #include "runtime/train/checkpoint_room.h"
 #include "runtime/core/device.h"
 #include "runtime/core/failure.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The room that a run's checkpoints take on a disk, known before training. An
-// old checkpoint is removed only when a new one is whole, so --keep K holds
-// K + 1 for a while.
+// The disk space that a run's checkpoints take, known before training. An old
+// checkpoint is removed only when a new one is complete, so --keep K holds K +
+// 1 for a while.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 //
 // When a run evaluates, and what follows from the result: the log's line, the
 // folder of --best, and the end by --patience. Every rank computes the same
-// loss, so all of them come to the same conclusions.
+// loss, so all ranks decide the same.
 #include "runtime/core/failure.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/trainer.h"

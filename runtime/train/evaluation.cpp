@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Runs @evaluate over the samples of --eval, in rounds of as many microbatches
-// as a step has. A last microbatch that is not full is filled up with samples
-// whose targets are ignored; where the loss cannot ignore targets, the samples
-// that do not fill one are left out.
+// as a step has. If the last microbatch is not full, it is padded with samples
+// whose targets are ignored. If the loss cannot ignore targets, its samples are
+// left out.
 #include "runtime/train/evaluation.h"
 #include "runtime/abi/memory_plan.h"
 #include "runtime/numeric/dtype.h"

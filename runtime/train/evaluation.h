@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Evaluation: the loss of held-out samples, by the entry function `evaluate` of
-// the program. Microbatch j takes samples j·b to (j+1)·b-1 whatever the number
-// of ranks, and the losses are added in the order of j, so the result has the
-// same bits at any number of ranks and any --accumulate. The samples of each
-// bucket are evaluated by themselves, one bucket after the other.
+// Evaluation: the loss of held-out samples, computed by the program's entry
+// function `evaluate`. Microbatch j takes samples j·b to (j+1)·b-1, whatever
+// the number of ranks. The losses are added in the order of j. So the result
+// has the same bits at any number of ranks and any --accumulate. Buckets are
+// evaluated one after the other.
 #pragma once
 
 #include "runtime/core/rank.h"

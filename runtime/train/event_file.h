@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// --tensorboard: an event file that TensorBoard reads. Each run writes one of
-// its own; the first record of a run tells TensorBoard to drop what earlier
-// files of the folder have from this run's first step on, as a resumed run
-// computes it again.
+// --tensorboard: an event file that TensorBoard reads. Each run writes its own
+// file. The first record tells TensorBoard to drop the records of earlier files
+// from this run's first step on, because a resumed run computes those steps
+// again.
 //
-// Each record is one write of its own, so a run that is killed leaves the
-// records of all completed steps.
+// Each record is one write, so a killed run leaves the records of all completed
+// steps.
 #pragma once
 
 #include "runtime/support/status.h"

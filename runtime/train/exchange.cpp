@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Exchanges numbers of each step between the ranks, which conclude from them
-// together: the loss, whether to stop, which rank is slow, how much was sent,
-// and how large the update was. All of it goes over the control channel, so
-// every rank comes to the same conclusions.
+// Exchanges the numbers of each step between the ranks. From them every rank
+// derives the loss, whether to stop, which rank is slow, how much was sent, and
+// how large the update was. The exchange uses the control channel, and all
+// ranks reach the same results.
 #include "runtime/train/trainer.h"
 
 #include "runtime/abi/owners.h"

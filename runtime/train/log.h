@@ -2,8 +2,8 @@
 //
 // --log: JSON lines, first a header and then one line per step. Numbers are
 // printed with as many digits as they need to read back as the same bits, so
-// logs can be compared exactly. Each line is a write of its own, so a run that
-// is killed leaves all completed steps.
+// logs can be compared exactly. Each line is one write, so a killed run leaves
+// all completed steps.
 #pragma once
 
 #include "runtime/abi/memory_plan.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A microbatch is measured when its samples are read and checked, a step before
-// it runs. The weights of all ranks come with the exchange that each step has,
-// so that no message is added.
+// Computes a microbatch's weight when its samples are read and checked, a step
+// before it runs. The exchange that each step makes anyway carries the weights
+// of all ranks, so there is no extra message.
 #include "runtime/train/loss_weights.h"
 
 #include "runtime/abi/element_type.h"

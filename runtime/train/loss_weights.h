@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The weights of a step's microbatches in means over targets (--loss-mean), and
-// the factors that follow from them. A microbatch's mean times its factor is
-// its part of the mean over all targets of the step, so the mean over
-// microbatches of both is that mean.
+// the factors that follow from them. A microbatch's mean is multiplied by its
+// factor. The mean of these products over the microbatches is then the mean
+// over all targets of the step.
 #pragma once
 
 #include "runtime/numeric/weight_program.h"

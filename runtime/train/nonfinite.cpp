@@ -3,15 +3,15 @@
 // Handles a step whose loss or gradient is not finite: the job ends, or a
 // dynamic loss scale or --on-nonfinite leaves the step out.
 //
-// Such a step changes nothing: neither parameters nor optimizer state (the
-// update does not run, or its optimizers do nothing), nor the running
-// statistics, which the forward has changed already and which are put back.
-// Only the residuals of compressed reductions begin at zero again. Going back
-// to a checkpoint, and on with the samples that follow the step, is how PaLM
-// was trained past spikes of its loss (Chowdhery et al., 2022).
+// Such a step changes neither parameters nor optimizer state: the update does
+// not run, or its optimizers do nothing. The forward has already changed the
+// running statistics, so they are restored. Only the residuals of compressed
+// reductions begin at zero again. --on-nonfinite=rollback goes back to a
+// checkpoint and continues with the samples after the step, as PaLM's training
+// did at spikes of the loss (Chowdhery et al., 2022).
 //
-// Losses and sums of gradients are the same numbers on every rank, so all ranks
-// come to the same conclusions.
+// Losses and sums of gradients are the same on every rank, so all ranks decide
+// the same.
 #include "runtime/abi/memory_plan.h"
 #include "runtime/core/failure.h"
 #include "runtime/support/spelling.h"

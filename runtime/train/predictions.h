@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The files of --predict: outputs of the evaluation, one row (or several) per
-// sample, in the order of the samples whatever the number of ranks. Rank 0
-// writes each microbatch where it belongs, so no rank holds more than one.
+// sample. Rows are in the order of the samples, whatever the number of ranks.
+// Rank 0 writes each microbatch at its place in the file, so no rank holds more
+// than one microbatch.
 #pragma once
 
 #include "runtime/cli/output_flags.h"

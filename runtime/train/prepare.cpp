@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Everything before the first step. Each rank looks for everything that can be
-// wrong with its inputs, and the ranks agree on the result before any of them
-// enters a collective: a rank that failed alone would leave the others waiting.
+// Everything before the first step. Each rank checks its inputs completely. The
+// ranks agree on the result before any of them enters a collective, because a
+// rank that failed alone would leave the others waiting.
 #include "runtime/train/trainer.h"
 
 #include "runtime/checkpoint/base_hash.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Draws the progress line. It redraws at most ten times per second, so that the
-// terminal costs the training nothing. An emulated device prints no times,
-// because they would mean nothing.
+// terminal does not slow the training. An emulated device prints no times,
+// because they would be meaningless.
 #include "runtime/train/progress.h"
 #include "runtime/core/failure.h"
 #include "runtime/support/spelling.h"

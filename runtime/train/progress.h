@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Progress for the person who waits, printed by rank 0 to stderr: how the run
-// is laid out, how far it is and how long it will take, how it ended. On a
-// terminal the line is redrawn in place; otherwise it prints one line every ten
-// seconds. Under a launcher it never redraws, because mpirun's output looks
-// like a terminal even when it is redirected.
+// Progress for the user, printed by rank 0 to stderr: how the run is set up,
+// how far it is, how long it will take, and how it ended. On a terminal the
+// line is redrawn in place; otherwise it prints one line every ten seconds.
+// Under a launcher it never redraws, because mpirun's output looks like a
+// terminal even when it is redirected.
 #pragma once
 
 #include "runtime/train/log.h"

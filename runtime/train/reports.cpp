@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Prints what a run says of itself: where it continues, its first and last
-// lines, and a step's lines in the log and the event file. All of it on rank 0.
-// A log that can no longer be written is a warning, since the weights matter
-// more.
+// Prints the run's messages on rank 0: where it continues, its first and last
+// lines, and the lines of a step in the log and the event file. If the log can
+// no longer be written, the run only warns, since the weights matter more.
 #include "runtime/abi/owners.h"
 #include "runtime/core/failure.h"
 #include "runtime/support/spelling.h"

@@ -4,9 +4,10 @@
 // is written, and which ones are removed.
 //
 // Rank 0 alone lists, locks and changes the folder; every rank reads and writes
-// files in it. A checkpoint that cannot be written while the run goes on is a
-// warning, since the steps done are worth more than the program's end, and the
-// checkpoint before it is whole. The last one is an error: nothing comes after.
+// files in it. If a checkpoint cannot be written during the run, the run warns
+// and goes on, since the completed steps are worth keeping and the previous
+// checkpoint is intact. If the last checkpoint cannot be written, that is an
+// error.
 #include "runtime/core/failure.h"
 #include "runtime/support/new_file.h"
 #include "runtime/support/spelling.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Checks of the machine against the program, and loading of the initial values.
-// Messages say how to run or compile instead, since the person who starts a
-// program is often not the one who compiled it.
+// Messages say what to run or compile instead, since the user who starts a
+// program often did not compile it.
 #include "runtime/train/startup.h"
 #include "runtime/abi/power_sgd.h"
 #include "runtime/core/resources.h"

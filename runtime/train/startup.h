@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Checks and loading before a rank's first step, apart from opening its data:
-// that all ranks run the same program, that machine and memory fit it, and the
-// initial values.
+// Work before a rank's first step, apart from opening its data: checks that all
+// ranks run the same program and that it fits the machine and its memory, and
+// loads the initial values.
 #pragma once
 
 #include "runtime/checkpoint/training_checkpoint.h"

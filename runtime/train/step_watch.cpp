@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The thread of the watch. A rank that is stuck itself ends the job as soon as
-// its time is up. One that waits in a collective gives the others, and the
-// watches of the connections, a few seconds to say more.
+// its time is up. A rank that waits in a collective first gives the other
+// ranks, and the watches of the connections, a few seconds to report more.
 #include "runtime/train/step_watch.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/thread.h"

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// --watchdog: ends the job when a step does not get on. A thread of each rank
-// looks whether the loop or a stream has moved since its last look. A rank that
-// is stuck ends the job with a line that says where; one that waits for others
-// speaks later, in case they can say more. Before the time is up each rank
-// writes its flight record, so that those of all ranks are there however the
-// job ends.
+// --watchdog: ends the job when a step makes no progress. A thread of each rank
+// checks whether the loop or a stream has moved since its last check. A rank
+// that is stuck itself ends the job with a line that says where. A rank that
+// waits for others reports later, because they may know more. Each rank writes
+// its flight record before the time is up, so the records of all ranks exist
+// however the job ends.
 //
-// Only steps are watched: how long a file takes to be written depends on the
-// disk. A rank that is silent is noticed by the other ranks (MpiWatch,
-// TcpSession), a collective of a GPU that hangs by its Watchdog.
+// Only steps are watched, since the time to write a file depends on the disk.
+// The other ranks detect a silent rank (MpiWatch, TcpSession). A GPU's Watchdog
+// detects a collective that hangs.
 #pragma once
 
 #include "runtime/core/flight_recorder.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The handler only stores the number: nothing else is safe in it.
+// The signal handler only stores the number: nothing else is safe there.
 #include "runtime/train/stop_request.h"
 
 #include <csignal>

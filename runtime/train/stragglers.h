@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Finds a rank that keeps all others waiting: a machine that is throttled, or
-// shared with something else. Every rank knows how long each computed, since
-// the exchange of each step carries it, so the slow one names itself.
+// Finds a rank that keeps all others waiting, for example on a machine that is
+// throttled or shared. The exchange of each step tells every rank how long each
+// one computed, so the slow rank names itself.
 //
-// Two measures are compared. The elapsed time shows a rank that gets too little
-// of its processors. It hides one with more work where ranks share processors:
-// a rank that computes longer runs alone at the end, and so faster. The
-// processor time shows that one, however many ranks share a processor.
+// Two measures are compared. The elapsed time reveals a rank that gets too
+// little processor time. Where ranks share processors, it hides a rank with
+// more work: that rank runs alone at the end, and so faster. The processor time
+// reveals it, however many ranks share a processor.
 #pragma once
 
 #include <array>

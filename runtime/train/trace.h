@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Writes for --trace when each command of each stream ran, as Chrome trace
-// events, which Perfetto reads too. While training, a stream only stores bare
-// times, in memory that is allocated before the first step. Names are looked up
-// in the manifest when the run ends.
+// events, which Perfetto reads too. During training, a stream only stores
+// times, in memory allocated before the first step. Names are looked up in the
+// manifest when the run ends.
 #pragma once
 
 #include "runtime/core/rank.h"

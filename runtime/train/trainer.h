@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Training on one rank: what is opened and checked before the first step
-// (prepare.cpp), the steps themselves (loop.cpp), what the ranks tell each
-// other in a step (exchange.cpp), and what the run says (reports.cpp).
+// Training on one rank: preparation and checks before the first step
+// (prepare.cpp), the steps (loop.cpp), the exchange between ranks in a step
+// (exchange.cpp), and the run's messages (reports.cpp).
 //
 // Input errors must be found on all ranks before any rank waits for another in
 // a collective, or the job would hang. Therefore `prepare` and every step

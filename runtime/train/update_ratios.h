@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Measures what an update changes, for --histogram-every: per parameter the
-// ratio of two norms, ‖change‖ / ‖value before‖. A rate that is too high shows
-// in ratios near 1, one that is too low in ratios below 1e-5.
+// ratio of two norms, ‖change‖ / ‖value before‖. Ratios near 1 show that the
+// rate is too high, ratios below 1e-5 that it is too low.
 //
 // The sums are exact (square_sum.h), so the ratios have the same bits for every
 // number of ranks and threads.
