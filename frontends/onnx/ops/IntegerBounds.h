@@ -14,9 +14,9 @@ struct IntegerBounds {
   int64_t low, high;
 };
 
-/// Returns bounds of a tensor of integers, by the ops that compute it: the codes
-/// of a byte that was divided by 16 lie in [0, 15]. At worst they are those of
-/// the type. Looks at a bounded number of ops.
+/// Returns bounds of a tensor of integers, by the ops that compute it: the
+/// codes of a byte that was divided by 16 lie in [0, 15]. At worst they are
+/// those of the type. Looks at a bounded number of ops.
 IntegerBounds boundsOf(mlir::Value value);
 
 } // namespace fsdpc::frontend
