@@ -21,7 +21,6 @@
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
-using ::testing::HasSubstr;
 
 namespace {
 
