@@ -73,7 +73,7 @@ constexpr std::array<BudgetInfo, kCosts> kBudgets = {{
 
 /// The largest constant that folding makes.
 constexpr int64_t kFoldedBytes = 64 << 20;
-/// Narrow constants of at most so many bytes are folded even if the result is
+/// Narrow constants up to this size in bytes are folded, even if the result is
 /// larger (StoredConstants.h).
 constexpr int64_t kFoldedAnyway = 64 << 10;
 /// The highest rank of a tensor, as in NumPy.

@@ -158,7 +158,7 @@ LogicalResult ParameterTable::emit(OpBuilder &builder,
     // gradient, state or decay.
     bool isKept = isUsed || (tensor.role == TensorRole::parameter &&
                              isHeldByLayouts(tensor));
-    // A constant that nothing needs is no value of the model's.
+    // Nothing needs this constant, so the program does not store it.
     if (!isUsed && tensor.role == TensorRole::stored)
       continue;
     if (!isUsed)

@@ -4,8 +4,8 @@
 // codes of a quantised weight this would make four to eight times as many bytes
 // of them, in the program and on each rank. So narrow constants are not folded:
 // they become parameters that ranks share, the ops on them stay, and each step
-// computes the weight where it is used. What such a weight is computed from
-// besides (scales, zero points) is shared too, unless it is small.
+// computes the weight where it is used. Its scales and zero points are shared
+// too, unless they are small.
 #include "frontends/onnx/StoredConstants.h"
 
 #include "frontends/onnx/Budgets.h"
@@ -22,7 +22,7 @@ using onnx::TensorProto;
 
 namespace {
 
-// What is known of a tensor of the graph.
+// What the finder knows about a tensor of the graph.
 enum class Known {
   constant, ///< computed from constants alone
   packed,   ///< an initializer of int32, or a rearrangement of one
@@ -60,8 +60,8 @@ private:
     return bits / 8;
   }
 
-  // Integers of 64 bits are indices, and booleans are masks, as are bytes that
-  // are only compared or become booleans.
+  // Integers of 64 bits are indices. Booleans are masks, and so are bytes that
+  // some node compares or casts to booleans.
   void addInitializer(const TensorProto &tensor) {
     int64_t type = tensor.data_type(), bytes = bytesOf(tensor);
     Known &entry = known[tensor.name()] = Known::constant;
@@ -98,7 +98,7 @@ private:
            op == "GreaterOrEqual" || op == "LessOrEqual";
   }
 
-  // Returns the tensor of which this one is a part or a rearrangement.
+  // Returns the tensor that this one is a part or a rearrangement of.
   std::string originOf(std::string name) const {
     for (size_t steps = 0; steps < producers.size(); ++steps) {
       const onnx::NodeProto *node = producers.lookup(name);
@@ -178,7 +178,7 @@ private:
     }
   }
 
-  /// Sources of at most so many bytes stay constants: codebooks, scalars.
+  /// Sources up to this size in bytes, such as codebooks, stay constants.
   static constexpr int64_t kSmallSource = 1024;
 
   const onnx::GraphProto &graph;

@@ -42,7 +42,7 @@ public:
   int64_t cost = 0; ///< of an iteration, see costOf
   bool drawsRandom = false;
   bool gathers = false;   ///< consecutive lanes are not adjacent in memory
-  bool readsRuns = false; ///< codes of which a byte has several
+  bool readsRuns = false; ///< several codes share a byte
 
 private:
   using Key = std::pair<void *, std::vector<IndexExpr>>;

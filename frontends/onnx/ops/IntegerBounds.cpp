@@ -101,7 +101,7 @@ private:
     }
     if (isa<nn::AddOp, nn::SubOp>(op) || isa<nn::DivOp, nn::ModOp>(op))
       return arithmetic(op, type);
-    // What only moves elements adds none.
+    // These ops move elements and make no new values.
     if (isa<nn::ReshapeOp, nn::TransposeOp>(op) ||
         isa<nn::SliceOp, nn::BroadcastOp>(op) || isa<nn::ConcatOp>(op)) {
       Bounds all = find(op->getOperand(0));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the importer knows of the values of integers that a program computes.
+// Which values the integers that a program computes can have.
 #pragma once
 
 #include "mlir/IR/Value.h"
