@@ -77,7 +77,7 @@ Value ElementEmitter::toI64(Value value, Type element) {
   if (element.isInteger(64))
     return value;
   Type type = lanesOf(builder.getI64Type(), isa<VectorType>(value.getType()));
-  if (element.isUnsignedInteger() || element.isInteger(1))
+  if (nn::isUnsigned(element))
     return make<arith::ExtUIOp>(type, value);
   return make<arith::ExtSIOp>(type, value);
 }

@@ -125,7 +125,7 @@ def arrays_of(batch: Any) -> Batch:
 
 
 def filled(batch: Batch, samples: int, labels: Sequence[str]) -> Batch:
-    """Returns a batch of `samples` samples, of which those that are added have no target."""
+    """Returns a batch of `samples` samples. The samples that it adds have no target."""
     found = {}
     for name, value in batch.items():
         more = numpy.repeat(value[:1], samples - len(value), axis=0)
