@@ -178,6 +178,8 @@ def main(description: str, test, *add_arguments) -> int:
     folder = options.keep or Path(tempfile.mkdtemp(prefix="fsdpc-"))
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    # An mpirun that ends removes the folder that all of a user's share, while another may be making its own in it.
+    os.environ.setdefault("OMPI_MCA_orte_tmpdir_base", str(folder))
     began = time.monotonic()
     try:
         test(Bench(options.build.resolve(), folder), options)

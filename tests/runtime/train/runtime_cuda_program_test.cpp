@@ -66,8 +66,8 @@ protected:
 };
 
 const char *const mpirun =
-    "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " MPIEXEC
-    " --oversubscribe -np 2";
+    "env OMPI_MCA_orte_tmpdir_base=$PWD OMPI_ALLOW_RUN_AS_ROOT=1 "
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " MPIEXEC " --oversubscribe -np 2";
 
 // A launcher that starts its arguments twice, as torchrun does.
 std::string torchrun() {

@@ -66,10 +66,14 @@ protected:
   }
   Outcome mpi(int ranks, const std::string &flags,
               const std::string &environment = "") {
+    // MPI keeps some memory until the process ends. An mpirun that ends removes
+    // the folder that all of a user's share, while another may be making its
+    // own in it.
     return shell(
-        environment + // MPI keeps some memory until the process ends
-        " ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 "
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " MPIEXEC " --oversubscribe -np " +
+        environment +
+        " ASAN_OPTIONS=detect_leaks=0 OMPI_MCA_orte_tmpdir_base=$PWD "
+        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " MPIEXEC
+        " --oversubscribe -np " +
         std::to_string(ranks) +
         " " TOY_PROGRAM " --data ids=ids.npy --data target=target.npy " +
         flags);
