@@ -6,6 +6,7 @@
 #include "tools/run/program_cache.h"
 
 #include "runtime/comm/wire.h"
+#include "runtime/support/cache_folder.h"
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/file.h"
 #include "runtime/support/input_file.h"
@@ -14,9 +15,7 @@
 #include "tools/run/notes.h"
 
 #include <cerrno>
-#include <chrono>
 #include <climits>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sys/stat.h>
@@ -28,8 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Programs that nothing has started for so long are removed.
-constexpr std::chrono::hours unusedLimit(24 * 30);
 // A model is one message of protobuf, which has fewer bytes.
 constexpr uint64_t mostModelBytes = uint64_t(1) << 31;
 
@@ -118,45 +115,11 @@ Result<std::string> keyOf(const Arguments &arguments, const fs::path &tool) {
   return runtime::hexOf(runtime::digestOf(text)).substr(0, 32);
 }
 
-// Returns the folder of the cache, made if needed, or why there is none.
-Result<std::string> folderOf(const Arguments &arguments) {
-  fs::path folder;
-  const char *variable = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  if (!arguments.cache.empty())
-    folder = fs::absolute(arguments.cache);
-  else if (variable && *variable == '/')
-    folder = fs::path(variable) / "fsdpc" / "programs";
-  else if (home && *home == '/')
-    folder = fs::path(home) / ".cache" / "fsdpc" / "programs";
-  else
-    return inputError("neither XDG_CACHE_HOME nor HOME names a folder");
-  mode_t before = umask(077);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  umask(before);
-  struct stat state;
-  if (error || stat(folder.c_str(), &state) != 0 ||
-      access(folder.c_str(), W_OK | X_OK) != 0)
-    return inputError("'" + folder.string() + "' cannot be written");
-  if (state.st_uid != geteuid() || (state.st_mode & 022) != 0)
-    return inputError("others can write to '" + folder.string() + "'");
-  return folder.string();
-}
-
 bool isOwnProgram(const std::string &path) {
   struct stat state;
   return lstat(path.c_str(), &state) == 0 && S_ISREG(state.st_mode) &&
          state.st_uid == geteuid() && (state.st_mode & 022) == 0 &&
          access(path.c_str(), X_OK) == 0;
-}
-
-void removeUnused(const fs::path &folder) {
-  std::error_code error;
-  auto oldest = fs::file_time_type::clock::now() - unusedLimit;
-  for (const auto &each : fs::directory_iterator(folder, error))
-    if (each.is_regular_file(error) && each.last_write_time(error) < oldest &&
-        !error)
-      fs::remove(each.path(), error);
 }
 
 // Compiles to a file. `code` is the compiler's.
@@ -169,6 +132,8 @@ Status compile(const Arguments &arguments, const fs::path &tool,
   // The program does not lie beside its model.
   std::vector<std::string> words = {
       tool.string(), model, "-o", output, "--quiet", "--absolute-paths"};
+  if (!arguments.cache.empty())
+    words.push_back("--cache=" + arguments.cache);
   words.insert(words.end(), arguments.compiler.begin(),
                arguments.compiler.end());
   Result<int> ended = runAndWait(std::move(words));
@@ -218,7 +183,7 @@ Result<Program> findProgramOf(const Arguments &arguments, int &code) {
   fs::path tool = ownProgram();
   if (arguments.cache == "none")
     return compileAside(arguments, tool, code);
-  Result<std::string> folder = folderOf(arguments);
+  Result<std::string> folder = cacheFolder(arguments.cache, "programs");
   if (!folder) {
     runtime::printWarning("compiled programs are not kept: " +
                           folder.error().message);
@@ -226,12 +191,11 @@ Result<Program> findProgramOf(const Arguments &arguments, int &code) {
   }
   Result<std::string> key = keyOf(arguments, tool);
   FSDPC_TRY(key);
-  removeUnused(*folder);
+  trimCache(*folder, {});
   Program program(*folder + "/" + fs::path(arguments.target).stem().string() +
                   "-" + *key);
   if (isOwnProgram(program.path)) {
-    // It is in use.
-    fs::last_write_time(program.path, fs::file_time_type::clock::now(), error);
+    noteUse(program.path);
     note("'" + arguments.target + "' is compiled already: '" + program.path +
          "'");
     return program;
