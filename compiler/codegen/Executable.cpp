@@ -68,15 +68,15 @@ static FailureOr<Code> compileCode(ModuleOp module, const TargetOptions &target,
     FailureOr<std::string> code = compileDeviceCode(
         module, compile.gpus, options.toolkit,
         options.dumpFolder.empty() ? folder : StringRef(options.dumpFolder),
-        options.kernelReport);
+        options.kernelReport, options.cache);
     if (failed(code))
       return failure();
     return Code{{}, std::move(*code)};
   }
   FailureOr<std::vector<std::string>> kernels =
       compile.target == fsdp::Target::Host
-          ? compileKernels(module, target)
-          : compileEmulatedCode(module, target);
+          ? compileKernels(module, target, options.cache)
+          : compileEmulatedCode(module, target, options.cache);
   if (failed(kernels))
     return failure();
   return Code{std::move(*kernels), ""};

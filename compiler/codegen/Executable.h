@@ -3,6 +3,7 @@
 // The last step of a compile: from the final module to an executable file.
 #pragma once
 
+#include "compiler/codegen/KernelCache.h"
 #include "compiler/codegen/nvvm/Toolkit.h"
 #include "runtime/abi/manifest.h"
 
@@ -22,6 +23,8 @@ struct ExecutableOptions {
   std::string dumpFolder;   ///< keeps PTX and cubins here, unless empty
   std::string kernelReport; ///< file for the figures of ptxas, or empty
   CudaToolkit toolkit;      ///< used by --target=cuda only
+  /// Code of earlier compiles; null: all kernels are compiled. Not owned.
+  const KernelCache *cache = nullptr;
   /// Called when all code is compiled and the link begins; may be null.
   std::function<void()> linking;
   /// Decides, before the program is written, if it is wanted; may be null. It

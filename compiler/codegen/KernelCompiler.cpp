@@ -3,9 +3,10 @@
 // Compiles kernels side by side: nn ops → loops (scf, arith, vector, LLVM's
 // loads and stores) → LLVM dialect → LLVM IR → objects. Kernels form groups of
 // a few, each a module of its own within one, so that a nested pass manager
-// lowers them on MLIR's threads. The groups do not depend on the number of
-// threads, hence neither do the objects. The steps up to the LLVM dialect are
-// passes, so that fsdpc-opt can run each.
+// lowers them on MLIR's threads. The kernels alone decide where a group ends:
+// where others are added or missing, most groups stay what they are, and the
+// cache has them. Neither threads nor the cache change an object. The steps up
+// to the LLVM dialect are passes, so that fsdpc-opt can run each.
 #include "compiler/codegen/KernelCompiler.h"
 
 #include "compiler/codegen/Passes.h"
@@ -15,6 +16,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Threading.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -22,92 +26,131 @@ using namespace fsdpc::codegen;
 
 namespace {
 
-// Small enough to occupy all cores on small models, large enough to make an
-// object's costs (target machine, LLVM's passes) cheap.
-constexpr size_t kKernelsPerObject = 6;
+// Kernels of a group, on average and at most. Few enough to occupy all cores on
+// small models, enough to make an object's costs (target machine, LLVM's
+// passes) cheap.
+constexpr size_t kKernelsPerGroup = 6, kMostKernelsPerGroup = 12;
 
 bool isKernel(func::FuncOp function) {
   return function->hasAttr(nn::NNDialect::kKernelAttr) &&
          !function.getBody().empty();
 }
 
-// Returns a module of modules, each with a few kernels. They are copies, since
+// Returns all that decides a kernel's code: not the names of its nodes.
+std::string textOf(func::FuncOp kernel) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  kernel.print(stream, OpPrintingFlags().printGenericOpForm().useLocalScope());
+  return text;
+}
+
+bool endsGroup(StringRef text, size_t count) {
+  return count == kMostKernelsPerGroup ||
+         llvm::xxh3_64bits(text) % kKernelsPerGroup == 0;
+}
+
+// Kernels that are compiled together, and their texts.
+struct Group {
+  ModuleOp module;
+  std::vector<std::string> texts;
+};
+
+// Adds modules, each with a few kernels, to `all`. They are copies, since
 // compiling consumes the bodies, while the program's emitter still reads the
 // attributes of the originals.
-OwningOpRef<ModuleOp> copyToGroups(ModuleOp module) {
-  OwningOpRef<ModuleOp> groups = ModuleOp::create(module.getLoc());
-  auto builder = OpBuilder::atBlockEnd(groups->getBody());
-  ModuleOp group;
-  size_t count = 0;
+std::vector<Group> copyToGroups(ModuleOp module, ModuleOp all) {
+  auto builder = OpBuilder::atBlockEnd(all.getBody());
+  std::vector<Group> groups;
+  bool ended = true;
   for (auto kernel : module.getOps<func::FuncOp>()) {
     if (!isKernel(kernel))
       continue;
-    if (count++ % kKernelsPerObject == 0)
-      group = ModuleOp::create(builder, module.getLoc());
-    group.push_back(kernel.clone());
+    if (ended)
+      groups.push_back({ModuleOp::create(builder, module.getLoc()), {}});
+    Group &group = groups.back();
+    group.module.push_back(kernel.clone());
+    group.texts.push_back(textOf(kernel));
+    ended = endsGroup(group.texts.back(), group.texts.size());
   }
   return groups;
 }
 
 } // namespace
 
-// Must agree with copyToGroups, since callers size their results by it.
-size_t fsdpc::codegen::countGroups(ModuleOp module) {
-  size_t kernels = llvm::count_if(module.getOps<func::FuncOp>(), isKernel);
-  return llvm::divideCeil(kernels, kKernelsPerObject);
-}
-
-LogicalResult fsdpc::codegen::compileGroups(ModuleOp module, AddPasses lower,
-                                            TranslateGroup translate) {
-  OwningOpRef<ModuleOp> groups = copyToGroups(module);
+FailureOr<std::vector<std::string>>
+fsdpc::codegen::compileGroups(ModuleOp module, StringRef recipe,
+                              AddPasses lower, TranslateGroup translate,
+                              const KernelCache *cache) {
+  OwningOpRef<ModuleOp> all = ModuleOp::create(module.getLoc());
+  std::vector<Group> groups = copyToGroups(module, *all);
+  std::vector<std::string> code(groups.size()), keys(groups.size());
+  std::vector<size_t> missing;
+  for (auto [index, group] : llvm::enumerate(groups)) {
+    std::optional<std::string> found;
+    if (cache) {
+      keys[index] = cache->keyOf(recipe, group.texts);
+      found = cache->find(keys[index]);
+    }
+    if (found) {
+      code[index] = std::move(*found);
+      group.module.erase();
+    } else {
+      missing.push_back(index);
+    }
+  }
   PassManager manager(module.getContext());
   lower(manager.nest<ModuleOp>());
-  if (failed(manager.run(*groups)))
+  if (failed(manager.run(*all)))
     return failure();
   // The passes above run on MLIR's threads by themselves. Translation is no
-  // pass, hence the loop.
-  auto modules = llvm::to_vector(groups->getOps<ModuleOp>());
-  // A group's error is emitted by its own thread; any of them fails the
-  // compile.
-  return failableParallelForEachN(
-      module.getContext(), 0, modules.size(),
-      [&](size_t group) -> LogicalResult {
-        std::string error = translate(group, modules[group]);
+  // pass, hence the loop. A group's error is emitted by its own thread; any of
+  // them fails the compile.
+  LogicalResult translated = failableParallelForEach(
+      module.getContext(), missing, [&](size_t index) -> LogicalResult {
+        ModuleOp kernels = groups[index].module;
+        std::string error = translate(kernels, code[index]);
         if (!error.empty())
-          return modules[group].emitError("cannot compile kernels: ") << error;
+          return kernels.emitError("cannot compile kernels: ") << error;
+        if (cache)
+          cache->store(keys[index], code[index]);
         return success();
       });
+  if (failed(translated))
+    return failure();
+  return code;
 }
 
 FailureOr<std::vector<std::string>>
 fsdpc::codegen::compileKernels(ModuleOp module, const TargetOptions &options,
-                               AddPasses emit) {
+                               StringRef recipe, AddPasses emit,
+                               const KernelCache *cache) {
   // Must happen before threads run: a registry cannot be extended in parallel.
   DialectRegistry registry;
   kernels::registerTranslations(registry);
   module.getContext()->appendDialectRegistry(registry);
-  std::vector<std::string> objects(countGroups(module));
   auto lower = [&](OpPassManager &manager) {
     emit(manager);
     manager.addPass(createExpandMath());
     manager.addPass(createLowerKernels());
   };
-  auto translate = [&](size_t group, ModuleOp kernels) {
-    return kernels::emitObject(kernels, options, objects[group]);
+  auto translate = [&](ModuleOp kernels, std::string &object) {
+    return kernels::emitObject(kernels, options, object);
   };
-  if (failed(compileGroups(module, lower, translate)))
-    return failure();
-  return objects;
+  std::string whole = recipe.str() + " " + options.cpu + " " + options.tuneFor +
+                      " " + llvm::join(options.features, " ");
+  return compileGroups(module, whole, lower, translate, cache);
 }
 
 FailureOr<std::vector<std::string>>
-fsdpc::codegen::compileKernels(ModuleOp module, const TargetOptions &options) {
+fsdpc::codegen::compileKernels(ModuleOp module, const TargetOptions &options,
+                               const KernelCache *cache) {
   // The planner knows nothing of the processor. How many lanes a vector has is
   // decided here.
   EmitKernelsOptions target;
   target.lanes = options.hasAvx512() ? 16 : 8;
   target.roundsBf16 = options.hasBf16();
-  return compileKernels(module, options, [&](OpPassManager &manager) {
+  auto emit = [&](OpPassManager &manager) {
     manager.addPass(createEmitKernels(target));
-  });
+  };
+  return compileKernels(module, options, "host", emit, cache);
 }

@@ -41,7 +41,7 @@ class Place:
         root = f"{self.folder}/" if absolute else ""
         weights = ["--weights=."] if model.endswith(".mlir") else []
         harness.run(["taskset", "-c", self.processors, self.bench.build / "bin/fsdpc", root + model, "-o", f"{root}programs/{program}",
-                     "-q", *weights, *flags], cwd=self.folder, env={**os.environ, "TMPDIR": str(self.folder / "tmp")})
+                     "-q", *weights, *flags], cwd=self.folder, env={**os.environ, "TMPDIR": str(self.folder / "tmp"), "XDG_CACHE_HOME": str(self.folder / "cache")})
         return (self.folder / "programs" / program).read_bytes()
 
 

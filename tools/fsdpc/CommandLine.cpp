@@ -133,6 +133,9 @@ static void addDriverFlags(CLI::App &app, CommandLine &line,
                  "may be repeated")
       ->option_text("DIR")
       ->group("Output");
+  add("--cache", line.cache, "DIR",
+      "keeps the code of kernels in DIR/kernels for later compiles, or nowhere "
+      "with none (default: fsdpc in $XDG_CACHE_HOME or ~/.cache)");
   app.add_flag("--absolute-paths", line.absolutePaths,
                "lets the program find the model's weights by absolute paths, "
                "wherever it moves, not by paths from its own folder")
@@ -183,8 +186,8 @@ static constexpr llvm::StringLiteral basicOptions[] = {
 
 // The driver's flags that only --help-all shows.
 static constexpr llvm::StringLiteral rareFlags[] = {
-    "--cuda-path", "--kernel-report",  "--profile", "--report-trace",
-    "--weights",   "--schedule-table", "--timing"};
+    "--cache",        "--cuda-path", "--kernel-report",  "--profile",
+    "--report-trace", "--weights",   "--schedule-table", "--timing"};
 
 // Hides what only --help-all shows, and says so at the end.
 static void shortenHelp(CLI::App &app, const std::vector<TableFlag> &flags) {
@@ -379,10 +382,17 @@ static const char *helpOf(Command command) {
 
 // Returns the command line for --info, in which absolute paths are file names:
 // a program's bytes depend on no folder. A word may be a path, "--flag=PATH" or
-// "-oPATH"; the glob "/layers/*" is none, as there is no such folder.
+// "-oPATH"; the glob "/layers/*" is none, as there is no such folder. Nor do
+// they depend on the cache.
 static std::string recordedLine(llvm::ArrayRef<char *> words) {
   std::string line;
-  for (llvm::StringRef word : words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    llvm::StringRef word = words[i];
+    if (word == "--cache" || word.starts_with("--cache=")) {
+      // The folder may be the next word.
+      i += word == "--cache";
+      continue;
+    }
     size_t begin = 0;
     if (word.starts_with("--"))
       begin = std::min(word.find('=') + 1, word.size());

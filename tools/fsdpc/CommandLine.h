@@ -41,6 +41,7 @@ struct CommandLine {
   /// Folders beyond its own that a dump may take weights from.
   std::vector<std::string> weightFolders;
   std::string cudaPath; ///< of the toolkit, for --target=cuda
+  std::string cache;    ///< of compiled kernels; empty: the user's, or "none"
   /// Files that are written beside the program: figures of GPU kernels, the
   /// schedule as a table that may be edited, and the page of a plan with the
   /// trace of a run that the page compares it with.

@@ -148,6 +148,17 @@ bool writesFiles(const CommandLine &line) {
   return !prints || !outputsOf(line).empty() || !line.dumpFolder.empty();
 }
 
+// Nobody misses a cache that nobody has asked for.
+std::optional<KernelCache> openCache(const CommandLine &line) {
+  if (line.cache == "none")
+    return std::nullopt;
+  std::string fault;
+  std::optional<KernelCache> cache = KernelCache::open(line.cache, fault);
+  if (!cache && !line.cache.empty())
+    runtime::printWarning("compiled kernels are not kept: " + fault);
+  return cache;
+}
+
 // The steps of a compile. Returns the exit code.
 int compile(const CommandLine &line) {
   if (writesFiles(line))
@@ -216,6 +227,8 @@ int compile(const CommandLine &line) {
     return checkPeak(manifest);
   };
   executable.linking = [&] { timing.begin("link"); };
+  std::optional<KernelCache> cache = openCache(line);
+  executable.cache = cache ? &*cache : nullptr;
   bool built = succeeded(buildExecutable(*module, executable));
   timing.begin("");
   return built ? 0 : kInputFault;

@@ -171,8 +171,9 @@ Result<Arguments> parseArguments(const std::vector<std::string> &words,
                  "the remote shell, with its options (default ssh)")
       ->option_text("COMMAND");
   app.add_option("--cache", arguments.cache,
-                 "where compiled programs are kept, or none (default: fsdpc "
-                 "in $XDG_CACHE_HOME or ~/.cache)")
+                 "keeps programs in DIR/programs and the code of kernels in "
+                 "DIR/kernels, or nowhere with none (default: fsdpc in "
+                 "$XDG_CACHE_HOME or ~/.cache)")
       ->option_text("DIR");
   try {
     // CLI11 takes the words from the back.

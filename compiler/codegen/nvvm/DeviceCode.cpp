@@ -22,17 +22,18 @@ using namespace fsdpc::codegen;
 
 namespace {
 
-// Sets `ptx` to the PTX of a group's grids, one text per architecture. Returns
-// an error message, or "".
+// Sets `code` to the PTX of a group's grids: one text per architecture, each
+// with a zero at its end. Returns an error message, or "".
 std::string translate(ModuleOp grids, ArrayRef<GpuArch> archs,
-                      MutableArrayRef<std::string> ptx) {
+                      std::string &code) {
   // The group is lowered once and translated once per architecture.
   if (failed(kernels::lowerToNVVM(grids)))
     return "they do not lower to NVVM";
-  for (auto [arch, text] : llvm::zip(archs, ptx)) {
-    std::string fault = kernels::emitPtx(grids, arch, text);
+  for (const GpuArch &arch : archs) {
+    std::string ptx, fault = kernels::emitPtx(grids, arch, ptx);
     if (!fault.empty())
       return fault;
+    code += ptx + '\0';
   }
   return "";
 }
@@ -55,11 +56,9 @@ std::string reportOf(ArrayRef<KernelFigures> figures) {
 FailureOr<std::string>
 fsdpc::codegen::compileDeviceCode(ModuleOp module, ArrayRef<fsdp::Gpu> gpus,
                                   const CudaToolkit &toolkit, StringRef folder,
-                                  StringRef report) {
+                                  StringRef report, const KernelCache *cache) {
   Location loc = module.getLoc();
   SmallVector<GpuArch> archs = gpuArchs(gpus);
-  // ptx[group · archs + arch]
-  std::vector<std::string> ptx(countGroups(module) * archs.size());
   DialectRegistry registry;
   kernels::registerGpuTranslations(registry);
   module.getContext()->appendDialectRegistry(registry);
@@ -74,22 +73,28 @@ fsdpc::codegen::compileDeviceCode(ModuleOp module, ArrayRef<fsdp::Gpu> gpus,
     if (approximates)
       manager.addPass(createApproximateMath());
   };
-  auto toPtx = [&](size_t group, ModuleOp grids) {
-    return translate(grids, archs,
-                     MutableArrayRef<std::string>(ptx).slice(
-                         group * archs.size(), archs.size()));
+  std::string recipe = approximates ? "ptx approximates" : "ptx";
+  for (const GpuArch &arch : archs)
+    recipe += " " + arch.name.str();
+  auto toPtx = [&](ModuleOp grids, std::string &ptx) {
+    return translate(grids, archs, ptx);
   };
-  if (failed(compileGroups(module, lower, toPtx)))
+  FailureOr<std::vector<std::string>> groups =
+      compileGroups(module, recipe, lower, toPtx, cache);
+  if (failed(groups))
     return failure();
   // In the order of the groups, so the text does not depend on the number of
   // threads.
+  std::vector<std::vector<std::string>> ptx(archs.size());
+  for (StringRef group : *groups)
+    for (std::vector<std::string> &texts : ptx) {
+      auto [text, rest] = group.split('\0');
+      texts.push_back(text.str());
+      group = rest;
+    }
   SmallVector<std::string> joined;
-  for (size_t arch = 0; arch < archs.size(); ++arch) {
-    std::vector<std::string> groups;
-    for (size_t i = arch; i < ptx.size(); i += archs.size())
-      groups.push_back(std::move(ptx[i]));
-    joined.push_back(kernels::joinPtx(groups));
-  }
+  for (const std::vector<std::string> &texts : ptx)
+    joined.push_back(kernels::joinPtx(texts));
   std::vector<KernelFigures> figures;
   FailureOr<std::string> code =
       assembleKernels(loc, toolkit, archs, joined, folder, figures);
@@ -102,15 +107,15 @@ fsdpc::codegen::compileDeviceCode(ModuleOp module, ArrayRef<fsdp::Gpu> gpus,
   return code;
 }
 
-FailureOr<std::vector<std::string>>
-fsdpc::codegen::compileEmulatedCode(ModuleOp module,
-                                    const TargetOptions &processor) {
+FailureOr<std::vector<std::string>> fsdpc::codegen::compileEmulatedCode(
+    ModuleOp module, const TargetOptions &processor, const KernelCache *cache) {
   // No lanes are chosen here: the width of a vector is a decision of the grid.
   EmitGridsOptions options;
   options.roundsBf16 = processor.hasBf16();
-  return compileKernels(module, processor, [&](OpPassManager &manager) {
+  auto emit = [&](OpPassManager &manager) {
     manager.addPass(createEmitGrids(options));
     manager.addPass(createExpandMath());
     manager.addPass(createLowerGridsToHost());
-  });
+  };
+  return compileKernels(module, processor, "emulation", emit, cache);
 }
