@@ -155,24 +155,38 @@ bool isLoopback(const sockaddr *name) {
          IN_LOOPBACKNET;
 }
 
-// Returns an error number, 0 if the socket is connected.
-int connectTo(Socket &attempt, Name &name, Deadline deadline, double silence,
-              std::span<const Endpoint> own) {
+// Returns an error number: 0 if the socket is connected, EINPROGRESS if that
+// may follow.
+int startConnecting(Socket &attempt, Name &name, double silence,
+                    std::span<const Endpoint> own) {
   int file = attempt.descriptor();
+  if (file < 0)
+    return errno; // of socket()
   prepare(file, silence);
   if (int status = bindTo(own, file, name.family()))
     return status;
-  int status = connect(file, name.get(), name.length) ? errno : 0;
+  return connect(file, name.get(), name.length) ? errno : 0;
+}
+
+// Returns an error number. A nonblocking socket becomes writable when the
+// connection is made or has failed, and SO_ERROR says which.
+int errorOf(int file) {
+  int status = 0;
+  socklen_t length = sizeof status;
+  return getsockopt(file, SOL_SOCKET, SO_ERROR, &status, &length) ? errno
+                                                                  : status;
+}
+
+// Returns an error number, 0 if the socket is connected.
+int connectTo(Socket &attempt, Name &name, Deadline deadline, double silence,
+              std::span<const Endpoint> own) {
+  int status = startConnecting(attempt, name, silence, own);
   if (status != EINPROGRESS)
     return status;
-  // The socket is nonblocking: it becomes writable when the connection is made
-  // or has failed, and SO_ERROR says which.
-  pollfd entry = {file, POLLOUT, 0};
-  socklen_t length = sizeof status;
+  pollfd entry = {attempt.descriptor(), POLLOUT, 0};
   if (poll(&entry, 1, pollTimeout(deadline)) <= 0)
     return ETIMEDOUT;
-  getsockopt(file, SOL_SOCKET, SO_ERROR, &status, &length);
-  return status;
+  return errorOf(attempt.descriptor());
 }
 
 // Returns what a nonblocking call moved. `none` says why it can be nothing.
@@ -320,6 +334,12 @@ std::string textOf(const Endpoint &endpoint) {
          std::to_string(endpoint.port);
 }
 
+Status Socket::connected() const {
+  if (int status = errorOf(file))
+    return linkError(status);
+  return {};
+}
+
 // Peeks, so that a byte that has arrived stays for the next receive.
 bool Socket::isBroken() const {
   char next;
@@ -408,9 +428,7 @@ Result<Socket> connectTo(const std::string &address, int port,
   for (addrinfo *at = addresses.first; at; at = at->ai_next) {
     Socket attempt = socketFor(at->ai_family);
     Name name(*at);
-    int status = attempt.isOpen()
-                     ? connectTo(attempt, name, deadline, silence, own)
-                     : errno;
+    int status = connectTo(attempt, name, deadline, silence, own);
     if (status == 0)
       return attempt;
     error = linkError(status);
@@ -422,10 +440,18 @@ Result<Socket> connectTo(const Endpoint &endpoint, Deadline deadline,
                          double silence, std::span<const Endpoint> own) {
   Name name(endpoint);
   Socket attempt = socketFor(name.family());
-  int status = attempt.isOpen()
-                   ? connectTo(attempt, name, deadline, silence, own)
-                   : errno;
+  int status = connectTo(attempt, name, deadline, silence, own);
   if (status != 0)
+    return linkError(status);
+  return attempt;
+}
+
+Result<Socket> startConnecting(const Endpoint &endpoint, double silence,
+                               std::span<const Endpoint> own) {
+  Name name(endpoint);
+  Socket attempt = socketFor(name.family());
+  int status = startConnecting(attempt, name, silence, own);
+  if (status != 0 && status != EINPROGRESS)
     return linkError(status);
   return attempt;
 }

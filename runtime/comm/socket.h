@@ -62,6 +62,9 @@ public:
   Result<size_t> receiveSome(std::span<const iovec, 2> ranges);
   /// The address and port of this end. Fails only for a closed socket.
   Result<Endpoint> ownEndpoint() const;
+  /// Returns an error if the connection that startConnecting() began has
+  /// failed.
+  Status connected() const;
   /// Returns true if the other end has closed the connection or was lost.
   bool isBroken() const;
 
@@ -97,5 +100,9 @@ Result<Socket> connectTo(const std::string &address, int port,
                          std::span<const Endpoint> own = {});
 Result<Socket> connectTo(const Endpoint &endpoint, Deadline deadline,
                          double silence, std::span<const Endpoint> own = {});
+/// Begins to connect and does not wait. The socket's descriptor can be written
+/// to once the connection is made or has failed; connected() says which.
+Result<Socket> startConnecting(const Endpoint &endpoint, double silence,
+                               std::span<const Endpoint> own = {});
 
 } // namespace fsdpc::runtime

@@ -152,9 +152,9 @@ std::optional<Greeting> parseGreeting(std::span<const uint8_t> bytes,
   // While the ranks meet, each calls lower ones only. The upper bound of `rank`
   // depends on the job, so the reception judges it; `link` indexes an array.
   int32_t rank = greeting->rank, to = greeting->to;
-  bool isCall = greeting->connections > 0 ? rank != to : rank > to;
+  bool isCall = greeting->connection > 0 ? rank != to : rank > to;
   int linksOfBoth = rank == 0 || to == 0 ? links : channels;
-  if (rank < 0 || to < 0 || greeting->connections < 0 || !isCall ||
+  if (rank < 0 || to < 0 || greeting->connection < 0 || !isCall ||
       greeting->link < 0 || greeting->link >= linksOfBoth)
     return {};
   return greeting;

@@ -16,8 +16,9 @@
 //     rank 0 -> caller   Start      later, once all ranks are there, sealed
 //
 // If a connection breaks later, the higher rank calls the lower one again in
-// the same way. The lower rank may ask it to call. Both then say how many bytes
-// of the link they have received (tcp_link.h).
+// the same way, and then sends one byte to say that it goes on. Both say how
+// many bytes of the link they have received (tcp_link.h). The lower rank may
+// ask the higher one to call, by a conversation that ends with the Answer.
 //
 // A seal is an HMAC-SHA256 over the kind of the message, both nonces and the
 // content. So no seal is valid on another connection, in the other direction,
@@ -61,7 +62,7 @@ struct Conversation {
 };
 
 using Protocol = std::array<char, 8>;
-constexpr Protocol protocol = {'f', 's', 'd', 'p', 'c', '-', '0', '4'};
+constexpr Protocol protocol = {'f', 's', 'd', 'p', 'c', '-', '0', '5'};
 
 struct Hello {
   Protocol protocol;
@@ -76,11 +77,13 @@ struct Challenge {
 struct Greeting {
   static constexpr char kind = 'g';
   int32_t rank, ranks, link, process;
-  int32_t to;          ///< the rank that is called
-  int32_t connections; ///< that the link has had; 0 while the ranks meet
-  Endpoint listener;   ///< where other ranks can call this one
-  uint64_t received;   ///< bytes of the link that the caller has
-  Bytes32 self;        ///< random; a process that calls again is known by it
+  int32_t to; ///< the rank that is called
+  /// Number of the link's connection: of the one to be made, or, if a lower
+  /// rank asks for one, of the one that is lost. 0 while the ranks meet.
+  int32_t connection;
+  Endpoint listener; ///< where other ranks can call this one
+  uint64_t received; ///< bytes of the link that the caller has
+  Bytes32 self;      ///< random; a process that calls again is known by it
   Bytes32 called; ///< `self` of the process that is called; 0 while they meet
   Bytes32 job;    ///< digest of the launcher's name of the job
   HostName host;

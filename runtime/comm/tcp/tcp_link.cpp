@@ -9,6 +9,7 @@
 #include <cstring>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 namespace fsdpc::runtime {
@@ -46,12 +47,12 @@ void Link::open(Socket first, int whenBroken, int whenMended) {
   socket = std::move(first);
   broken = whenBroken;
   mended = whenMended;
-  connections = 1;
+  number = 1;
 }
 
 bool Link::isUsed() const {
   std::lock_guard<std::mutex> lock(mutex);
-  return connections > 0;
+  return number > 0;
 }
 
 void Link::beginMessage(std::array<iovec, 2> parts) {
@@ -98,8 +99,29 @@ void Link::endMessage() {
     signal(broken);
 }
 
+uint64_t Link::acknowledgedBytes() {
+  std::lock_guard<std::mutex> lock(mutex);
+  noteAcknowledged();
+  return acknowledged;
+}
+
+bool Link::isDelivered() {
+  uint64_t there = acknowledgedBytes();
+  std::lock_guard<std::mutex> lock(mutex);
+  return there == ends;
+}
+
+// Takes the caller's first byte, if it is there.
+void Link::confirm() {
+  char first;
+  if (!isConfirmed && socket.isOpen())
+    if (Result<size_t> got = socket.receiveSome(&first, 1); got && *got == 1)
+      isConfirmed = true;
+}
+
 void Link::noteAcknowledged() {
-  if (socket.isOpen())
+  confirm();
+  if (socket.isOpen() && isConfirmed)
     acknowledged =
         std::max(acknowledged, next - std::min(next, queued(socket, SIOCOUTQ)));
 }
@@ -150,6 +172,7 @@ size_t Link::receive(std::span<const iovec, 2> ranges) {
     }
     return moved;
   }
+  confirm();
   if (!socket.isOpen())
     return 0;
   Result<size_t> moved = socket.receiveSome(ranges);
@@ -168,19 +191,28 @@ int Link::descriptor() const {
 
 Link::State Link::state() const {
   std::lock_guard<std::mutex> lock(mutex);
-  return {connections > 0 && !socket.isOpen(), next < begun, connections, since,
-          why};
+  return {number > 0 && !socket.isOpen(), next < begun, number, since, why};
 }
 
-uint64_t Link::breakOff(const std::string &reason) {
+uint64_t Link::breakOff(const std::string &reason, int which) {
   std::lock_guard<std::mutex> lock(mutex);
-  if (socket.isOpen())
+  if (socket.isOpen() && (which == 0 || which == number))
     breakOffLocked(reason);
   return received;
 }
 
+int Link::nextNumber() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return ++asked;
+}
+
 void Link::breakOffLocked(const std::string &reason) {
   noteAcknowledged();
+  // From here on the kernel refuses what arrives. Otherwise it could
+  // acknowledge bytes between the last that is read below and the end of the
+  // connection.
+  shutdown(socket.descriptor(), SHUT_RDWR);
+  confirm();
   // What was sent before the break is there in full: only after it the
   // connection's error shows.
   for (uint64_t left = queued(socket, SIOCINQ); left > 0;) {
@@ -200,13 +232,21 @@ void Link::breakOffLocked(const std::string &reason) {
   signal(mended); // there may be early bytes
 }
 
-bool Link::adopt(Socket following, uint64_t peerReceived) {
+bool Link::adopt(Socket following, Side side, int itsNumber,
+                 uint64_t peerReceived) {
   std::lock_guard<std::mutex> lock(mutex);
   if (peerReceived < keptFrom() || peerReceived > handed)
     return false;
   socket = std::move(following);
   next = acknowledged = peerReceived;
-  ++connections;
+  number = itsNumber;
+  isConfirmed = side == Side::caller;
+  // A new connection takes a byte at once, or is broken, which shows later.
+  if (side == Side::caller)
+    (void)socket.send("", 1, std::chrono::steady_clock::now());
+  pushLocked();
+  if (next < begun)
+    signal(broken); // to send the rest of what is kept
   signal(mended);
   return true;
 }

@@ -8,6 +8,17 @@
 // Bytes that the other machine's kernel has acknowledged are in the memory of
 // the receiving rank, which reads them out of a broken connection. So only the
 // others are kept, and a few more for what a relay in between may swallow.
+//
+// A byte is lost or comes twice only if one of these rules is broken:
+//
+// 1. An end that has said how much it has reads nothing more from the old
+//    connection, and its kernel acknowledges nothing more there.
+// 2. The connections of a link are numbered by the end that calls, upwards. An
+//    end only goes on over a connection with a higher number than its last.
+// 3. The host of a call goes on first, as soon as it has answered. What it
+//    sends then may be acknowledged by the kernel of a caller that has given
+//    up meanwhile. So it trusts no acknowledgement until the caller's first
+//    byte, which says that the caller goes on too and is not of the stream.
 #pragma once
 
 #include "runtime/comm/socket.h"
@@ -50,6 +61,10 @@ public:
   void endMessage();
   /// Sends one byte, now or when there is a connection again.
   void say(uint8_t byte);
+  /// Returns how many bytes of what was sent the other machine has, at least.
+  uint64_t acknowledgedBytes();
+  /// Returns true if it has everything.
+  bool isDelivered();
   /// Receives the two ranges one after the other, as far as possible without
   /// waiting. Returns the number of bytes; 0 without a connection.
   size_t receive(std::span<const iovec, 2> ranges);
@@ -61,24 +76,28 @@ public:
   struct State {
     bool broken = false;
     bool mustPush = false; ///< kept bytes are to be sent again
-    int connections = 0;   ///< so far
-    Deadline since;        ///< when the last one broke
+    int number = 0;        ///< of the last connection; 0: the link is not used
+    Deadline since;        ///< when that one broke
     std::string why;
   };
   State state() const;
-  /// Gives the connection up, if there is one, and reads what it still holds.
-  /// Returns the number of bytes received so far, which a new connection
-  /// continues.
-  uint64_t breakOff(const std::string &why);
-  /// Goes on over a new connection, from the peer's position. To be called
+  /// Gives up the connection with this number, or any if it is 0, and reads
+  /// what it still holds. Returns the number of bytes received so far, which a
+  /// new connection continues.
+  uint64_t breakOff(const std::string &why, int number = 0);
+  /// Returns the number of the next connection that this end asks for.
+  int nextNumber();
+  enum class Side { caller, host };
+  /// Goes on over connection `number`, from the peer's position. To be called
   /// after breakOff(), whose result the peer has been told. Returns false if
   /// that is not possible: bytes that the peer needs are gone, or it claims
   /// bytes that were never sent.
-  bool adopt(Socket next, uint64_t peerReceived);
+  bool adopt(Socket next, Side side, int number, uint64_t peerReceived);
 
 private:
   void breakOffLocked(const std::string &why);
   bool pushLocked();
+  void confirm();
   void noteAcknowledged();
   void keepLocked(std::span<const iovec, 2> parts);
   uint64_t keptFrom() const { return begun - kept.size(); }
@@ -86,7 +105,9 @@ private:
   mutable std::mutex mutex;
   Socket socket;
   int broken = -1, mended = -1;
-  int connections = 0;
+  int number = 0,
+      asked = 1;           ///< of connections: the last one, and one asked for
+  bool isConfirmed = true; ///< the peer goes on over this connection too
   Deadline since = {};
   std::string why;
   /// Of the stream that is sent: the message under way is [begun, ends), and

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One thread receives calls and never waits for anybody. The other one calls,
-// which takes as long as a machine does not answer. Until a connection breaks
-// both sleep in poll().
+// One thread receives calls, and one calls. Neither waits for any one rank, so
+// a machine that is gone delays no other link. Until a connection breaks both
+// sleep in poll().
 #include "runtime/comm/tcp/tcp_mender.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/thread.h"
@@ -18,11 +18,10 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// In seconds: between two tries; to connect, and to converse; how long the port
-// of a process refuses calls until it counts as gone; and how long the lower
-// rank waits before it asks to be called.
-constexpr double pause = 0.25, toConnect = 2, toConverse = 3, toBeGone = 1,
-                 toAsk = 0.5;
+// In seconds: at least so long from one call to the next; at most so long for
+// a call; how long the port of a process refuses calls until it counts as gone;
+// and how long the lower rank waits before it asks to be called.
+constexpr double pause = 0.25, toCall = 5, toBeGone = 1, toAsk = 0.5;
 // As long as Linux tries by itself.
 constexpr double systemLimit = 15 * 60;
 
@@ -41,6 +40,10 @@ int makeEvent() {
 void clear(int event) {
   uint64_t count;
   (void)!read(event, &count, sizeof count);
+}
+
+Deadline after(Deadline begin, double seconds) {
+  return begin + std::chrono::milliseconds(int64_t(seconds * 1000));
 }
 
 double secondsSince(Deadline begin) {
@@ -83,8 +86,13 @@ Mender::Mender(const LaunchEnvironment &environment, const Mesh &mesh,
       limit(mesh.silence > 0 ? mesh.silence : systemLimit),
       callers(environment.rank, environment.ranks, mesh.silence, mesh.listeners,
               mesh.key),
-      job(digestOf(environment.job)), refused(size_t(environment.ranks), never),
-      reported(refused), ending(makeEvent()) {
+      job(digestOf(environment.job)),
+      calls(mesh.key, toCall, mesh.silence, mesh.own,
+            [this](Call &call, const Calls::End &end) { hear(call, end); }),
+      refused(size_t(environment.ranks), never), reported(refused),
+      ending(makeEvent()) {
+  for (std::vector<Deadline> &link : due)
+    link.resize(size_t(all.ranks));
   receiver = startThread("calls of other ranks", [this] { receive(); });
   caller = startThread("broken connections", [this] { mend(); });
 }
@@ -108,46 +116,43 @@ void Mender::receive() {
 }
 
 // Exchanges the connection if a higher rank calls, or gives it up if a lower
-// one asks to be called.
+// one asks for another one.
 void Mender::admit(Guest &guest) {
   const Greeting &greeting = guest.greeting;
   int self = environment.rank, peer = greeting.rank;
   bool isOurs = greeting.job == job && greeting.ranks == environment.ranks &&
                 peer < environment.ranks && greeting.to == self &&
-                greeting.connections > 0;
-  // A caller that has given up has called again since, and what it said here
-  // may be older.
-  if (!isOurs || guest.socket.isBroken())
+                greeting.connection > 0;
+  if (!isOurs)
     return;
   Link &link = all.at(greeting.link, peer);
-  if (!link.isUsed())
+  bool exchanges = peer > self;
+  int number = link.state().number;
+  // A call that is older than the connection may arrive late: its caller has
+  // given up, and has more by now than it said.
+  if (number == 0 || (exchanges && greeting.connection <= number))
     return;
   Answer reply = {Verdict::welcome, 0, 0, {}, {}};
   if (greeting.called != mesh.self ||
       greeting.self != mesh.members[size_t(peer)].self)
     reply.verdict = Verdict::otherProcess;
-  bool exchanges = reply.verdict == Verdict::welcome && peer > self;
-  if (exchanges)
+  if (exchanges && reply.verdict == Verdict::welcome)
     reply.received = link.breakOff("the other end had lost it");
   seal(reply, guest.conversation);
   if (!sendAtOnce(guest.socket, reply) || reply.verdict != Verdict::welcome)
     return;
-  if (!exchanges) {
-    // It has been mended meanwhile if it has had more connections.
-    if (link.state().connections <= greeting.connections)
-      link.breakOff("the other end had lost it");
-  } else if (!link.adopt(std::move(guest.socket), greeting.received)) {
+  if (!exchanges)
+    link.breakOff("the other end had lost it", greeting.connection);
+  else if (!link.adopt(std::move(guest.socket), Link::Side::host,
+                       greeting.connection, greeting.received))
     lost(greeting.link, peer, bytesAreGone);
-  }
 }
 
 void Mender::mend() {
   while (!ends) {
-    double next = mendAll();
-    if (ends)
-      return;
+    Deadline next = std::min(callAll(), calls.next());
     std::vector<pollfd> entries;
-    std::vector<std::pair<Link *, int>> watched; // with their connections
+    std::vector<std::pair<Link *, int>> watched; // with their numbers
     forEach([&](int, int, Link &link) {
       Link::State state = link.state();
       int file = link.descriptor();
@@ -155,90 +160,94 @@ void Mender::mend() {
         return;
       entries.push_back(
           {file, short(POLLRDHUP | (state.mustPush ? POLLOUT : 0)), 0});
-      watched.emplace_back(&link, state.connections);
+      watched.emplace_back(&link, state.number);
     });
+    calls.addTo(entries);
     entries.push_back({all.broken, POLLIN, 0});
-    poll(entries.data(), entries.size(),
-         next > 0 ? pollTimeout(inSeconds(next)) : -1);
+    if (poll(entries.data(), entries.size(), pollTimeout(next)) < 0)
+      continue; // a signal
     clear(all.broken);
-    for (size_t i = 0; i < watched.size(); ++i) {
-      auto [link, connections] = watched[i];
-      if ((entries[i].revents & (POLLERR | POLLHUP | POLLRDHUP)) &&
-          link->state().connections == connections)
-        link->breakOff("connection closed");
-    }
+    for (size_t i = 0; i < watched.size(); ++i)
+      if (entries[i].revents & (POLLERR | POLLHUP | POLLRDHUP))
+        watched[i].first->breakOff("connection closed", watched[i].second);
+    calls.advance(std::span(entries).subspan(watched.size()));
   }
 }
 
-// Tries once to mend each link. Returns the seconds until the next try, 0 if
-// all are whole.
-double Mender::mendAll() {
-  double next = 0;
-  int silent = -1; // a rank that did not answer: other links would wait as long
+// Begins the calls that are due, and sends what is kept. Returns when the next
+// call is due.
+Deadline Mender::callAll() {
+  Deadline next = never;
   forEach([&](int number, int peer, Link &link) {
     Link::State state = link.state();
     if (state.mustPush)
       link.push();
-    if (!state.broken || ends)
+    if (!state.broken)
       return;
-    next = pause;
+    auto now = std::chrono::steady_clock::now();
     double since = secondsSince(state.since);
     if (since > limit) {
       char text[64];
       snprintf(text, sizeof text, "; not made again within %g s", limit);
       lost(number, peer, state.why + text);
     }
-    bool calls = peer < environment.rank;
-    if (peer != silent && (calls || since >= toAsk) &&
-        !call(number, peer, state))
-      silent = peer;
+    if (calls.isCalling(number, peer))
+      return;
+    Deadline &at = due[size_t(number)][size_t(peer)];
+    if (peer > environment.rank)
+      at = std::max(at, after(state.since, toAsk));
+    if (now >= at) {
+      at = after(now, pause);
+      call(number, peer, state);
+    }
+    next = std::min(next, at);
   });
   return next;
 }
 
-// Calls a lower rank, or asks a higher one to call. Returns false if it did not
-// answer.
-bool Mender::call(int link, int peer, const Link::State &state) {
+// Calls a lower rank, or asks a higher one to call.
+void Mender::call(int link, int peer, const Link::State &state) {
   const Member &member = mesh.members[size_t(peer)];
   if (member.listener.family == 0) { // it has found no port to listen on
     lost(link, peer, state.why);
-    return false;
+    return;
   }
-  Deadline &firstRefusal = refused[size_t(peer)];
-  Result<Socket> made =
-      connectTo(member.listener, inSeconds(toConnect), mesh.silence, mesh.own);
-  if (!made) {
-    if (!isRefusal(made.error())) {
-      firstRefusal = never;
-      return false;
-    }
-    firstRefusal = std::min(firstRefusal, std::chrono::steady_clock::now());
-    if (secondsSince(firstRefusal) >= toBeGone)
-      lost(link, peer, state.why);
-    return false;
-  }
-  firstRefusal = never;
-  Link &mended = all.at(link, peer);
+  Link &broken = all.at(link, peer);
   Greeting greeting =
       greetingFor(environment, peer, link, mesh.self,
                   mesh.members[size_t(environment.rank)].listener);
-  greeting.connections = state.connections;
-  greeting.received = mended.breakOff(state.why);
+  greeting.connection =
+      peer < environment.rank ? broken.nextNumber() : state.number;
+  greeting.received = broken.breakOff(state.why);
   greeting.called = member.self;
-  Conversation conversation = {mesh.key, {}, {}};
-  Result<Answer> answer =
-      introduce(*made, greeting, conversation, inSeconds(toConverse));
-  if (!answer)
-    return false;
-  if (answer->verdict == Verdict::otherProcess)
+  calls.begin(greeting, member.listener);
+}
+
+void Mender::hear(Call &call, const Calls::End &end) {
+  int link = call.greeting.link, peer = call.greeting.to;
+  Link &broken = all.at(link, peer);
+  Link::State state = broken.state();
+  Deadline &firstRefusal = refused[size_t(peer)];
+  if (end.isRefused) {
+    firstRefusal = std::min(firstRefusal, std::chrono::steady_clock::now());
+    if (secondsSince(firstRefusal) >= toBeGone)
+      lost(link, peer, state.why);
+    return;
+  }
+  firstRefusal = never;
+  if (!end.answer)
+    return;
+  if (end.answer->verdict == Verdict::otherProcess)
     lost(link, peer, "another process has its place");
-  if (answer->verdict != Verdict::welcome || peer > environment.rank)
-    return true;
-  if (mended.adopt(std::move(*made), answer->received))
+  if (end.answer->verdict != Verdict::welcome || peer > environment.rank)
+    return;
+  if (broken.adopt(std::move(call.socket), Link::Side::caller,
+                   call.greeting.connection, end.answer->received)) {
+    due[size_t(link)][size_t(peer)] = {};
     report(peer, state);
-  else
+  } else {
     lost(link, peer, bytesAreGone);
-  return true;
+  }
 }
 
 // Links to one peer mostly break together, and again and again.

@@ -10,6 +10,7 @@
 
 #include "runtime/comm/launch_environment.h"
 #include "runtime/comm/tcp/tcp_callers.h"
+#include "runtime/comm/tcp/tcp_calls.h"
 #include "runtime/comm/tcp/tcp_link.h"
 #include "runtime/comm/tcp/tcp_meeting.h"
 
@@ -45,8 +46,8 @@ private:
 class Mender {
 public:
   /// Called on a thread of the mender when a link cannot be mended: the peer
-  /// has ended, is another process, or was not reached in time. If it returns,
-  /// the mender goes on trying.
+  /// has ended, is another process, or was not reached in time. It must return
+  /// at once; the mender goes on trying, and calls it again.
   using Lost = std::function<void(int link, int peer, const std::string &why)>;
 
   /// Starts two threads. `mesh` and `all` must outlive it. Links are lost after
@@ -59,9 +60,10 @@ private:
   void receive();
   void admit(Guest &guest);
   void mend();
-  double mendAll();
   template <typename Body> void forEach(const Body &body);
-  bool call(int link, int peer, const Link::State &state);
+  Deadline callAll();
+  void call(int link, int peer, const Link::State &state);
+  void hear(Call &call, const Calls::End &end);
   void report(int peer, const Link::State &state);
 
   const LaunchEnvironment environment; ///< a copy: the caller's may go
@@ -71,6 +73,10 @@ private:
   const double limit; ///< seconds
   Callers callers;
   const Bytes32 job;
+  /// Of the thread that calls.
+  Calls calls;
+  /// By link and rank: not to be called before.
+  std::array<std::vector<Deadline>, links> due;
   /// By rank: when its port first refused a call, of those without an answer in
   /// between.
   std::vector<Deadline> refused;

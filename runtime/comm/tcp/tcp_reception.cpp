@@ -66,7 +66,7 @@ void Reception::admit(Guest &guest) {
   const Greeting &greeting = guest.greeting;
   // A rank that has met all others already, and calls again since a connection
   // has broken. It will try later.
-  if (greeting.connections > 0)
+  if (greeting.connection > 0)
     return;
   Answer reply = {judge(greeting), 0, 0, {}, {}};
   if (reply.verdict == Verdict::rankTaken) {

@@ -1,100 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Links whose connections break: over a relay that cuts at every byte of an
-// exchange and swallows what it has not passed on, and with menders that make
-// the connections again.
-#include "runtime/comm/tcp/tcp_link.h"
-#include "runtime/comm/tcp/tcp_mender.h"
+// exchange and swallows what it has not passed on.
+#include "tests/runtime/comm/link_ends.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <arpa/inet.h>
-#include <condition_variable>
-#include <cstring>
-#include <netinet/in.h>
 #include <poll.h>
-#include <random>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
+using namespace fsdpc::runtime::testing;
 
 namespace {
-
-constexpr double patience = 60; // seconds; the machine may be busy
-
-Endpoint loopback() {
-  Endpoint place;
-  place.family = AF_INET;
-  place.address = {127, 0, 0, 1};
-  return place;
-}
-
-// Both ends of a new connection.
-std::pair<Socket, Socket> connectionOf(const Socket &listener) {
-  auto place = listener.ownEndpoint();
-  Socket one = std::move(*connectTo(*place, inSeconds(patience), 0));
-  for (;;)
-    if (auto other = acceptFrom(listener, 0); other && other->isOpen())
-      return {std::move(one), std::move(*other)};
-}
-
-// Its other end reads an error, after what was sent.
-void reset(Socket &socket) {
-  linger now = {1, 0};
-  setsockopt(socket.descriptor(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
-  socket.close();
-}
-
-std::string noise(size_t bytes, unsigned seed) {
-  std::mt19937 numbers(seed);
-  std::string text(bytes, '\0');
-  for (char &c : text)
-    c = char(numbers());
-  return text;
-}
-
-// One end of an exchange: sends messages, and receives as many bytes as the
-// other end sends.
-struct End {
-  explicit End(std::vector<std::string> messages, size_t incoming)
-      : messages(std::move(messages)), got(incoming, '\0') {}
-
-  // Returns true once everything was sent and received.
-  bool step(Link &link) {
-    if (at < messages.size() && !sending) {
-      std::string &text = messages[at];
-      size_t half = text.size() / 2;
-      link.beginMessage({iovec{text.data(), half},
-                         iovec{text.data() + half, text.size() - half}});
-      sending = true;
-    }
-    if (sending) {
-      link.push();
-      if (link.isPushed()) {
-        link.endMessage();
-        // As a caller does with its buffer.
-        std::fill(messages[at].begin(), messages[at].end(), '?');
-        ++at;
-        sending = false;
-      }
-    } else {
-      link.push(); // what is kept
-    }
-    taken += link.receive(
-        std::array{iovec{got.data() + taken, got.size() - taken}, iovec{}});
-    return at == messages.size() && taken == got.size() &&
-           !link.state().mustPush;
-  }
-
-  std::vector<std::string> messages;
-  std::string got;
-  size_t at = 0, taken = 0;
-  bool sending = false;
-};
 
 class BrokenLinks : public ::testing::Test {
 protected:
@@ -152,8 +74,10 @@ TEST_F(BrokenLinks, goOnAfterACutAtEveryByte) {
         uint64_t hasLeft = left.breakOff("cut"),
                  hasRight = right.breakOff("cut");
         auto [c, d] = connectionOf(listener);
-        ASSERT_TRUE(left.adopt(std::move(c), hasRight)) << passed;
-        ASSERT_TRUE(right.adopt(std::move(d), hasLeft)) << passed;
+        ASSERT_TRUE(left.adopt(std::move(c), Link::Side::caller, 2, hasRight))
+            << passed;
+        ASSERT_TRUE(right.adopt(std::move(d), Link::Side::host, 2, hasLeft))
+            << passed;
         cut = false;
       } else if (relayA.isOpen()) {
         relay(relayA, relayB);
@@ -190,8 +114,8 @@ TEST_F(BrokenLinks, loseNothingThatWasOnItsWay) {
     if (i % 40 == 0) {
       uint64_t hasLeft = left.breakOff("cut"), hasRight = right.breakOff("cut");
       auto [c, d] = connectionOf(listener);
-      ASSERT_TRUE(left.adopt(std::move(c), hasRight));
-      ASSERT_TRUE(right.adopt(std::move(d), hasLeft));
+      ASSERT_TRUE(left.adopt(std::move(c), Link::Side::caller, 2, hasRight));
+      ASSERT_TRUE(right.adopt(std::move(d), Link::Side::host, 2, hasLeft));
     }
   }
   EXPECT_TRUE(done);
@@ -216,122 +140,78 @@ TEST_F(BrokenLinks, refuseToGoOnWithoutWhatIsGone) {
   left.breakOff("cut");
   for (uint64_t has : {uint64_t(0), uint64_t(1000), uint64_t(20001)}) {
     auto [c, d] = connectionOf(listener);
-    EXPECT_FALSE(left.adopt(std::move(c), has)) << has;
+    EXPECT_FALSE(left.adopt(std::move(c), Link::Side::host, 2, has)) << has;
   }
   auto [c, d] = connectionOf(listener);
-  EXPECT_TRUE(left.adopt(std::move(c), 20000 - Link::leastKept));
+  EXPECT_TRUE(
+      left.adopt(std::move(c), Link::Side::host, 2, 20000 - Link::leastKept));
   std::string again(Link::leastKept, '\0');
   while (left.push())
     ;
   EXPECT_TRUE(d.receive(again.data(), again.size(), inSeconds(patience)));
-  EXPECT_EQ(again, text.substr(20000 - Link::leastKept));
+  EXPECT_TRUE(again == text.substr(20000 - Link::leastKept));
 }
 
-// The links of two ranks of one job, in this process, with their menders.
-class Menders : public ::testing::Test {
-protected:
-  struct Rank {
-    Rank(int rank, const Bytes32 &key) : mesh(2, patience), all(2) {
-      environment.rank = rank;
-      environment.ranks = 2;
-      mesh.key = key;
-      mesh.listeners.push_back(std::move(*listenOn(loopback())));
+// An end that gives up while the other one sends has all that its kernel has
+// acknowledged.
+TEST_F(BrokenLinks, haveWhatWasAcknowledgedWhileAnEndGaveUp) {
+  std::string text = noise(1 << 20, 1);
+  for (int i = 0; i < 200; ++i) {
+    End two({}, text.size());
+    auto [a, b] = connectionOf(listener);
+    Link left, right;
+    left.open(std::move(a), broken, mended);
+    right.open(std::move(b), broken, mended);
+    left.beginMessage({iovec{text.data(), text.size()}, iovec{}});
+    std::thread sender([&] {
+      while (!left.isPushed() && !left.state().broken)
+        left.push();
+    });
+    while (two.taken < text.size() / 3)
+      two.step(right);
+    uint64_t hasRight = right.breakOff("a test");
+    sender.join();
+    // As if the message had ended here: what was acknowledged is not kept.
+    EXPECT_LE(left.acknowledgedBytes(), hasRight);
+    uint64_t hasLeft = left.breakOff("a test");
+    auto [c, d] = connectionOf(listener);
+    ASSERT_TRUE(left.adopt(std::move(c), Link::Side::caller, 2, hasRight));
+    ASSERT_TRUE(right.adopt(std::move(d), Link::Side::host, 2, hasLeft));
+    while (!left.isPushed() || two.taken < text.size()) {
+      left.push();
+      two.step(right);
     }
-    Member member() const {
-      return {{}, *mesh.listeners[0].ownEndpoint(), mesh.self};
-    }
-    LaunchEnvironment environment;
-    Mesh mesh;
-    Links all;
-  };
-
-  Menders() {
-    for (Rank *rank : {&low, &high})
-      rank->mesh.members = {low.member(), high.member()};
-    auto [a, b] = connectionOf(low.mesh.listeners[0]);
-    for (auto [rank, socket] : {std::pair{&low, &a}, {&high, &b}}) {
-      std::vector<Socket> sockets(2);
-      sockets[rank == &low] = std::move(*socket);
-      rank->all.open(0, std::move(sockets));
-    }
+    EXPECT_TRUE(two.got == text);
   }
-
-  void startMender(Rank &rank, std::optional<Mender> &mender) {
-    mender.emplace(rank.environment, rank.mesh, rank.all,
-                   [this](int, int peer, const std::string &why) {
-                     std::lock_guard<std::mutex> lock(mutex);
-                     if (lost.empty())
-                       lost = std::to_string(peer) + ": " + why;
-                   });
-  }
-
-  std::string awaitLoss() {
-    Deadline deadline = inSeconds(patience);
-    for (;;) {
-      std::lock_guard<std::mutex> lock(mutex);
-      if (!lost.empty() || std::chrono::steady_clock::now() > deadline)
-        return lost;
-      usleep(10000);
-    }
-  }
-
-  // Sends a message each way. Returns true if both arrive.
-  bool exchange() {
-    std::string there = noise(100, 1), back = noise(50, 2);
-    End one({there}, back.size()), two({back}, there.size());
-    Deadline deadline = inSeconds(patience);
-    while (std::chrono::steady_clock::now() < deadline) {
-      bool first = one.step(low.all.at(0, 1));
-      if (two.step(high.all.at(0, 0)) && first)
-        return one.got == back && two.got == there;
-    }
-    return false;
-  }
-
-  const Bytes32 key = randomBytes();
-  Rank low{0, key}, high{1, key};
-  std::mutex mutex;
-  std::string lost;
-  std::optional<Mender> lowMender, highMender;
-};
-
-// Whichever end has noticed, also while nobody uses the link.
-TEST_F(Menders, makeAConnectionAgain) {
-  startMender(low, lowMender);
-  startMender(high, highMender);
-  for (Rank *rank : {&low, &high, &low}) {
-    EXPECT_TRUE(exchange());
-    Link &link = rank->all.at(0, rank == &low);
-    int before = link.state().connections;
-    link.breakOff("a test");
-    Deadline deadline = inSeconds(patience);
-    while (link.state().connections == before &&
-           std::chrono::steady_clock::now() < deadline)
-      usleep(1000);
-    EXPECT_FALSE(link.state().broken);
-  }
-  EXPECT_TRUE(exchange());
-  EXPECT_EQ(lost, "");
 }
 
-// A process that has ended listens no more.
-TEST_F(Menders, knowAProcessThatHasEnded) {
-  high.mesh.listeners.clear();
-  high.all.at(0, 0).breakOff("a test");
-  auto began = std::chrono::steady_clock::now();
-  startMender(low, lowMender);
-  EXPECT_EQ(awaitLoss(), "1: connection closed");
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
-}
-
-// A process that was started in the place of another one, and has its port.
-TEST_F(Menders, refuseAProcessInThePlaceOfAnother) {
-  high.mesh.members[0].self = randomBytes(); // of the one that was there
-  startMender(low, lowMender);
-  startMender(high, highMender);
-  high.all.at(0, 0).breakOff("a test");
-  EXPECT_EQ(awaitLoss(), "0: another process has its place");
-  EXPECT_TRUE(low.all.at(0, 1).state().broken);
+// A caller that gives up after the host has gone on leaves a connection whose
+// kernel acknowledges what nobody reads.
+TEST_F(BrokenLinks, trustNoAcknowledgementBeforeTheCallerGoesOn) {
+  std::string text = noise(100000, 1);
+  auto [a, b] = connectionOf(listener);
+  Link host;
+  host.open(std::move(a), broken, mended);
+  host.breakOff("a test");
+  auto [c, d] = connectionOf(listener);
+  ASSERT_TRUE(host.adopt(std::move(c), Link::Side::host, 2, 0));
+  host.beginMessage({iovec{text.data(), text.size()}, iovec{}});
+  std::string gone(text.size(), '\0');
+  for (size_t read = 0; read < gone.size();) {
+    host.push();
+    read += *d.receiveSome(gone.data() + read, gone.size() - read);
+  }
+  host.endMessage();
+  d.close();
+  host.breakOff("a test");
+  auto [e, f] = connectionOf(listener);
+  ASSERT_TRUE(host.adopt(std::move(e), Link::Side::host, 3, 0));
+  std::string again(text.size(), '\0');
+  for (size_t read = 0; read < again.size();) {
+    host.push();
+    read += *f.receiveSome(again.data() + read, again.size() - read);
+  }
+  EXPECT_TRUE(again == text);
 }
 
 } // namespace

@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
   }
   std::unique_ptr<Job> job = std::move(*joined);
   if (action == "cases" || action == "cuts") {
-    int repeats = action == "cuts" ? 2 : 1;
+    int repeats = 1;
     std::optional<Cuts> cuts;
     if (action == "cuts")
       cuts.emplace();

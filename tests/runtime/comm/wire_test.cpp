@@ -129,15 +129,15 @@ TEST(Wire, aSealedGreetingMayStillBeWrong) {
 // A lower rank may call a higher one only to have a connection made again.
 TEST(Wire, onlyARankThatHasMetTheOtherCallsAHigherOne) {
   Conversation conversation = conversationOf("key");
-  for (int connections : {-1, 0, 1}) {
+  for (int connection : {-1, 0, 1}) {
     Greeting greeting = sealedGreeting(conversation);
     greeting.rank = 1;
     greeting.to = 2;
     greeting.link = 0;
-    greeting.connections = connections;
+    greeting.connection = connection;
     seal(greeting, conversation);
     EXPECT_EQ(bool(parseGreeting(bytesOf(greeting), conversation)),
-              connections == 1);
+              connection == 1);
   }
 }
 
