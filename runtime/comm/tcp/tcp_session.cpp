@@ -3,7 +3,8 @@
 // The watch over a TCP job. Each message is one byte (wire.h): a rank is here
 // (every few seconds), it leaves, or it ends the job with an exit code. Rank 0
 // passes an end on to the others, and leaves last, because the others only hear
-// of each other through it.
+// of each other through it. It waits until they have its last word: if their
+// connections broke first, they would find it gone and call it lost.
 #include "runtime/comm/tcp/tcp_session.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/thread.h"
@@ -20,6 +21,7 @@ namespace fsdpc::runtime {
 namespace {
 
 constexpr double beat = 5; // at most so many seconds between two signs of life
+constexpr int secondsToSayWhy = 2;
 
 // Without destructors and exit handlers: other threads of the process still run
 // and use what those would destroy.
@@ -79,46 +81,89 @@ void TcpSession::gone(int peer, const std::string &why) {
   if (self == 0 || speaks)
     fail(machineError(nameOf(peer) + " was lost (" + why + ")"));
   // Leave time for another rank to print what happened first.
-  std::this_thread::sleep_for(std::chrono::seconds(2));
+  std::this_thread::sleep_for(std::chrono::seconds(secondsToSayWhy));
   leaveRecord(ExitCode::machineFailed);
   end(int(ExitCode::machineFailed));
 }
 
-// A channel often breaks because the job is ending. The two seconds let the
-// watch hear of that first, which ends this process without a message.
 void TcpSession::lost(int link, int peer, const std::string &why) {
-  if (link != watchLink) {
-    std::this_thread::sleep_for(std::chrono::seconds(2));
-    if (leaving)
-      return;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (const Loss &loss : losses)
+      if (loss.link == link && loss.peer == peer)
+        return;
+    losses.push_back({link, peer, why, std::chrono::steady_clock::now()});
   }
-  gone(peer, why);
+  uint64_t one = 1;
+  (void)!write(all.mended[watchLink], &one, sizeof one);
+}
+
+// Ends the job if a rank was lost. Returns when to look again. What has arrived
+// is heard first: a rank that has said that it leaves is not lost. A channel
+// often breaks because the job is ending, so another rank is given two seconds
+// to say why. A rank that is leaving needs the watch alone.
+Deadline TcpSession::judgeLosses() {
+  std::vector<Loss> posted;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    posted = losses;
+  }
+  Deadline next = never;
+  for (const Loss &loss : posted) {
+    for (int peer = 0; peer < all.ranks; ++peer)
+      if (link(peer).isUsed())
+        hear(peer);
+    bool isWatch = loss.link == watchLink;
+    if (left[size_t(loss.peer)] || (leaving && !isWatch) ||
+        !all.at(loss.link, loss.peer).state().broken)
+      continue;
+    Deadline patience =
+        loss.since + std::chrono::seconds(isWatch ? 0 : secondsToSayWhy);
+    if (std::chrono::steady_clock::now() >= patience)
+      gone(loss.peer, loss.why);
+    next = std::min(next, patience);
+  }
+  return next;
+}
+
+// Returns true if the peer has the last word, or will never have it.
+bool TcpSession::isDone(int peer) {
+  if (!link(peer).isUsed() || link(peer).isDelivered())
+    return true;
+  std::lock_guard<std::mutex> lock(mutex);
+  return std::any_of(losses.begin(), losses.end(), [&](const Loss &loss) {
+    return loss.link == watchLink && loss.peer == peer;
+  });
 }
 
 // Reads what a peer sent.
 void TcpSession::hear(int peer) {
   uint8_t words[64];
-  size_t got =
-      link(peer).receive(std::array{iovec{words, sizeof words}, iovec{}});
+  size_t got;
+  do {
+    got = link(peer).receive(std::array{iovec{words, sizeof words}, iovec{}});
+    if (got > 0)
+      heard[size_t(peer)] = std::chrono::steady_clock::now();
+    for (size_t at = 0; at < got; ++at)
+      hear(peer, words[at]);
+  } while (got == sizeof words);
   // A rank that has said it leaves may close.
-  if (got == 0 && !mends && !left[size_t(peer)])
+  if (!mends && !left[size_t(peer)])
     if (Link::State state = link(peer).state(); state.broken)
       gone(peer, state.why);
-  if (got == 0)
-    return;
-  heard[size_t(peer)] = std::chrono::steady_clock::now();
-  for (size_t at = 0; at < got; ++at) {
-    std::optional<Word> word = parseWord(words[at]);
-    if (!word)
-      gone(peer, "it sent a word that no rank sends");
-    if (word->kind == Word::leaves)
-      left[size_t(peer)] = true;
-    if (word->kind == Word::ends) {
-      if (self == 0)
-        tell(*word, peer);
-      leaveRecord(ExitCode(word->code));
-      end(word->code);
-    }
+}
+
+void TcpSession::hear(int peer, uint8_t byte) {
+  std::optional<Word> word = parseWord(byte);
+  if (!word)
+    gone(peer, "it sent a word that no rank sends");
+  if (word->kind == Word::leaves)
+    left[size_t(peer)] = true;
+  if (word->kind == Word::ends) {
+    if (self == 0)
+      tell(*word, peer);
+    leaveRecord(ExitCode(word->code));
+    end(word->code);
   }
 }
 
@@ -134,14 +179,22 @@ void TcpSession::watch() {
         return false;
     return true;
   };
+  auto allAreDone = [&] {
+    for (int peer = 0; peer < all.ranks; ++peer)
+      if (!isDone(peer))
+        return false;
+    return true;
+  };
   while (true) {
+    Deadline losses = judgeLosses();
     // Rank 0 says so last: while any rank still works, it must be able to learn
     // through rank 0 that another one has failed.
     if (leaving && !said && (self != 0 || allLeft())) {
       tell({Word::leaves});
       said = true;
     }
-    if (said && allLeft())
+    bool ends = said && allLeft();
+    if (ends && (self != 0 || allAreDone()))
       return;
     auto now = std::chrono::steady_clock::now();
     if (now >= next) {
@@ -155,7 +208,9 @@ void TcpSession::watch() {
                                    {mended, POLLIN, 0}};
     for (int peer = 0; peer < all.ranks; ++peer)
       entries.push_back({link(peer).descriptor(), POLLIN, 0});
-    if (poll(entries.data(), entries.size(), pollTimeout(next)) < 0)
+    // No event says that a byte was acknowledged.
+    Deadline soon = ends ? inSeconds(0.01) : std::min(next, losses);
+    if (poll(entries.data(), entries.size(), pollTimeout(soon)) < 0)
       continue; // a signal
     wakes &= entries[0].revents == 0;
     uint64_t count;

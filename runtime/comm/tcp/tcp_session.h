@@ -11,6 +11,7 @@
 #include "runtime/comm/wire.h"
 
 #include <atomic>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,16 +33,24 @@ public:
   [[noreturn]] void abort(ExitCode code);
   /// From now on links that break are mended.
   void mend() { mends = true; }
-  /// Ends the job because a link to `peer` cannot be mended. If the link is not
-  /// the watch's, it prints nothing if another rank has ended the job already,
-  /// and returns if this rank is leaving, which needs the watch alone.
+  /// Says that a link to `peer` cannot be mended. The watch's thread then ends
+  /// the job, unless it has heard meanwhile that the job is ending anyway.
   void lost(int link, int peer, const std::string &why);
   /// Names a rank for messages: "rank 2 on node 'x'".
   std::string nameOf(int peer) const;
 
 private:
+  struct Loss {
+    int link, peer;
+    std::string why;
+    Deadline since;
+  };
+
   void watch();
   void hear(int peer);
+  void hear(int peer, uint8_t byte);
+  Deadline judgeLosses();
+  bool isDone(int peer);
   void tell(Word word, int except = -1);
   Link &link(int peer) const { return all.at(watchLink, peer); }
   [[noreturn]] void gone(int peer, const std::string &why);
@@ -54,6 +63,8 @@ private:
   std::vector<Deadline> heard;
   std::vector<bool> left; ///< ranks that announced that they leave
   std::atomic<bool> mends = false, leaving = false;
+  std::mutex mutex;
+  std::vector<Loss> losses; ///< guarded by `mutex`; of each peer the first
   int wake = -1; ///< an eventfd that is signalled when this rank leaves
   std::thread watcher;
 };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Menders, which make connections again, of several ranks in this process.
+// Menders, which make connections again, and the watch that waits for them, of
+// several ranks in this process.
 #include "runtime/comm/tcp/tcp_mender.h"
+#include "runtime/comm/tcp/tcp_session.h"
 #include "tests/runtime/comm/link_ends.h"
 
 #include <gmock/gmock.h>
@@ -196,6 +198,51 @@ TEST_F(ManyMenders, doNotWaitForRanksThatDoNotAnswer) {
                                     std::chrono::duration<double>(patience))
     usleep(1000);
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+}
+
+// With the watch, whose thread judges what menders have given up.
+class Sessions : public Menders {
+protected:
+  void startSession(Rank &rank, std::optional<TcpSession> &session) {
+    session.emplace(rank.environment.rank, true, patience,
+                    std::vector<std::string>(2, "here"), rank.all);
+    session->mend();
+  }
+
+  std::optional<TcpSession> lowSession, highSession;
+};
+
+// Its last word has arrived, and nobody has looked yet.
+TEST_F(Sessions, doNotCallARankLostThatHasLeft) {
+  low().all.at(watchLink, 1).say(byteOf({Word::leaves}));
+  high().all.at(watchLink, 0).breakOff("a test");
+  startSession(high(), highSession);
+  highSession->lost(watchLink, 0, "a test");
+  highSession->leave();
+}
+
+// Rank 0 ends once the others have its last word, also if the connection breaks
+// before that.
+TEST_F(Sessions, bringTheLastWordOverABrokenConnection) {
+  startSession(low(), lowSession);
+  startSession(high(), highSession);
+  for (auto [rank, session, mender] :
+       {std::tuple{&low(), &lowSession, &lowMender},
+        {&high(), &highSession, &highMender}})
+    mender->emplace(rank->environment, rank->mesh, rank->all,
+                    [session](int link, int peer, const std::string &why) {
+                      (*session)->lost(link, peer, why);
+                    });
+  std::thread leaves([&] {
+    low().all.at(watchLink, 1).breakOff("a test");
+    lowSession->leave();
+    lowMender.reset();
+    // As the end of the process does.
+    low().mesh.listeners.clear();
+    low().all.at(watchLink, 1).breakOff("the end");
+  });
+  highSession->leave();
+  leaves.join();
 }
 
 } // namespace
