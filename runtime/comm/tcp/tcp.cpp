@@ -53,9 +53,10 @@ static Status allowOpenFiles(const LaunchEnvironment &environment) {
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
   // Rank 0 has the watch's link to each rank, the others one to rank 0. Beyond
-  // the connections there are listeners, callers, the secret and an event, and
-  // then the run's own files.
-  constexpr int64_t others = 16;
+  // the connections there are events of each link and of three threads,
+  // listeners for several addresses, callers, and the secret; then the run's
+  // own files, such as data, the log and checkpoints.
+  constexpr int64_t others = (links + 3) + 4 + 4 + 1 + 8;
   int64_t ranks = environment.ranks;
   int64_t connections = environment.rank == 0 ? (ranks - 1) * links
                                               : links + (ranks - 2) * channels;
