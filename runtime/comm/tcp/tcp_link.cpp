@@ -111,17 +111,19 @@ bool Link::isDelivered() {
   return there == ends;
 }
 
-// Takes the caller's first byte, if it is there.
-void Link::confirm() {
+// Takes the caller's first byte, if it is there. Fails if the connection has.
+Status Link::confirm() {
+  if (isConfirmed)
+    return {};
   char first;
-  if (!isConfirmed && socket.isOpen())
-    if (Result<size_t> got = socket.receiveSome(&first, 1); got && *got == 1)
-      isConfirmed = true;
+  Result<size_t> got = socket.receiveSome(&first, 1);
+  FSDPC_TRY(got);
+  isConfirmed = *got == 1;
+  return {};
 }
 
 void Link::noteAcknowledged() {
-  confirm();
-  if (socket.isOpen() && isConfirmed)
+  if (socket.isOpen() && confirm() && isConfirmed)
     acknowledged =
         std::max(acknowledged, next - std::min(next, queued(socket, SIOCOUTQ)));
 }
@@ -172,8 +174,13 @@ size_t Link::receive(std::span<const iovec, 2> ranges) {
     }
     return moved;
   }
-  confirm();
   if (!socket.isOpen())
+    return 0;
+  if (Status confirmed = confirm(); !confirmed) {
+    breakOffLocked(confirmed.error().message);
+    return 0;
+  }
+  if (!isConfirmed)
     return 0;
   Result<size_t> moved = socket.receiveSome(ranges);
   if (!moved) {
@@ -212,10 +219,11 @@ void Link::breakOffLocked(const std::string &reason) {
   // acknowledge bytes between the last that is read below and the end of the
   // connection.
   shutdown(socket.descriptor(), SHUT_RDWR);
-  confirm();
+  (void)confirm();
   // What was sent before the break is there in full: only after it the
   // connection's error shows.
-  for (uint64_t left = queued(socket, SIOCINQ); left > 0;) {
+  uint64_t left = isConfirmed ? queued(socket, SIOCINQ) : 0;
+  while (left > 0) {
     char bytes[16384];
     Result<size_t> got = socket.receiveSome(
         bytes, size_t(std::min<uint64_t>(left, sizeof bytes)));

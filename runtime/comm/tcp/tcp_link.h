@@ -97,7 +97,7 @@ public:
 private:
   void breakOffLocked(const std::string &why);
   bool pushLocked();
-  void confirm();
+  Status confirm();
   void noteAcknowledged();
   void keepLocked(std::span<const iovec, 2> parts);
   uint64_t keptFrom() const { return begun - kept.size(); }

@@ -214,4 +214,29 @@ TEST_F(BrokenLinks, trustNoAcknowledgementBeforeTheCallerGoesOn) {
   EXPECT_TRUE(again == text);
 }
 
+// However late it comes, the caller's first byte is not one of the stream.
+TEST_F(BrokenLinks, tellTheCallersFirstByteFromTheStream) {
+  std::string text = noise(100, 1);
+  for (int i = 0; i < 2000; ++i) {
+    End end({}, text.size());
+    auto [a, b] = connectionOf(listener);
+    Link caller, host;
+    caller.open(std::move(a), broken, mended);
+    host.open(std::move(b), broken, mended);
+    caller.breakOff("a test");
+    host.breakOff("a test");
+    auto [c, d] = connectionOf(listener);
+    ASSERT_TRUE(host.adopt(std::move(d), Link::Side::host, 2, 0));
+    std::thread receiver([&] {
+      while (!end.step(host))
+        ;
+    });
+    ASSERT_TRUE(caller.adopt(std::move(c), Link::Side::caller, 2, 0));
+    caller.beginMessage({iovec{text.data(), text.size()}, iovec{}});
+    caller.push();
+    receiver.join();
+    ASSERT_TRUE(end.got == text) << i;
+  }
+}
+
 } // namespace
