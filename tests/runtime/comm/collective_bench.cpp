@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Times what a training step asks of the host's communicators: a reduce-scatter
-// of an f32 gradient and an all-gather of the shards.
+// of an f32 gradient and an all-gather of the shards, beside plain copies of as
+// many bytes.
 //
 // usage: collective_bench TRANSPORT RANKS MIB [REPEATS]
 //
 // TRANSPORT is local (ranks as threads), nodes (threads, each on a virtual node
 // of its own), tcp (starts RANKS processes) or mpi (run it under mpirun). MIB
-// is the size of the whole gradient. Prints the median of REPEATS (9) runs.
+// is the size of the whole gradient. Prints medians of REPEATS (9) runs on rank
+// 0: the time by the clock, the time on a core, and how fast that is. A copy of
+// memcpy, which all ranks run at once, is 100 %.
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/tcp/tcp.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <ctime>
 #include <string>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -35,42 +40,75 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Runs one rank. Rank 0 prints; a barrier begins and ends each interval.
+// Floats on huge pages, as a program's memory is. Never freed.
+float *allocate(int64_t count, float value) {
+  constexpr size_t hugePage = size_t(2) << 20;
+  size_t bytes = (size_t(count) * 4 + hugePage - 1) / hugePage * hugePage;
+  void *memory = aligned_alloc(hugePage, bytes);
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  std::fill_n(static_cast<float *>(memory), count, value);
+  return static_cast<float *>(memory);
+}
+
+// Returns the milliseconds of a clock.
+double milliseconds(clockid_t clock) {
+  timespec time;
+  clock_gettime(clock, &time);
+  return double(time.tv_sec) * 1e3 + double(time.tv_nsec) / 1e6;
+}
+
+// Times one operation of this rank, which moves `bytes` to and from memory.
+struct Timing {
+  const char *name;
+  double bytes;
+  std::vector<double> wall = {}, core = {};
+
+  template <typename Run> void time(Communicator &channel, Run &&run) {
+    channel.barrier();
+    double begin = milliseconds(CLOCK_MONOTONIC);
+    double coreBegin = milliseconds(CLOCK_THREAD_CPUTIME_ID);
+    run();
+    core.push_back(milliseconds(CLOCK_THREAD_CPUTIME_ID) - coreBegin);
+    channel.barrier();
+    wall.push_back(milliseconds(CLOCK_MONOTONIC) - begin);
+  }
+  // The first run touches all memory and does not count.
+  double coreMs() const { return median({core.begin() + 1, core.end()}); }
+  double wallMs() const { return median({wall.begin() + 1, wall.end()}); }
+  double bytesPerMs() const { return bytes / coreMs(); }
+};
+
+// Runs one rank. Rank 0 prints.
 void measure(Job &job, Sizes sizes) {
-  int64_t shard = sizes.elements / job.size;
-  std::vector<float> gradient(size_t(sizes.elements), float(job.rank));
-  std::vector<float> whole(size_t(sizes.elements)), sums(size_t(shard), 0.0f);
+  int64_t shard = sizes.elements / job.size, whole = shard * job.size;
+  float *gradient = allocate(whole, float(job.rank));
+  float *gathered = allocate(whole, 0), *sums = allocate(shard, 0);
   Communicator &reduce = *job.channel[reduceChannel];
   Communicator &gather = *job.channel[gatherChannel];
-  std::vector<double> reduced, gathered;
-  auto time = [](Communicator &channel, auto &&run) {
-    channel.barrier();
-    auto begin = std::chrono::steady_clock::now();
-    run();
-    channel.barrier();
-    return std::chrono::duration<double, std::milli>(
-               std::chrono::steady_clock::now() - begin)
-        .count();
-  };
+  // Each rank reads its part of all gradients and writes the sum, and reads and
+  // writes all of what it gathers.
+  Timing timings[] = {{"reduce-scatter", double(whole + shard) * 4},
+                      {"all-gather", double(whole) * 8},
+                      {"memcpy", double(whole) * 8}};
+  auto &[reduced, allGathered, copied] = timings;
   for (int i = 0; i <= sizes.repeats; ++i) {
-    double a = time(reduce, [&] {
-      reduce.reduceScatter({gradient.data(), WireType::f32, WireType::f32,
-                            shard * job.size, shard, sums.data(), false});
+    reduced.time(reduce, [&] {
+      reduce.reduceScatter(
+          {gradient, WireType::f32, WireType::f32, whole, shard, sums, false});
     });
-    double b = time(gather, [&] {
-      gather.allGather(sums.data(), whole.data(), size_t(shard) * 4);
-    });
-    if (i == 0) // touches all memory for the first time
-      continue;
-    reduced.push_back(a);
-    gathered.push_back(b);
+    allGathered.time(
+        gather, [&] { gather.allGather(sums, gathered, size_t(shard) * 4); });
+    copied.time(gather, [&] { memcpy(gathered, gradient, size_t(whole) * 4); });
   }
-  if (job.rank == 0)
-    printf("%s, %d ranks, %lld MiB: reduce-scatter %.1f ms, all-gather %.1f "
-           "ms, both %.1f ms\n",
-           job.transport.c_str(), job.size, (long long)(sizes.elements >> 18),
-           median(reduced), median(gathered),
-           median(reduced) + median(gathered));
+  if (job.rank != 0)
+    return;
+  printf("%s, %d ranks, %lld MiB:\n", job.transport.c_str(), job.size,
+         (long long)(sizes.elements >> 18));
+  for (const Timing &timing : timings)
+    printf("  %-14s %6.1f ms, %6.1f core ms, %5.1f GB/s, %3.0f %%\n",
+           timing.name, timing.wallMs(), timing.coreMs(),
+           timing.bytesPerMs() / 1e6,
+           100 * timing.bytesPerMs() / copied.bytesPerMs());
 }
 
 int runThreads(int ranks, int perNode, Sizes sizes) {
