@@ -23,6 +23,11 @@ inline int64_t partOf(const ReduceScatter &part, int64_t rank) {
 /// padding.
 int64_t realElements(const ReduceScatter &part, int64_t begin, int64_t count);
 
+/// Returns the bytes of this rank's result.
+inline size_t resultBytes(const ReduceScatter &part) {
+  return size_t(part.shardElements) * sizeof(float);
+}
+
 /// Writes the padding of a result, elements [begin, end) of the shard: zero, or
 /// what the sum continues from.
 void sumPadding(const ReduceScatter &part, int64_t begin, int64_t end);

@@ -7,6 +7,7 @@
 #include "runtime/comm/staged.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/reduce_scatter.h"
+#include "runtime/numeric/streaming.h"
 
 #include <algorithm>
 #include <cstring>
@@ -38,7 +39,8 @@ void StagedCommunicator::doReduceScatter(const ReduceScatter &part) {
     addends[self] = {gradientAt(part, own), part.type};
     int64_t real = realElements(part, own, count);
     sumRanks(addends.data(), ranks, part.wire, real, part.shard + begin,
-             part.add, part.initial ? part.initial + begin : nullptr);
+             part.add, part.initial ? part.initial + begin : nullptr,
+             resultBytes(part));
     sumPadding(part, begin + real, begin + count);
   }
 }
@@ -79,13 +81,15 @@ void WindowCommunicator::doAllGather(const void *shard, void *whole,
   for (size_t begin = 0; begin < shardBytes; begin += staging.gather) {
     size_t bytes = std::min(staging.gather, shardBytes - begin);
     memcpy(stage(self), own + begin, bytes);
-    char *place = all + self * shardBytes + begin;
-    if (place != own + begin) // while the piece is in the cache
-      memcpy(place, own + begin, bytes);
+    auto place = [&](int rank, const char *from) {
+      copyResult(from, bytes, all + rank * shardBytes + begin,
+                 ranks * shardBytes);
+    };
+    place(self, own + begin); // while the piece is in the cache
     barrier();
     for (int peer = 0; peer < ranks; ++peer)
       if (peer != self)
-        memcpy(all + peer * shardBytes + begin, stage(peer), bytes);
+        place(peer, stage(peer));
     half ^= 1;
   }
 }

@@ -6,6 +6,7 @@
 #include "runtime/numeric/reduce.h"
 #include "runtime/numeric/each_processor.h"
 #include "runtime/numeric/float16.h"
+#include "runtime/numeric/streaming.h"
 
 #include <algorithm>
 #include <cstring>
@@ -128,7 +129,8 @@ void castToWire(const void *source, WireType type, WireType wire, int64_t count,
 // A sum that continues is built in the shard. Another is not, because the shard
 // may lie inside one of the sources.
 void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
-              float *shard, bool add, const float *initial) {
+              float *shard, bool add, const float *initial,
+              size_t resultBytes) {
   constexpr int64_t block = 2048; // 8 KiB of sums stay in L1
   float sums[block];
   bool begun = add || initial;
@@ -142,7 +144,7 @@ void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
                begin * elementBytes(addends[rank].type),
            addends[rank].type, wire, length, to, rank != 0 || begun);
     if (!add)
-      memcpy(shard + begin, sums, length * sizeof(float));
+      copyResult(sums, length * sizeof(float), shard + begin, resultBytes);
   }
 }
 

@@ -34,8 +34,10 @@ struct Addend {
 /// Writes to shard[i] the sum over the ranks of addends[rank][i], each rounded
 /// to the wire type first and added in rank order. The sum begins with shard[i]
 /// if `add` is set, which then lies in no source, else with initial[i] if that
-/// is not null.
+/// is not null. The count may be part of a result of `resultBytes`: a large one
+/// is written past the caches (streaming.h).
 void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
-              float *shard, bool add, const float *initial = nullptr);
+              float *shard, bool add, const float *initial = nullptr,
+              size_t resultBytes = 0);
 
 } // namespace fsdpc::runtime

@@ -9,6 +9,7 @@
 #include "runtime/comm/local/mailboxes.h"
 #include "runtime/comm/reduce_scatter.h"
 #include "runtime/comm/staged.h"
+#include "runtime/numeric/streaming.h"
 
 #include <algorithm>
 #include <cstring>
@@ -76,8 +77,8 @@ public:
     barrier();
     char *all = static_cast<char *>(whole);
     for (int peer = 0; peer < size(); ++peer)
-      if (all + peer * shardBytes != meeting->published[peer])
-        memcpy(all + peer * shardBytes, meeting->published[peer], shardBytes);
+      copyResult(meeting->published[peer], shardBytes, all + peer * shardBytes,
+                 size() * shardBytes);
     barrier(); // from here on the shards may change
   }
 
@@ -94,7 +95,7 @@ public:
                            begin * elementBytes(part.type),
                        part.type};
     sumRanks(addends.data(), size(), part.wire, real, part.shard, part.add,
-             part.initial);
+             part.initial, resultBytes(part));
     sumPadding(part, real, part.shardElements);
     barrier(); // from here on the gradients may change
   }
