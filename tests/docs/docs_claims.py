@@ -49,7 +49,8 @@ README_BYTES, CELL_WORDS, ENTRY_WORDS = 6 * 1024, 12, 120
 # Folders of a build, of a CUDA toolkit, and of installed headers.
 ELSEWHERE = ("build/", "lib64/", "mlir/")
 # Flags of other programs.
-FOREIGN = {"--offline", "--exclude", "--timeout", "--signal", "--open-mode", "--requeue", "--filter", "--gtest_filter", "--mca"}
+FOREIGN = {"--offline", "--exclude", "--timeout", "--signal", "--open-mode", "--requeue", "--filter", "--gtest_filter", "--mca",
+           "--install", "--prefix"}
 
 
 def sources() -> list[str]:

@@ -56,6 +56,7 @@ def test(folder: Path) -> None:
     with zipfile.ZipFile(paths[0]) as wheel:
         check_record(wheel)
         names = set(wheel.namelist())
+        assert any(name.endswith(".data/data/share/zsh/site-functions/_fsdpc") for name in names)
         for name in ("fsdpc/__init__.py", "fsdpc/command.py", "fsdpc/compiler/lib/link/complete", "fsdpc/compiler/lib/libfsdpc_runtime.a",
                      "fsdpc/compiler/include/fsdpc/fsdpc.h"):
             assert name in names, name

@@ -210,14 +210,30 @@ int usageError(const std::string &message) {
   return report(commandLineError(message + " (see fsdpc ckpt --help)"));
 }
 
+const char *const help =
+    "Reads, checks and converts checkpoints of --checkpoint. A model file that "
+    "is called 'ckpt'\nis written './ckpt'.\n\n"
+    "  fsdpc ckpt COMMAND --help";
+
 } // namespace
 
+std::vector<completion::Command> describeCkpt() {
+  Arguments arguments;
+  CLI::App app;
+  addReaders(app, arguments);
+  addWriters(app, arguments);
+  std::vector<completion::Command> commands = {
+      {"ckpt", help, completion::flagsOf(app), {}}};
+  for (const CLI::App *command : app.get_subcommands(nullptr))
+    commands.push_back({"ckpt " + command->get_name(),
+                        command->get_description(),
+                        completion::flagsOf(*command),
+                        {}});
+  return commands;
+}
+
 int runCkpt(int argc, char **argv) {
-  CLI::App app(
-      "Reads, checks and converts checkpoints of --checkpoint. A model "
-      "file that is called 'ckpt'\nis written './ckpt'.\n\n"
-      "  fsdpc ckpt COMMAND --help",
-      "fsdpc ckpt");
+  CLI::App app(help, "fsdpc ckpt");
   Arguments arguments;
   arguments.python = "python3";
   arguments.script = scriptPath();

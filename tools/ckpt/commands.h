@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/support/status.h"
+#include "tools/completion/completion.h"
 
 #include <cstdint>
 #include <optional>
@@ -45,6 +46,9 @@ int report(const Error &error);
 /// Prints text to stdout. Returns `code`, or that of an error, as on a full
 /// disk.
 int print(const std::string &text, ExitCode code = ExitCode::success);
+
+/// Describes the command and its subcommands for `fsdpc completion`.
+std::vector<completion::Command> describeCkpt();
 
 /// Reads the command line `ckpt SUBCOMMAND …`, of which argv[0] is "ckpt", and
 /// runs the subcommand.

@@ -12,12 +12,17 @@
 
 namespace fsdpc::doctor {
 
+static const char *const help =
+    "Says what this machine has for fsdpc and its programs, what it lacks, and "
+    "what\nmends that. Ends with 1 if a compile or a run cannot work here.\n"
+    "A model file that is called 'doctor' is written './doctor'.";
+
+completion::Command describeDoctor() {
+  return {"doctor", help, completion::flagsOf(CLI::App()), {}};
+}
+
 int runDoctor(int argc, char **argv, const std::string &toolkit) {
-  CLI::App app("Says what this machine has for fsdpc and its programs, what it "
-               "lacks, and what\nmends that. Ends with 1 if a compile or a run "
-               "cannot work here.\nA model file that is called 'doctor' is "
-               "written './doctor'.",
-               "fsdpc doctor");
+  CLI::App app(help, "fsdpc doctor");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &help) {

@@ -5,6 +5,8 @@
 // the judgement can be tested on machines that do not exist.
 #pragma once
 
+#include "tools/completion/completion.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -53,6 +55,9 @@ std::vector<Finding> judge(const Facts &facts);
 
 /// Returns the report.
 std::string reportOf(const std::vector<Finding> &findings);
+
+/// Describes the command for `fsdpc completion`.
+completion::Command describeDoctor();
 
 /// Reads the command line `doctor …`, of which argv[0] is "doctor", and prints
 /// the report. Returns the exit code: 1 if something is wrong.

@@ -8,16 +8,15 @@
 
 namespace fsdpc::exporting {
 
-int parseArguments(int argc, char **argv, Arguments &arguments) {
-  CLI::App app(
-      "Writes trained values back into an ONNX model. Everything but the "
-      "values "
-      "keeps its bytes.\nA model file that is called 'export' is written "
-      "'./export'.\n\n"
-      "  fsdpc export gpt.onnx --weights trained.safetensors -o trained.onnx\n"
-      "  fsdpc export gpt.onnx --weights runs/ckpt -o trained.onnx "
-      "--external-data",
-      "fsdpc export");
+static const char *const help =
+    "Writes trained values back into an ONNX model. Everything but the values "
+    "keeps its bytes.\nA model file that is called 'export' is written "
+    "'./export'.\n\n"
+    "  fsdpc export gpt.onnx --weights trained.safetensors -o trained.onnx\n"
+    "  fsdpc export gpt.onnx --weights runs/ckpt -o trained.onnx "
+    "--external-data";
+
+static void addFlags(CLI::App &app, Arguments &arguments) {
   app.add_option("MODEL", arguments.model, "the model that was compiled")
       ->required();
   app.add_option("--weights", arguments.weights,
@@ -42,6 +41,18 @@ int parseArguments(int argc, char **argv, Arguments &arguments) {
   app.add_flag("--keep-missing", arguments.keepMissing,
                "parameters that F does not have keep the model's values; else "
                "they are an error");
+}
+
+completion::Command describeExport() {
+  Arguments arguments;
+  CLI::App app;
+  addFlags(app, arguments);
+  return {"export", help, completion::flagsOf(app), {}};
+}
+
+int parseArguments(int argc, char **argv, Arguments &arguments) {
+  CLI::App app(help, "fsdpc export");
+  addFlags(app, arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &help) {

@@ -4,6 +4,8 @@
 // from.
 #pragma once
 
+#include "tools/completion/completion.h"
+
 #include <string>
 #include <vector>
 
@@ -15,6 +17,9 @@ struct Arguments {
   std::vector<std::string> rename; ///< rules of runtime::Renaming
   bool keepMissing = false; ///< parameters without a value keep the model's
 };
+
+/// Describes the command for `fsdpc completion`.
+completion::Command describeExport();
 
 /// Reads the command line `export …`, of which argv[0] is "export". Returns -1
 /// to continue, or the exit code to stop with.

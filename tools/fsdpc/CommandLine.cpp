@@ -10,6 +10,7 @@
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/foreign_names.h"
 #include "tools/fsdpc/Buckets.h"
+#include "tools/fsdpc/Commands.h"
 #include "tools/fsdpc/PlanFlags.h"
 #include "tools/fsdpc/Version.h"
 
@@ -86,6 +87,23 @@ static std::string meantFlag(const std::string &flag, const CLI::App &app) {
       known.push_back("--" + name);
   std::vector<llvm::StringRef> names(known.begin(), known.end());
   return fsdp::meant(llvm::StringRef(flag).split('=').first, names);
+}
+
+// Returns what to say of a second word that is not a flag. The first was taken
+// for the model, and may be a misspelt command or that of another tool.
+static std::string unexpectedWord(const std::string &first,
+                                  const std::string &second) {
+  if (first.find_first_of("./") != std::string::npos)
+    return "unexpected argument '" + second +
+           "'; one model is compiled at a time";
+  std::vector<completion::Command> commands = allCommands();
+  std::vector<llvm::StringRef> names;
+  for (const completion::Command &command : commands)
+    names.push_back(command.name);
+  std::string near = fsdp::meant(first, names);
+  return "unknown command '" + first + "'" +
+         (near.empty() ? "; 'fsdpc run MODEL' compiles and trains" : near) +
+         " (see --help)";
 }
 
 // Adds the flags that only the driver reads. They write to `line`.
@@ -224,8 +242,8 @@ static int parseFlags(CLI::App &app, const std::vector<TableFlag> &flags,
     // flag.
     std::string extra = app.remaining().empty() ? "" : app.remaining().front();
     if (extra.rfind("-", 0) != 0)
-      return usageError("unexpected argument '" + extra +
-                        "'; one model is compiled at a time");
+      return usageError(
+          unexpectedWord(app.get_option("model")->as<std::string>(), extra));
     if (std::string advice = adviceOnFlag(extra); !advice.empty())
       return usageError("unknown flag '" + extra.substr(0, extra.find('=')) +
                         "'; " + advice + " (see --help)");
@@ -332,6 +350,7 @@ static const char *const compileHelp =
     "  fsdpc calibrate --help    # measures this machine for --machine\n"
     "  fsdpc export --help    # writes trained values back into the ONNX\n"
     "  fsdpc doctor        # says what this machine has and what it lacks\n"
+    "  fsdpc completion --help    # completes words in bash, zsh and fish\n"
     "  fsdpc top --help    # shows running jobs by their logs, and plots\n"
     "  fsdpc check --help    # says if a model compiles, without compiling\n"
     "  fsdpc simulate --help    # estimates steps on other numbers of ranks\n"
@@ -409,13 +428,42 @@ static std::string recordedLine(llvm::ArrayRef<char *> words) {
   return line;
 }
 
-int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
-  CLI::App app(helpOf(line.command), commandName(line.command));
-  std::string phase = "executable";
+// Adds all flags of `line.command`, and returns those of the table.
+static std::vector<TableFlag> addFlags(CLI::App &app, CommandLine &line,
+                                       std::string &phase) {
   addDriverFlags(app, line, phase);
   if (line.command == Command::Simulate || line.command == Command::Tune)
     addPlanFlags(app, line);
-  std::vector<TableFlag> flags = addTableFlags(app);
+  return addTableFlags(app);
+}
+
+completion::Command fsdpc::driver::describeCommand(Command command) {
+  CommandLine line;
+  line.command = command;
+  CLI::App app;
+  std::string phase;
+  std::vector<TableFlag> table = addFlags(app, line, phase);
+  std::vector<completion::Flag> flags = completion::flagsOf(app);
+  // CLI11 takes the values of these as any text.
+  auto setChoices = [&](const std::string &name, const std::string &values) {
+    for (completion::Flag &flag : flags)
+      if (flag.names.back() == name && !values.empty())
+        flag.choices = completion::split(values, '|');
+  };
+  for (const TableFlag &each : table)
+    setChoices("--" + each.option->name.str(), each.option->legalValues());
+  setChoices("--compile-to", phaseNames());
+  std::string name = commandName(command).substr(strlen("fsdpc"));
+  return {name.substr(std::min<size_t>(name.size(), 1)),
+          helpOf(command),
+          flags,
+          {}};
+}
+
+int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
+  CLI::App app(helpOf(line.command), commandName(line.command));
+  std::string phase = "executable";
+  std::vector<TableFlag> flags = addFlags(app, line, phase);
   // The order is that of the messages: what is not a flag at all, then the
   // driver's flags, then the options.
   if (int code = parseFlags(app, flags, argc, argv); code >= 0)

@@ -7,6 +7,7 @@
 #include "compiler/options/Options.h"
 #include "compiler/schedule/cluster.h"
 #include "passes/pipeline/Pipeline.h"
+#include "tools/completion/completion.h"
 
 #include <map>
 #include <string>
@@ -70,5 +71,8 @@ struct CommandLine {
 /// Returns -1 to continue, or the exit code to stop with: 0 after --help, 2
 /// after an error, which is already printed.
 int parseCommandLine(int argc, char **argv, CommandLine &commandLine);
+
+/// Describes a command for `fsdpc completion`.
+completion::Command describeCommand(Command command);
 
 } // namespace fsdpc::driver

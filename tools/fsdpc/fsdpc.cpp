@@ -17,10 +17,12 @@
 #include "runtime/support/threads.h"
 #include "tools/calibrate/command.h"
 #include "tools/ckpt/commands.h"
+#include "tools/completion/completion.h"
 #include "tools/doctor/doctor.h"
 #include "tools/export/Export.h"
 #include "tools/fsdpc/Buckets.h"
 #include "tools/fsdpc/CommandLine.h"
+#include "tools/fsdpc/Commands.h"
 #include "tools/fsdpc/Diagnostics.h"
 #include "tools/fsdpc/Load.h"
 #include "tools/fsdpc/Summary.h"
@@ -262,6 +264,8 @@ int runTool(int argc, char **argv) {
     return run::runCommand(argc - 1, argv + 1);
   if (command == "top")
     return top::runTop(argc - 1, argv + 1);
+  if (command == "completion")
+    return completion::runCompletion(argc - 1, argv + 1, allCommands());
   if (command == "doctor")
     return doctor::runDoctor(argc - 1, argv + 1, folderOfToolkit());
   if (command == "diff")

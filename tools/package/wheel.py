@@ -25,6 +25,8 @@ RUNTIMES = ("libfsdpc_runtime.a", "libfsdpc_runtime_cuda_emulation.a", "libfsdpc
 # Debian's packages of the static libraries that are linked in.
 LIBRARIES = ("llvm-22-dev", "libmlir-22-dev", "liblld-22-dev", "libprotobuf-dev", "libre2-dev", "libsodium-dev", "zlib1g-dev", "libzstd-dev",
              "libgcc-12-dev", "libc6-dev", "libcli11-dev", "nlohmann-json3-dev")
+# Where shells look for the scripts of `fsdpc completion`, below the prefix of the Python.
+SCRIPTS = {"bash": "bash-completion/completions/fsdpc", "zsh": "zsh/site-functions/_fsdpc", "fish": "fish/vendor_completions.d/fsdpc.fish"}
 
 
 class Wheel:
@@ -110,6 +112,9 @@ def main() -> int:
     add_compiler(wheel, options.build)
     script = (ROOT / "tools/data/fsdpc-data").read_text()
     wheel.add(f"fsdpc-{version}.data/scripts/fsdpc-data", re.sub(r"^#!.*", "#!python", script, count=1).encode(), executable=True)
+    for shell, name in SCRIPTS.items():
+        printed = subprocess.run([options.build / "standalone/bin/fsdpc", "completion", shell], check=True, capture_output=True)
+        wheel.add(f"fsdpc-{version}.data/data/share/{name}", printed.stdout)
     add_licences(wheel, options.dnnl)
     wheel.add(f"{wheel.information}/METADATA", text.encode())
     wheel.add(f"{wheel.information}/WHEEL", f"Wheel-Version: 1.0\nGenerator: fsdpc\nRoot-Is-Purelib: false\nTag: {TAG}\n".encode())

@@ -122,17 +122,8 @@ Status complete(Arguments &arguments, const std::string &ranks,
   return {};
 }
 
-} // namespace
-
-bool Arguments::isModel() const { return target.ends_with(".onnx"); }
-
-Result<Arguments> parseArguments(const std::vector<std::string> &words,
-                                 bool &helped) {
-  Result<Words> sorted = sortWords(words);
-  FSDPC_TRY(sorted);
-  Arguments arguments;
-  std::string ranks = "auto", hosts;
-  CLI::App app(help, "fsdpc run MODEL.onnx|PROGRAM");
+void addFlags(CLI::App &app, Arguments &arguments, std::string &ranks,
+              std::string &hosts) {
   app.add_option("--np", ranks,
                  "ranks, also -np N; auto: the slots of --hosts, or 1 (default "
                  "auto)")
@@ -175,6 +166,28 @@ Result<Arguments> parseArguments(const std::vector<std::string> &words,
                  "DIR/kernels, or nowhere with none (default: fsdpc in "
                  "$XDG_CACHE_HOME or ~/.cache)")
       ->option_text("DIR");
+}
+
+} // namespace
+
+completion::Command describeRun() {
+  Arguments arguments;
+  std::string ranks, hosts;
+  CLI::App app;
+  addFlags(app, arguments, ranks, hosts);
+  return {"run", help, completion::flagsOf(app), {}};
+}
+
+bool Arguments::isModel() const { return target.ends_with(".onnx"); }
+
+Result<Arguments> parseArguments(const std::vector<std::string> &words,
+                                 bool &helped) {
+  Result<Words> sorted = sortWords(words);
+  FSDPC_TRY(sorted);
+  Arguments arguments;
+  std::string ranks = "auto", hosts;
+  CLI::App app(help, "fsdpc run MODEL.onnx|PROGRAM");
+  addFlags(app, arguments, ranks, hosts);
   try {
     // CLI11 takes the words from the back.
     app.parse(

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/support/status.h"
+#include "tools/completion/completion.h"
 #include "tools/run/hosts.h"
 
 #include <cstdint>
@@ -42,6 +43,9 @@ struct Arguments {
   /// Returns true if the target has to be compiled.
   bool isModel() const;
 };
+
+/// Describes the command for `fsdpc completion`, with its own flags.
+completion::Command describeRun();
 
 /// Parses the words after "run". Prints --help itself, with `code` 0.
 Result<Arguments> parseArguments(const std::vector<std::string> &words,

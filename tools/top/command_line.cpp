@@ -79,16 +79,13 @@ Status checkLossMeans(const std::vector<RunLog> &logs) {
       describe(*other) + "; plot them apart");
 }
 
-} // namespace
+const char *const help =
+    "Shows running and finished jobs by the logs that they write with --log.\n"
+    "A model file that is called 'top' is written './top'.\n\n"
+    "  fsdpc top run.jsonl\n"
+    "  fsdpc top runs/*.jsonl --plot curves.svg";
 
-int runTop(int argc, char **argv) {
-  Arguments arguments;
-  CLI::App app("Shows running and finished jobs by the logs that they write "
-               "with --log.\nA model file that is called 'top' is written "
-               "'./top'.\n\n"
-               "  fsdpc top run.jsonl\n"
-               "  fsdpc top runs/*.jsonl --plot curves.svg",
-               "fsdpc top");
+void addFlags(CLI::App &app, Arguments &arguments) {
   app.add_option("LOG", arguments.logs, "logs, a line of the table each")
       ->required();
   app.add_flag(
@@ -103,6 +100,21 @@ int runTop(int argc, char **argv) {
                  "throughput as an image, instead of the table; a PNG needs "
                  "rsvg-convert")
       ->option_text("FILE.svg|FILE.png");
+}
+
+} // namespace
+
+completion::Command describeTop() {
+  Arguments arguments;
+  CLI::App app;
+  addFlags(app, arguments);
+  return {"top", help, completion::flagsOf(app), {}};
+}
+
+int runTop(int argc, char **argv) {
+  Arguments arguments;
+  CLI::App app(help, "fsdpc top");
+  addFlags(app, arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &help) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "runtime/support/status.h"
+#include "tools/completion/completion.h"
 #include "tools/top/run_log.h"
 
 #include <string>
@@ -20,6 +21,9 @@ std::string plotOf(const std::vector<RunLog> &logs);
 
 /// Writes the image as a PNG, for which it runs rsvg-convert.
 Status writePng(const std::string &path, const std::string &svg);
+
+/// Describes the command for `fsdpc completion`.
+completion::Command describeTop();
 
 /// Reads the command line `top …`, of which argv[0] is "top", and runs it.
 /// Returns the exit code.
