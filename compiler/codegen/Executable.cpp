@@ -68,15 +68,15 @@ static FailureOr<Code> compileCode(ModuleOp module, const TargetOptions &target,
     FailureOr<std::string> code = compileDeviceCode(
         module, compile.gpus, options.toolkit,
         options.dumpFolder.empty() ? folder : StringRef(options.dumpFolder),
-        options.kernelReport, options.cache);
+        options.kernelReport, options.kernels);
     if (failed(code))
       return failure();
     return Code{{}, std::move(*code)};
   }
   FailureOr<std::vector<std::string>> kernels =
       compile.target == fsdp::Target::Host
-          ? compileKernels(module, target, options.cache)
-          : compileEmulatedCode(module, target, options.cache);
+          ? compileKernels(module, target, options.kernels)
+          : compileEmulatedCode(module, target, options.kernels);
   if (failed(kernels))
     return failure();
   return Code{std::move(*kernels), ""};
@@ -110,6 +110,7 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
   FailureOr<Code> code = compileCode(module, *target, options, folder.path());
   if (failed(code))
     return failure();
+  options.kernels.beginPart("program");
   llvm::LLVMContext context;
   // The program is straight-line calls, so there is nothing to optimise.
   auto program =
@@ -128,11 +129,11 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
   // The linker opens its output by name and truncates it. It therefore writes
   // to our own folder, and only a complete program is copied to the path that
   // the user gave.
-  if (options.linking)
-    options.linking();
+  options.kernels.beginPart("link");
   std::string linked = (folder.path() + "/program").str();
   if (failed(linkProgram(loc, compile.target, options.toolkit, files, linked)))
     return failure();
+  options.kernels.beginPart("write");
   // Asks before the copy, so that a refused program leaves the old file alone.
   if (options.accept && failed(options.accept(manifest)))
     return failure();

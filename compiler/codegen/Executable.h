@@ -3,7 +3,7 @@
 // The last step of a compile: from the final module to an executable file.
 #pragma once
 
-#include "compiler/codegen/KernelCache.h"
+#include "compiler/codegen/KernelCompiler.h"
 #include "compiler/codegen/nvvm/Toolkit.h"
 #include "runtime/abi/manifest.h"
 
@@ -23,10 +23,8 @@ struct ExecutableOptions {
   std::string dumpFolder;   ///< keeps PTX and cubins here, unless empty
   std::string kernelReport; ///< file for the figures of ptxas, or empty
   CudaToolkit toolkit;      ///< used by --target=cuda only
-  /// Code of earlier compiles; null: all kernels are compiled. Not owned.
-  const KernelCache *cache = nullptr;
-  /// Called when all code is compiled and the link begins; may be null.
-  std::function<void()> linking;
+  /// The cache of kernels, and what is called as parts begin.
+  KernelHelp kernels;
   /// Decides, before the program is written, if it is wanted; may be null. It
   /// emits its own errors.
   std::function<llvm::LogicalResult(const Manifest &)> accept;

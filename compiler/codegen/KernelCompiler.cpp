@@ -80,16 +80,17 @@ std::vector<Group> copyToGroups(ModuleOp module, ModuleOp all) {
 FailureOr<std::vector<std::string>>
 fsdpc::codegen::compileGroups(ModuleOp module, StringRef recipe,
                               AddPasses lower, TranslateGroup translate,
-                              const KernelCache *cache) {
+                              const KernelHelp &help) {
+  help.beginPart("kernel loops");
   OwningOpRef<ModuleOp> all = ModuleOp::create(module.getLoc());
   std::vector<Group> groups = copyToGroups(module, *all);
   std::vector<std::string> code(groups.size()), keys(groups.size());
   std::vector<size_t> missing;
   for (auto [index, group] : llvm::enumerate(groups)) {
     std::optional<std::string> found;
-    if (cache) {
-      keys[index] = cache->keyOf(recipe, group.texts);
-      found = cache->find(keys[index]);
+    if (help.cache) {
+      keys[index] = help.cache->keyOf(recipe, group.texts);
+      found = help.cache->find(keys[index]);
     }
     if (found) {
       code[index] = std::move(*found);
@@ -102,6 +103,7 @@ fsdpc::codegen::compileGroups(ModuleOp module, StringRef recipe,
   lower(manager.nest<ModuleOp>());
   if (failed(manager.run(*all)))
     return failure();
+  help.beginPart("objects");
   // The passes above run on MLIR's threads by themselves. Translation is no
   // pass, hence the loop. A group's error is emitted by its own thread; any of
   // them fails the compile.
@@ -111,8 +113,8 @@ fsdpc::codegen::compileGroups(ModuleOp module, StringRef recipe,
         std::string error = translate(kernels, code[index]);
         if (!error.empty())
           return kernels.emitError("cannot compile kernels: ") << error;
-        if (cache)
-          cache->store(keys[index], code[index]);
+        if (help.cache)
+          help.cache->store(keys[index], code[index]);
         return success();
       });
   if (failed(translated))
@@ -123,7 +125,7 @@ fsdpc::codegen::compileGroups(ModuleOp module, StringRef recipe,
 FailureOr<std::vector<std::string>>
 fsdpc::codegen::compileKernels(ModuleOp module, const TargetOptions &options,
                                StringRef recipe, AddPasses emit,
-                               const KernelCache *cache) {
+                               const KernelHelp &help) {
   // Must happen before threads run: a registry cannot be extended in parallel.
   DialectRegistry registry;
   kernels::registerTranslations(registry);
@@ -138,12 +140,12 @@ fsdpc::codegen::compileKernels(ModuleOp module, const TargetOptions &options,
   };
   std::string whole = recipe.str() + " " + options.cpu + " " + options.tuneFor +
                       " " + llvm::join(options.features, " ");
-  return compileGroups(module, whole, lower, translate, cache);
+  return compileGroups(module, whole, lower, translate, help);
 }
 
 FailureOr<std::vector<std::string>>
 fsdpc::codegen::compileKernels(ModuleOp module, const TargetOptions &options,
-                               const KernelCache *cache) {
+                               const KernelHelp &help) {
   // The planner knows nothing of the processor. How many lanes a vector has is
   // decided here.
   EmitKernelsOptions target;
@@ -152,5 +154,5 @@ fsdpc::codegen::compileKernels(ModuleOp module, const TargetOptions &options,
   auto emit = [&](OpPassManager &manager) {
     manager.addPass(createEmitKernels(target));
   };
-  return compileKernels(module, options, "host", emit, cache);
+  return compileKernels(module, options, "host", emit, help);
 }

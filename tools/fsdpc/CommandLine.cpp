@@ -107,8 +107,8 @@ static std::string unexpectedWord(const std::string &first,
 }
 
 // Adds the flags that only the driver reads. They write to `line`.
-static void addDriverFlags(CLI::App &app, CommandLine &line,
-                           std::string &phase) {
+static void addDriverFlags(CLI::App &app, CommandLine &line, std::string &phase,
+                           std::string &timing) {
   app.set_version_flag("--version", versionText,
                        "prints versions, commit and targets");
   app.set_help_flag("-h,--help", "prints the flags that most compiles need");
@@ -158,10 +158,11 @@ static void addDriverFlags(CLI::App &app, CommandLine &line,
                "lets the program find the model's weights by absolute paths, "
                "wherever it moves, not by paths from its own folder")
       ->group("Output");
-  app.add_flag(
-         "--timing", line.timing,
-         "prints the processor seconds of the import, of each pass, of code "
-         "generation and of the link")
+  // CLI11's messages would name the type of the value.
+  app.add_flag("--timing{parts}", timing,
+               "prints a table of the compile's seconds by parts, or also "
+               "those of each pass (--timing=passes)")
+      ->option_text("[=passes]")
       ->group("Output");
   app.add_flag("-q,--quiet", line.quiet, "prints errors and warnings alone")
       ->group("Output");
@@ -257,7 +258,8 @@ static int parseFlags(CLI::App &app, const std::vector<TableFlag> &flags,
 
 // Checks what CLI11 does not know of the driver's flags. Returns -1 or the exit
 // code.
-static int checkDriverFlags(CommandLine &line, const std::string &phase) {
+static int checkDriverFlags(CommandLine &line, const std::string &phase,
+                            const std::string &timing) {
   std::string name = commandName(line.command);
   if (line.model.empty())
     return usageError("no model given; " + name +
@@ -269,6 +271,12 @@ static int checkDriverFlags(CommandLine &line, const std::string &phase) {
     return usageError("'--weights' names folders for a dump, and '" +
                       line.model +
                       "' is none; a model's weights lie beside it");
+  if (!timing.empty() && timing != "parts" && timing != "passes")
+    return usageError("'" + timing +
+                      "' in '--timing' is neither parts nor passes");
+  if (!timing.empty())
+    line.timing =
+        timing == "parts" ? TimingDetail::Parts : TimingDetail::Passes;
   if (line.report.empty() && !line.reportTrace.empty())
     return usageError("'--report-trace' has no effect without '--report'");
   if (line.command == Command::Tune && !line.profile.empty())
@@ -430,8 +438,9 @@ static std::string recordedLine(llvm::ArrayRef<char *> words) {
 
 // Adds all flags of `line.command`, and returns those of the table.
 static std::vector<TableFlag> addFlags(CLI::App &app, CommandLine &line,
-                                       std::string &phase) {
-  addDriverFlags(app, line, phase);
+                                       std::string &phase,
+                                       std::string &timing) {
+  addDriverFlags(app, line, phase, timing);
   if (line.command == Command::Simulate || line.command == Command::Tune)
     addPlanFlags(app, line);
   return addTableFlags(app);
@@ -441,8 +450,8 @@ completion::Command fsdpc::driver::describeCommand(Command command) {
   CommandLine line;
   line.command = command;
   CLI::App app;
-  std::string phase;
-  std::vector<TableFlag> table = addFlags(app, line, phase);
+  std::string phase, timing;
+  std::vector<TableFlag> table = addFlags(app, line, phase, timing);
   std::vector<completion::Flag> flags = completion::flagsOf(app);
   // CLI11 takes the values of these as any text.
   auto setChoices = [&](const std::string &name, const std::string &values) {
@@ -462,13 +471,13 @@ completion::Command fsdpc::driver::describeCommand(Command command) {
 
 int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
   CLI::App app(helpOf(line.command), commandName(line.command));
-  std::string phase = "executable";
-  std::vector<TableFlag> flags = addFlags(app, line, phase);
+  std::string phase = "executable", timing;
+  std::vector<TableFlag> flags = addFlags(app, line, phase, timing);
   // The order is that of the messages: what is not a flag at all, then the
   // driver's flags, then the options.
   if (int code = parseFlags(app, flags, argc, argv); code >= 0)
     return code;
-  if (int code = checkDriverFlags(line, phase); code >= 0)
+  if (int code = checkDriverFlags(line, phase, timing); code >= 0)
     return code;
   if (int code = setOptions(flags, line); code >= 0)
     return code;

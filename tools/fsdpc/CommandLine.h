@@ -8,6 +8,7 @@
 #include "compiler/schedule/cluster.h"
 #include "passes/pipeline/Pipeline.h"
 #include "tools/completion/completion.h"
+#include "tools/fsdpc/Timing.h"
 
 #include <map>
 #include <string>
@@ -56,7 +57,7 @@ struct CommandLine {
   Command command = Command::Compile;
   PlanFlags plan;
   bool quiet = false;
-  bool timing = false;
+  TimingDetail timing = TimingDetail::None;
   bool absolutePaths = false; ///< the program keeps the paths of the model
   /// The options of the table, checked one by one but not yet against each
   /// other (fsdp::checkOptions).

@@ -8,7 +8,6 @@
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Location.h"
-#include "llvm/Support/Format.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -71,17 +70,6 @@ DiagnosticPrinter::DiagnosticPrinter(MLIRContext *context, bool quiet)
           print(diagnostic, "");
         return success();
       }) {}
-
-void Timing::begin(StringRef name) {
-  // CPU time of the process, hence of all threads.
-  std::clock_t now = std::clock();
-  if (shown && !current.empty())
-    llvm::errs() << "timing: " << current << " "
-                 << llvm::format("%.3f", double(now - began) / CLOCKS_PER_SEC)
-                 << " s\n";
-  current = name;
-  began = now;
-}
 
 Progress::Progress(bool quiet, unsigned steps)
     : shown(!quiet && llvm::sys::Process::StandardErrIsDisplayed()),

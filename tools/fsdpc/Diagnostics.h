@@ -6,8 +6,6 @@
 
 #include "mlir/IR/Diagnostics.h"
 
-#include <ctime>
-
 namespace fsdpc::driver {
 
 /// Prints "error: message (node 'n')", with notes below. Registered with the
@@ -15,22 +13,6 @@ namespace fsdpc::driver {
 class DiagnosticPrinter : public mlir::ScopedDiagnosticHandler {
 public:
   DiagnosticPrinter(mlir::MLIRContext *context, bool quiet);
-};
-
-/// Prints "timing: NAME S s" for each step when it ends, with the processor
-/// seconds of all threads, which a busy machine does not change. Prints nothing
-/// unless `shown`.
-class Timing {
-public:
-  explicit Timing(bool shown) : shown(shown) {}
-  /// Ends the step that runs, if any, and begins `name`; nothing for "".
-  void begin(llvm::StringRef name);
-
-private:
-  bool shown;
-  /// Must be valid until the next `begin`.
-  llvm::StringRef current;
-  std::clock_t began = 0;
 };
 
 /// A line on the terminal that names the current pass; silent if `quiet` or if

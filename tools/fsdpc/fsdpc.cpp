@@ -27,6 +27,7 @@
 #include "tools/fsdpc/Load.h"
 #include "tools/fsdpc/Summary.h"
 #include "tools/fsdpc/TextStreams.h"
+#include "tools/fsdpc/Timing.h"
 #include "tools/plan/Diff.h"
 #include "tools/plan/Report.h"
 #include "tools/plan/Simulate.h"
@@ -165,6 +166,9 @@ std::optional<KernelCache> openCache(const CommandLine &line) {
 int compile(const CommandLine &line) {
   if (writesFiles(line))
     runtime::outliveReaders();
+  // Ends last, so that freeing the module counts too.
+  Timing timing(line.timing);
+  timing.begin("import");
   DialectRegistry registry;
   registerDialects(registry);
   MLIRContext context(registry);
@@ -173,8 +177,6 @@ int compile(const CommandLine &line) {
 
   int code = 0;
   ExecutableOptions executable;
-  Timing timing(line.timing);
-  timing.begin("import");
   std::vector<OwningOpRef<ModuleOp>> modules =
       load(line, &context, executable, code);
   if (modules.empty())
@@ -191,7 +193,7 @@ int compile(const CommandLine &line) {
   Progress progress(line.quiet, pipelineSteps().size() * modules.size());
   options.progress = [&](const PipelineStep &step) {
     progress.step(step.name);
-    timing.begin(step.name);
+    timing.begin(phaseName(step.phase), step.name);
   };
   // The diagnostics have been printed by their handler.
   if (failed(runBuckets(line, options, modules)))
@@ -212,8 +214,7 @@ int compile(const CommandLine &line) {
         printMemoryTable(analysis::describeRank(*module));
     }
     LogicalResult written = writeModule(*module, line.output);
-    // Ends the last step.
-    timing.begin("");
+    timing.begin("end");
     return failed(written) ? kInputFault : 0;
   }
 
@@ -228,11 +229,11 @@ int compile(const CommandLine &line) {
       printMemoryTable(manifest);
     return checkPeak(manifest);
   };
-  executable.linking = [&] { timing.begin("link"); };
+  executable.kernels.begin = [&](StringRef part) { timing.begin(part); };
   std::optional<KernelCache> cache = openCache(line);
-  executable.cache = cache ? &*cache : nullptr;
+  executable.kernels.cache = cache ? &*cache : nullptr;
   bool built = succeeded(buildExecutable(*module, executable));
-  timing.begin("");
+  timing.begin("end");
   return built ? 0 : kInputFault;
 }
 

@@ -56,7 +56,7 @@ std::string reportOf(ArrayRef<KernelFigures> figures) {
 FailureOr<std::string>
 fsdpc::codegen::compileDeviceCode(ModuleOp module, ArrayRef<fsdp::Gpu> gpus,
                                   const CudaToolkit &toolkit, StringRef folder,
-                                  StringRef report, const KernelCache *cache) {
+                                  StringRef report, const KernelHelp &help) {
   Location loc = module.getLoc();
   SmallVector<GpuArch> archs = gpuArchs(gpus);
   DialectRegistry registry;
@@ -80,9 +80,10 @@ fsdpc::codegen::compileDeviceCode(ModuleOp module, ArrayRef<fsdp::Gpu> gpus,
     return translate(grids, archs, ptx);
   };
   FailureOr<std::vector<std::string>> groups =
-      compileGroups(module, recipe, lower, toPtx, cache);
+      compileGroups(module, recipe, lower, toPtx, help);
   if (failed(groups))
     return failure();
+  help.beginPart("cubins");
   // In the order of the groups, so the text does not depend on the number of
   // threads.
   std::vector<std::vector<std::string>> ptx(archs.size());
@@ -108,7 +109,7 @@ fsdpc::codegen::compileDeviceCode(ModuleOp module, ArrayRef<fsdp::Gpu> gpus,
 }
 
 FailureOr<std::vector<std::string>> fsdpc::codegen::compileEmulatedCode(
-    ModuleOp module, const TargetOptions &processor, const KernelCache *cache) {
+    ModuleOp module, const TargetOptions &processor, const KernelHelp &help) {
   // No lanes are chosen here: the width of a vector is a decision of the grid.
   EmitGridsOptions options;
   options.roundsBf16 = processor.hasBf16();
@@ -117,5 +118,5 @@ FailureOr<std::vector<std::string>> fsdpc::codegen::compileEmulatedCode(
     manager.addPass(createExpandMath());
     manager.addPass(createLowerGridsToHost());
   };
-  return compileKernels(module, processor, "emulation", emit, cache);
+  return compileKernels(module, processor, "emulation", emit, help);
 }
