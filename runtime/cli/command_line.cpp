@@ -87,6 +87,20 @@ std::string footer(const Manifest &manifest) {
          "--tokens labels=book.txt:u8+1";
 }
 
+// Returns the help with the flags that most runs need.
+std::string shortHelp(CLI::App &app, const Manifest &manifest) {
+  size_t hidden = 0;
+  for (const Flag &flag : flagTable())
+    if (!flag.basic) {
+      // CLI11 hides the flags of a group without a name.
+      app.get_option(flag.name)->group("");
+      ++hidden;
+    }
+  app.footer(std::to_string(hidden) + " more flags: " + app.get_name() +
+             " --help-all\n\n" + footer(manifest));
+  return app.help();
+}
+
 // The error of an argument that is not a flag: advice if it is another tool's
 // name, else the nearest flag.
 Error unknown(const std::string &argument) {
@@ -96,7 +110,7 @@ Error unknown(const std::string &argument) {
   std::string name = argument.substr(0, argument.find('='));
   if (std::string advice = adviceOnFlag(name); !advice.empty())
     return commandLineError("unknown flag '" + name + "'; " + advice);
-  std::vector<std::string> names = {"--help"};
+  std::vector<std::string> names = {"--help", "--help-all"};
   for (const Flag &flag : flagTable())
     names.push_back(flag.name);
   std::string near = meant(name, names);
@@ -217,6 +231,8 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   app.name(options.program);
   // Unknown arguments are collected, so that `unknown` can suggest a flag.
   app.allow_extras();
+  app.set_help_flag("-h,--help", "Print the flags that most runs need");
+  app.set_help_all_flag("--help-all", "Print all flags");
   app.footer(footer(manifest));
   for (const Flag &flag : flagTable())
     addFlag(app, flag, arguments);
@@ -224,6 +240,9 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &) {
+    options.help = shortHelp(app, manifest);
+    return options;
+  } catch (const CLI::CallForAllHelp &) {
     options.help = app.help();
     return options;
   } catch (const CLI::ParseError &fault) {

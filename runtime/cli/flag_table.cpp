@@ -81,9 +81,11 @@ Status schedule(const std::string &text) {
 }
 
 const Flag flags[] = {
-#define FLAG(name, value, help, target, ...)                                   \
-  {"--" name, value, help,                                                     \
+#define ROW(basic, name, value, help, target, ...)                             \
+  {basic, "--" name, value, help,                                              \
    [](Arguments &a) -> Target { return target; } __VA_OPT__(, ) __VA_ARGS__},
+#define FLAG(...) ROW(false, __VA_ARGS__)
+#define BASIC(...) ROW(true, __VA_ARGS__)
 #include "runtime/support/program_flags.def"
 };
 

@@ -45,6 +45,7 @@ constexpr char productsBesideProgram[] = "PROGRAM.products";
 
 /// One row of the table.
 struct Flag {
+  bool basic; ///< shown by --help, not only by --help-all
   const char *name;
   const char *value; ///< the name of its value in --help; null: takes none
   const char *help;

@@ -98,7 +98,7 @@ class Repository:
         self.simulate = flags(run(build / "bin/fsdpc", "simulate", "--help-all"))
         self.tune = flags(run(build / "bin/fsdpc", "tune", "--help-all"))
         self.calibrate = flags(run(build / "bin/fsdpc", "calibrate", "--help"))
-        self.program = flags(run(build / "bin/runtime_toy_program", "--help"))
+        self.program = flags(run(build / "bin/runtime_toy_program", "--help-all"))
         # What it passes on has the flags of the compiler and of programs.
         self.run = flags(run(build / "bin/fsdpc", "run", "--help")) | self.compiler | self.program
         passes = "".join((ROOT / name).read_text() for name in self.files if name.endswith("Passes.td"))

@@ -14,9 +14,12 @@
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
+using testing::AllOf;
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 namespace {
 
@@ -95,6 +98,18 @@ TEST(CommandLine, HelpTeaches) {
   for (const char *part : {"--accumulate", "mpirun -np", "input_ids i64[2, 8]",
                            "(s*V+j)*b", "cosine"})
     EXPECT_THAT(parsed.options.help, HasSubstr(part));
+}
+
+// --help has the flags that most runs need, and says how many more there are.
+TEST(CommandLine, HelpIsShort) {
+  std::string few = parse({"--help"}).options.help,
+              all = parse({"--help-all"}).options.help;
+  EXPECT_THAT(few, AllOf(HasSubstr("\n  --checkpoint DIR"),
+                         Not(HasSubstr("--nccl-max-ctas")),
+                         ContainsRegex("[0-9]+ more flags: .* --help-all")));
+  EXPECT_THAT(all, AllOf(HasSubstr("--nccl-max-ctas"),
+                         Not(HasSubstr("more flags")), HasSubstr("(s*V+j)*b")));
+  EXPECT_LE(std::count(few.begin(), few.end(), '\n'), 100);
 }
 
 // --info works without data or steps.
