@@ -219,12 +219,12 @@ void fsdpc::driver::printPrediction(ModuleOp module) {
             << "):\n"
             << llvm::left_justify("  ranks", 16);
   for (int64_t ranks : lists.getAs<DenseI64ArrayAttr>("ranks").asArrayRef())
-    textOut() << llvm::format("%14" PRId64, ranks);
+    textOut() << llvm::format("%12" PRId64, ranks);
   // One column per number of ranks. Times are kept in µs.
   auto row = [&](StringRef name, auto value) {
     textOut() << "\n  " << llvm::left_justify(name, 14);
     for (size_t i = 0; i < updates.size(); ++i)
-      textOut() << llvm::format("%14.3f", value(i) / 1e3);
+      textOut() << llvm::format("%12.3f", value(i) / 1e3);
   };
   row("microbatch", [&](size_t i) { return microbatches[i]; });
   row("update", [&](size_t i) { return updates[i]; });
