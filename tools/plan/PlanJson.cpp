@@ -6,6 +6,7 @@
 #include "compiler/dialects/fsdp/Provenance.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
 #include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/NNAttributes.h"
 #include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/options/Options.h"
 #include "compiler/schedule/bound.h"
@@ -50,6 +51,28 @@ std::string nameOf(Operation *op) {
   return op->getName().stripDialect().str();
 }
 
+// Names the classes of ops. Launches are classed by the template of their
+// kernel's plan, since an elementwise kernel and one that sums down columns
+// have little in common.
+class OpClasses {
+public:
+  explicit OpClasses(ModuleOp module) : symbols(module) {}
+
+  std::string operator[](Operation *op) const {
+    auto launch = dyn_cast<nn::LaunchOp>(op);
+    auto kernel = launch ? symbols.lookup(launch.getKernel()) : nullptr;
+    auto plan = kernel ? kernel->getAttrOfType<nn::KernelPlanAttr>(
+                             nn::NNDialect::kPlanAttr)
+                       : nn::KernelPlanAttr();
+    return plan ? stringifyKernelTemplate(plan.getKernelTemplate()).str() +
+                      " kernel"
+                : op->getName().stripDialect().str();
+  }
+
+private:
+  SymbolTable symbols;
+};
+
 // The innermost module of the model that the op comes from.
 std::string moduleOf(Operation *op) {
   auto scopes = op->getAttrOfType<ArrayAttr>(nn::NNDialect::kScopeAttr);
@@ -66,6 +89,7 @@ json::Object opsOf(const Plan &plan, const schedule::Timeline &timeline) {
   for (const schedule::Action &action : plan.ir.schedule.actions)
     if (action.kind == schedule::ActionKind::Wait)
       beginUs[action.position] += timeline.exposedUs[action.collective];
+  OpClasses classes(plan.module);
   json::Array rows;
   for (auto [position, timed] : llvm::enumerate(plan.ir.problem.ops)) {
     if (timed.durationUs <= 0)
@@ -73,7 +97,7 @@ json::Object opsOf(const Plan &plan, const schedule::Timeline &timeline) {
     Operation *op = plan.ir.ops[position];
     rows.push_back(json::Array{
         beginUs[position], timeline.reachUs[position + 1] - beginUs[position],
-        text(op->getName().stripDialect()), text(nameOf(op)), text(unitOf(op)),
+        text(classes[op]), text(nameOf(op)), text(unitOf(op)),
         op->hasAttr(fsdp::FSDPDialect::kBackwardAttr),
         text(fsdp::nodeOf(op->getLoc())), text(moduleOf(op)),
         integerOf(op, fsdp::FSDPDialect::kBytesAttr),
@@ -203,12 +227,15 @@ json::Object rooflineOf(const Plan &plan) {
   struct Sum {
     double us = 0, flops = 0, bytes = 0;
     int64_t calls = 0;
+    StringRef op; ///< whose rates the machine has
   };
-  std::map<std::string, Sum> classes;
+  OpClasses classes(plan.module);
+  std::map<std::string, Sum> sums;
   for (auto [op, timed] : llvm::zip(plan.ir.ops, plan.ir.problem.ops)) {
     if (timed.durationUs <= 0)
       continue;
-    Sum &sum = classes[op->getName().stripDialect().str()];
+    Sum &sum = sums[classes[op]];
+    sum.op = op->getName().stripDialect();
     sum.us += timed.durationUs;
     sum.flops += double(integerOf(op, fsdp::FSDPDialect::kFlopsAttr));
     sum.bytes += double(integerOf(op, fsdp::FSDPDialect::kBytesAttr));
@@ -216,8 +243,8 @@ json::Object rooflineOf(const Plan &plan) {
   }
   auto type = size_t(fsdp::CompileOptions::of(plan.module).paramType.type);
   json::Array rows;
-  for (auto &[name, sum] : classes) {
-    const schedule::Rate &rate = plan.machine.ratesOf(name)[type];
+  for (auto &[name, sum] : sums) {
+    const schedule::Rate &rate = plan.machine.ratesOf(sum.op)[type];
     rows.push_back(json::Array{text(name), sum.calls, sum.us, sum.flops,
                                sum.bytes, rate.gflops * plan.machine.cores,
                                rate.memoryGBs * plan.machine.cores});

@@ -151,7 +151,7 @@ def traced_page(bench, browser: Browser, screenshots: Path) -> None:
     compared = rows_of(dom, "comparison")
     demand(compared[0][0] == "all ops" and len(compared) > 5, f"the trace is not compared: {compared}")
     classes = {row[0] for row in compared}
-    demand({"class matmul", "class launch", "unit h.0, backward"} <= classes, f"classes and units are missing: {classes}")
+    demand({"class matmul", "class map kernel", "class row kernel", "unit h.0, backward"} <= classes, f"classes and units are missing: {classes}")
     for other, text in (("llama", "is a trace of another program"), ("absent", "cannot be read")):
         model = harness.fixture("llama") if other == "llama" else gpt
         path = trace if other == "llama" else bench.path("absent.json")
