@@ -6,6 +6,7 @@ torch.onnx.export drops what only matters to gradients. The functions below keep
 - the model has the key `fsdpc.export`, so that the tool believes what the file says;
 - a parameter with requires_grad=False has the key `fsdpc.requires_grad`;
 - a torch.autograd.Function has its own backward in the file (functions.py).
+A mean over rows that a mask selects becomes one over all rows, of which the others count nothing (selections.py).
 What a file cannot hold, such as torch.cond, is an ExportError (refusals.py).
 """
 from __future__ import annotations
@@ -29,6 +30,7 @@ from .errors import Error, ExportError, MismatchError, only_errors
 from .functions import own_backwards_traced
 from .quantizing import quantized
 from .refusals import refusal_of, refuse_control_flow
+from .selections import selections_traced
 from .settings import Settings, kept
 from .shapes import dynamic_dims
 from .ties import parted, under_all_names
@@ -236,7 +238,7 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, An
     first: Exception | None = None
     while True:
         try:
-            with own_backwards_traced():
+            with own_backwards_traced(), selections_traced():
                 program = torch.export.export(model, (), inputs, dynamic_shapes=dims, strict=False)
             refuse_control_flow(program)
             _check_loss(program)

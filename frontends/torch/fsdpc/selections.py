@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Exports what a module computes of the rows that a mask selects, such as `losses[mask].mean()`.
+
+How many rows there are depends on the inputs, but a program has fixed shapes. While a module is traced, `x[mask]` is therefore a
+Selection: all rows of x, with the mask. What treats each row alone is computed on all of them, and sums, means and losses leave the
+others out. Any other use turns the Selection into the tensor that torch would give, which the importer takes if the mask is constant.
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.nn import functional as F
+
+from .errors import ExportError
+from .refusals import at, calling_line
+
+# Functions of torch by their names in aten, where an operator has another.
+_OPERATORS = {"truediv": "div", "rtruediv": "div", "radd": "add", "rmul": "mul", "invert": "bitwise_not", "and": "bitwise_and",
+              "or": "bitwise_or"}
+_CASTS = ("float", "double", "half", "bfloat16", "long", "int", "bool", "to", "type_as", "detach", "clone", "contiguous", "dropout")
+# These work along the axes that they are given.
+_ALONG = ("softmax", "log_softmax", "logsumexp", "sum", "mean", "amax", "amin", "argmax", "squeeze", "unsqueeze")
+# These treat the rows of their first operand alone.
+_OF_ROWS = ("linear", "layer_norm", "rms_norm", "embedding", "matmul", "mm")
+_OF_CLASSES = (F.cross_entropy, F.nll_loss)
+_OF_ELEMENTS = (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy, F.binary_cross_entropy_with_logits,
+                F.soft_margin_loss)
+_index = torch.Tensor.__getitem__
+
+
+class Selection:
+    """The rows of a tensor for which a mask is true. The mask has the first axes of the tensor, which become one."""
+
+    def __init__(self, tensor: torch.Tensor, mask: torch.Tensor):
+        self.tensor, self.mask = tensor, mask
+        self._versions = tensor._version, mask._version
+
+    def _refuse_changed(self) -> None:
+        if self._versions != (self.tensor._version, self.mask._version):
+            raise ExportError(f"a tensor or its mask is changed in place before what the mask has selected is used{at(calling_line(sys._getframe(1)))}; "
+                              "change a copy")
+
+    @functools.cached_property
+    def rows(self) -> torch.Tensor:
+        """All rows. Those that do not count have the values of one that does, so that nothing becomes NaN that is none in torch."""
+        self._refuse_changed()
+        rows = self.tensor.reshape(-1, *self.tensor.shape[self.mask.ndim:])
+        if not rows.is_floating_point():
+            return rows
+        first = self.mask.flatten().int().argmax().reshape(1)
+        return torch.where(self._along(rows), rows, rows.detach().index_select(0, first))
+
+    def _along(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.mask.reshape(-1, *[1] * (rows.ndim - 1))
+
+    def selected(self) -> torch.Tensor:
+        """Returns the tensor that torch would give."""
+        self._refuse_changed()
+        # Not by Python's brackets, for which torch.export has a handler that comes back here.
+        return torch.ops.aten.index.Tensor(self.tensor, [self.mask])
+
+    def with_rows(self, rows: torch.Tensor) -> "Selection":
+        """Returns the Selection of other values by the same mask."""
+        found = Selection(rows.reshape(*self.mask.shape, *rows.shape[1:]), self.mask)
+        found.rows = rows
+        return found
+
+    def reduced(self, reduction: str) -> Any:
+        """Returns the "sum" or the "mean" of all elements; with "none" the Selection itself."""
+        if reduction == "none":
+            return self
+        total = torch.where(self._along(self.rows), self.rows, torch.zeros((), dtype=self.rows.dtype)).sum()
+        return total if reduction == "sum" else total / (self.mask.sum() * self.rows[0].numel())
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("dtype", "device", "ndim"):
+            return getattr(self.rows, name)
+        method = getattr(torch.Tensor, name)
+        if not callable(method):
+            return getattr(self.selected(), name)
+        return lambda *arguments, **keywords: Selection.__torch_function__(method, (), (self, *arguments), keywords)
+
+    @classmethod
+    def __torch_function__(cls, function: Callable[..., Any], types: Any, arguments: tuple[Any, ...] = (), keywords: Any = None) -> Any:
+        keywords = keywords or {}
+        found = _of_rows(function, arguments, keywords)
+        if found is not None:
+            return found
+        return function(*map(_selected, arguments), **{name: _selected(value) for name, value in keywords.items()})
+
+
+def _forward_operator(name: str) -> Callable[..., Any]:
+    method = getattr(torch.Tensor, name)
+    return lambda self, *arguments: Selection.__torch_function__(method, (), (self, *arguments))
+
+
+# Python looks for operators in the class.
+for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "rpow", "neg", "abs", "matmul", "eq", "ne", "lt", "le",
+              "gt", "ge", "and", "or", "invert", "getitem", "len"):
+    setattr(Selection, f"__{_name}__", _forward_operator(f"__{_name}__"))
+Selection.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+def _selected(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_selected, value))
+    return value.selected() if isinstance(value, Selection) else value
+
+
+def _rows(value: Any) -> Any:
+    return value.rows if isinstance(value, Selection) else value
+
+
+def _is_pointwise(name: str) -> bool:
+    packet = getattr(torch.ops.aten, name, None)
+    return packet is not None and any(torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads())
+
+
+def _of_rows(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """Returns what `function` gives of selections with one mask, or None if it needs the tensors that torch would give."""
+    operands = [*arguments, *keywords.values()]
+    selections = [value for value in operands if isinstance(value, Selection)]
+    if not selections or any(not _same(value.mask, selections[0].mask) for value in selections):
+        return None
+    if function in _OF_CLASSES or function in _OF_ELEMENTS:
+        return _loss(function, arguments, keywords)
+    name = function.__name__
+    name = name.strip("_") if name.startswith("__") else name
+    name = _OPERATORS.get(name, name)
+    first, others = selections[0], [value for value in operands if isinstance(value, torch.Tensor)]
+
+    def mapped() -> Selection:
+        return first.with_rows(function(*map(_rows, arguments), **{key: _rows(value) for key, value in keywords.items()}))
+
+    alone = len(selections) == 1 and operands[0] is first
+    if name in ("sum", "mean") and alone and _axes(first, arguments, keywords) in ([], [0]) and keywords.keys() <= {"dim"}:
+        return first.reduced(name) if first.rows.ndim == 1 or not _axes(first, arguments, keywords) else None
+    if name in _ALONG:
+        axes = _axes(first, arguments, keywords)
+        return mapped() if alone and axes and 0 not in axes else None
+    if name in _CASTS or (name in _OF_ROWS and (first.rows.ndim > 1 or name == "embedding")):
+        return mapped() if alone else None
+    fits = all(value.rows.ndim == first.rows.ndim for value in selections) and all(value.ndim < first.rows.ndim for value in others)
+    return mapped() if fits and _is_pointwise(name) else None
+
+
+def _axes(of: Selection, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> list[int]:
+    """Returns the axes that a call names, counted from the first."""
+    given = keywords.get("dim", arguments[1] if len(arguments) > 1 else None)
+    named = [] if given is None else [given] if isinstance(given, int) else list(given)
+    return [axis % max(of.rows.ndim, 1) for axis in named]
+
+
+def _loss(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    call = inspect.signature(function).bind(*arguments, **keywords)
+    call.apply_defaults()
+    values = call.arguments
+    scores, targets, reduction = values["input"], values["target"], values["reduction"]
+    if not isinstance(scores, Selection) or not isinstance(targets, Selection) or reduction not in ("none", "sum", "mean"):
+        return None
+    if function in _OF_ELEMENTS:
+        if scores.rows.shape != targets.rows.shape:
+            return None
+        values["reduction"] = "none"
+        values.update({name: _rows(value) for name, value in values.items()})
+        return scores.with_rows(function(**values)).reduced(reduction)
+    if targets.rows.is_floating_point():
+        return None
+    values["input"] = scores.rows
+    values["target"] = torch.where(scores.mask.reshape(-1, *[1] * (targets.rows.ndim - 1)), targets.rows, values["ignore_index"])
+    found = function(**values)
+    return scores.with_rows(found) if reduction == "none" else found
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Returns true if two masks are one tensor, or were computed by the same ops of the same tensors, as two `labels != -100` are."""
+    mode = get_proxy_mode()
+    if one is other or mode is None:
+        return one is other
+    nodes = [get_proxy_slot(mask, mode.tracer, None, lambda slot: slot.proxy.node) for mask in (one, other)]
+    return None not in nodes and _same_node(*nodes)
+
+
+def _same_node(one: Any, other: Any) -> bool:
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_same_node, one, other))
+    if not isinstance(one, torch.fx.Node) or not isinstance(other, torch.fx.Node):
+        return type(one) is type(other) and one == other
+    schema = getattr(one.target, "_schema", None)
+    pure = schema is not None and not schema.is_mutable and torch.Tag.nondeterministic_seeded not in one.target.tags
+    return one is other or (pure and one.target is other.target and one.kwargs == other.kwargs and _same_node(one.args, other.args))
+
+
+@contextlib.contextmanager
+def selections_traced() -> Iterator[None]:
+    """Makes a Selection of each `x[mask]` and `x.masked_select(mask)`, for as long as the context lasts."""
+    def selects(tensor: torch.Tensor, mask: Any) -> bool:
+        return isinstance(mask, torch.Tensor) and mask.dtype == torch.bool and mask.ndim > 0 and mask.shape == tensor.shape[:mask.ndim]
+
+    def item(tensor: torch.Tensor, index: Any) -> Any:
+        return Selection(tensor, index) if selects(tensor, index) else _index(tensor, index)
+
+    def masked_select(input: torch.Tensor, mask: torch.Tensor) -> Any:
+        return item(*((input, mask) if input.shape == mask.shape else torch.broadcast_tensors(input, mask)))
+
+    before = torch.masked_select, torch.Tensor.masked_select
+    torch.Tensor.__getitem__ = item  # type: ignore[assignment,method-assign]
+    torch.masked_select, torch.Tensor.masked_select = masked_select, masked_select  # type: ignore[assignment,method-assign]
+    try:
+        yield
+    finally:
+        torch.Tensor.__getitem__ = _index  # type: ignore[method-assign]
+        torch.masked_select, torch.Tensor.masked_select = before  # type: ignore[method-assign]
