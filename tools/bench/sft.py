@@ -79,8 +79,8 @@ def held_out(model: LlamaForCausalLM, data: dict) -> float:
     return float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.from_numpy(data["labels"])[:, 1:].flatten()))
 
 
-def write_log(path: Path, losses: list[float], mean: str) -> None:
-    lines = [{"program_hash": "", "steps": len(losses), "ranks": 1, "first_step": 0, "loss_mean": mean}]
+def write_log(path: Path, losses: list[float]) -> None:
+    lines = [{"program_hash": "", "steps": len(losses), "ranks": 1, "first_step": 0}]
     lines += [{"step": step, "loss": loss} for step, loss in enumerate(losses)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -109,7 +109,7 @@ def main() -> None:
         logs = []
         for title, (losses, _) in runs.items():
             logs.append(folder / f"{'loss-mean=' if title != 'Trainer' else ''}{title}.jsonl")
-            write_log(logs[-1], losses, "step")
+            write_log(logs[-1], losses)
         if arguments.plot:
             subprocess.run([os.environ["FSDPC"], "top", *(log.name for log in logs), "--plot", arguments.plot.resolve()], cwd=folder, check=True)
     shown = sorted({0, *(step - 1 for step in range(25, arguments.steps + 1, 25))})
