@@ -67,6 +67,36 @@ void addAll(const float *from, int64_t count, float *to) {
     to[i] += from[i];
 }
 
+// A cache line of sums.
+constexpr int64_t lineFloats = 16;
+using FloatLine =
+    float __attribute__((vector_size(lineFloats * sizeof(float))));
+
+// Adds `ranks` sources of one type in one pass, so that the sums stay in
+// registers. They begin with `initial`, or with the first source. `to` may be
+// one of the sources, or `initial`.
+#define FSDPC_SUM_LOOP(Value)                                                  \
+  FSDPC_EACH_PROCESSOR                                                         \
+  void sumLines(const Value *const *sources, int ranks, const float *initial,  \
+                int64_t begin, int64_t end, float *to, bool streams) {         \
+    for (int64_t i = begin; i < end; i += lineFloats) {                        \
+      FloatLine sums;                                                          \
+      for (int64_t j = 0; j < lineFloats; ++j)                                 \
+        sums[j] = initial ? initial[i + j] : widen(sources[0][i + j]);         \
+      for (int rank = initial ? 0 : 1; rank < ranks; ++rank)                   \
+        for (int64_t j = 0; j < lineFloats; ++j)                               \
+          sums[j] += widen(sources[rank][i + j]);                              \
+      if (streams)                                                             \
+        streamLine(sums, to + i);                                              \
+      else                                                                     \
+        __builtin_memcpy(to + i, &sums, sizeof sums);                          \
+    }                                                                          \
+  }
+FSDPC_SUM_LOOP(float)
+FSDPC_SUM_LOOP(BFloat16)
+FSDPC_SUM_LOOP(Float16)
+#undef FSDPC_SUM_LOOP
+
 // Writes `source`, rounded to `Wire`, to `to`, or adds it.
 template <typename Wire>
 void takeFloats(const float *source, int64_t count, float *to, bool add) {
@@ -126,26 +156,84 @@ void castToWire(const void *source, WireType type, WireType wire, int64_t count,
   });
 }
 
-// A sum that continues is built in the shard. Another is not, because the shard
-// may lie inside one of the sources.
-void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
-              float *shard, bool add, const float *initial,
-              size_t resultBytes) {
+namespace {
+
+// More sources than this are more streams than a core fetches ahead at once.
+constexpr int mostInOnePass = 8;
+
+// Sums of addends that need no rounding and have one type.
+template <typename Value>
+void sumInOnePass(const Addend *addends, int ranks, int64_t count, float *shard,
+                  const float *initial, bool streams) {
+  const Value *sources[mostInOnePass];
+  for (int rank = 0; rank < ranks; ++rank)
+    sources[rank] = static_cast<const Value *>(addends[rank].values);
+  auto sumOne = [&](int64_t i) {
+    float sum = initial ? initial[i] : widen(sources[0][i]);
+    for (int rank = initial ? 0 : 1; rank < ranks; ++rank)
+      sum += widen(sources[rank][i]);
+    shard[i] = sum;
+  };
+  // Elements before the first whole line of the result, and after the last one.
+  int64_t before = -reinterpret_cast<uintptr_t>(shard) / sizeof(float) %
+                   uint64_t(lineFloats);
+  int64_t begin = std::min(count, before);
+  int64_t end = begin + (count - begin) / lineFloats * lineFloats;
+  for (int64_t i = 0; i < begin; ++i)
+    sumOne(i);
+  sumLines(sources, ranks, initial, begin, end, shard, streams);
+  for (int64_t i = end; i < count; ++i)
+    sumOne(i);
+  if (streams)
+    orderStores();
+}
+
+// Returns true if one pass can add these: all have one type, and rounding to
+// the wire type would change none.
+bool fitOnePass(const Addend *addends, int ranks, WireType wire) {
+  WireType type = addends[0].type;
+  auto hasType = [&](const Addend &addend) { return addend.type == type; };
+  return ranks <= mostInOnePass &&
+         std::all_of(addends, addends + ranks, hasType) &&
+         (wire == type || wire == WireType::f32);
+}
+
+// Adds addend by addend to a block of sums, which is not in the shard: that may
+// lie inside one of the sources.
+void sumInBlocks(const Addend *addends, int ranks, WireType wire, int64_t count,
+                 float *shard, const float *initial, bool streams) {
   constexpr int64_t block = 2048; // 8 KiB of sums stay in L1
   float sums[block];
-  bool begun = add || initial;
   for (int64_t begin = 0; begin < count; begin += block) {
     int64_t length = std::min(block, count - begin);
-    float *to = add ? shard + begin : sums;
+    size_t bytes = size_t(length) * sizeof(float);
     if (initial)
-      memcpy(to, initial + begin, length * sizeof(float));
+      memcpy(sums, initial + begin, bytes);
     for (int rank = 0; rank < ranks; ++rank)
       take(static_cast<const char *>(addends[rank].values) +
                begin * elementBytes(addends[rank].type),
-           addends[rank].type, wire, length, to, rank != 0 || begun);
-    if (!add)
-      copyResult(sums, length * sizeof(float), shard + begin, resultBytes);
+           addends[rank].type, wire, length, sums, rank != 0 || initial);
+    if (streams)
+      streamBytes(sums, bytes, shard + begin);
+    else
+      memcpy(shard + begin, sums, bytes);
   }
+}
+
+} // namespace
+
+// A sum that continues from the shard has read its lines, so it writes them as
+// usual.
+void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
+              float *shard, bool add, const float *initial,
+              size_t resultBytes) {
+  const float *from = add ? shard : initial;
+  bool streams = !add && resultBytes >= streamedBytes;
+  if (!fitOnePass(addends, ranks, wire))
+    return sumInBlocks(addends, ranks, wire, count, shard, from, streams);
+  withType(addends[0].type, [&](auto value) {
+    sumInOnePass<decltype(value)>(addends, ranks, count, shard, from, streams);
+  });
 }
 
 } // namespace fsdpc::runtime

@@ -20,16 +20,8 @@ void streamLines(const char *from, size_t lines, char *to) {
   for (size_t i = 0; i < lines; ++i) {
     Line line;
     __builtin_memcpy(&line, from + i * lineBytes, lineBytes);
-    __builtin_nontemporal_store(line,
-                                reinterpret_cast<Line *>(to + i * lineBytes));
+    streamLine(line, to + i * lineBytes);
   }
-}
-
-// Streaming stores may overtake later ones.
-void orderStores() {
-#if defined(__x86_64__)
-  __builtin_ia32_sfence();
-#endif
 }
 
 } // namespace

@@ -14,6 +14,21 @@ namespace fsdpc::runtime {
 /// core's L2, which smaller ones may be read from.
 constexpr size_t streamedBytes = size_t(1) << 20;
 
+/// Stores one cache line past the caches. `to` is aligned to it. orderStores()
+/// must follow the last one.
+template <typename Line> inline void streamLine(const Line &line, void *to) {
+  static_assert(sizeof(Line) == 64);
+  __builtin_nontemporal_store(line, static_cast<Line *>(to));
+}
+
+/// Orders streaming stores, which later ones may overtake, before all that this
+/// thread writes next.
+inline void orderStores() {
+#if defined(__x86_64__)
+  __builtin_ia32_sfence();
+#endif
+}
+
 /// Copies `bytes` past the caches, from memory that does not overlap `to`. When
 /// it returns, the bytes are ordered before all that this thread writes next.
 void streamBytes(const void *from, size_t bytes, void *to);

@@ -6,9 +6,11 @@
 #include "runtime/comm/reduce_scatter.h"
 #include "runtime/numeric/float16.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <vector>
 
 using namespace fsdpc::runtime;
@@ -79,6 +81,90 @@ TEST(SumRanks, RoundsEachAddendToTheWire) {
             << i << ": " << shard[size_t(i)] << " instead of " << sum;
       }
     }
+}
+
+// What a sum of `ranks` addends does besides adding.
+struct SumCase {
+  int ranks;
+  bool mixed;          // the last addend has another type
+  bool add, continues; // from the shard, or from other values
+  size_t resultBytes;
+  int64_t shift; // elements of the shard behind a cache line
+};
+
+std::vector<SumCase> sumCases() {
+  std::vector<SumCase> cases;
+  for (int ranks : {1, 2, 8, 9})
+    for (int from : {0, 1, 2})
+      for (size_t resultBytes : {size_t(0), size_t(1) << 20})
+        for (int64_t shift : {0, 1, 15})
+          for (bool mixed : {false, true})
+            cases.push_back(
+                {ranks, mixed, from == 1, from == 2, resultBytes, shift});
+  return cases;
+}
+
+void expectPlainSum(const SumCase &c, WireType type, int64_t count) {
+  std::vector<std::vector<char>> bytes;
+  std::vector<Addend> addends;
+  std::vector<std::vector<float>> values;
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    bool other = c.mixed && rank == c.ranks - 1;
+    WireType own = !other                  ? type
+                   : type == WireType::f32 ? WireType::bf16
+                                           : WireType::f32;
+    bytes.push_back(packed(numbers(count, rank), own));
+    values.emplace_back(size_t(count));
+    castToWire(bytes.back().data(), own, WireType::f32, count,
+               values.back().data());
+    addends.push_back({bytes.back().data(), own});
+  }
+  // The shard has neighbours that must stay as they are.
+  alignas(64) float memory[4096];
+  std::fill(std::begin(memory), std::end(memory), 3.0f);
+  std::vector<float> initial = numbers(count, 77);
+  float *shard = memory + 64 + c.shift;
+  sumRanks(addends.data(), c.ranks, WireType::f32, count, shard, c.add,
+           c.continues ? initial.data() : nullptr, c.resultBytes);
+  for (int64_t i = 0; i < count; ++i) {
+    bool begun = c.add || c.continues;
+    float sum = c.add         ? 3.0f
+                : c.continues ? initial[size_t(i)]
+                              : values[0][size_t(i)];
+    for (int rank = begun ? 0 : 1; rank < c.ranks; ++rank)
+      sum += values[size_t(rank)][size_t(i)];
+    ASSERT_TRUE(shard[i] == sum || (std::isnan(shard[i]) && std::isnan(sum)))
+        << c.ranks << " ranks, element " << i;
+  }
+  for (float *at : {shard - 1, shard + count})
+    ASSERT_EQ(*at, 3.0f);
+}
+
+// In rank order, however the result lies and is written, and for as many ranks
+// as one pass takes and more.
+TEST(SumRanks, AddsInRankOrder) {
+  for (const SumCase &c : sumCases())
+    for (WireType type : types)
+      for (int64_t count : {1, 16, 37, 3000})
+        expectPlainSum(c, type, count);
+}
+
+// The sum may be written over this rank's own part of its gradient.
+TEST(SumRanks, MayOverwriteASource) {
+  for (int ranks : {2, 9}) {
+    std::vector<std::vector<float>> values;
+    std::vector<Addend> addends;
+    for (int rank = 0; rank < ranks; ++rank)
+      values.push_back(numbers(3000, rank));
+    for (const std::vector<float> &each : values)
+      addends.push_back({each.data(), WireType::f32});
+    std::vector<float> expected(3000);
+    sumRanks(addends.data(), ranks, WireType::f32, 3000, expected.data(),
+             false);
+    sumRanks(addends.data(), ranks, WireType::f32, 3000, values[1].data(),
+             false, nullptr, 1 << 20);
+    EXPECT_EQ(std::memcmp(values[1].data(), expected.data(), 12000), 0);
+  }
 }
 
 // A 16-bit gradient travels as it is: it is never widened on the way.
