@@ -39,17 +39,23 @@ int groupRanks(const Machine &machine) {
   return machine.ranks % node == 0 ? node : machine.ranks;
 }
 
+namespace {
+/// How shards of other nodes get to a rank.
+enum class Exchange { Rings, HandedOn, Direct };
+} // namespace
+
 /// The µs of an exchange in which a rank receives all shards except its own, at
 /// the rate `rate` of a link.
 ///
-/// Handed on, the shards run through a ring per rank of a node, which enters
-/// the node at that rank and leaves it at another one. So each rank's port
-/// brings in a part of all that the node receives, while the links within the
-/// node carry the rest; both are busy at once, and the slower one counts.
-/// Otherwise each rank receives the shards of other nodes itself, and the two
-/// levels take turns.
+/// Rings hand the shards on: there is one per rank of a node, which enters the
+/// node at that rank and leaves it at another one. So each rank's port brings
+/// in a part of all that the node receives, while the links within the node
+/// carry the rest; both are busy at once, and the slower one counts. Otherwise
+/// each rank receives the shards of other nodes itself, and the two levels take
+/// turns. They also do in a gather of the host, where each rank receives one
+/// shard of each other node and hands it on.
 static double exchangeUs(const Machine &machine, int64_t bytes,
-                         double Link::*rate, bool handedOn) {
+                         double Link::*rate, Exchange kind) {
   if (machine.ranks <= 1)
     return 0;
   int node = ranksOfNode(machine);
@@ -58,26 +64,31 @@ static double exchangeUs(const Machine &machine, int64_t bytes,
   if (machine.ranks == node)
     return latencyUs + received / (1e3 * machine.node.*rate);
   latencyUs += machine.nodes.latencyUs;
-  double crossing =
-      handedOn ? received / node
-               : double(bytes) * (machine.ranks - node) / machine.ranks;
+  bool equalNodes = machine.ranks % node == 0;
+  double crossing = double(bytes) * (machine.ranks - node) / machine.ranks;
+  if (kind == Exchange::Rings)
+    crossing = received / node;
+  else if (kind == Exchange::HandedOn && equalNodes)
+    crossing /= node;
   double crossingUs = crossing / (1e3 * machine.nodes.*rate);
   double innerUs = (received - crossing) / (1e3 * machine.node.*rate);
-  return latencyUs +
-         (handedOn ? std::max(crossingUs, innerUs) : crossingUs + innerUs);
+  return latencyUs + (kind == Exchange::Rings ? std::max(crossingUs, innerUs)
+                                              : crossingUs + innerUs);
 }
 
 double allGatherUs(const Machine &machine, int64_t bytes) {
-  return exchangeUs(machine, bytes, &Link::gatherGBs, machine.isGpu);
+  return exchangeUs(machine, bytes, &Link::gatherGBs,
+                    machine.isGpu ? Exchange::Rings : Exchange::HandedOn);
 }
 
 // A reduce-scatter moves as many bytes as an all-gather of the same buffer.
 double reduceScatterUs(const Machine &machine, int64_t bytes) {
-  return exchangeUs(machine, bytes, &Link::reduceGBs, machine.isGpu);
+  return exchangeUs(machine, bytes, &Link::reduceGBs,
+                    machine.isGpu ? Exchange::Rings : Exchange::Direct);
 }
 
 double allToAllUs(const Machine &machine, int64_t bytes) {
-  return exchangeUs(machine, bytes, &Link::reduceGBs, /*handedOn=*/false);
+  return exchangeUs(machine, bytes, &Link::reduceGBs, Exchange::Direct);
 }
 
 // A full buffer has the rank's own shard besides.

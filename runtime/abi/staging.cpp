@@ -49,6 +49,19 @@ int64_t Staging::touchedBytes(int ranks) const {
   return own + (ranks - 1) * std::min(own, peer) + header;
 }
 
+// Returns true if the ranks of a node hand on what they gather from others.
+static bool handsOn(int ranks, int ranksPerNode) {
+  return ranksPerNode > 1 && ranksPerNode < ranks && ranks % ranksPerNode == 0;
+}
+
+// What the ranks of a node touch of each other's windows to hand that on.
+static int64_t handingOnBytes(int ranks, int ranksPerNode) {
+  if (!handsOn(ranks, ranksPerNode))
+    return 0;
+  return Staging::of(gatherChannel, ranksPerNode).touchedBytes(ranksPerNode) +
+         int64_t(Staging::header);
+}
+
 int64_t communicationBytes(int ranks, int ranksPerNode,
                            const std::string &transport) {
   if (ranks <= 1)
@@ -56,8 +69,12 @@ int64_t communicationBytes(int ranks, int ranksPerNode,
   bool severalNodes = ranksPerNode > 0 && ranksPerNode < ranks;
   // Over messages only the staging of the reduce channel is ever touched.
   int64_t half = int64_t(Staging::of(reduceChannel, ranks).half);
-  if (transport == "tcp" || severalNodes)
-    return 2 * half;
+  if (transport == "tcp")
+    return 2 * half + handingOnBytes(ranks, ranksPerNode);
+  // Threads read each other's buffers within a node.
+  if (severalNodes)
+    return 2 * half +
+           (transport == "local" ? 0 : handingOnBytes(ranks, ranksPerNode));
   if (transport == "local")
     return 0;
   int64_t bytes = 0;

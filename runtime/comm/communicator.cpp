@@ -10,10 +10,10 @@
 
 namespace fsdpc::runtime {
 
-void Communicator::allGather(const void *shard, void *whole,
-                             size_t shardBytes) {
+void Communicator::allGather(const void *shard, void *whole, size_t shardBytes,
+                             size_t stride) {
   countSent(shardBytes);
-  doAllGather(shard, whole, shardBytes);
+  doAllGather(shard, whole, shardBytes, stride ? stride : shardBytes);
 }
 
 void Communicator::reduceScatter(const ReduceScatter &part) {
@@ -25,7 +25,7 @@ void Communicator::reduceToOwners(std::span<const OwnedGradient> gradients,
                                   WireType wire, bool add) {
   for (const OwnedGradient &part : gradients)
     if (part.owner != rank())
-      sent += bytesOf(part, wire);
+      countMessage(part.owner, bytesOf(part, wire));
   doReduceToOwners(gradients, wire, add);
 }
 
@@ -44,7 +44,7 @@ void Communicator::allReduce(double *values, int count) {
 void Communicator::transfer(std::span<const Outgoing> sends,
                             std::span<const Incoming> receives) {
   for (const Outgoing &message : sends)
-    sent += message.bytes;
+    countMessage(message.peer, message.bytes);
   doTransfer(sends, receives);
 }
 

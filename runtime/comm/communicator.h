@@ -20,6 +20,7 @@
 #include "runtime/numeric/wire_type.h"
 #include "runtime/support/status.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -91,8 +92,10 @@ public:
   virtual int size() const = 0;
   virtual void barrier() = 0;
   /// Writes rank r's shard to whole[r * shardBytes …] for every r. `shard` may
-  /// already lie at its place in `whole`.
-  void allGather(const void *shard, void *whole, size_t shardBytes);
+  /// already lie at its place in `whole`. With a `stride` rank r's place is
+  /// whole[r * stride …].
+  void allGather(const void *shard, void *whole, size_t shardBytes,
+                 size_t stride = 0);
   /// Sums all ranks' gradients and leaves rank r with part r of the sum.
   void reduceScatter(const ReduceScatter &part);
   /// Sums all ranks' gradients on their owners, rounded to `wire` first, as
@@ -124,11 +127,24 @@ public:
   /// Returns the bytes that this rank has handed to others in all these calls,
   /// in whatever way (a peer that reads them counts too).
   uint64_t sentBytes() const { return sent; }
+  /// Returns those that have gone to other nodes.
+  virtual uint64_t sentToNodes() const { return sentFar; }
 
 protected:
+  /// Says on which node each rank is, so that bytes to other nodes are counted.
+  template <typename Nodes> void setNodes(const Nodes &nodes) {
+    isFar.clear();
+    for (const auto &node : nodes)
+      isFar.push_back(node != nodes[size_t(rank())]);
+  }
+  bool goesFar(int peer) const { return !isFar.empty() && isFar[size_t(peer)]; }
+  size_t farRanks() const {
+    return size_t(std::count(isFar.begin(), isFar.end(), true));
+  }
+
   /// Do the work of the calls of the same names, which also count the bytes.
-  virtual void doAllGather(const void *shard, void *whole,
-                           size_t shardBytes) = 0;
+  virtual void doAllGather(const void *shard, void *whole, size_t bytes,
+                           size_t stride) = 0;
   virtual void doReduceScatter(const ReduceScatter &part) = 0;
   virtual void doReduceToOwners(std::span<const OwnedGradient> gradients,
                                 WireType wire, bool add) = 0;
@@ -139,9 +155,17 @@ protected:
 
 private:
   /// Counts `bytes` that each other rank gets.
-  void countSent(size_t bytes) { sent += bytes * uint64_t(size() - 1); }
+  void countSent(size_t bytes) {
+    sent += bytes * uint64_t(size() - 1);
+    sentFar += bytes * farRanks();
+  }
+  void countMessage(int peer, size_t bytes) {
+    sent += bytes;
+    sentFar += goesFar(peer) ? bytes : 0;
+  }
 
-  uint64_t sent = 0;
+  uint64_t sent = 0, sentFar = 0;
+  std::vector<bool> isFar; ///< by rank: on another node; empty: none
 };
 
 /// One rank's view of the job: its place, its channels, and how to end it.

@@ -75,15 +75,14 @@ void WindowCommunicator::trade(size_t segment, std::span<const size_t>,
 // Each rank writes its piece to its own window, and after the barrier copies
 // the others' pieces from theirs.
 void WindowCommunicator::doAllGather(const void *shard, void *whole,
-                                     size_t shardBytes) {
+                                     size_t shardBytes, size_t stride) {
   const char *own = static_cast<const char *>(shard);
   char *all = static_cast<char *>(whole);
   for (size_t begin = 0; begin < shardBytes; begin += staging.gather) {
     size_t bytes = std::min(staging.gather, shardBytes - begin);
     memcpy(stage(self), own + begin, bytes);
     auto place = [&](int rank, const char *from) {
-      copyResult(from, bytes, all + rank * shardBytes + begin,
-                 ranks * shardBytes);
+      copyResult(from, bytes, all + rank * stride + begin, ranks * shardBytes);
     };
     place(self, own + begin); // while the piece is in the cache
     barrier();
@@ -173,13 +172,13 @@ void ExchangeCommunicator::passLink(std::span<const Outgoing> messages) {
     return;
   size_t bytes = 0;
   for (const Outgoing &message : messages)
-    bytes += isFar[size_t(message.peer)] ? message.bytes : 0;
+    bytes += goesFar(message.peer) ? message.bytes : 0;
   link->send(bytes);
 }
 
 void ExchangeCommunicator::passLink(size_t bytes) {
   if (link)
-    link->send(bytes * size_t(std::count(isFar.begin(), isFar.end(), true)));
+    link->send(bytes * farRanks());
 }
 
 void ExchangeCommunicator::trade(size_t segment, const void **sources) {
@@ -208,19 +207,19 @@ void ExchangeCommunicator::trade(size_t segment,
 }
 
 void ExchangeCommunicator::doAllGather(const void *shard, void *whole,
-                                       size_t shardBytes) {
-  gatherPieces(shard, whole, shardBytes);
+                                       size_t shardBytes, size_t stride) {
+  gatherPieces(shard, whole, shardBytes, stride);
 }
 
 void ExchangeCommunicator::gatherPieces(const void *shard, void *whole,
-                                        size_t shardBytes) {
+                                        size_t shardBytes, size_t stride) {
   const char *own = static_cast<const char *>(shard);
   char *all = static_cast<char *>(whole);
   // Pieces bound how much the library below buffers.
   for (size_t begin = 0; begin < shardBytes; begin += staging.gather) {
     size_t bytes = std::min(staging.gather, shardBytes - begin);
     passLink(bytes);
-    gather(own + begin, all + begin, bytes, shardBytes);
+    gather(own + begin, all + begin, bytes, stride);
   }
 }
 
@@ -229,7 +228,8 @@ void ExchangeCommunicator::gatherPieces(const void *shard, void *whole,
 void ExchangeCommunicator::doAllReduce(double *values, int count) {
   std::vector<double> &all = summands;
   all.resize(size_t(count) * ranks);
-  gatherPieces(values, all.data(), count * sizeof(double));
+  size_t bytes = size_t(count) * sizeof(double);
+  gatherPieces(values, all.data(), bytes, bytes);
   for (int i = 0; i < count; ++i) {
     values[i] = all[i];
     for (int peer = 1; peer < ranks; ++peer)

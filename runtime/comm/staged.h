@@ -62,7 +62,8 @@ class WindowCommunicator : public StagedCommunicator {
 public:
   WindowCommunicator(int rank, std::vector<char *> windows, Staging staging);
   void barrier() override;
-  void doAllGather(const void *shard, void *whole, size_t shardBytes) override;
+  void doAllGather(const void *shard, void *whole, size_t bytes,
+                   size_t stride) override;
   void doAllReduce(double *values, int count) override;
   void doShareOwned(std::span<const OwnedValues> values) override;
 
@@ -91,19 +92,16 @@ class ExchangeCommunicator : public StagedCommunicator {
 public:
   ~ExchangeCommunicator() override;
   void barrier() override;
-  void doAllGather(const void *shard, void *whole, size_t shardBytes) override;
+  void doAllGather(const void *shard, void *whole, size_t bytes,
+                   size_t stride) override;
   void doAllReduce(double *values, int count) override;
   void doShareOwned(std::span<const OwnedValues> values) override;
 
 protected:
   ExchangeCommunicator(int rank, int ranks, Staging staging);
-  /// Sends what goes to ranks of other nodes over a slow link, if there is to
-  /// be one. `nodes` are those of the ranks.
-  template <typename Node> void useSlowLink(const std::vector<Node> &nodes) {
-    link = SlowLink::fromEnvironment();
-    for (const Node &node : nodes)
-      isFar.push_back(node != nodes[size_t(self)]);
-  }
+  /// Sends what goes to ranks of other nodes (setNodes) over a slow link, if
+  /// there is to be one.
+  void useSlowLink() { link = SlowLink::fromEnvironment(); }
   /// Waits until the link has taken these messages.
   void passLink(std::span<const Outgoing> messages);
   /// All-to-all: received[r * bytes …] is what rank r has at sent[self * bytes
@@ -124,10 +122,10 @@ private:
   /// Returns the next values of an owner that go in one message, from where its
   /// cursor is, and moves that.
   std::span<char> nextOwned(std::span<const OwnedValues> values, int owner);
-  void gatherPieces(const void *shard, void *whole, size_t shardBytes);
+  void gatherPieces(const void *shard, void *whole, size_t shardBytes,
+                    size_t stride);
 
   std::optional<SlowLink> link;
-  std::vector<bool> isFar;      ///< by rank, if there is a link
   std::vector<double> summands; ///< of allReduce, all ranks'; grows once
   char *sent, *received;        ///< staging.half bytes each
   struct Cursor {

@@ -40,8 +40,9 @@ struct DeviceTimes {
 
 /// Bytes that a rank has sent: over all ranks, in its shard group, across
 /// groups, and by the control channel: losses, flags, these counts, and what is
-/// gathered for files and reports, such as saved gradients.
-using SentBytes = std::array<uint64_t, 4>;
+/// gathered for files and reports, such as saved gradients. The last is what
+/// has gone to other nodes of all but the control channel, counted on the host.
+using SentBytes = std::array<uint64_t, 5>;
 
 /// One call of an entry function of the program.
 struct Section {

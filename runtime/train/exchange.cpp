@@ -224,10 +224,15 @@ SentBytes Trainer::sentByChannels() const {
   SentBytes own = {};
   for (Channel channel : {gatherChannel, reduceChannel}) {
     own[0] += job.channel[channel]->sentBytes();
+    own[4] += job.channel[channel]->sentToNodes();
     if (!groups[channel])
       continue;
-    own[1] += groups[channel]->inner().sentBytes();
-    own[2] += groups[channel]->across().sentBytes();
+    for (size_t level : {1, 2}) {
+      const Communicator &ranks =
+          level == 1 ? groups[channel]->inner() : groups[channel]->across();
+      own[level] += ranks.sentBytes();
+      own[4] += ranks.sentToNodes();
+    }
   }
   own[3] = job.channel[controlChannel]->sentBytes();
   return own;
@@ -247,6 +252,8 @@ void Trainer::countSent(StepRecord &record) {
   sentOfRanks.resize(size_t(job.size));
   job.channel[controlChannel]->allGather(&own, sentOfRanks.data(), sizeof own);
   record.counted = true;
+  record.countedNodes =
+      rank->device->isHostMemory() && job.ranksOnNode < job.size;
   record.sent = {};
   for (const SentBytes &other : sentOfRanks)
     for (size_t level = 0; level < own.size(); ++level)

@@ -251,6 +251,8 @@ Status Log::step(const Manifest &manifest, const Options &options,
                           {"in_groups", record.sent[1]},
                           {"across_groups", record.sent[2]},
                           {"control", record.sent[3]}};
+  if (record.counted && record.countedNodes)
+    json["sent_bytes"]["between_nodes"] = record.sent[4];
   json["resident_bytes"] = record.residentBytes;
   json["peak_rss_minus_plan"] = record.overPlan;
   return line(dump(json));

@@ -51,8 +51,8 @@ struct StepRecord {
   int64_t residentBytes = 0;      ///< the most of a process so far
   /// Bytes that a rank has sent on the mean, as SentBytes has them. Counted in
   /// jobs of several ranks, unless these are GPUs of one process.
-  bool counted = false;
-  std::array<double, 4> sent = {};
+  bool counted = false, countedNodes = false;
+  std::array<double, 5> sent = {};
   std::vector<double> metrics; ///< in the order of --metric
   bool measured = false;       ///< the update, for --histogram-every
   int64_t corrupt = 0; ///< samples replaced so far in this run (--skip-corrupt)

@@ -7,6 +7,7 @@
 #include "runtime/comm/failure.h"
 #include "runtime/comm/groups.h"
 #include "runtime/comm/local/mailboxes.h"
+#include "runtime/comm/nodes.h"
 #include "runtime/comm/reduce_scatter.h"
 #include "runtime/comm/staged.h"
 #include "runtime/numeric/streaming.h"
@@ -23,12 +24,29 @@ namespace {
 // and the barrier makes it visible to the others. `nodes` are the virtual nodes
 // by rank. Lives as long as the last communicator that uses it.
 struct Meeting {
-  Meeting(Channel channel, std::vector<int> nodes)
-      : ranks(int(nodes.size())), channel(channel), nodes(std::move(nodes)),
-        mailboxes(ranks), published(size_t(ranks)), values(size_t(ranks)) {}
+  Meeting(Channel channel, std::vector<int> onNodes)
+      : ranks(int(onNodes.size())), channel(channel), nodes(std::move(onNodes)),
+        grid(gridOf(std::span<const int>(nodes))), mailboxes(ranks),
+        published(size_t(ranks)), values(size_t(ranks)) {
+    if (channel != gatherChannel)
+      grid = {};
+    if (!grid.isDeep())
+      return;
+    // The ranks of each node, and those with one place in all nodes.
+    for (int node = 0; node < grid.nodes; ++node)
+      near.push_back(std::make_shared<Meeting>(
+          channel, std::vector<int>(size_t(grid.ranks), node)));
+    std::vector<int> every;
+    for (int node = 0; node < grid.nodes; ++node)
+      every.push_back(node);
+    for (int place = 0; place < grid.ranks; ++place)
+      far.push_back(std::make_shared<Meeting>(channel, every));
+  }
   int ranks;
   Channel channel;
   std::vector<int> nodes;
+  NodeGrid grid;
+  std::vector<std::shared_ptr<Meeting>> near, far; // if the grid is deep
   FutexBarrier barrier;
   Mailboxes mailboxes;
   std::vector<const void *> published;
@@ -72,13 +90,14 @@ public:
   void barrier() override { meeting->barrier.wait(meeting->ranks); }
 
   // Every rank copies from the others' buffers; no staging is needed.
-  void doAllGather(const void *shard, void *whole, size_t shardBytes) override {
+  void doAllGather(const void *shard, void *whole, size_t bytes,
+                   size_t stride) override {
     meeting->published[self] = shard;
     barrier();
     char *all = static_cast<char *>(whole);
     for (int peer = 0; peer < size(); ++peer)
-      copyResult(meeting->published[peer], shardBytes, all + peer * shardBytes,
-                 size() * shardBytes);
+      copyResult(meeting->published[peer], bytes, all + peer * stride,
+                 size() * bytes);
     barrier(); // from here on the shards may change
   }
 
@@ -165,7 +184,8 @@ public:
       : ExchangeCommunicator(rank, meeting->ranks,
                              Staging::of(meeting->channel, meeting->ranks)),
         meeting(std::move(meeting)) {
-    useSlowLink(this->meeting->nodes);
+    setNodes(this->meeting->nodes);
+    useSlowLink();
   }
 
   void barrier() override { meeting->barrier.wait(ranks); }
@@ -214,7 +234,16 @@ makeCommunicator(int rank, std::shared_ptr<Meeting> meeting) {
   if (std::all_of(nodes.begin(), nodes.end(),
                   [&](int node) { return node == nodes[0]; }))
     return std::make_unique<LocalCommunicator>(rank, std::move(meeting));
-  return std::make_unique<LocalExchange>(rank, std::move(meeting));
+  NodeGrid grid = meeting->grid;
+  auto near =
+      grid.isDeep() ? meeting->near[size_t(grid.nodeOf(rank))] : nullptr;
+  auto far = grid.isDeep() ? meeting->far[size_t(grid.placeOf(rank))] : nullptr;
+  auto flat = std::make_unique<LocalExchange>(rank, std::move(meeting));
+  if (!grid.isDeep())
+    return flat;
+  return std::make_unique<NodeCommunicator>(
+      std::move(flat), makeCommunicator(grid.placeOf(rank), near),
+      makeCommunicator(grid.nodeOf(rank), far));
 }
 
 } // namespace

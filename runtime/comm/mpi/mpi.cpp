@@ -7,6 +7,7 @@
 #include "runtime/comm/groups.h"
 #include "runtime/comm/mpi/mpi_plugin.h"
 #include "runtime/comm/mpi/mpi_watch.h"
+#include "runtime/comm/nodes.h"
 #include "runtime/comm/staged.h"
 
 #include <algorithm>
@@ -118,6 +119,8 @@ struct MpiChannel {
     check(mpi->transfer(handle, sends, receives));
   }
   std::unique_ptr<Communicator> split(Communicator &whole, int color) const;
+  // The ranks of these numbers, which all give `color`.
+  MpiChannel part(int color, const std::vector<int> &members) const;
 };
 
 // Ranks on several nodes: MPI moves the bytes, and the sums are ours.
@@ -126,7 +129,8 @@ public:
   explicit MpiExchange(MpiChannel channel)
       : ExchangeCommunicator(channel.rank, channel.size(), channel.staging()),
         channel(std::move(channel)) {
-    useSlowLink(this->channel.places);
+    setNodes(this->channel.places);
+    useSlowLink();
   }
 
   void barrier() override { channel.check(mpi().barrier(channel.handle)); }
@@ -172,11 +176,13 @@ private:
   MpiChannel channel;
 };
 
+std::unique_ptr<Communicator> makeExchange(MpiChannel channel);
+
 // Uses windows in shared memory if all ranks are on one node, else messages.
 // All ranks take the same path, since all know the places of all.
 std::unique_ptr<Communicator> makeCommunicator(MpiChannel channel) {
   if (!channel.onOneNode() || channel.size() == 1)
-    return std::make_unique<MpiExchange>(std::move(channel));
+    return makeExchange(std::move(channel));
   // The windows belong to MPI; the plugin frees them in `leave`.
   std::vector<char *> bases(size_t(channel.size()));
   if (const char *why = channel.mpi->openWindow(
@@ -188,18 +194,45 @@ std::unique_ptr<Communicator> makeCommunicator(MpiChannel channel) {
   return std::make_unique<MpiWindows>(std::move(channel), std::move(bases));
 }
 
-std::unique_ptr<Communicator> MpiChannel::split(Communicator &whole,
-                                                int color) const {
-  Group group = groupOf(whole, color);
-  MpiChannel made = {mpi, nullptr, which, group.rank, {}};
-  for (int member : group.members)
+// Ranks of one node hand on to each other what they gather.
+std::unique_ptr<Communicator> makeExchange(MpiChannel channel) {
+  auto flat = std::make_unique<MpiExchange>(channel);
+  NodeGrid grid = gridOf(std::span<const Place>(channel.places));
+  if (channel.which != gatherChannel || !grid.isDeep())
+    return flat;
+  int node = grid.nodeOf(channel.rank), place = grid.placeOf(channel.rank);
+  std::vector<int> near, far;
+  for (int i = 0; i < grid.ranks; ++i)
+    near.push_back(node * grid.ranks + i);
+  for (int i = 0; i < grid.nodes; ++i)
+    far.push_back(i * grid.ranks + place);
+  auto ofNode = makeCommunicator(channel.part(node, near));
+  auto ofPlace = makeCommunicator(channel.part(place, far));
+  return std::make_unique<NodeCommunicator>(std::move(flat), std::move(ofNode),
+                                            std::move(ofPlace));
+}
+
+MpiChannel MpiChannel::part(int color, const std::vector<int> &members) const {
+  MpiChannel made = {mpi, nullptr, which, 0, {}};
+  for (int member : members) {
+    if (member == rank)
+      made.rank = int(made.places.size());
     made.places.push_back(places[size_t(member)]);
+  }
   if (const char *why = mpi->split(handle, color, &made.handle))
     end(rank, machineError(why));
-  // All groups of a host ask for their windows at the same time.
-  if (made.onOneNode() && made.size() > 1)
-    checkSharedMemory(rank, uint64_t(size()) * made.staging().windowBytes());
-  return makeCommunicator(std::move(made));
+  // All parts on a host ask for their windows at the same time.
+  if (made.onOneNode() && made.size() > 1) {
+    int64_t onHost = std::ranges::count(places, places[size_t(rank)][1],
+                                        [](const Place &p) { return p[1]; });
+    checkSharedMemory(rank, uint64_t(onHost) * made.staging().windowBytes());
+  }
+  return made;
+}
+
+std::unique_ptr<Communicator> MpiChannel::split(Communicator &whole,
+                                                int color) const {
+  return makeCommunicator(part(color, groupOf(whole, color).members));
 }
 
 // Returns the places of all ranks. `host` is the lowest rank of this one's.

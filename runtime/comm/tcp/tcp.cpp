@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -34,6 +35,24 @@ static void place(Job &job, const LaunchEnvironment &environment,
       environment.rankOnHost >= 0 ? environment.rankOnHost : before;
   job.ranksOnHost = environment.ranksOnHost > 0 ? environment.ranksOnHost : all;
   cutIntoNodes(job, ranksPerNode);
+}
+
+// Returns the node of each rank: those of one host, or runs of `ranksPerNode`
+// of them.
+static std::vector<int> nodesOf(const std::vector<std::string> &hosts,
+                                int ranksPerNode) {
+  std::map<std::string, std::pair<int, int>> seen; // node, ranks so far
+  std::vector<int> nodes;
+  int count = 0;
+  for (const std::string &host : hosts) {
+    auto [at, isNew] = seen.try_emplace(host, 0, 0);
+    auto &[node, ranks] = at->second;
+    if (isNew || (ranksPerNode > 0 && ranks % ranksPerNode == 0))
+      node = count++;
+    ++ranks;
+    nodes.push_back(node);
+  }
+  return nodes;
 }
 
 // Without /proc the count is 0, and the check below lets more pass.
@@ -122,6 +141,7 @@ Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
   job->launcher = environment.launcher;
   job->transport = "tcp";
   place(*job, environment, hosts, ranksPerNode);
+  std::vector<int> nodes = nodesOf(hosts, ranksPerNode);
   // The loss of rank 0 is printed once per machine: by rank 1, and by the first
   // rank of every other host.
   Links &all = shared->all;
@@ -140,16 +160,17 @@ Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
   // Before the other connections exist, so that a failure ends all ranks.
   setAbort(job->abort);
   connectPeers(environment, mesh);
-  for (int i = 0; i < channels; ++i) {
+  for (int i = 0; i < channels; ++i)
     all.open(i, std::move(mesh.peers[i]));
-    job->channel[i] = makeTcpChannel(job->rank, Channel(i), all, session);
-  }
   session.mend();
   shared->mender.emplace(
       environment, mesh, all,
       [&session](int link, int peer, const std::string &why) {
         session.lost(link, peer, why);
       });
+  for (int i = 0; i < channels; ++i)
+    job->channel[i] =
+        makeTcpChannel(job->rank, Channel(i), all, session, nodes);
   job->session = std::move(shared);
   return job;
 }

@@ -8,6 +8,8 @@
 #include "runtime/comm/tcp/tcp_channel.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/groups.h"
+#include "runtime/comm/nodes.h"
+#include "runtime/comm/shared_memory.h"
 #include "runtime/comm/staged.h"
 
 #include <algorithm>
@@ -53,12 +55,17 @@ struct Flow {
 // communicators of a channel share its links, which are by rank of the job.
 class TcpChannel : public ExchangeCommunicator {
 public:
-  TcpChannel(int rank, Channel which, std::vector<int> members, Links &all,
-             TcpSession &session, uint64_t id)
+  /// `nodes` are those of the members.
+  TcpChannel(int rank, Channel which, std::vector<int> members,
+             std::vector<int> nodes, Links &all, TcpSession &session,
+             uint64_t id)
       : ExchangeCommunicator(rank, int(members.size()),
                              Staging::of(which, int(members.size()))),
-        which(which), members(std::move(members)), all(all), session(session),
-        id(id), sent(size_t(ranks)), received(size_t(ranks)) {}
+        which(which), members(std::move(members)), nodes(std::move(nodes)),
+        all(all), session(session), id(id), sent(size_t(ranks)),
+        received(size_t(ranks)) {
+    setNodes(this->nodes);
+  }
 
   void barrier() override {
     operation = Operation::barrier;
@@ -67,17 +74,11 @@ public:
   }
   void doTransfer(std::span<const Outgoing> sends,
                   std::span<const Incoming> receives) override;
-
-  std::unique_ptr<Communicator> split(int color) override {
-    Group group = groupOf(*this, color);
-    std::vector<int> chosen;
-    for (int member : group.members)
-      chosen.push_back(members[size_t(member)]);
-    // The same on all its ranks, and another one for every split.
-    uint64_t made = (id + ++splits) * 0x9e3779b97f4a7c15u + uint64_t(color);
-    return std::make_unique<TcpChannel>(group.rank, which, std::move(chosen),
-                                        all, session, made);
-  }
+  Channel channel() const { return which; }
+  NodeGrid grid() const { return gridOf(std::span<const int>(nodes)); }
+  std::unique_ptr<Communicator> split(int color) override;
+  /// The ranks that give a color, without windows.
+  std::unique_ptr<TcpChannel> part(int color);
 
 protected:
   void gather(const char *piece, char *whole, size_t bytes,
@@ -106,7 +107,7 @@ private:
   void sleep();
 
   const Channel which;
-  const std::vector<int> members;
+  const std::vector<int> members, nodes;
   Links &all;
   TcpSession &session;
   const uint64_t id;
@@ -198,15 +199,75 @@ void TcpChannel::doTransfer(std::span<const Outgoing> sends,
     linkTo(message.peer).endMessage();
 }
 
+std::unique_ptr<TcpChannel> TcpChannel::part(int color) {
+  Group group = groupOf(*this, color);
+  std::vector<int> chosen, onNodes;
+  for (int member : group.members) {
+    chosen.push_back(members[size_t(member)]);
+    onNodes.push_back(nodes[size_t(member)]);
+  }
+  // The same on all its ranks, and another one for every split.
+  uint64_t made = (id + ++splits) * 0x9e3779b97f4a7c15u + uint64_t(color);
+  return std::make_unique<TcpChannel>(group.rank, which, std::move(chosen),
+                                      std::move(onNodes), all, session, made);
+}
+
+// Ranks of one node: collectives go through windows, messages over connections.
+class TcpWindows : public WindowCommunicator {
+public:
+  TcpWindows(std::unique_ptr<TcpChannel> messages,
+             std::unique_ptr<SharedMemory> memory, Staging staging)
+      : WindowCommunicator(messages->rank(), memory->windows(), staging),
+        messages(std::move(messages)), memory(std::move(memory)) {}
+
+  void doTransfer(std::span<const Outgoing> sends,
+                  std::span<const Incoming> receives) override {
+    messages->transfer(sends, receives);
+  }
+  std::unique_ptr<Communicator> split(int color) override {
+    return messages->split(color);
+  }
+
+private:
+  const std::unique_ptr<TcpChannel> messages;
+  const std::unique_ptr<SharedMemory> memory;
+};
+
+// Lets the ranks of a node hand on to each other what they gather, if all of
+// them can share memory. Collective.
+std::unique_ptr<Communicator> overNodes(std::unique_ptr<TcpChannel> flat) {
+  NodeGrid grid = flat->grid();
+  if (flat->channel() != gatherChannel || !grid.isDeep())
+    return flat;
+  auto near = flat->part(grid.nodeOf(flat->rank()));
+  auto far = flat->part(grid.placeOf(flat->rank()));
+  Staging staging = Staging::of(flat->channel(), grid.ranks);
+  auto memory = SharedMemory::make(*near, staging.windowBytes());
+  int32_t shares = memory != nullptr;
+  std::vector<int32_t> allShare(size_t(flat->size()));
+  flat->allGather(&shares, allShare.data(), sizeof shares);
+  if (std::find(allShare.begin(), allShare.end(), 0) != allShare.end())
+    return flat;
+  return std::make_unique<NodeCommunicator>(
+      std::move(flat),
+      std::make_unique<TcpWindows>(std::move(near), std::move(memory), staging),
+      std::move(far));
+}
+
+std::unique_ptr<Communicator> TcpChannel::split(int color) {
+  return overNodes(part(color));
+}
+
 } // namespace
 
 std::unique_ptr<Communicator> makeTcpChannel(int rank, Channel channel,
-                                             Links &all, TcpSession &session) {
+                                             Links &all, TcpSession &session,
+                                             const std::vector<int> &nodes) {
   std::vector<int> members;
   for (int member = 0; member < all.ranks; ++member)
     members.push_back(member);
-  return std::make_unique<TcpChannel>(rank, channel, std::move(members), all,
-                                      session, 0);
+  return overNodes(std::make_unique<TcpChannel>(
+      rank, channel, std::move(members), nodes, all, session, 0));
 }
 
 } // namespace fsdpc::runtime

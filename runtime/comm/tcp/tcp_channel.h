@@ -11,8 +11,10 @@
 namespace fsdpc::runtime {
 
 /// Makes one channel. `all` has its links. It and the session must outlive the
-/// channel.
+/// channel. `nodes` are those of the ranks: ranks of one node share memory.
+/// Collective.
 std::unique_ptr<Communicator> makeTcpChannel(int rank, Channel channel,
-                                             Links &all, TcpSession &session);
+                                             Links &all, TcpSession &session,
+                                             const std::vector<int> &nodes);
 
 } // namespace fsdpc::runtime

@@ -92,22 +92,24 @@ TEST(CostModel, CollectivesMoveAllShardsButOnesOwn) {
 }
 
 // A rank receives 3/4, and 2/4 come from another node of two ranks, at a tenth
-// of the rate. On the host each rank receives that half itself. Groups gather
-// half within the node, and hand on the sums of one half, piece by piece of
-// 256 KiB.
+// of the rate. On the host each rank brings half of that in for its node, but
+// receives all gradients from there itself. Groups gather half within the node,
+// and hand on the sums of one half, piece by piece of 256 KiB.
 TEST(CostModel, NodesHaveASlowerLink) {
   Machine machine = host();
   machine.ranks = 4;
   machine.ranksPerNode = 2;
   EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 50 + 50 + 3000);
   machine.nodes.gatherGBs = machine.nodes.reduceGBs = 0.5;
-  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 50 + 50 + 1000 + 20'000);
+  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 50 + 50 + 2000 + 10'000);
+  EXPECT_DOUBLE_EQ(reduceScatterUs(machine, 20'000'000),
+                   50 + 50 + 1000 + 20'000);
   EXPECT_DOUBLE_EQ(groupGatherUs(machine, 20'000'000), 50 + 2000);
   EXPECT_DOUBLE_EQ(groupReduceUs(machine, 20'000'000, 40'000'000),
                    50 + 2000 + 50 + (20'000'000 + 262'144) / 500.);
   // Each level has its latency. Between nodes of one rank there is one level.
   machine.nodes.latencyUs = 80;
-  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 50 + 80 + 1000 + 20'000);
+  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 50 + 80 + 2000 + 10'000);
   machine.ranksPerNode = 1;
   EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 80 + 30'000);
   EXPECT_EQ(allToAllUs(machine, 20'000'000), allGatherUs(machine, 20'000'000));

@@ -157,10 +157,10 @@ def logged(bench, launch: list, data) -> tuple[dict, list]:
     harness.run([*launch, "--data", f"x={data}", "--steps", 2, "--accumulate", ACCUMULATE, "--log", log])
     header, *lines = map(json.loads, log.read_text().splitlines())
     steps = [line for line in lines if "eval_loss" not in line]
-    sent = [list(step["sent_bytes"].values()) for step in steps]
-    if not 0 < sent[1][3] < 4096 * RANKS:
-        raise Failure(f"losses and flags take {sent[1][3]} bytes")
-    return header, [levels for *levels, _ in sent]
+    sent = [step["sent_bytes"] for step in steps]
+    if not 0 < sent[1]["control"] < 4096 * RANKS:
+        raise Failure(f"losses and flags take {sent[1]['control']} bytes")
+    return header, [[step[level] for level in ("all_ranks", "in_groups", "across_groups")] for step in sent]
 
 
 def check_compressed(bench, model, data) -> list[str]:

@@ -5,6 +5,7 @@
 // Also what the launchers' environment variables are understood to mean.
 #include "runtime/comm/failure.h"
 #include "runtime/comm/launch_environment.h"
+#include "runtime/comm/nodes.h"
 #include "runtime/comm/reduce_scatter.h"
 #include "runtime/comm/staged.h"
 #include "runtime/numeric/float16.h"
@@ -190,6 +191,44 @@ TEST_P(Collectives, virtualNodesChangeNoBit) {
   }
 }
 
+// Of each shard that is gathered one copy goes to each other node, and of each
+// gradient one to each rank there.
+TEST(Nodes, aByteIsGatheredIntoANodeOnce) {
+  auto jobs = makeLocalJobs(6, 2);
+  runJobs(jobs, [](Job &job) {
+    std::vector<float> values(60), sums(10);
+    job.channel[gatherChannel]->allGather(values.data() + 10 * job.rank,
+                                          values.data(), 40);
+    job.channel[reduceChannel]->reduceScatter({values.data(), WireType::f32,
+                                               WireType::f32, 60, 10,
+                                               sums.data(), false});
+    return std::string();
+  });
+  for (auto &job : jobs) {
+    EXPECT_EQ(job->channel[gatherChannel]->sentBytes(), 5 * 40u);
+    EXPECT_EQ(job->channel[gatherChannel]->sentToNodes(), 2 * 40u);
+    EXPECT_EQ(job->channel[reduceChannel]->sentToNodes(), 4 * 40u);
+  }
+}
+
+// Only nodes with equally many ranks, one after the other, can hand on.
+TEST(Nodes, theGridIsDeepWhereNodesAreAlike) {
+  auto depth = [](std::vector<int> nodes) {
+    NodeGrid grid = gridOf(std::span<const int>(nodes));
+    return std::pair(grid.nodes, grid.ranks);
+  };
+  EXPECT_EQ(depth({0}), std::pair(1, 1));
+  EXPECT_EQ(depth({3, 3}), std::pair(1, 2));
+  EXPECT_EQ(depth({0, 0, 1, 1, 2, 2}), std::pair(3, 2));
+  EXPECT_EQ(depth({0, 1}), std::pair(2, 1));
+  EXPECT_FALSE(gridOf(std::span<const int>(std::vector{0, 0, 1})).isDeep());
+  EXPECT_FALSE(gridOf(std::span<const int>(std::vector{0, 1, 0, 1})).isDeep());
+  EXPECT_FALSE(
+      gridOf(std::span<const int>(std::vector{0, 0, 1, 1, 1, 1})).isDeep());
+  EXPECT_FALSE(
+      gridOf(std::span<const int>(std::vector{0, 0, 1, 1, 0, 0})).isDeep());
+}
+
 // The path of MPI ranks on one node, without MPI.
 TEST_P(Collectives, windowsChangeNoBit) {
   int ranks = GetParam();
@@ -230,6 +269,10 @@ TEST(Communication, takesAtMostEightMebibytesAChannel) {
     }
   EXPECT_EQ(communicationBytes(4, 0, "local"), 0);
   EXPECT_EQ(communicationBytes(1, 0, "mpi"), 0);
+  // Over nodes ranks hand on what they gather.
+  EXPECT_EQ(communicationBytes(4, 2, "local"), 2 << 20);
+  EXPECT_EQ(communicationBytes(4, 2, "mpi"),
+            (2 << 20) + Staging::of(gatherChannel, 2).touchedBytes(2) + 4096);
   // Three pieces for the sums of groups, and the group's own staging.
   EXPECT_EQ(groupCommunicationBytes(1, 1, 0, "mpi", true), 0);
   EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "local", true), 768 << 10);

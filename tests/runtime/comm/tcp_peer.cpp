@@ -10,7 +10,8 @@
 //                itself), fail, refuse (its input) or leave; the other ranks
 //                continue
 //
-// FILES, if set, is its limit of open files.
+// FILES, if set, is its limit of open files, PER_NODE the ranks of a virtual
+// node.
 #include "runtime/comm/failure.h"
 #include "runtime/comm/tcp/tcp.h"
 #include "runtime/comm/wire.h"
@@ -91,7 +92,9 @@ int main(int argc, char **argv) {
   }
   const char *silence = getenv("SILENCE");
   double silenceSeconds = silence ? atof(silence) : 0;
-  auto joined = joinTcp(environment, 0, silenceSeconds);
+  const char *perNode = getenv("PER_NODE");
+  auto joined =
+      joinTcp(environment, perNode ? atoi(perNode) : 0, silenceSeconds);
   if (!joined) {
     return int(printError(joined.error()));
   }

@@ -28,6 +28,16 @@ TEST_F(Tcp, collectivesHaveTheBitsOfThreads) {
   }
 }
 
+// Ranks of a node share memory, in which they hand on what they have gathered.
+TEST_F(Tcp, virtualNodesChangeNoBit) {
+  for (auto [ranks, perNode] : {std::pair{4, "2"}, {6, "3"}, {5, "2"}}) {
+    startAll(ranks, {"cases"}, {{"PER_NODE", perNode}});
+    EXPECT_EQ(ends(2 * patience), std::vector<int>(size_t(ranks), 0))
+        << printed();
+    port = freePort();
+  }
+}
+
 // Connections that close, at any place of any collective, are made again, and
 // nothing is lost or comes twice.
 TEST_F(Tcp, connectionsThatCloseAreMadeAgain) {
