@@ -4,6 +4,7 @@
 // gathers never touches the pages that reducing needs, so they cost nothing.
 // The memory plan counts what is touched, not what is mapped.
 #include "runtime/abi/staging.h"
+#include "runtime/abi/kept_bytes.h"
 
 #include <algorithm>
 
@@ -62,6 +63,18 @@ static int64_t handingOnBytes(int ranks, int ranksPerNode) {
          int64_t(Staging::header);
 }
 
+// What the links to all peers keep: of each of the gather and the reduce
+// channel at most a message, since a peer has the one before once it has sent
+// its own.
+static int64_t keptBytes(int ranks, int ranksPerNode) {
+  int64_t peers = ranks - 1;
+  int gatherRanks = handsOn(ranks, ranksPerNode) ? ranks / ranksPerNode : ranks;
+  return (gatherRanks - 1) *
+             int64_t(Staging::of(gatherChannel, gatherRanks).gather) +
+         peers * int64_t(Staging::of(reduceChannel, ranks).half) / ranks +
+         peers * channels * int64_t(2 * leastKeptBytes);
+}
+
 int64_t communicationBytes(int ranks, int ranksPerNode,
                            const std::string &transport) {
   if (ranks <= 1)
@@ -70,7 +83,8 @@ int64_t communicationBytes(int ranks, int ranksPerNode,
   // Over messages only the staging of the reduce channel is ever touched.
   int64_t half = int64_t(Staging::of(reduceChannel, ranks).half);
   if (transport == "tcp")
-    return 2 * half + handingOnBytes(ranks, ranksPerNode);
+    return 2 * half + handingOnBytes(ranks, ranksPerNode) +
+           keptBytes(ranks, ranksPerNode);
   // Threads read each other's buffers within a node.
   if (severalNodes)
     return 2 * half +

@@ -139,7 +139,10 @@ void Link::keepLocked(std::span<const iovec, 2> parts) {
              from - keptFrom() >= kept.size() / 2) {
     kept.erase(kept.begin(), kept.begin() + ptrdiff_t(from - keptFrom()));
   }
-  for (const iovec &part : restOf(parts, from > begun ? from - begun : 0)) {
+  // Exactly as much as is planned: insert() would take up to twice that.
+  std::array<iovec, 2> added = restOf(parts, from > begun ? from - begun : 0);
+  kept.reserve(kept.size() + added[0].iov_len + added[1].iov_len);
+  for (const iovec &part : added) {
     auto *first = static_cast<const char *>(part.iov_base);
     kept.insert(kept.end(), first, first + part.iov_len);
   }

@@ -7,7 +7,8 @@
 //
 // Bytes that the other machine's kernel has acknowledged are in the memory of
 // the receiving rank, which reads them out of a broken connection. So only the
-// others are kept, and a few more for what a relay in between may swallow.
+// others are kept, and a few more for what a relay in between may swallow. The
+// memory plan counts a message per link (runtime/abi/staging.cpp).
 //
 // A byte is lost or comes twice only if one of these rules is broken:
 //
@@ -21,6 +22,7 @@
 //    byte, which says that the caller goes on too and is not of the stream.
 #pragma once
 
+#include "runtime/abi/kept_bytes.h"
 #include "runtime/comm/socket.h"
 
 #include <array>
@@ -35,8 +37,7 @@ namespace fsdpc::runtime {
 /// bytes from the beginning of the stream.
 class Link {
 public:
-  /// The least that is kept of what was sent last, in bytes.
-  static constexpr size_t leastKept = 4096;
+  static constexpr size_t leastKept = leastKeptBytes;
 
   Link() = default;
   Link(const Link &) = delete;

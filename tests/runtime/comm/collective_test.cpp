@@ -269,7 +269,10 @@ TEST(Communication, takesAtMostEightMebibytesAChannel) {
     }
   EXPECT_EQ(communicationBytes(4, 0, "local"), 0);
   EXPECT_EQ(communicationBytes(1, 0, "mpi"), 0);
-  // Over nodes ranks hand on what they gather.
+  // Over TCP links keep a message each, and over nodes hand on what they
+  // gather.
+  EXPECT_EQ(communicationBytes(2, 0, "tcp"),
+            (2 << 20) + (512 << 10) + (512 << 10) + 3 * 8192);
   EXPECT_EQ(communicationBytes(4, 2, "local"), 2 << 20);
   EXPECT_EQ(communicationBytes(4, 2, "mpi"),
             (2 << 20) + Staging::of(gatherChannel, 2).touchedBytes(2) + 4096);
