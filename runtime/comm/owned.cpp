@@ -5,6 +5,7 @@
 // ranks own something. A small item shares its piece with others.
 #include "runtime/comm/owned.h"
 #include "runtime/comm/staged.h"
+#include "runtime/numeric/streaming.h"
 
 #include <cstring>
 
@@ -69,8 +70,8 @@ void WindowCommunicator::doShareOwned(std::span<const OwnedValues> values) {
       if (peer != self)
         eachPart(peer, [&](const OwnedValues &part, size_t from, size_t count,
                            size_t at) {
-          memcpy(static_cast<char *>(part.values) + from, stage(peer) + at,
-                 count);
+          copyResult(stage(peer) + at, count,
+                     static_cast<char *>(part.values) + from, part.bytes);
         });
     half ^= 1;
   }

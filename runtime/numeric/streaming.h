@@ -18,7 +18,11 @@ constexpr size_t streamedBytes = size_t(1) << 20;
 /// must follow the last one.
 template <typename Line> inline void streamLine(const Line &line, void *to) {
   static_assert(sizeof(Line) == 64);
+#if __has_builtin(__builtin_nontemporal_store)
   __builtin_nontemporal_store(line, static_cast<Line *>(to));
+#else // GCC: a usual store
+  *static_cast<Line *>(to) = line;
+#endif
 }
 
 /// Orders streaming stores, which later ones may overtake, before all that this

@@ -140,8 +140,8 @@ public:
     barrier();
     for (size_t i = 0; i < values.size(); ++i)
       if (const OwnedValues &own = values[i]; own.owner != self)
-        memcpy(own.values, published<OwnedValues>(own.owner)[i].values,
-               own.bytes);
+        copyResult(published<OwnedValues>(own.owner)[i].values, own.bytes,
+                   own.values, own.bytes);
     barrier(); // from here on the values may change
   }
 
