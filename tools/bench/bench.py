@@ -30,7 +30,7 @@ import trade
 import tuned
 import virtual_nodes
 from report import Report
-from workbench import Workbench
+from workbench import Shape, Workbench
 
 PARTS = {"peer": (shapes.against_peer, "tokens/s and resident memory against PyTorch FSDP2"),
          "step": (step_time.against_products, "time of a step against its own matrix products, and the ten largest other costs"),
@@ -67,6 +67,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder for models, programs, traces and results.json (default: build/bench)")
     parser.add_argument("--only", metavar="PART,…", help="run only these parts, separated by commas (default: all)")
     parser.add_argument("--before", type=Path, metavar="FSDPC", help="the compiler of another build, for the parts 'before' and 'startup'")
+    parser.add_argument("--shape", type=Shape.parse, metavar="SHAPE[,BBATCH]", help="a GPT for the part 'before' instead of the usual ones, such as L3,D384,H6,T128,V16384,B2 (default batch: 4)")
     parser.add_argument("--memory", action="store_true", help="the same as --only memory")
     parser.add_argument("--quick", action="store_true", help="measure only the first shape, in f32")
     parser.add_argument("--ranks", type=int, default=2, help="ranks per run (default: 2)")

@@ -71,6 +71,12 @@ class Shape:
     batch: int
     flags: tuple = ()                         # flags for fsdpc
 
+    @classmethod
+    def parse(cls, text: str) -> "Shape":
+        """From a shape's text, with an optional ',B2' at its end for the batch."""
+        shape, _, batch = text.partition(",B")
+        return cls(shape, int(batch or 4))
+
     @property
     def folder(self) -> str:
         return self.text.replace(",", "") + ("" if self.batch == 4 else f"B{self.batch}")
@@ -96,7 +102,7 @@ class Workbench:
     def __init__(self, options):
         self.fsdpc, self.limits, self.python = options.fsdpc, options.limits, options.python
         self.before = options.before              # the compiler of another build, or None
-        self.out, self.ranks, self.steps = options.out, options.ranks, options.steps
+        self.out, self.ranks, self.steps, self.shape = options.out, options.ranks, options.steps, options.shape
         self.out.mkdir(parents=True, exist_ok=True)
 
     def export(self, shape: Shape, *flags: str, name: str = "") -> Path:
