@@ -28,6 +28,7 @@ import torch
 from .checking import check_export, ragged_where_possible
 from .errors import Error, ExportError, MismatchError, only_errors
 from .functions import own_backwards_traced
+from .promotions import cast_integers
 from .quantizing import quantized
 from .refusals import refusal_of, refuse_control_flow
 from .selections import selections_traced
@@ -243,6 +244,7 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, An
             refuse_control_flow(program)
             _check_loss(program)
             detach_no_grad_blocks(program)
+            cast_integers(program)
             # A dropout of probability 0 changes nothing, and the exporter leaves it out.
             expected = {"Dropout": _calls(program, "aten.dropout.default", lambda x, p, train: train and p > 0),
                         "BatchNormalization": _calls(program, "aten.batch_norm.default", lambda *arguments: arguments[5])}

@@ -150,6 +150,15 @@ def test_one_tensor_for_two_arguments_and_a_checkpoint_that_re_enters(tmp_path, 
     assert torch.utils.checkpoint.CheckpointFunction is before
 
 
+def test_numbers_before_integers(inputs, tmp_path):
+    """An attention mask of integers, as older models add it to their scores."""
+    def masked(m, x, y):
+        mask = (x > 0).long()
+        return F.mse_loss(m.a(x + (1.0 - mask) * -10.0 + 0.5 ** mask + (1.0 - mask.sum(1, keepdim=True))), y)
+
+    fsdpc.export(Function(masked), inputs, tmp_path / "model.onnx", check=True)
+
+
 class Loss(nn.Module):
     def __init__(self, model):
         super().__init__()

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Writes casts where torch's exporter cannot: `1.0 - mask` of integers.
+
+The exporter casts operands of several types itself, but finds no overload where the first operand is a number of Python.
+"""
+from __future__ import annotations
+
+import torch
+
+_NUMBER_FIRST = (torch.ops.aten.rsub.Scalar, torch.ops.aten.pow.Scalar)
+
+
+def cast_integers(program: "torch.export.ExportedProgram") -> None:
+    """Casts the integers x of `1.0 - x` and `2.0 ** x` to the type of the result."""
+    for part in program.graph_module.modules():
+        if not isinstance(part, torch.fx.GraphModule):
+            continue
+        for node in part.graph.nodes:
+            if node.op != "call_function" or node.target not in _NUMBER_FIRST:
+                continue
+            operand = next(argument for argument in node.args if isinstance(argument, torch.fx.Node))
+            value, dtype = operand.meta["val"], node.meta["val"].dtype
+            if value.dtype == dtype:
+                continue
+            with part.graph.inserting_before(node):
+                cast = part.graph.call_function(torch.ops.aten._to_copy.default, (operand,), {"dtype": dtype})
+            cast.meta = {key: node.meta[key] for key in ("nn_module_stack", "stack_trace") if key in node.meta}
+            cast.meta["val"] = value.to(dtype)
+            node.replace_input_with(operand, cast)
+        part.recompile()
