@@ -256,7 +256,7 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, An
         except Exception as error:  # torch's exporter raises exceptions of many kinds
             first = first or error
             if not settings.change_attention(model):
-                raise refusal_of(first) from first
+                raise refusal_of(first, model) from first
 
 
 def _write(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Callable[..., Any] | None, dtype: torch.dtype | None,

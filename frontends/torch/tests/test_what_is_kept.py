@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tests what an export compares, sets and refuses by itself: `pytest frontends/torch/tests` with torch, and the tool in $FSDPC or on PATH."""
 import inspect
+import types
 
 import pytest
 
@@ -49,7 +50,13 @@ def wrong_shapes(m, x, y):
     return F.mse_loss(m.a(y), y)  # refused
 
 
+def checked(m, x, y):
+    assert (y < 100).all()  # refused
+    return F.mse_loss(m.a(x), y)
+
+
 REFUSED = {
+    checked: "the value of a tensor in Python at LINE, .* leave the assert out",
     branch: "the value of a tensor in Python at LINE, .* choose by torch.where",
     cond: "calls torch.cond at .*test_what_is_kept.py:[0-9]+, .* choose by torch.where",
     wrong_shapes: r"torch cannot export the module: .* \(LINE\)",
@@ -148,6 +155,16 @@ def test_one_tensor_for_two_arguments_and_a_checkpoint_that_re_enters(tmp_path, 
     fsdpc.export(Function(checkpointed), {"x": x, "y": x}, tmp_path / "model.onnx", check=True)
     assert capfd.readouterr().err == "fsdpc.export has set use_reentrant=False\n"
     assert torch.utils.checkpoint.CheckpointFunction is before
+
+
+def test_layers_that_are_dropped_at_random(inputs, tmp_path):
+    def dropping(m, x, y):
+        return F.mse_loss(m.a(x) if torch.rand([]) < m.config.layerdrop else m.a(-x), y)
+
+    model = Function(dropping)
+    model.config = types.SimpleNamespace(layerdrop=0.05)
+    with pytest.raises(fsdpc.ExportError, match=r"drops layers at random \(layerdrop=0.05\), make the model with 0 there"):
+        fsdpc.export(model, inputs, tmp_path / "model.onnx")
 
 
 def test_numbers_before_integers(inputs, tmp_path):
