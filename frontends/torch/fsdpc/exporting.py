@@ -36,7 +36,7 @@ from .settings import Settings, kept
 from .shapes import dynamic_dims
 from .ties import parted, under_all_names
 from .tool import PathLike
-from .types import masters_kept, parameters_in
+from .types import conversions_skipped, masters_kept, parameters_in
 
 Inputs = Mapping[str, Any]
 # Modules of more elements are compared with their file only on demand: the check compiles and runs a whole step.
@@ -239,7 +239,7 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, An
     first: Exception | None = None
     while True:
         try:
-            with own_backwards_traced(), selections_traced():
+            with own_backwards_traced(), selections_traced(), conversions_skipped():
                 program = torch.export.export(model, (), inputs, dynamic_shapes=dims, strict=False)
             refuse_control_flow(program)
             _check_loss(program)

@@ -35,6 +35,29 @@ def parameters_in(model: torch.nn.Module, dtype: torch.dtype | None) -> Iterator
             parameter.data = master
 
 
+@contextlib.contextmanager
+def conversions_skipped() -> Iterator[None]:
+    """Makes `module.to` do nothing to a module that has the type and device already, as long as the context lasts.
+
+    Torch cannot convert a module while it is traced, also where there is nothing to do.
+    """
+    before = torch.nn.Module.to
+
+    def to(module: torch.nn.Module, *arguments: Any, **keywords: Any) -> torch.nn.Module:
+        device, dtype, *_ = torch._C._nn._parse_to(*arguments, **keywords)
+        tensors = [*module.parameters(), *module.buffers()]
+        if all(tensor.device == (device or tensor.device) and (dtype is None or tensor.dtype == dtype or not tensor.is_floating_point())
+               for tensor in tensors):
+            return module
+        return before(module, *arguments, **keywords)
+
+    torch.nn.Module.to = to  # type: ignore[assignment,method-assign]
+    try:
+        yield
+    finally:
+        torch.nn.Module.to = before  # type: ignore[method-assign]
+
+
 def masters_kept(model: torch.nn.Module, onnx_model: Any) -> None:
     """Gives the weights that were exported in 16 bits their values of float32, which every node that reads them casts.
 

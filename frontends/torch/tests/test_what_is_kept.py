@@ -167,6 +167,15 @@ def test_layers_that_are_dropped_at_random(inputs, tmp_path):
         fsdpc.export(model, inputs, tmp_path / "model.onnx")
 
 
+def test_a_module_that_is_converted_to_its_own_type(inputs, tmp_path):
+    """Routers of experts do so in forward."""
+    def converted(m, x, y):
+        m.a = m.a.to(torch.float32)
+        return F.mse_loss(m.a(x), y)
+
+    fsdpc.export(Function(converted), inputs, tmp_path / "model.onnx", check=True)
+
+
 def test_numbers_before_integers(inputs, tmp_path):
     """An attention mask of integers, as older models add it to their scores."""
     def masked(m, x, y):
