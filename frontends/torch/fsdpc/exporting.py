@@ -211,9 +211,9 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
     several sizes, dim=dict(T=[128, 256]), the program has a bucket for each. `external_data` writes the weights to a file beside the
     model; by default only those of a model over 2 GB.
 
-    `quantize_base`, "nf4", "int4" or "int8", writes the frozen weights of nn.Linear (requires_grad=False, and not tied to another
-    module's) as codes with a float32 scale per 64 elements, LAYER.weight_codes and LAYER.weight_scales; the program trains the others
-    on them. The module itself keeps its weights.
+    `quantize_base`, "nf4", "int4" or "int8", writes the frozen weights of nn.Linear and of transformers' Conv1D (requires_grad=False,
+    and not tied to another module's) as codes with a float32 scale per 64 elements, LAYER.weight_codes and LAYER.weight_scales; the
+    program trains the others on them. The module itself keeps its weights.
 
     The program is compiled, and its first loss and gradients are compared with the module's (check_export), on inputs that have padding
     on both sides and targets of -100 where there is a mask or there are labels; each may differ by 1e-3. By default this is left out,

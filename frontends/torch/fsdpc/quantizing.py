@@ -8,6 +8,7 @@ in their turn, as QLoRA's double quantisation does.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 
 import torch
@@ -32,9 +33,10 @@ class QuantizedLinear(torch.nn.Module):
     weight is filled with zeros.
     """
 
-    def __init__(self, linear: torch.nn.Linear, kind: str) -> None:
+    def __init__(self, linear: torch.nn.Module, kind: str) -> None:
         super().__init__()
-        self.kind, self.in_features, self.out_features = kind, linear.in_features, linear.out_features
+        # The weight of a Conv1D is [in, out].
+        self.kind, self.shape, self.is_transposed = kind, linear.weight.shape, _is_conv1d(linear)
         blocks = linear.weight.detach().float().reshape(-1)
         blocks = F.pad(blocks, (0, -blocks.numel() % BLOCK)).reshape(-1, BLOCK)
         largest = blocks.abs().amax(1, keepdim=True)
@@ -64,14 +66,20 @@ class QuantizedLinear(torch.nn.Module):
             values = self.codebook[codes]
         else:
             values = codes.to(torch.float32) - (8 if self.kind == "int4" else 0)
-        elements = self.out_features * self.in_features
-        return (values * self.weight_scales).reshape(-1)[:elements].reshape(self.out_features, self.in_features)
+        return (values * self.weight_scales).reshape(-1)[:self.shape.numel()].reshape(self.shape)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(x, self.weight.to(x.dtype), self.bias)
+        weight = self.weight.to(x.dtype)
+        return F.linear(x, weight.T if self.is_transposed else weight, self.bias)
 
 
-def _places(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torch.nn.Linear]]:
+def _is_conv1d(layer: torch.nn.Module) -> bool:
+    """Returns true for the linear layer of GPT-2 and its like in transformers, which is no nn.Linear."""
+    utilities = sys.modules.get("transformers.pytorch_utils")
+    return utilities is not None and type(layer) is utilities.Conv1D
+
+
+def _places(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torch.nn.Module]]:
     """Yields the frozen linear layers with their places, but not those that share their weight with another module."""
     owners: dict[int, set[int]] = {}
     for part in model.modules():
@@ -79,7 +87,8 @@ def _places(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torc
             owners.setdefault(id(parameter), set()).add(id(part))
     for part in model.modules():
         for name, child in part.named_children():
-            if type(child) is torch.nn.Linear and not child.weight.requires_grad and len(owners[id(child.weight)]) == 1:
+            is_linear = type(child) is torch.nn.Linear or _is_conv1d(child)
+            if is_linear and not child.weight.requires_grad and len(owners[id(child.weight)]) == 1:
                 yield part, name, child
 
 
@@ -93,7 +102,8 @@ def quantized(model: torch.nn.Module, kind: str | None) -> Iterator[None]:
         raise ExportError(f"quantize_base is {kind!r}, which is none of {', '.join(map(repr, KINDS))}")
     places = list(_places(model))
     if not places:
-        raise ExportError("quantize_base has no effect: the module has no nn.Linear whose weight has requires_grad=False")
+        raise ExportError("quantize_base has no effect: the module has no nn.Linear, and no Conv1D of transformers, whose weight has "
+                          "requires_grad=False")
     made: dict[int, QuantizedLinear] = {}
     try:
         for part, name, linear in places:

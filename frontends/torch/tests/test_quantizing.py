@@ -81,6 +81,18 @@ def test_codes_are_the_nearest_of_the_codebook(model):
     assert torch.allclose((found - weight).abs(), (nearest - weight).abs(), atol=1e-6)
 
 
+def test_the_linear_layer_of_gpt2(inputs):
+    """Its weight is [in, out]."""
+    layer = pytest.importorskip("transformers.pytorch_utils").Conv1D(96, WIDTH).requires_grad_(False)
+    model = nn.Sequential(layer)
+    with quantized(model, "int8"):
+        assert model[0].weight.shape == (WIDTH, 96)
+        expected = inputs["x"] @ model[0].weight + layer.bias
+        assert torch.allclose(model(inputs["x"]), expected, atol=1e-5)
+        assert not torch.equal(model[0].weight, layer.weight) and torch.allclose(model[0].weight, layer.weight, atol=1e-3)
+    assert model[0] is layer
+
+
 def test_a_tied_weight_stays(model, inputs, tmp_path):
     model.two.base.weight = model.one.base.weight
     with pytest.raises(fsdpc.ExportError, match="no nn.Linear"):
