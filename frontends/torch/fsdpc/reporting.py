@@ -90,10 +90,12 @@ class Reporter:
             self._call("on_epoch_end")
 
     def _evaluated(self, line: Step) -> None:
-        metrics = {"eval_loss": line.loss}
+        metrics: dict[str, float] = {"eval_loss": line.loss}
         if "eval_ms" in line.values:
             seconds = line.values["eval_ms"] / 1e3
             metrics |= {"eval_runtime": seconds, "eval_samples_per_second": line.values["eval_samples"] / max(seconds, 1e-9)}
+        if self.state.epoch is not None:
+            metrics["epoch"] = self.state.epoch
         self.log(metrics)
         # Callbacks compare with the best one before.
         self._call("on_evaluate", metrics=metrics)

@@ -46,9 +46,11 @@ class Trainer:
     def __init__(self, model: torch.nn.Module, args: Any, data_collator: Callable[[list[Any]], Any] | None = None, train_dataset: Any = None,
                  eval_dataset: Any = None, processing_class: Any = None, *, callbacks: Sequence[Any] | None = None, loss: Callable[..., Any] | None = None, ranks: int = 1, launcher: str = "threads",
                  compile_flags: Mapping[str, FlagValue] | None = None, run_flags: Mapping[str, FlagValue] | None = None,
-                 tool: PathLike | None = None):
+                 tool: PathLike | None = None, **others: Any):
         from transformers.data.data_collator import DataCollatorWithPadding, default_data_collator
         from transformers.trainer_callback import TrainerState
+        training_arguments.refuse_parameters(others)
+        self._refuse_methods()
         training_arguments.refuse_others(args)
         training_arguments.refuse_evaluation(args, eval_dataset)
         self.model, self.args, self.train_dataset, self.eval_dataset = model, args, train_dataset, eval_dataset
@@ -63,6 +65,27 @@ class Trainer:
         self.checkpoints = self.folder / "checkpoints"
         takes = inspect.signature((model.get_base_model() if hasattr(model, "get_base_model") else model).forward).parameters
         self.columns = {*takes, *self.labels(takes), "label", "label_ids"}
+
+    def _refuse_methods(self) -> None:
+        """Refuses methods of a subclass that transformers' Trainer would call."""
+        import transformers
+        for name in sorted(set(dir(type(self))) - set(dir(Trainer))):
+            if hasattr(transformers.Trainer, name):
+                raise CommandLineError(f"'{type(self).__name__}.{name}' would not be called, since a program trains; "
+                                       "give what it computes as the loss of the model, or as 'loss'")
+
+    def add_callback(self, callback: Any) -> None:
+        """Adds a TrainerCallback, or the class of one."""
+        self.callback_handler.add_callback(callback)
+
+    def remove_callback(self, callback: Any) -> None:
+        """Removes a TrainerCallback, or that of a class."""
+        self.callback_handler.remove_callback(callback)
+
+    def predict(self, *_: Any, **__: Any) -> None:
+        """Is not there. Raises CommandLineError."""
+        raise CommandLineError("fsdpc.Trainer has no 'predict'; call the trained model, or write predictions by --keep-output of fsdpc and "
+                               "--predict of the program")
 
     def labels(self, columns: Any = None) -> list[str]:
         """Returns the inputs that have targets."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,10 +54,18 @@ WITHOUT_EFFECT = frozenset("""
     ddp_broadcast_buffers ddp_bucket_cap_mb ddp_find_unused_parameters ddp_static_graph ddp_timeout do_eval do_predict do_train
     eval_accumulation_steps eval_do_concat_batches eval_use_gather_object full_determinism gradient_checkpointing_kwargs hub_always_push
     hub_model_id hub_private_repo hub_revision hub_strategy hub_token local_rank log_level log_level_replica log_on_each_node logging_dir
-    logging_nan_inf_filter no_cuda overwrite_output_dir past_index prediction_loss_only project
-    restore_callback_states_from_checkpoint run_name save_on_each_node save_safetensors skip_memory_metrics tf32 torch_compile
+    logging_nan_inf_filter no_cuda overwrite_output_dir past_index prediction_loss_only project run_name save_on_each_node save_safetensors skip_memory_metrics tf32 torch_compile
     torch_compile_backend torch_compile_mode torch_empty_cache_steps trackio_bucket_id trackio_space_id trackio_static_space_id use_cache use_cpu use_liger_kernel
 """.split())
+# Parameters of transformers' Trainer that this one does not have, and what to do instead.
+_NOT_PARAMETERS = {
+    "model_init": "give the model",
+    "compute_loss_func": "give 'loss', which gets the model's output",
+    "compute_metrics": "return the metric from the model, and log it by compile_flags=dict(keep_output=NAME) and run_flags=dict(metric=NAME)",
+    "preprocess_logits_for_metrics": "return what it computes from the model",
+    "optimizers": "choose by TrainingArguments' optim and lr_scheduler_type",
+    "optimizer_cls_and_kwargs": "choose by TrainingArguments' optim, or by compile_flags=dict(optimizer=…)",
+}
 OPTIMIZERS = {"adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_hf": "adamw", "sgd": "sgd", "adagrad": "adagrad",
               "rmsprop": "rmsprop"}
 
@@ -102,6 +111,15 @@ def refuse_others(args: Any) -> None:
         raise _refuse(args, "save_strategy", "without load_best_model_at_end no best parameters are kept")
     if args.load_best_model_at_end and ((args.metric_for_best_model or "loss").removeprefix("eval_") != "loss" or args.greater_is_better):
         raise _refuse(args, "metric_for_best_model", "--best keeps the parameters of the lowest eval_loss")
+
+
+def refuse_parameters(given: Mapping[str, Any]) -> None:
+    """Refuses parameters of transformers' Trainer that have a value, and unknown ones. Raises CommandLineError."""
+    for name, value in given.items():
+        if name not in _NOT_PARAMETERS:
+            raise CommandLineError(f"fsdpc.Trainer has no parameter '{name}'")
+        if value not in (None, (None, None)):
+            raise CommandLineError(f"fsdpc.Trainer has no '{name}'; {_NOT_PARAMETERS[name]}")
 
 
 def refuse_evaluation(args: Any, dataset: Any) -> None:

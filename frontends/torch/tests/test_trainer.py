@@ -224,6 +224,58 @@ def test_what_it_cannot_follow_is_refused_by_name(tmp_path, field, words):
         fsdpc.Trainer(model(), given, train_dataset=rows(4))
 
 
+@pytest.mark.parametrize("name, cure", [("compute_metrics", "return the metric from the model"), ("optimizers", "choose by TrainingArguments' optim"),
+                                        ("compute_loss_func", "give 'loss'"), ("wrong", "no parameter 'wrong'")])
+def test_parameters_that_it_lacks_are_refused_by_name(tmp_path, name, cure):
+    with pytest.raises(fsdpc.CommandLineError, match=f"{name}.*{cure}|{cure}"):
+        fsdpc.Trainer(model(), arguments(tmp_path), train_dataset=rows(4), **{name: (lambda *_: {}, None)})
+    if name != "wrong":
+        fsdpc.Trainer(model(), arguments(tmp_path), train_dataset=rows(4), **{name: None})
+
+
+def test_methods_that_would_not_be_called_are_refused(tmp_path):
+    class Mine(fsdpc.Trainer):
+        def compute_loss(self, model, inputs):
+            return model(**inputs).loss * 2
+
+    with pytest.raises(fsdpc.CommandLineError, match="'Mine.compute_loss' would not be called"):
+        Mine(model(), arguments(tmp_path), train_dataset=rows(4))
+    with pytest.raises(fsdpc.CommandLineError, match="has no 'predict'; call the trained model"):
+        fsdpc.Trainer(model(), arguments(tmp_path), train_dataset=rows(4)).predict(rows(4))
+
+
+@pytest.mark.parametrize("half", ["bf16", "fp16"])
+def test_halves_train(tmp_path, half):
+    """The losses are near those of f32, and not the same."""
+    found = {}
+    for name in ("f32", half):
+        events = Events()
+        given = arguments(tmp_path / name, num_train_epochs=1)
+        # transformers refuses fp16 on a CPU, where it has no autocast for it.
+        setattr(given, half, name == half)
+        trainer = fsdpc.Trainer(model(), given, train_dataset=rows(16), data_collator=collator)
+        trainer.add_callback(events)
+        trainer.train()
+        found[name] = losses(events)
+    assert found[half] == pytest.approx(found["f32"], rel=2e-2) and found[half] != found["f32"]
+
+
+def test_callbacks_see_each_evaluation(tmp_path):
+    """Evaluations come after their steps, with the state and the metrics that transformers gives."""
+    seen = []
+
+    class Watches(transformers.TrainerCallback):
+        def on_evaluate(self, args, state, control, metrics=None, **_):
+            seen.append((state.global_step, metrics["eval_loss"], metrics["epoch"]))
+
+    trainer = fsdpc.Trainer(model(), arguments(tmp_path, eval_strategy="steps", eval_steps=2), train_dataset=rows(16), eval_dataset=rows(7, seed=2),
+                            data_collator=collator)
+    trainer.add_callback(Watches)
+    trainer.train()
+    assert [step for step, _, _ in seen] == [2, 4, 6, 8] and [epoch for _, _, epoch in seen] == [0.5, 1.0, 1.5, 2.0]
+    assert [loss for _, loss, _ in seen] == [line["eval_loss"] for line in trainer.state.log_history if "eval_loss" in line]
+
+
 def test_what_is_evaluated_is_one_dataset(tmp_path):
     with pytest.raises(fsdpc.CommandLineError, match="eval_strategy='steps', but fsdpc.Trainer has no eval_dataset"):
         fsdpc.Trainer(model(), arguments(tmp_path, eval_strategy="steps", eval_steps=1), train_dataset=rows(4))
