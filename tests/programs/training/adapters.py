@@ -8,7 +8,8 @@ The model is two layers as PEFT exports them, y = x · W + (x · A) · B, with W
 computes in bf16, neither a master nor a gradient nor a state of W is planned. Where it has the same values in f32, the master
 stays, since --save must write what the file held. Losses, saved values and a run that resumes on another number of ranks have the
 same bits either way. Units that mix bf16 and f32 values have f32 masters. Files of --save-trained hold the adapters alone, and so
-do checkpoints of --checkpoint-trained. Files may have other names, by --save-rename and --rename.
+do checkpoints of --checkpoint-trained, to which a run with --on-nonfinite=rollback goes back. Files may have other names, by
+--save-rename and --rename.
 """
 import json
 import re
@@ -177,6 +178,29 @@ def check_checkpoints(bench, adapters: dict[str, np.ndarray], base: dict[str, np
         raise Failure(useless.stderr)
 
 
+def check_rollback(bench):
+    """A run that goes back to a checkpoint of the adapters keeps its base, and learns what one without the samples since learns."""
+    program = bench.compile(bench.path("bf16.onnx"), "rollback", "--frozen=^base", "--param-dtype=bf16", "--lr=1e-2", "--optimizer=adamw")
+    step = 4 * ROWS
+    x = np.random.default_rng(5).normal(size=(7 * step, WIDTH)).astype("<f4")
+    good, bad, saved = bench.path("good.npy"), bench.path("bad.npy"), bench.path("saved.safetensors")
+    np.save(good, np.delete(x, np.s_[2 * step:4 * step], axis=0))
+    x[3 * step + 1, 5] = np.nan
+    np.save(bad, x)
+
+    def run(data, ranks: int, *flags) -> tuple[bytes, str]:
+        done = harness.run([program, f"--data=x={data}", "--ranks", ranks, "--accumulate", 4 // ranks, "--steps=5",
+                            "--save", saved, *flags])
+        return saved.read_bytes(), done.stderr
+
+    expected, _ = run(good, 2)
+    for ranks in (1, 2):
+        found, text = run(bad, ranks, "--on-nonfinite=rollback", "--checkpoint", bench.path(f"rollback{ranks}"), "--checkpoint-trained",
+                          "--checkpoint-every=2")
+        if found != expected or "going back to" not in text:
+            raise Failure(f"a run that went back to its adapters learns something else at {ranks} ranks; printed was\n{text}")
+
+
 def check_renamed(bench):
     """--save-rename, and --rename of consolidate and export: the same values under other names, which must stay different."""
     model, data = bench.path("f32.onnx"), f"--data=x={bench.path('x.npy')}"
@@ -245,6 +269,7 @@ def test(bench, options):
     check_mixed(bench)
     check_trained(bench, adapters, base)
     check_checkpoints(bench, adapters, base)
+    check_rollback(bench)
     check_renamed(bench)
 
 
