@@ -81,8 +81,27 @@ double allGatherUs(const Machine &machine, int64_t bytes) {
                     machine.isGpu ? Exchange::Rings : Exchange::HandedOn);
 }
 
-// A reduce-scatter moves as many bytes as an all-gather of the same buffer.
+/// The µs of the host's reduce-scatter over nodes, each of which continues the
+/// sums of the node before it. A rank takes in a part of all sums of its node,
+/// and then what it is to have of the last node's; within the node a rank
+/// receives the values of all others.
+static double handedSumsUs(const Machine &machine, int64_t bytes) {
+  int node = ranksOfNode(machine), nodes = machine.ranks / node;
+  double crossing =
+      double(bytes) / node + (nodes > 2 ? double(bytes) / machine.ranks : 0);
+  double inner = double(bytes) * (node - 1) / node;
+  return machine.node.latencyUs + machine.nodes.latencyUs +
+         crossing / (1e3 * machine.nodes.reduceGBs) +
+         inner / (1e3 * machine.node.reduceGBs);
+}
+
+// A reduce-scatter moves as many bytes as an all-gather of the same buffer, or
+// on the host sums, where these are fewer (NodeReducer::pays).
 double reduceScatterUs(const Machine &machine, int64_t bytes) {
+  int node = ranksOfNode(machine), nodes = machine.ranks / node;
+  if (!machine.isGpu && node > 1 && machine.ranks % node == 0 &&
+      (nodes - 1) * node > nodes)
+    return handedSumsUs(machine, bytes);
   return exchangeUs(machine, bytes, &Link::reduceGBs,
                     machine.isGpu ? Exchange::Rings : Exchange::Direct);
 }

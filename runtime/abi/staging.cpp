@@ -63,6 +63,17 @@ static int64_t handingOnBytes(int ranks, int ranksPerNode) {
          int64_t(Staging::header);
 }
 
+// What sums over nodes take: three pieces, and the windows of the node's ranks.
+static int64_t nodeReductionBytes(int ranks, int ranksPerNode, bool windows) {
+  if (!handsOn(ranks, ranksPerNode))
+    return 0;
+  int64_t bytes = 3 * groupPieceBytes;
+  return windows ? bytes + int64_t(Staging::header) +
+                       Staging::of(reduceChannel, ranksPerNode)
+                           .touchedBytes(ranksPerNode)
+                 : bytes;
+}
+
 // What the links to all peers keep: of each of the gather and the reduce
 // channel at most a message, since a peer has the one before once it has sent
 // its own.
@@ -84,10 +95,12 @@ int64_t communicationBytes(int ranks, int ranksPerNode,
   int64_t half = int64_t(Staging::of(reduceChannel, ranks).half);
   if (transport == "tcp")
     return 2 * half + handingOnBytes(ranks, ranksPerNode) +
+           nodeReductionBytes(ranks, ranksPerNode, true) +
            keptBytes(ranks, ranksPerNode);
   // Threads read each other's buffers within a node.
   if (severalNodes)
     return 2 * half +
+           nodeReductionBytes(ranks, ranksPerNode, transport != "local") +
            (transport == "local" ? 0 : handingOnBytes(ranks, ranksPerNode));
   if (transport == "local")
     return 0;

@@ -98,6 +98,10 @@ public:
                  size_t stride = 0);
   /// Sums all ranks' gradients and leaves rank r with part r of the sum.
   void reduceScatter(const ReduceScatter &part);
+  /// Lets later calls of reduceScatter() sum the ranks of each node first, and
+  /// then the nodes, which sends less to other nodes and has other bits. All
+  /// ranks must call it. Has no effect unless nodes have equally many ranks.
+  virtual void sumNodesFirst() {}
   /// Sums all ranks' gradients on their owners, rounded to `wire` first, as
   /// reduceScatter does. With `add` the sums continue from what the owners
   /// have, which then lies outside of the gradients. All ranks give the same

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "runtime/comm/nodes.h"
+#include "runtime/comm/reduce_scatter.h"
 
 #include <algorithm>
 
@@ -16,7 +17,8 @@ constexpr size_t piece = size_t(1) << 19;
 NodeCommunicator::NodeCommunicator(std::unique_ptr<Communicator> flat,
                                    std::unique_ptr<Communicator> near,
                                    std::unique_ptr<Communicator> far)
-    : flat(std::move(flat)), near(std::move(near)), far(std::move(far)) {}
+    : flat(std::move(flat)), near(std::move(near)), far(std::move(far)),
+      reducer(*this->near, *this->far) {}
 
 // Piece by piece, so that what came from other nodes still is in the caches
 // when it is handed on.
@@ -35,7 +37,13 @@ void NodeCommunicator::doAllGather(const void *shard, void *whole, size_t bytes,
 }
 
 void NodeCommunicator::doReduceScatter(const ReduceScatter &part) {
-  flat->reduceScatter(part);
+  if (sumsNodesFirst)
+    reducer.sumNodesFirst(part);
+  else if (NodeReducer::pays(far->size(), near->size(),
+                             elementBytes(handedOver(part))))
+    reducer.reduceScatter(part);
+  else
+    flat->reduceScatter(part);
 }
 
 void NodeCommunicator::doReduceToOwners(

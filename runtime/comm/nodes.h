@@ -2,12 +2,14 @@
 //
 // Ranks on several nodes, which bring each byte of a gather into a node once.
 // Each rank receives the shards of the ranks with its place in the other nodes,
-// and the ranks of a node hand on to each other what they have received. The
+// and the ranks of a node hand on to each other what they have received. Sums
+// are handed from node to node where that sends less (node_reduction.h). The
 // same idea is in NCCL's trees and in MPI libraries ("hierarchical
 // collectives").
 #pragma once
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/node_reduction.h"
 
 #include <span>
 
@@ -20,7 +22,7 @@ struct NodeGrid {
 
   int nodeOf(int rank) const { return rank / ranks; }
   int placeOf(int rank) const { return rank % ranks; }
-  /// Returns true if nodes have something to hand on.
+  /// Returns true if there are several nodes of several ranks.
   bool isDeep() const { return nodes > 1 && ranks > 1; }
 };
 
@@ -57,6 +59,7 @@ public:
   int rank() const override { return flat->rank(); }
   int size() const override { return flat->size(); }
   void barrier() override { flat->barrier(); }
+  void sumNodesFirst() override { sumsNodesFirst = true; }
   uint64_t sentToNodes() const override {
     return flat->sentToNodes() + far->sentToNodes();
   }
@@ -77,6 +80,8 @@ protected:
 
 private:
   const std::unique_ptr<Communicator> flat, near, far;
+  NodeReducer reducer;
+  bool sumsNodesFirst = false;
 };
 
 } // namespace fsdpc::runtime

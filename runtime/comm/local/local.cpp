@@ -28,7 +28,7 @@ struct Meeting {
       : ranks(int(onNodes.size())), channel(channel), nodes(std::move(onNodes)),
         grid(gridOf(std::span<const int>(nodes))), mailboxes(ranks),
         published(size_t(ranks)), values(size_t(ranks)) {
-    if (channel != gatherChannel)
+    if (channel == controlChannel)
       grid = {};
     if (!grid.isDeep())
       return;

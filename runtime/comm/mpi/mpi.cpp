@@ -198,7 +198,7 @@ std::unique_ptr<Communicator> makeCommunicator(MpiChannel channel) {
 std::unique_ptr<Communicator> makeExchange(MpiChannel channel) {
   auto flat = std::make_unique<MpiExchange>(channel);
   NodeGrid grid = gridOf(std::span<const Place>(channel.places));
-  if (channel.which != gatherChannel || !grid.isDeep())
+  if (channel.which == controlChannel || !grid.isDeep())
     return flat;
   int node = grid.nodeOf(channel.rank), place = grid.placeOf(channel.rank);
   std::vector<int> near, far;

@@ -237,7 +237,7 @@ private:
 // them can share memory. Collective.
 std::unique_ptr<Communicator> overNodes(std::unique_ptr<TcpChannel> flat) {
   NodeGrid grid = flat->grid();
-  if (flat->channel() != gatherChannel || !grid.isDeep())
+  if (flat->channel() == controlChannel || !grid.isDeep())
     return flat;
   auto near = flat->part(grid.nodeOf(flat->rank()));
   auto far = flat->part(grid.placeOf(flat->rank()));

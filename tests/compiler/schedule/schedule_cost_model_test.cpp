@@ -204,6 +204,20 @@ TEST(CostModel, WhatIsOffloadedIsCopied) {
   EXPECT_DOUBLE_EQ(offloadedOpUs(machine, 7000, 4e6, 6e6), 7000);
 }
 
+// Two nodes of four: rank by rank 4/8 of the gradients would reach each rank
+// from the other node, as sums 1/4 do; within a node 3/4. Of four nodes a rank
+// also takes its 1/16 back.
+TEST(CostModel, NodesHandOnSums) {
+  Machine machine = host();
+  machine.ranks = 8;
+  machine.ranksPerNode = 4;
+  machine.nodes.reduceGBs = 0.5;
+  EXPECT_DOUBLE_EQ(reduceScatterUs(machine, 16'000'000), 50 + 50 + 8000 + 2400);
+  machine.ranks = 16;
+  EXPECT_DOUBLE_EQ(reduceScatterUs(machine, 16'000'000),
+                   50 + 50 + 10'000 + 2400);
+}
+
 // Without nodes a group has all ranks, and hands nothing on.
 TEST(CostModel, OneGroupIsAllRanks) {
   EXPECT_EQ(groupGatherUs(host(), 1 << 20), allGatherUs(host(), 1 << 20));

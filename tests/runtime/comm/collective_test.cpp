@@ -191,23 +191,73 @@ TEST_P(Collectives, virtualNodesChangeNoBit) {
   }
 }
 
-// Of each shard that is gathered one copy goes to each other node, and of each
-// gradient one to each rank there.
-TEST(Nodes, aByteIsGatheredIntoANodeOnce) {
-  auto jobs = makeLocalJobs(6, 2);
-  runJobs(jobs, [](Job &job) {
-    std::vector<float> values(60), sums(10);
-    job.channel[gatherChannel]->allGather(values.data() + 10 * job.rank,
-                                          values.data(), 40);
-    job.channel[reduceChannel]->reduceScatter({values.data(), WireType::f32,
-                                               WireType::f32, 60, 10,
-                                               sums.data(), false});
-    return std::string();
-  });
-  for (auto &job : jobs) {
-    EXPECT_EQ(job->channel[gatherChannel]->sentBytes(), 5 * 40u);
-    EXPECT_EQ(job->channel[gatherChannel]->sentToNodes(), 2 * 40u);
-    EXPECT_EQ(job->channel[reduceChannel]->sentToNodes(), 4 * 40u);
+// Of each shard that is gathered one copy goes to each other node. Of gradients
+// one goes to each rank there, or sums go from node to node and back, whichever
+// is less. If nodes sum first, one goes to each other node.
+TEST(Nodes, aByteGoesIntoANodeOnce) {
+  auto sentOf = [](int ranks, int perNode, bool nodesFirst = false) {
+    auto jobs = makeLocalJobs(ranks, perNode);
+    runJobs(jobs, [&](Job &job) {
+      std::vector<float> values(size_t(10 * ranks)), sums(10);
+      job.channel[gatherChannel]->allGather(values.data() + 10 * job.rank,
+                                            values.data(), 40);
+      if (nodesFirst)
+        job.channel[reduceChannel]->sumNodesFirst();
+      job.channel[reduceChannel]->reduceScatter({values.data(), WireType::f32,
+                                                 WireType::f32, 10 * ranks, 10,
+                                                 sums.data(), false});
+      return std::string();
+    });
+    std::vector<std::pair<int, int>> sent;
+    for (auto &job : jobs) {
+      EXPECT_EQ(job->channel[gatherChannel]->sentBytes(),
+                uint64_t(ranks - 1) * 40);
+      sent.emplace_back(job->channel[gatherChannel]->sentToNodes() / 40,
+                        job->channel[reduceChannel]->sentToNodes() / 40);
+    }
+    return sent;
+  };
+  using Sent = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(sentOf(4, 2), (Sent{{1, 2}, {1, 2}, {1, 2}, {1, 2}}));
+  EXPECT_EQ(sentOf(4, 2, true), (Sent{{1, 1}, {1, 1}, {1, 1}, {1, 1}}));
+  EXPECT_EQ(sentOf(6, 2),
+            (Sent{{2, 3}, {2, 3}, {2, 3}, {2, 3}, {2, 2}, {2, 2}}));
+  EXPECT_EQ(sentOf(6, 2, true),
+            (Sent{{2, 2}, {2, 2}, {2, 2}, {2, 2}, {2, 2}, {2, 2}}));
+  EXPECT_EQ(sentOf(3, 2), (Sent{{1, 1}, {1, 1}, {2, 2}}));
+  EXPECT_EQ(sentOf(3, 2, true), sentOf(3, 2));
+}
+
+// 1 + 2^-24 rounds to 1, so the order shows: rank by rank the small values get
+// lost one by one, and the second node's sum of them does not.
+TEST(Nodes, mayBeSummedFirst) {
+  constexpr int part = 300000; // several pieces
+  for (bool nodesFirst : {false, true})
+    for (bool add : {false, true}) {
+      auto jobs = makeLocalJobs(4, 2);
+      runJobs(jobs, [&](Job &job) {
+        float value = job.rank == 0 ? 1.f : job.rank == 1 ? 0.f : 0x1p-24f;
+        std::vector<float> values(4 * part, value), sums(part, 0.f);
+        if (nodesFirst)
+          job.channel[reduceChannel]->sumNodesFirst();
+        job.channel[reduceChannel]->reduceScatter({values.data(), WireType::f32,
+                                                   WireType::f32, 4 * part,
+                                                   part, sums.data(), add});
+        EXPECT_EQ(sums,
+                  std::vector<float>(part, nodesFirst ? 1 + 0x1p-23f : 1.f));
+        return std::string();
+      });
+    }
+}
+
+// Nodes of two and three hand on sums, through chains of three nodes and of
+// two.
+TEST(Nodes, handOnSumsWithTheSameBits) {
+  auto flat = makeLocalJobs(6, 0);
+  std::vector<std::string> expected = runJobs(flat, runCases);
+  for (int perNode : {2, 3}) {
+    auto jobs = makeLocalJobs(6, perNode);
+    EXPECT_TRUE(runJobs(jobs, runCases) == expected) << perNode;
   }
 }
 
@@ -273,9 +323,11 @@ TEST(Communication, takesAtMostEightMebibytesAChannel) {
   // gather.
   EXPECT_EQ(communicationBytes(2, 0, "tcp"),
             (2 << 20) + (512 << 10) + (512 << 10) + 3 * 8192);
-  EXPECT_EQ(communicationBytes(4, 2, "local"), 2 << 20);
+  EXPECT_EQ(communicationBytes(4, 2, "local"), (2 << 20) + (768 << 10));
   EXPECT_EQ(communicationBytes(4, 2, "mpi"),
-            (2 << 20) + Staging::of(gatherChannel, 2).touchedBytes(2) + 4096);
+            (2 << 20) + (768 << 10) + 2 * 4096 +
+                Staging::of(gatherChannel, 2).touchedBytes(2) +
+                Staging::of(reduceChannel, 2).touchedBytes(2));
   // Three pieces for the sums of groups, and the group's own staging.
   EXPECT_EQ(groupCommunicationBytes(1, 1, 0, "mpi", true), 0);
   EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "local", true), 768 << 10);
