@@ -105,7 +105,8 @@ struct Options {
   // ---- ranks and the device ----
   int ranks = 0; ///< --ranks; 0: not given
   int ranksPerNode = 0;
-  int shardGroup = 0;   ///< ranks; 0: as compiled, or those of a node
+  int shardGroup = 0; ///< ranks; 0: as compiled, or those of a node
+  std::string reduceOrder = "ranks"; ///< --reduce-order: or "fast"
   DeviceOptions device; ///< `threads` and `accumulate` are filled in later
   bool info = false, manifest = false;
   std::string help; ///< if not empty: print this and exit

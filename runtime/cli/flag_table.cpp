@@ -69,6 +69,12 @@ Status stepOrNewest(const std::string &text) {
   return text == "newest" ? Status() : checkInteger(text, 0, int64_t(1) << 40);
 }
 
+Status reduceOrder(const std::string &text) {
+  if (text == "ranks" || text == "fast")
+    return {};
+  return commandLineError("'" + text + "' is not one of ranks, fast");
+}
+
 Status nonFinite(const std::string &text) {
   FSDPC_TRY(parseNonFinite(text));
   return {};

@@ -311,6 +311,8 @@ Status Trainer::prepare() {
   FSDPC_TRY(agree(job, check()));
   FSDPC_TRY(agree(job, compareFacts(facts, job)));
   FSDPC_TRY(agree(job, compareFacts(evaluationFacts, job)));
+  if (options.reduceOrder == "fast")
+    job.channel[reduceChannel]->sumNodesFirst();
   info.batch = samples.batch();
   info.samples = samples.count();
   FSDPC_TRY(agree(job, makeGroups()));

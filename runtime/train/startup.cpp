@@ -102,6 +102,7 @@ Result<std::vector<Fact>> factsOf(const Manifest &manifest,
       {"--save-ema", options.saveEma.empty() ? "off" : "on"},
       {"--save-trained", options.saveTrained ? "on" : "off"},
       {"--deterministic", options.device.deterministic ? "on" : "off"},
+      {"--reduce-order", options.reduceOrder},
       {"the hash of the values of --init", *init},
       {"the hash of the values of the model's files", *files},
       {"the number of samples", std::to_string(samples.count())}};

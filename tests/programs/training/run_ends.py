@@ -255,6 +255,7 @@ COMMAND_LINE = [
     Case(2, "input 'target' has no data: give --data target=FILE.npy", "", data="--data ids=ids.npy"),
     Case(2, "--accumulate: 'x' is not a whole number", "--accumulate x"),
     Case(2, "'pause' is not one of stop, skip, rollback", "--on-nonfinite pause"),
+    Case(2, "'slow' is not one of ranks, fast", "--reduce-order slow"),
     Case(2, "'skip,often' is not like skip,times=10", "--on-nonfinite skip,often"),
     Case(2, "'0' is not a weight above 0", "--mix 1,0"),
     Case(2, "'1' is one weight", "--mix 1"),
