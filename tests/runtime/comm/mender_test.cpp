@@ -249,6 +249,7 @@ TEST_F(Sessions, bringTheLastWordOverABrokenConnection) {
   });
   highSession->leave();
   leaves.join();
+  highMender.reset(); // it calls the session
 }
 
 } // namespace

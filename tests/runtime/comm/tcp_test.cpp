@@ -28,9 +28,10 @@ TEST_F(Tcp, collectivesHaveTheBitsOfThreads) {
   }
 }
 
-// Ranks of a node share memory, in which they hand on what they have gathered.
+// Ranks of a node share memory, in which they hand on what they have gathered
+// and add up. Nodes of different sizes exchange all with all.
 TEST_F(Tcp, virtualNodesChangeNoBit) {
-  for (auto [ranks, perNode] : {std::pair{4, "2"}, {6, "3"}, {5, "2"}}) {
+  for (auto [ranks, perNode] : {std::pair{6, "3"}, {5, "2"}}) {
     startAll(ranks, {"cases"}, {{"PER_NODE", perNode}});
     EXPECT_EQ(ends(2 * patience), std::vector<int>(size_t(ranks), 0))
         << printed();
