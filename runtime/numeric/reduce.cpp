@@ -67,10 +67,30 @@ void addAll(const float *from, int64_t count, float *to) {
     to[i] += from[i];
 }
 
-// A cache line of sums.
-constexpr int64_t lineFloats = 16;
-using FloatLine =
-    float __attribute__((vector_size(lineFloats * sizeof(float))));
+// Two cache lines of sums. Vectors are explicit here: loops over their elements
+// are left scalar by the compiler for some types and processors.
+constexpr int64_t lineFloats = 32;
+using Floats = float __attribute__((vector_size(lineFloats * sizeof(float))));
+using Words = uint32_t __attribute__((vector_size(lineFloats * 4)));
+using Halves = uint16_t __attribute__((vector_size(lineFloats * 2)));
+#define FSDPC_INLINE __attribute__((always_inline)) inline
+
+FSDPC_INLINE void widenLine(const float *from, Floats &to) {
+  __builtin_memcpy(&to, from, sizeof to);
+}
+FSDPC_INLINE void widenLine(const BFloat16 *from, Floats &to) {
+  Halves halves;
+  __builtin_memcpy(&halves, from, sizeof halves);
+  Words words = __builtin_convertvector(halves, Words) << 16;
+  __builtin_memcpy(&to, &words, sizeof to);
+}
+FSDPC_INLINE void widenLine(const Float16 *from, Floats &to) {
+  float wide[lineFloats];
+  for (int64_t i = 0; i < lineFloats; ++i)
+    wide[i] = widen(from[i]);
+  __builtin_memcpy(&to, wide, sizeof to);
+}
+#undef FSDPC_INLINE
 
 // Adds `ranks` sources of one type in one pass, so that the sums stay in
 // registers. They begin with `initial`, or with the first source. `to` may be
@@ -80,12 +100,15 @@ using FloatLine =
   void sumLines(const Value *const *sources, int ranks, const float *initial,  \
                 int64_t begin, int64_t end, float *to, bool streams) {         \
     for (int64_t i = begin; i < end; i += lineFloats) {                        \
-      FloatLine sums;                                                          \
-      for (int64_t j = 0; j < lineFloats; ++j)                                 \
-        sums[j] = initial ? initial[i + j] : widen(sources[0][i + j]);         \
-      for (int rank = initial ? 0 : 1; rank < ranks; ++rank)                   \
-        for (int64_t j = 0; j < lineFloats; ++j)                               \
-          sums[j] += widen(sources[rank][i + j]);                              \
+      Floats sums, next;                                                       \
+      if (initial)                                                             \
+        widenLine(initial + i, sums);                                          \
+      else                                                                     \
+        widenLine(sources[0] + i, sums);                                       \
+      for (int rank = initial ? 0 : 1; rank < ranks; ++rank) {                 \
+        widenLine(sources[rank] + i, next);                                    \
+        sums += next;                                                          \
+      }                                                                        \
       if (streams)                                                             \
         streamLine(sums, to + i);                                              \
       else                                                                     \
@@ -227,6 +250,8 @@ void sumInBlocks(const Addend *addends, int ranks, WireType wire, int64_t count,
 void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
               float *shard, bool add, const float *initial,
               size_t resultBytes) {
+  if (add && ranks == 1) // without a copy of the sums
+    return take(addends[0].values, addends[0].type, wire, count, shard, true);
   const float *from = add ? shard : initial;
   bool streams = !add && resultBytes >= streamedBytes;
   if (!fitOnePass(addends, ranks, wire))

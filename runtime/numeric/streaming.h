@@ -14,10 +14,10 @@ namespace fsdpc::runtime {
 /// core's L2, which smaller ones may be read from.
 constexpr size_t streamedBytes = size_t(1) << 20;
 
-/// Stores one cache line past the caches. `to` is aligned to it. orderStores()
+/// Stores cache lines past the caches. `to` is aligned to them. orderStores()
 /// must follow the last one.
 template <typename Line> inline void streamLine(const Line &line, void *to) {
-  static_assert(sizeof(Line) == 64);
+  static_assert(sizeof(Line) % 64 == 0);
 #if __has_builtin(__builtin_nontemporal_store)
   __builtin_nontemporal_store(line, static_cast<Line *>(to));
 #else // GCC: a usual store
