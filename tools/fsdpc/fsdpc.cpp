@@ -182,8 +182,10 @@ int compile(const CommandLine &line) {
   if (modules.empty())
     return code;
   OwningOpRef<ModuleOp> &module = modules.front();
-  if (line.command == Command::Tune)
+  if (line.command == Command::Tune) {
+    timing.begin("tune");
     return tuneModel(line, std::move(module), &context);
+  }
   PipelineOptions options;
   options.last = line.last;
   if (!line.report.empty() && line.command == Command::Compile)
@@ -199,7 +201,9 @@ int compile(const CommandLine &line) {
   if (failed(runBuckets(line, options, modules)))
     return kInputFault;
   Progress::clear();
-  timing.begin(line.last == Phase::Executable ? "program" : "write");
+  timing.begin(line.command != Command::Compile ? "report"
+               : line.last == Phase::Executable ? "program"
+                                                : "write");
   if (line.command == Command::Check)
     return failed(reportCheck(line, *module)) ? kInputFault : 0;
   if (line.command == Command::Simulate)
