@@ -18,7 +18,8 @@ def BuildEvaluate : Pass<"build-evaluate", "::mlir::ModuleOp"> {
 
     A batch norm without running statistics stays as it is, as in PyTorch. A loss that is
     a mean of targets reports how many of them were valid, so that the runtime can weight
-    microbatches by it.
+    microbatches by it; its `fsdp.loss_factor` is then 1. That of any other loss makes its
+    means parts of those of the whole evaluation.
 
     Before:
     ```mlir
@@ -64,7 +65,7 @@ def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
     A loss that computes its gradients in the forward takes the factor as its scale. A
     weight that depends on parameters as well keeps the microbatch's mean, with a remark.
     With `--loss-mean=microbatch` the weights are described, but nothing is multiplied.
-    @evaluate has weights of its own.
+    `build-evaluate` copies the factors to @evaluate.
 
     Before:
     ```mlir

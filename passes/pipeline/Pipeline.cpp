@@ -46,12 +46,13 @@ static const PipelineStep steps[] = {
     {Phase::Units, "form-units", createFormUnits},
     {Phase::Units, "verify-units", createVerifyUnits},
 
-    // @evaluate is a copy of the forward as it runs in an evaluation. Means
-    // over targets have the factors of a step's mean. Forward and backward are
-    // one flat function. Values saved for the backward are explicit; none of
-    // them is cheap to compute again or derived from weights only.
-    {Phase::Grad, "build-evaluate", createBuildEvaluate},
+    // Means over targets have the factors of a step's mean, or of an
+    // evaluation's. @evaluate is a copy of the forward as it runs in an
+    // evaluation. Forward and backward are one flat function. Values saved for
+    // the backward are explicit; none of them is cheap to compute again or
+    // derived from weights only.
     {Phase::Grad, "weigh-losses", createWeighLosses},
+    {Phase::Grad, "build-evaluate", createBuildEvaluate},
     {Phase::Grad, "grad", createGrad},
     {Phase::Grad, "canonicalize", [] { return createCanonicalizerPass(); }},
     {Phase::Grad, "cse", [] { return createCSEPass(); }},

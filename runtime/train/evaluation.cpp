@@ -98,9 +98,20 @@ Status Evaluation::addGroup(size_t part, const Options &options,
 
 // Rank r takes microbatches r, r + N, …, those that it will run.
 Status Evaluation::check(const Job &job) {
+  if (!isOn())
+    return {};
+  std::vector<int64_t> counted;
   for (const Group &group : groups)
-    for (int64_t j = job.rank; j < group.computed; j += job.size)
-      FSDPC_TRY(samples.readFrom(group.part, j * samples.batch(), nullptr));
+    counted.push_back(group.microbatches);
+  FSDPC_TRY(weights.open(*manifest, counted, job.size));
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const Group &group = groups[g];
+    for (int64_t j = job.rank; j < group.computed; j += job.size) {
+      FSDPC_TRY(samples.readFrom(group.part, j * samples.batch(),
+                                 weights.isOn() ? weights.buffers() : nullptr));
+      weights.measure(g, j, group.bucket);
+    }
+  }
   return {};
 }
 
@@ -110,6 +121,7 @@ Status Evaluation::run(fsdpc_rank &rank, EvaluationRecord &record) {
   sum = weight = 0;
   rounds = 0;
   metricSums.assign(metrics->size(), 0);
+  weights.exchange(rank.job);
   if (predictions)
     FSDPC_TRY(predictions->begin(
         rank.job, samplesOf(groups.front(), groups.front().computed)));
@@ -164,7 +176,7 @@ double Evaluation::finishMetric(size_t m) const {
 // The training waits for it, hence the bound.
 std::string Evaluation::describeNonFinite() const {
   constexpr int64_t mostSamples = 4096;
-  if (weight == 0)
+  if (weight == 0 || weights.lacksTargets())
     return "no target of its data counts: all have the ignored value";
   return samples.describeNonFinite(0, std::min(samplesOfLoss(), mostSamples));
 }
@@ -208,8 +220,10 @@ Status Evaluation::fill(fsdpc_rank &rank, const Group &group, int64_t k,
   // By the third word a device knows the microbatch that it reports; the fourth
   // is the round, so that models which draw noise in evaluation, too, draw
   // other noise for each microbatch.
-  rank.randomStaging[slot]->words = {
-      0, 0, uint32_t(k * rank.job.size + rank.job.rank), uint32_t(rounds)};
+  RandomKey &key = *rank.randomStaging[slot];
+  key.words = {0, 0, uint32_t(k * rank.job.size + rank.job.rank),
+               uint32_t(rounds)};
+  weights.write(size_t(&group - groups.data()), j, key.lossFactors);
   rank.device->send(rank.slot);
   return {};
 }

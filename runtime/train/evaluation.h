@@ -9,6 +9,7 @@
 
 #include "runtime/core/rank.h"
 #include "runtime/data/samples.h"
+#include "runtime/train/evaluation_weights.h"
 #include "runtime/train/predictions.h"
 
 #include <cstdint>
@@ -82,6 +83,7 @@ private:
   int64_t rounds = 0;       ///< so far, in the evaluation that runs
   std::string leftOut;
   const std::vector<Metric> *metrics = nullptr;
+  EvaluationWeights weights;
   std::unique_ptr<Predictions> predictions; ///< null without --predict
   /// The sums of the evaluation that runs: the loss of each microbatch times
   /// its weight, and the weights; and the metrics.

@@ -12,6 +12,25 @@
 #include <algorithm>
 
 namespace fsdpc::runtime {
+
+void WeightSum::add(double own) {
+  if (microbatches++ == 0)
+    first = own;
+  sum += own;
+  equal &= own == first;
+}
+
+double WeightSum::divisorOf(double value) const {
+  return std::max(value, weight->atLeast) + weight->plus;
+}
+
+// Also where V times a weight is not what the sum is rounded to.
+float WeightSum::factorOf(double own) const {
+  if (divisor() == 0)
+    return 0;
+  return equal ? 1 : float(double(microbatches) * divisorOf(own) / divisor());
+}
+
 Status LossWeights::open(const Manifest &described, int64_t accumulate,
                          bool readsAll) {
   manifest = &described;
@@ -70,31 +89,15 @@ void LossWeights::measure(int64_t k, size_t bucket, void *const *samples) {
     own[size_t(k) * count() + i] = interpreters[bucket][i].run();
 }
 
-// In the order of microbatches, so the bits do not depend on the ranks. Equal
-// weights give exactly 1, also where V times a weight is not what the sum is
-// rounded to.
 void LossWeights::combine(
     int64_t microbatches, int ranks, int rank,
     const std::function<double(int64_t, size_t)> &weightOf) {
   for (size_t i = 0; i < count(); ++i) {
-    const LossWeight &weight = manifest->lossWeights[i];
-    auto divisorOf = [&](double sum) {
-      return std::max(sum, weight.atLeast) + weight.plus;
-    };
-    double sum = 0;
-    bool equal = true;
-    for (int64_t j = 0; j < microbatches; ++j) {
-      sum += weightOf(j, i);
-      equal &= weightOf(j, i) == weightOf(0, i);
-    }
-    double divisor = divisorOf(sum);
-    for (int64_t j = rank, k = 0; j < microbatches; j += ranks, ++k) {
-      double factor =
-          divisor == 0 ? 0
-          : equal      ? 1
-                  : double(microbatches) * divisorOf(weightOf(j, i)) / divisor;
-      factors[size_t(k) * count() + i] = float(factor);
-    }
+    WeightSum sum(manifest->lossWeights[i]);
+    for (int64_t j = 0; j < microbatches; ++j)
+      sum.add(weightOf(j, i));
+    for (int64_t j = rank, k = 0; j < microbatches; j += ranks, ++k)
+      factors[size_t(k) * count() + i] = sum.factorOf(weightOf(j, i));
   }
 }
 

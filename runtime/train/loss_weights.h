@@ -12,6 +12,27 @@
 
 namespace fsdpc::runtime {
 
+/// The sum of one weight over microbatches, which are added in their order, so
+/// the bits do not depend on the ranks.
+class WeightSum {
+public:
+  explicit WeightSum(const LossWeight &weight) : weight(&weight) {}
+  void add(double own);
+  /// Returns the divisor of the mean over the targets of all microbatches.
+  double divisor() const { return divisorOf(sum); }
+  /// Returns the factor of a microbatch. Equal weights give exactly 1, and
+  /// microbatches without any target 0.
+  float factorOf(double own) const;
+
+private:
+  double divisorOf(double value) const;
+
+  const LossWeight *weight;
+  int64_t microbatches = 0;
+  double sum = 0, first = 0;
+  bool equal = true;
+};
+
 /// Used by the thread of the loop. Allocates nothing after `open`.
 class LossWeights {
 public:

@@ -132,6 +132,9 @@ def FSDP_LossFactorOp : FSDP_Op<"loss_factor",
     step have equal weights, and 0 where the microbatch has no target. The runtime
     computes it before the step's first microbatch.
 
+    In @evaluate the microbatches are those of the whole evaluation. The factor is 1 there
+    if `fsdp.report_loss` has a divisor, by which the runtime weights the losses itself.
+
     **Constraints**
     - `weight` names an `fsdp.loss_weight`.
     - The result is a scalar of f32.

@@ -141,3 +141,24 @@ func.func @microbatch(%x: tensor<2xf32> {fsdp.input = "x"}) {
   fsdp.report_loss %l {fsdp.unit = @b} : tensor<f32>
   return
 }
+
+// -----
+
+// A mean over targets keeps its factor, which the runtime computes over the
+// whole evaluation.
+// CHECK-LABEL: func.func @evaluate
+// CHECK: %[[F:.*]] = fsdp.loss_factor @loss_weight
+// CHECK: %[[L:.*]] = nn.mul %{{.*}}, %[[F]]
+// CHECK: fsdp.report_loss %[[L]]
+fsdp.unit @a
+fsdp.loss_weight @loss_weight ["m"] {
+^bb0(%m: tensor<f32>):
+  fsdp.yield %m : tensor<f32>
+}
+func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}, %m: tensor<f32> {fsdp.input = "m"}) {
+  %q = nn.div %x, %m {fsdp.unit = @a} : tensor<f32>
+  %f = fsdp.loss_factor @loss_weight {fsdp.unit = @a} : tensor<f32>
+  %l = nn.mul %q, %f {fsdp.unit = @a} : tensor<f32>
+  fsdp.report_loss %l {fsdp.unit = @a} : tensor<f32>
+  return
+}

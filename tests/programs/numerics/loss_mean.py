@@ -6,7 +6,8 @@ usage: loss_mean.py --build DIR [--target cuda-emulation]
 Models are a linear layer with each form of such a loss, in which microbatches have between no target and all. The first
 gradient and the loss of 1 to 8 microbatches must be those of one batch of all samples (numpy, in f64), over numbers of ranks,
 microbatches per rank, strategies, f16 and bf16; equal V give equal bits. With --loss-mean=microbatch they are those of the
-mean of means. Where microbatches have equal weights, both give the same bits. Resuming with the other mean is refused.
+mean of means. Where microbatches have equal weights, both give the same bits. Resuming with the other mean is refused. An evaluation
+is one mean over all targets of its samples, with the same bits over numbers of ranks and microbatches.
 """
 import json
 import sys
@@ -172,6 +173,26 @@ def check_equal_weights(bench: harness.Bench, form: str, flags: list[str]) -> No
         raise Failure(f"the logs say that the means are {headers}")
 
 
+def check_evaluation(bench: harness.Bench, form: str, flags: list[str]) -> None:
+    case = Case(bench, form, COUNTS, flags)
+    program, log = case.compile(), bench.path("evaluation.jsonl")
+    held_out = [word if word != "--data" else "--eval" for word in case.data]
+
+    def evaluated(ranks: int, accumulate: int, *more) -> float:
+        log.unlink(missing_ok=True)
+        harness.run([program, "--ranks", ranks, "--accumulate", accumulate, "--steps", 0, *held_out, "--log", log, *more])
+        loss, = (line["eval_loss"] for line in map(json.loads, log.read_text().splitlines()) if "eval_step" in line)
+        return loss
+
+    losses = [evaluated(*shape) for shape in ((1, 1), (2, 1), (3, 2), (1, 8))]
+    if len(set(losses)) > 1:
+        raise Failure(f"{form}: over ranks and microbatches the evaluation gives {losses}")
+    for microbatches, loss in ((len(COUNTS), losses[0]), (3, evaluated(2, 1, "--eval-steps", 3))):
+        expected, _ = case.expected(microbatches, "step")
+        if not abs(loss - expected) < 1e-6 * expected:
+            raise Failure(f"{form}: the evaluation of {microbatches} microbatches gives {loss}, not {expected}")
+
+
 def check_resume(bench: harness.Bench, flags: list[str]) -> None:
     case = Case(bench, "ignored", COUNTS, flags)
     folder = bench.path("checkpoints")
@@ -191,6 +212,7 @@ def test(bench: harness.Bench, options) -> None:
     for form in FORMS:
         check_form(bench, form, flags)
         check_equal_weights(bench, form, flags)
+        check_evaluation(bench, form, flags)
     check_resume(bench, flags)
     case = Case(bench, "two", COUNTS, flags)
     program = case.compile()

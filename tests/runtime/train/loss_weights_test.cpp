@@ -131,6 +131,17 @@ std::vector<float> factorsOf(std::vector<double> weights, double atLeast = 0) {
   return factors;
 }
 
+TEST(LossWeights, SumsOfNothingHaveNoDivisor) {
+  LossWeight weight;
+  WeightSum sum(weight);
+  sum.add(0);
+  EXPECT_EQ(sum.divisor(), 0);
+  EXPECT_EQ(sum.factorOf(0), 0);
+  weight.plus = 1;
+  EXPECT_EQ(sum.divisor(), 1);
+  EXPECT_EQ(sum.factorOf(0), 1);
+}
+
 TEST(LossWeights, Factors) {
   EXPECT_EQ(factorsOf({3, 1, 0, 0}), (std::vector<float>{3, 1, 0, 0}));
   // Three times 0.1 is not what their sum is rounded to.
