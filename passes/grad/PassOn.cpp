@@ -3,6 +3,7 @@
 // Replaces ops that have become the identity: dropout in an evaluation, and
 // nn.stop_gradient and nn.custom_gradient once the backward is there.
 #include "passes/grad/PassOn.h"
+#include "compiler/dialects/nn/Rearrangements.h"
 
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/GradientOps.h"
@@ -27,10 +28,20 @@ void MarkPlace::notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) {
   copyOrigin(source, op);
 }
 
+// Returns true if the user or one that reads a view of it belongs to another
+// unit.
+static bool leavesUnit(Operation *user, Attribute unit) {
+  return unitOf(user) != unit ||
+         (nn::isRearrangement(user) &&
+          llvm::any_of(user->getUsers(), [&](Operation *next) {
+            return leavesUnit(next, unit);
+          }));
+}
+
 void passOn(Value result, Value operand, const Origins &origins) {
   Operation *op = result.getDefiningOp();
   auto isElsewhere = [&](OpOperand &use) {
-    return unitOf(use.getOwner()) != unitOf(op);
+    return leavesUnit(use.getOwner(), unitOf(op));
   };
   if (origins.isWeight(operand) &&
       llvm::any_of(result.getUses(), isElsewhere)) {

@@ -26,8 +26,9 @@ struct MarkPlace : mlir::OpBuilder::Listener {
 };
 
 /// Lets the users of an op's result read `operand` instead. If that is a
-/// weight, users in other units than the op's read a copy that is made in the
-/// op's unit, since each unit loads the weights that it reads. The op stays,
+/// weight, users in other units than the op's, and those whose views are read
+/// there, read a copy that is made in the op's unit, since each unit loads the
+/// weights that it reads. The op stays,
 /// without uses.
 void passOn(mlir::Value result, mlir::Value operand, const Origins &origins);
 

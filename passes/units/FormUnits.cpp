@@ -6,10 +6,10 @@
 // module choose their unit; the others join the op before them, so that they
 // never begin a segment of their own.
 #include "compiler/dialects/fsdp/SymbolNames.h"
+#include "compiler/dialects/nn/Rearrangements.h"
 #include "passes/units/KeepF32.h"
 #include "passes/units/ModuleScopes.h"
 #include "passes/units/Passes.h"
-#include "passes/units/Rearrangements.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/options/Options.h"
@@ -67,7 +67,7 @@ private:
       auto load = dyn_cast<fsdp::LoadOp>(op);
       if (load && isParameter(load))
         weights[load.getResult()] = load;
-      else if (isRearrangement(&op))
+      else if (nn::isRearrangement(&op))
         if (fsdp::LoadOp source = weightOf(op.getOperand(0)))
           weights[op.getResult(0)] = source;
     }

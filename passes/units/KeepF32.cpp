@@ -7,9 +7,9 @@
 #include "passes/units/KeepF32.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/nn/Rearrangements.h"
 #include "compiler/options/Options.h"
 #include "passes/units/ModuleScopes.h"
-#include "passes/units/Rearrangements.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/GlobPattern.h"
@@ -63,7 +63,7 @@ static llvm::DenseMap<Value, StringAttr> findWeights(Block &body) {
   for (Operation &op : body.without_terminator())
     if (auto load = dyn_cast<fsdp::LoadOp>(op))
       weights[load.getResult()] = load.getSymbolAttr().getAttr();
-    else if (isRearrangement(&op))
+    else if (nn::isRearrangement(&op))
       if (StringAttr name = weights.lookup(op.getOperand(0)))
         weights[op.getResult(0)] = name;
   return weights;

@@ -4,8 +4,8 @@
 // units. All later phases group by units: a kernel, a flat layout, a gather and
 // a reduction are each of one unit. An op or a weight in the wrong unit would
 // only show as memory that is kept too long, or not at all.
+#include "compiler/dialects/nn/Rearrangements.h"
 #include "passes/units/Passes.h"
-#include "passes/units/Rearrangements.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Rules.h"
@@ -104,7 +104,7 @@ private:
         weights[load.getResult()] = load;
         firstLoads.try_emplace(load.getSymbolAttr().getAttr(), load);
       }
-    } else if (isRearrangement(op)) {
+    } else if (nn::isRearrangement(op)) {
       // The rearranged weight is still the weight, and its readers are checked
       // as the readers of the load are.
       if (fsdp::LoadOp load = weights.lookup(op->getOperand(0)))

@@ -254,6 +254,29 @@ func.func @microbatch(%x: tensor<4xf32> {fsdp.input = "x"}) {
 
 // -----
 
+// So is one of which another unit reads a view.
+fsdp.parameter @v : tensor<4xf32> trainable unit @a
+fsdp.unit @a
+fsdp.unit @b
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%x: tensor<1x4xf32> {fsdp.input = "x"}) {
+  // CHECK: %[[V:.*]] = fsdp.load @v
+  %v = fsdp.load @v {fsdp.unit = @a} : tensor<4xf32>
+  // CHECK: %[[C:.*]] = nn.copy %[[V]] {fsdp.unit = @a}
+  %d = nn.stop_gradient %v {fsdp.unit = @a} : tensor<4xf32>
+  // CHECK: nn.reshape %[[C]] {fsdp.unit = @a}
+  %r = nn.reshape %d {fsdp.unit = @a} : tensor<4xf32> -> tensor<1x4xf32>
+  %w = nn.reshape %v {fsdp.unit = @a} : tensor<4xf32> -> tensor<1x4xf32>
+  %y = nn.mul %x, %w {fsdp.unit = @a} : tensor<1x4xf32>
+  %z = nn.mul %y, %r {fsdp.unit = @b} : tensor<1x4xf32>
+  %s = nn.reduce sum %z [0, 1] {fsdp.unit = @b} : tensor<1x4xf32> -> tensor<1x1xf32>
+  %l = nn.reshape %s {fsdp.unit = @b} : tensor<1x1xf32> -> tensor<f32>
+  fsdp.report_loss %l {fsdp.unit = @b} : tensor<f32>
+  return
+}
+
+// -----
+
 // A parameter that reaches the loss only through nn.stop_gradient has no
 // gradient, as in PyTorch, and one that is loaded for a detached use as well
 // still gets its own.

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The ops that make another form of a weight, which goes where the weight is
-// used: form-units places them, and verify-units asks for them again.
+// used: form-units places them, verify-units asks for them again, and passes
+// that replace ops follow views of a weight through them.
 #pragma once
 
 #include "compiler/dialects/nn/ElementwiseOps.h"
 
-namespace fsdpc::passes {
+namespace fsdpc::nn {
 
 /// Returns true if the op only moves or converts the elements of its first
 /// operand, so that the result of a weight is still that weight. Such ops cost
 /// a pass over the weight at most, and each unit may have its own.
 inline bool isRearrangement(mlir::Operation *op) {
   return op->getNumOperands() == 1 &&
-         llvm::isa<nn::ElementSourceOpInterface, nn::CastOp>(op);
+         llvm::isa<ElementSourceOpInterface, CastOp>(op);
 }
 
-} // namespace fsdpc::passes
+} // namespace fsdpc::nn
