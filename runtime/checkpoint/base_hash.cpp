@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Each word is hashed with its place in its parameter, and the sum of all
-// hashes, modulo 2^64, does not depend on which rank has which elements.
+// hashes, modulo 2^64, does not depend on which rank has which elements. Nor
+// does it depend on the name that a program chose for a tied parameter.
 #include "runtime/checkpoint/base_hash.h"
 #include "runtime/checkpoint/own_part.h"
 
@@ -63,8 +64,9 @@ Status addLayout(const fsdpc_rank &rank, size_t index,
           const Member &member = layout.members[number];
           if (!isPart(member))
             return;
-          uint64_t name = XXH64(member.name.data(), member.name.size(), 0);
-          sum += hashOfWords(name, values + (a - from) * width,
+          const std::string &name = nameOfBase(member);
+          sum += hashOfWords(XXH64(name.data(), name.size(), 0),
+                             values + (a - from) * width,
                              (a - member.offset) * width / 4, (b - a) * width);
         });
   }
@@ -72,6 +74,13 @@ Status addLayout(const fsdpc_rank &rank, size_t index,
 }
 
 } // namespace
+
+const std::string &nameOfBase(const Member &member) {
+  const std::string *first = &member.name;
+  for (const std::string &alias : member.aliases)
+    first = alias < *first ? &alias : first;
+  return *first;
+}
 
 Result<std::string>
 hashOfBase(fsdpc_rank &rank,

@@ -12,6 +12,11 @@
 
 namespace fsdpc::runtime {
 
+/// Returns the name of a parameter that counts in the hash: the first by the
+/// alphabet of all that a tied one has, since programs differ in the one that
+/// they chose.
+const std::string &nameOfBase(const Member &member);
+
 /// Returns the hash of the names and values, as f32, of those frozen parameters
 /// for which `isPart` is true, in 16 digits: the same for every number of ranks
 /// and every strategy. All ranks call it together; one that cannot read what it
