@@ -52,18 +52,10 @@ def configured(name: str, **fields):
     return kind(**{key: value for key, value in NO_DROPOUT.items() if key in known}, **fields)
 
 
-def replace_gelu(model: nn.Module) -> nn.Module:
-    """Bloom's GELU is a torch.autograd.Function, whose backward no file can hold; its formula is that of tanh."""
-    for part in model.modules():
-        if hasattr(part, "gelu_impl"):
-            part.gelu_impl = nn.GELU(approximate="tanh")
-    return model
-
-
 def causal(name: str, config: str, **fields):
     def make():
         settings = configured(config, **{**SMALL, **fields})
-        return CausalLoss(replace_gelu(getattr(hf, name)(settings)), use_cache=False)
+        return CausalLoss(getattr(hf, name)(settings), use_cache=False)
     CASES[name] = (make, {"input_ids": IDS})
 
 
@@ -93,7 +85,7 @@ causal("Gemma2ForCausalLM", "Gemma2Config", num_key_value_heads=2, head_dim=8, s
 causal("PhiForCausalLM", "PhiConfig")
 causal("Phi3ForCausalLM", "Phi3Config", num_key_value_heads=2)
 causal("OPTForCausalLM", "OPTConfig", ffn_dim=48, word_embed_proj_dim=32)
-causal("BloomForCausalLM", "BloomConfig", n_layer=2, n_head=4)  # see replace_gelu
+causal("BloomForCausalLM", "BloomConfig", n_layer=2, n_head=4)
 causal("FalconForCausalLM", "FalconConfig")
 causal("GPTNeoXForCausalLM", "GPTNeoXConfig")
 causal("GPTJForCausalLM", "GPTJConfig", n_embd=32, n_layer=2, n_head=4, rotary_dim=4, n_positions=64)
