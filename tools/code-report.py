@@ -38,11 +38,13 @@ LIMITS = {"files that list ops (a TypeSwitch, or isa of three and more)": 8, "fi
           "constants whose names are not in their part's style": 0, "headers without #pragma once": 0,
           "places that compute the bytes of a type by themselves": 0,
           "files that read or write JSON by themselves": 0, "files that open a user's file by themselves": 0,
-          "programs of which an exception may leave main": 0}
+          "programs of which an exception may leave main": 0, "concatenations with std::to_string": 0}
 # JSON and files from outside have one reader each, which limits depth, size and kind: json_text.h, and input_file.h for the
 # compiler and its tools. The compile's own temporary files are read in compiler/codegen.
 OWN_JSON = re.compile(r"\b[jJ]son::parse\(|\bJ::parse\(|\.dump\(")
 OWN_FILES = re.compile(r"MemoryBuffer::getFile|openInputFile\(")
+# Texts of several parts are made by concat() (runtime/support/concat.h).
+CONCATENATION = re.compile(r"\+\s*std::to_string\(|std::to_string\([^()]*(?:\([^()]*\)[^()]*)*\) \+")
 # The names of the rows, and the files that may hold them.
 OPTIMIZER_ROW = re.compile(r'^ *\{?\.name = "([\w-]+)",\n *\.hyperparameters', re.M)
 OPTIMIZER_FILES = re.compile(r"(^|/)Optimizers\.cpp$|^passes/shard/optimizers/|^frontends/|^tests/|/tests/")
@@ -125,6 +127,7 @@ def main() -> int:
             name for name, text in own.items() if OWN_FILES.search(text) and not name.startswith("compiler/codegen/")],
         "programs of which an exception may leave main": [
             name for name, text in own.items() if re.search(r"^int main\(", text, re.M) and "guarded([&]" not in text],
+        "concatenations with std::to_string": [name for name, text in own.items() if CONCATENATION.search(text)],
         "places that compute the bytes of a type by themselves": [
             f"{name}: {found}" for name, text in texts.items() if name not in BYTE_HELPERS for found in OWN_BYTES.findall(text)],
     }

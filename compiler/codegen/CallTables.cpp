@@ -13,6 +13,7 @@
 #include "compiler/dialects/nn/Interfaces.h"
 #include "compiler/dialects/rt/CallArguments.h"
 #include "compiler/dialects/rt/Streams.h"
+#include "runtime/support/concat.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -72,7 +73,7 @@ public:
     for (auto name : names.getAsRange<FlatSymbolRefAttr>())
       layout(name);
     if (names.size() > 1)
-      command.name += " and " + std::to_string(names.size() - 1);
+      command.name += concat(" and ", names.size() - 1);
   }
   void buffer(FlatSymbolRefAttr name) override {
     command.name = name.getValue().str();
@@ -130,8 +131,8 @@ CommandInfo CallTables::commandOf(rt::AbiCallOpInterface op) {
 
 int32_t CallTables::indexOf(rt::AbiCallOpInterface op) {
   CommandInfo command = commandOf(op);
-  Key key(command.op, command.name + "/" + std::to_string(command.plan),
-          command.bytes, command.flops);
+  Key key(command.op, concat(command.name, "/", command.plan), command.bytes,
+          command.flops);
   auto [entry, isNew] = indices.try_emplace(key, manifest.commands.size());
   if (isNew)
     manifest.commands.push_back(std::move(command));

@@ -17,6 +17,7 @@
 #include "compiler/codegen/SourcePaths.h"
 #include "compiler/codegen/nvvm/DeviceCode.h"
 #include "compiler/options/Options.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/output_file.h"
 
 #include "llvm/IR/LLVMContext.h"
@@ -120,8 +121,7 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
 
   std::vector<std::string> files;
   for (auto [index, object] : llvm::enumerate(code->objects)) {
-    files.push_back(
-        (folder.path() + "/part" + std::to_string(index) + ".o").str());
+    files.push_back(concat(folder.path(), "/part", index, ".o"));
     std::string error = writeFile(files.back(), object);
     if (!error.empty())
       return emitError(loc) << error;

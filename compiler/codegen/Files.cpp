@@ -5,6 +5,7 @@
 
 #include "compiler/codegen/Files.h"
 
+#include "runtime/support/concat.h"
 #include "runtime/support/output_file.h"
 #include "runtime/support/programs.h"
 
@@ -79,6 +80,6 @@ std::string fsdpc::codegen::runProgram(ArrayRef<std::string> words,
   if (message.empty() && !outputFile.empty())
     if (auto text = llvm::MemoryBuffer::getFile(outputFile))
       message = (*text)->getBuffer().trim().str();
-  return "'" + llvm::join(words, " ") + "' failed with status " +
-         std::to_string(code) + (message.empty() ? "" : ": ") + message;
+  return concat("'", llvm::join(words, " "), "' failed with status ", code,
+                message.empty() ? "" : ": ", message);
 }

@@ -7,6 +7,7 @@
 #include "compiler/options/NamePatterns.h"
 #include "compiler/options/OptionTypes.h"
 #include "runtime/abi/init_rule.h"
+#include "runtime/support/concat.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -126,10 +127,10 @@ std::string OptionType<std::optional<LossScale>>::print(
     return "none";
   if (!value->isDynamic())
     return printNumber(value->init);
-  return "dynamic,init=" + printNumber(value->init) +
-         ",growth=" + printNumber(value->growth) +
-         ",backoff=" + printNumber(value->backoff) +
-         ",interval=" + std::to_string(value->interval);
+  return concat("dynamic,init=", printNumber(value->init),
+                ",growth=", printNumber(value->growth),
+                ",backoff=", printNumber(value->backoff),
+                ",interval=", value->interval);
 }
 
 std::string OptionType<std::vector<Gpu>>::parse(const OptionInfo &,
@@ -216,7 +217,7 @@ std::string OptionType<Dimensions>::parse(const OptionInfo &option,
 Strings OptionType<Dimensions>::texts(const Dimensions &list) {
   Strings texts;
   for (const auto &[name, value] : list)
-    texts.push_back(name + "=" + std::to_string(value));
+    texts.push_back(concat(name, "=", value));
   return texts;
 }
 

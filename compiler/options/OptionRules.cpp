@@ -9,6 +9,7 @@
 #include "compiler/options/Optimizers.h"
 #include "compiler/options/OptionTypes.h"
 #include "compiler/options/StrategyTable.h"
+#include "runtime/support/concat.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -132,10 +133,8 @@ static std::string checkBlocks(const CompileOptions &options) {
 static std::string checkRanks(const CompileOptions &options) {
   if (options.planRanksPerNode > 0 &&
       options.planRanks % options.planRanksPerNode)
-    return "'--plan-ranks-per-node=" +
-           std::to_string(options.planRanksPerNode) +
-           "' does not divide '--plan-ranks=" +
-           std::to_string(options.planRanks) + "'";
+    return concat("'--plan-ranks-per-node=", options.planRanksPerNode,
+                  "' does not divide '--plan-ranks=", options.planRanks, "'");
   if (options.planCrossNodeGBs > 0 && options.planRanksPerNode == 0 &&
       options.machine.name.empty())
     return "'--plan-cross-node-gbs' has no effect without "
@@ -144,21 +143,20 @@ static std::string checkRanks(const CompileOptions &options) {
     return "'--reduce=step' has no effect with '--max-accumulate=1', since a "
            "step has one microbatch; omit it";
   if (options.reshardTo > options.maxRanks)
-    return "'--reshard-to=" + std::to_string(options.reshardTo) +
-           "' is above '--max-ranks=" + std::to_string(options.maxRanks) +
-           "', the most ranks that the program will run on";
+    return concat("'--reshard-to=", options.reshardTo,
+                  "' is above '--max-ranks=", options.maxRanks,
+                  "', the most ranks that the program will run on");
   // The default of --plan-ranks may exceed a small --max-ranks; only a user who
   // gives both has contradicted themselves.
   bool plansRanks = llvm::is_contained(options.given, findOption("plan-ranks"));
   if (plansRanks && options.reshardTo > 0 &&
       options.planRanks % options.reshardTo)
-    return "'--reshard-to=" + std::to_string(options.reshardTo) +
-           "' does not divide '--plan-ranks=" +
-           std::to_string(options.planRanks) + "'";
+    return concat("'--reshard-to=", options.reshardTo,
+                  "' does not divide '--plan-ranks=", options.planRanks, "'");
   if (plansRanks && options.planRanks > options.maxRanks)
-    return "'--plan-ranks=" + std::to_string(options.planRanks) +
-           "' is above '--max-ranks=" + std::to_string(options.maxRanks) +
-           "', the most ranks that the program will run on";
+    return concat("'--plan-ranks=", options.planRanks,
+                  "' is above '--max-ranks=", options.maxRanks,
+                  "', the most ranks that the program will run on");
   return "";
 }
 

@@ -8,6 +8,7 @@
 
 #include "compiler/options/Optimizers.h"
 #include "compiler/schedule/machine.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/input_file.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -247,7 +248,7 @@ std::string OptionType<ByteLimit>::print(ByteLimit value) {
   int unit = 0;
   for (; unit < 3 && number % 1024 == 0; ++unit)
     number /= 1024;
-  return std::to_string(number) + units[unit];
+  return concat(number, units[unit]);
 }
 
 } // namespace fsdpc::fsdp

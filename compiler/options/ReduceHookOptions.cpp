@@ -6,6 +6,7 @@
 #include "compiler/options/OptionTypes.h"
 
 #include "runtime/abi/power_sgd.h"
+#include "runtime/support/concat.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -168,11 +169,11 @@ std::string printHook(const ReduceHook &hook) {
   case Kind::ZeroNonfinite:
     return "zero-nonfinite";
   case Kind::Quantize:
-    return "quantize=i8,block=" + std::to_string(hook.block);
+    return concat("quantize=i8,block=", hook.block);
   case Kind::TopK:
     return "top-k=" + printNumber(hook.number) + "%";
   case Kind::PowerSgd:
-    return "power-sgd=" + std::to_string(hook.rank);
+    return concat("power-sgd=", hook.rank);
   case Kind::Program:
     return hook.file + ":@" + hook.function;
   }

@@ -7,6 +7,7 @@
 #include "compiler/schedule/pack_hard.h"
 #include "compiler/schedule/placement.h"
 #include "compiler/schedule/solvers.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 
@@ -21,13 +22,12 @@ static Infeasible overLimit(const Problem &problem,
   result.peakBytes = peak;
   result.capBytes = *problem.options.memoryLimit;
   result.largest = largestContributors(intervals);
-  result.message = "planned peak of " + std::to_string(peak) +
-                   " bytes exceeds the memory limit of " +
-                   std::to_string(result.capBytes) + " bytes (" +
-                   std::to_string(problem.baseBytes) +
-                   " bytes outside the arena); largest in the arena:";
+  result.message =
+      concat("planned peak of ", peak, " bytes exceeds the memory limit of ",
+             result.capBytes, " bytes (", problem.baseBytes,
+             " bytes outside the arena); largest in the arena:");
   for (const Contributor &c : result.largest)
-    result.message += " '" + c.label + "' " + std::to_string(c.bytes);
+    result.message += concat(" '", c.label, "' ", c.bytes);
   return result;
 }
 

@@ -5,6 +5,7 @@
 // two that overlap are always neighbours.
 
 #include "compiler/schedule/packer.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <map>
@@ -17,11 +18,10 @@ namespace {
 // Returns how messages name an interval, with its bytes and positions.
 std::string name(const std::vector<Interval> &intervals, size_t i) {
   const Interval &interval = intervals[i];
-  std::string text = interval.label.empty() ? "interval " + std::to_string(i)
+  std::string text = interval.label.empty() ? concat("interval ", i)
                                             : "'" + interval.label + "'";
-  return text + " (" + std::to_string(interval.bytes) + " bytes, positions " +
-         std::to_string(interval.begin) + " to " +
-         std::to_string(interval.end) + ")";
+  return concat(text, " (", interval.bytes, " bytes, positions ",
+                interval.begin, " to ", interval.end, ")");
 }
 
 // Checks one interval by itself: well-formed, aligned, at its fixed offset.
@@ -33,12 +33,11 @@ std::string checkPlace(const std::vector<Interval> &intervals, size_t i,
     return name(intervals, i) + " is malformed: expected bytes >= 0, alignment "
                                 ">= 1 and begin <= end";
   if (offset < 0 || offset % interval.alignment != 0)
-    return name(intervals, i) + " has offset " + std::to_string(offset) +
-           ", expected a multiple of " + std::to_string(interval.alignment);
+    return concat(name(intervals, i), " has offset ", offset,
+                  ", expected a multiple of ", interval.alignment);
   if (interval.fixedOffset && *interval.fixedOffset != offset)
-    return name(intervals, i) + " has offset " + std::to_string(offset) +
-           ", but must be at the fixed offset " +
-           std::to_string(*interval.fixedOffset);
+    return concat(name(intervals, i), " has offset ", offset,
+                  ", but must be at the fixed offset ", *interval.fixedOffset);
   return "";
 }
 
@@ -70,8 +69,8 @@ LivePeak livePeak(const std::vector<Interval> &intervals) {
 std::string verify(const std::vector<Interval> &intervals,
                    const std::vector<int64_t> &offsets) {
   if (intervals.size() != offsets.size())
-    return std::to_string(offsets.size()) + " offsets given for " +
-           std::to_string(intervals.size()) + " intervals";
+    return concat(offsets.size(), " offsets given for ", intervals.size(),
+                  " intervals");
   for (size_t i = 0; i < intervals.size(); ++i)
     if (std::string message = checkPlace(intervals, i, offsets[i]);
         !message.empty())
@@ -106,9 +105,9 @@ std::string verify(const std::vector<Interval> &intervals,
              top(std::prev(above)->second) > offsets[i])
       other = std::prev(above)->second;
     if (other)
-      return name(intervals, *other) + " at offset " +
-             std::to_string(offsets[*other]) + " overlaps " +
-             name(intervals, i) + " at offset " + std::to_string(offsets[i]);
+      return concat(name(intervals, *other), " at offset ", offsets[*other],
+                    " overlaps ", name(intervals, i), " at offset ",
+                    offsets[i]);
     live.emplace(offsets[i], i);
   }
   return "";

@@ -5,6 +5,8 @@
 // caller gave, since nothing here knows ops.
 #include "compiler/schedule/problem.h"
 
+#include "runtime/support/concat.h"
+
 #include <cmath>
 
 namespace fsdpc::schedule {
@@ -19,9 +21,9 @@ bool validDuration(double us) { return std::isfinite(us) && us >= 0; }
 // Returns what is wrong with a size or an alignment, or "".
 std::string checkBuffer(int64_t bytes, int64_t alignment) {
   if (bytes < 0)
-    return " has " + std::to_string(bytes) + " bytes";
+    return concat(" has ", bytes, " bytes");
   if (alignment < 1)
-    return " has alignment " + std::to_string(alignment);
+    return concat(" has alignment ", alignment);
   return "";
 }
 
@@ -30,9 +32,8 @@ std::string checkTensor(const Tensor &tensor, int n) {
       !message.empty())
     return message;
   if (tensor.begin < 0 || tensor.begin > tensor.end || tensor.end >= n)
-    return " is live from " + std::to_string(tensor.begin) + " to " +
-           std::to_string(tensor.end) + ", outside of ops 0 to " +
-           std::to_string(n - 1);
+    return concat(" is live from ", tensor.begin, " to ", tensor.end,
+                  ", outside of ops 0 to ", n - 1);
   return "";
 }
 
@@ -47,13 +48,13 @@ std::string checkCollective(const Collective &c, int n) {
       return message;
   // latest may be n, the end of the function; lastUse is an op.
   if (c.earliest < 0 || c.earliest > c.latest || c.latest > n)
-    return " has an empty or out-of-range window [" +
-           std::to_string(c.earliest) + ", " + std::to_string(c.latest) + "]";
+    return concat(" has an empty or out-of-range window [", c.earliest, ", ",
+                  c.latest, "]");
   if (c.kind == CollectiveKind::Gather) {
     if (c.lastUse && (*c.lastUse < c.latest || *c.lastUse >= n))
-      return " is last used at " + std::to_string(*c.lastUse) +
-             ", which is before its first use at " + std::to_string(c.latest) +
-             " or after the end of the function";
+      return concat(" is last used at ", *c.lastUse,
+                    ", which is before its first use at ", c.latest,
+                    " or after the end of the function");
     return "";
   }
   if (c.lastUse)
@@ -62,9 +63,9 @@ std::string checkCollective(const Collective &c, int n) {
   // wrote.
   for (const Buffer &buffer : c.buffers)
     if (buffer.definition < 0 || buffer.definition >= c.earliest)
-      return " is ready at " + std::to_string(c.earliest) +
-             ", but its buffer is first written by op " +
-             std::to_string(buffer.definition);
+      return concat(" is ready at ", c.earliest,
+                    ", but its buffer is first written by op ",
+                    buffer.definition);
   return "";
 }
 
@@ -74,8 +75,7 @@ std::string Problem::check() const {
   int n = numOps();
   for (int p = 0; p < n; ++p)
     if (!validDuration(ops[p].durationUs))
-      return "op " + std::to_string(p) +
-             " has a negative or non-finite duration";
+      return concat("op ", p, " has a negative or non-finite duration");
   for (const Tensor &tensor : tensors)
     if (std::string message = checkTensor(tensor, n); !message.empty())
       return "tensor " + quoted(tensor.label) + message;
@@ -87,22 +87,22 @@ std::string Problem::check() const {
   for (const Segment &segment : segments) {
     if (segment.begin < previousEnd || segment.end <= segment.begin ||
         segment.end > n)
-      return "segment " + quoted(segment.label) + " [" +
-             std::to_string(segment.begin) + ", " +
-             std::to_string(segment.end) +
-             ") is empty, overlaps the previous segment, or ends after the "
-             "function";
+      return concat(
+          "segment ", quoted(segment.label), " [", segment.begin, ", ",
+          segment.end,
+          ") is empty, overlaps the previous segment, or ends after the "
+          "function");
     previousEnd = segment.end;
   }
   if (baseBytes < 0)
-    return "base bytes must not be negative: " + std::to_string(baseBytes);
+    return concat("base bytes must not be negative: ", baseBytes);
   if (!validDuration(contention.ofCompute))
     return "the slowdown of compute must be finite and not negative";
   if (!validDuration(contention.ofCommunication))
     return "the slowdown of communication must be finite and not negative";
   if (options.limitAllGathers < 0)
-    return "the limit of live gathers must not be negative: " +
-           std::to_string(options.limitAllGathers);
+    return concat("the limit of live gathers must not be negative: ",
+                  options.limitAllGathers);
   return "";
 }
 

@@ -7,6 +7,7 @@
 #include "compiler/schedule/table_diff.h"
 
 #include "compiler/schedule/table_names.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <cstdarg>
@@ -69,8 +70,7 @@ public:
 
 private:
   Error error(const std::string &message) const {
-    return inputError("'" + name + "' line " + std::to_string(lineNumber) +
-                      ": " + message);
+    return inputError(concat("'", name, "' line ", lineNumber, ": ", message));
   }
 
   Status readLine(std::string_view line) {
@@ -100,8 +100,7 @@ private:
                  std::string_view actions, int number) {
     int row = int(table.segments.size());
     if (row == mostRows)
-      return error("the table has more than " + std::to_string(mostRows) +
-                   " rows");
+      return error(concat("the table has more than ", mostRows, " rows"));
     table.segments.emplace_back(unit + " " + pass, ops);
     while (!trim(actions).empty()) {
       std::string_view text = takeUntil(actions, ';');
@@ -126,7 +125,7 @@ private:
 
 std::string placeText(const Place &place, const NumberedName &relativeTo) {
   return relativeName(place.unit, relativeTo) + " " + place.pass +
-         (place.offset ? " @" + std::to_string(place.offset) : "");
+         (place.offset ? concat(" @", place.offset) : "");
 }
 
 /// "1..5, 8": ascending numbers with runs joined.
@@ -137,8 +136,8 @@ std::string numbersText(std::vector<int> numbers) {
     size_t j = i;
     while (j + 1 < numbers.size() && numbers[j + 1] == numbers[j] + 1)
       ++j;
-    text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]) +
-            (j > i ? ".." + std::to_string(numbers[j]) : "");
+    text += concat(text.empty() ? "" : ", ", numbers[i],
+                   j > i ? concat("..", numbers[j]) : "");
     i = j + 1;
   }
   return text;
@@ -190,8 +189,8 @@ void diffSegments(const Unfolded &a, const Unfolded &b, Folded &lines) {
     if (other == ops[1].end())
       write(segment, "only in A");
     else if (other->second != ops[0][segment])
-      write(segment, std::to_string(ops[0][segment].front()) + " ops in A, " +
-                         std::to_string(other->second.front()) + " in B");
+      write(segment, concat(ops[0][segment].front(), " ops in A, ",
+                            other->second.front(), " in B"));
   }
   for (const auto &[segment, count] : b.segments)
     if (!ops[0].count(segment))

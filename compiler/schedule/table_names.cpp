@@ -6,6 +6,8 @@
 
 #include "compiler/schedule/table_names.h"
 
+#include "runtime/support/concat.h"
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -33,7 +35,7 @@ std::string relativeName(std::string_view name, const NumberedName &unit) {
   int distance = *parts.number - *unit.number;
   std::string text = "{i";
   if (distance != 0)
-    text += (distance > 0 ? "+" : "") + std::to_string(distance);
+    text += concat(distance > 0 ? "+" : "", distance);
   return parts.prefix + text + "}" + parts.suffix;
 }
 
@@ -59,8 +61,8 @@ std::optional<std::string> absoluteName(std::string_view name, int number) {
   }
   if (number + distance < 0)
     return std::nullopt;
-  return std::string(name.substr(0, open)) + std::to_string(number + distance) +
-         std::string(name.substr(close + 1));
+  return concat(std::string(name.substr(0, open)), number + distance,
+                std::string(name.substr(close + 1)));
 }
 
 std::optional<UnitRange> rangeOf(std::string_view unit) {

@@ -5,6 +5,8 @@
 // `h.{i}.flat`.
 #pragma once
 
+#include "runtime/support/concat.h"
+
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,7 +38,7 @@ struct UnitRange {
   int first = 0, last = 0;    ///< of one unit: its number, or 0
 
   std::string unit(int number) const {
-    return single.empty() ? prefix + std::to_string(number) + suffix : single;
+    return single.empty() ? concat(prefix, number, suffix) : single;
   }
 };
 

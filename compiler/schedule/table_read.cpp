@@ -6,6 +6,7 @@
 
 #include "compiler/schedule/table.h"
 #include "compiler/schedule/table_names.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <limits>
@@ -36,7 +37,7 @@ private:
   void assign();
   size_t rowAt(int position) const;
   Error errorIn(int line, const std::string &message) const {
-    return inputError("row in line " + std::to_string(line) + ": " + message);
+    return inputError(concat("row in line ", line, ": ", message));
   }
   Error error(const std::string &message) const {
     return errorIn(lineNumber, message);
@@ -78,8 +79,8 @@ Status Reader::readAction(std::string_view text, const TableRow &row,
   int ops = row.end - row.begin;
   if (!offset || *offset > ops ||
       (*offset == ops && row.end != problem.numOps()))
-    return error(quoted(whole) + " has no place '@N' with N from 0 to " +
-                 std::to_string(row.end == problem.numOps() ? ops : ops - 1));
+    return error(concat(quoted(whole), " has no place '@N' with N from 0 to ",
+                        row.end == problem.numOps() ? ops : ops - 1));
   std::optional<std::string> name = absoluteName(nameText, number);
   auto found = name ? ids.find(*name) : ids.end();
   if (found == ids.end())
@@ -95,12 +96,11 @@ Status Reader::readAction(std::string_view text, const TableRow &row,
   if (size_t most = group.collectives.size(); group.actions.size() == most) {
     std::string others;
     for (int action : group.actions)
-      others +=
-          (others.empty() ? "" : ", ") +
-          std::to_string(rowLines[rowAt(schedule.actions[action].position)]);
-    return error(quoted(whole) + " stands more than the " +
-                 std::to_string(most) + " times of the model" +
-                 (most ? "; the others are in line " + others : ""));
+      others += concat(others.empty() ? "" : ", ",
+                       rowLines[rowAt(schedule.actions[action].position)]);
+    return error(concat(quoted(whole), " stands more than the ", most,
+                        " times of the model",
+                        most ? "; the others are in line " + others : ""));
   }
   int position = row.begin + *offset;
   if (!schedule.actions.empty() && schedule.actions.back().position > position)
@@ -162,20 +162,18 @@ size_t Reader::rowAt(int position) const {
 Status Reader::readRow(const std::string &unit, bool backward, int ops,
                        std::string_view actions, int number) {
   if (nextRow == rows.size())
-    return error("the model has only " + std::to_string(rows.size()) +
-                 " segments; rows cannot be added");
+    return error(concat("the model has only ", rows.size(),
+                        " segments; rows cannot be added"));
   const TableRow &row = rows[nextRow++];
   rowLines.push_back(lineNumber);
   if (row.unit != unit || row.backward != backward ||
       row.end - row.begin != ops)
-    return error("unit " + quoted(unit) +
-                 (backward ? " backward" : " forward") + " of " +
-                 std::to_string(ops) +
-                 " ops stands where the model "
-                 "has " +
-                 quoted(row.unit) + (row.backward ? " backward" : " forward") +
-                 " of " + std::to_string(row.end - row.begin) +
-                 "; rows cannot be added, removed or moved");
+    return error(concat(
+        "unit ", quoted(unit), backward ? " backward" : " forward", " of ", ops,
+        " ops stands where the model "
+        "has ",
+        quoted(row.unit), row.backward ? " backward" : " forward", " of ",
+        row.end - row.begin, "; rows cannot be added, removed or moved"));
   while (!trim(actions).empty())
     FSDPC_TRY(readAction(takeUntil(actions, ';'), row, number));
   return {};
@@ -218,8 +216,8 @@ Result<Schedule> Reader::read(std::string_view text) {
   assign();
   auto place = [&](int position) {
     const TableRow &row = rows[rowAt(position)];
-    return "@" + std::to_string(position - row.begin) + " of " +
-           quoted(row.unit) + (row.backward ? " backward" : " forward");
+    return concat("@", position - row.begin, " of ", quoted(row.unit),
+                  row.backward ? " backward" : " forward");
   };
   for (const Violation &violation : verifyPlaces(problem, schedule, place)) {
     std::string broken =

@@ -8,6 +8,7 @@
 #include "compiler/schedule/live_bytes.h"
 #include "compiler/schedule/table.h"
 #include "compiler/schedule/table_names.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <cstdarg>
@@ -84,7 +85,7 @@ std::vector<Row> rowsOf(const Problem &problem, const Schedule &schedule,
       row.actions += (row.actions.empty() ? "" : "; ") +
                      std::string(verbOf(c, action.kind)) + " " +
                      relativeName(tableName(c), unit) +
-                     (offset ? "@" + std::to_string(offset) : "");
+                     (offset ? concat("@", offset) : "");
       if (action.kind != ActionKind::Wait)
         continue;
       row.exposedUs += timeline.exposedUs[action.collective];
@@ -127,8 +128,7 @@ std::string unitText(const Row &row) {
   if (row.count == 1)
     return row.place.unit;
   std::string text = row.unit;
-  std::string range =
-      std::to_string(row.first) + ".." + std::to_string(row.last);
+  std::string range = concat(row.first, "..", row.last);
   return text.replace(text.find('{'), 3, "{" + range + "}");
 }
 
@@ -229,7 +229,7 @@ std::string writeTable(const Problem &problem, const Schedule &schedule) {
     std::string cost = print("%9.3f", row.costUs / 1e3);
     std::string slack =
         row.slackUs ? print("%8.3f", *row.slackUs / 1e3) : "       -";
-    std::string times = row.count > 1 ? " x " + std::to_string(row.count) : "";
+    std::string times = row.count > 1 ? concat(" x ", row.count) : "";
     text +=
         line(unitText(row), row.place.backward ? "backward" : "forward",
              std::to_string(row.place.end - row.place.begin), actionsText(row),

@@ -5,6 +5,8 @@
 // of narrow floats are LLVM's.
 #include "frontends/onnx/ElementTypes.h"
 
+#include "runtime/support/concat.h"
+
 #include "mlir/IR/Builders.h"
 #include "onnx-ml.pb.h"
 #include "llvm/ADT/StringRef.h"
@@ -173,7 +175,7 @@ const llvm::fltSemantics &frontend::semanticsOf(int64_t onnxType) {
 
 std::string frontend::nameOf(int64_t onnxType) {
   if (!TensorProto::DataType_IsValid(static_cast<int>(onnxType)))
-    return "type " + std::to_string(onnxType);
+    return concat("type ", onnxType);
   return llvm::StringRef(TensorProto::DataType_Name(
                              static_cast<TensorProto::DataType>(onnxType)))
       .lower();

@@ -5,6 +5,7 @@
 // those of the model's own training. Each has a frame of names of its own; a
 // branch and a body also see the names around them.
 #include "frontends/onnx/GraphImporter.h"
+#include "runtime/support/concat.h"
 
 #include "llvm/ADT/ScopeExit.h"
 
@@ -117,7 +118,7 @@ LogicalResult GraphImporter::inlineBody(
   inner.parent = frame;
   inner.attributes = frame->attributes;
   inner.opsets = frame->opsets;
-  inner.prefix = node.name + "/" + std::to_string(iteration) + "/";
+  inner.prefix = concat(node.name, "/", iteration, "/");
   inner.isInlined = true;
   for (auto [cost, amount] :
        {std::pair(Cost::nodes, size.nodes + 1),

@@ -7,6 +7,7 @@
 
 #include "compiler/options/OptionTypes.h"
 #include "runtime/abi/manifest.h"
+#include "runtime/support/concat.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Regex.h"
@@ -103,7 +104,7 @@ std::vector<std::string> Adoption::nameStates(const UpdateSlice &slice) const {
     if (name.empty() || llvm::is_contained(names, name) ||
         !llvm::all_of(name,
                       [](char c) { return llvm::isAlnum(c) || c == '_'; }))
-      name = "state" + std::to_string(names.size());
+      name = concat("state", names.size());
     names.push_back(std::move(name));
   }
   return names;

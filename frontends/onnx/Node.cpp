@@ -6,6 +6,7 @@
 #include "frontends/onnx/Node.h"
 
 #include "frontends/onnx/GraphImporter.h"
+#include "runtime/support/concat.h"
 
 #include <cmath>
 #include <cstdio>
@@ -207,7 +208,7 @@ LogicalResult Node::expectPlain(int64_t i) {
 std::string frontend::printShape(ArrayRef<int64_t> shape) {
   std::string text = "[";
   for (int64_t size : shape)
-    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+    text += concat(text.size() > 1 ? ", " : "", size);
   return text + "]";
 }
 

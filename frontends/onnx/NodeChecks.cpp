@@ -5,6 +5,7 @@
 // are defined, and of a kind and an element type that the op takes.
 #include "compiler/dialects/nn/ShapeOps.h"
 #include "frontends/onnx/GraphImporter.h"
+#include "runtime/support/concat.h"
 
 #include "llvm/Support/raw_ostream.h"
 
@@ -18,7 +19,7 @@ void GraphImporter::refuse(Node &node, const Twine &reason) {
   std::string text = "'" + node.name + "' (" + node.proto.op_type() + ", ";
   if (!node.proto.domain().empty() && node.proto.domain() != "ai.onnx")
     text += "domain '" + node.proto.domain() + "', ";
-  text += "opset " + std::to_string(node.version) + ")";
+  text += concat("opset ", node.version, ")");
   if (b.scope && b.scope.size() > 1) {
     StringRef module = cast<StringAttr>(b.scope[b.scope.size() - 2]).getValue();
     text += " in module '" + module.str() + "'";
@@ -80,8 +81,8 @@ std::string GraphImporter::unsupported(const Node &node) const {
     return "unsupported op; ops of other domains must be functions of the "
            "model";
   if (std::optional<int64_t> oldest = handlers.oldest(node.proto.op_type()))
-    return "unsupported op in this opset; export with opset " +
-           std::to_string(*oldest) + " or newer";
+    return concat("unsupported op in this opset; export with opset ", *oldest,
+                  " or newer");
   return "unsupported op; write it with others that are supported, or add it "
          "(docs/add-an-onnx-op.md)";
 }

@@ -11,6 +11,7 @@
 #include "frontends/onnx/Node.h"
 #include "frontends/onnx/StoredConstants.h"
 #include "frontends/onnx/TorchExport.h"
+#include "runtime/support/concat.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -72,11 +73,11 @@ std::string frontend::tensorFault(int64_t onnxType, ArrayRef<int64_t> shape,
   }
   for (auto [i, size] : llvm::enumerate(shape))
     if (size == kDynamicSize)
-      return "has a dynamic dimension " + std::to_string(i) +
-             "; a parameter needs a static shape";
+      return concat("has a dynamic dimension ", i,
+                    "; a parameter needs a static shape");
   if (int64_t(shape.size()) > kHighestRank)
-    return "has " + std::to_string(shape.size()) + " dimensions, more than " +
-           std::to_string(kHighestRank);
+    return concat("has ", shape.size(), " dimensions, more than ",
+                  kHighestRank);
   if (!countElements(shape))
     return "has the shape " + printShape(shape) +
            ", which has a negative dimension or too many elements";

@@ -4,6 +4,7 @@
 #include "frontends/onnx/Refusals.h"
 
 #include "frontends/onnx/Budgets.h"
+#include "runtime/support/concat.h"
 
 #include "llvm/ADT/ArrayRef.h"
 
@@ -27,8 +28,8 @@ void Refusals::attachTo(InFlightDiagnostic &error) const {
 }
 
 static std::string counted(size_t count, StringRef what) {
-  return std::to_string(count) + (count < kMostRefusals ? " " : " or more ") +
-         what.str() + (count == 1 ? "" : "s");
+  return concat(count, count < kMostRefusals ? " " : " or more ", what.str(),
+                count == 1 ? "" : "s");
 }
 
 LogicalResult Refusals::report() const {

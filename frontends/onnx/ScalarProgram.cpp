@@ -6,6 +6,7 @@
 #include "frontends/onnx/ScalarProgram.h"
 
 #include "compiler/dialects/nn/ShapeOps.h"
+#include "runtime/support/concat.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -121,7 +122,7 @@ void ProgramBuilder::addArguments(Block &body) {
   gradient = add(f32, "g");
   SmallVector<Value> states;
   for (size_t i = 0; i < slice.states.size(); ++i)
-    states.push_back(add(f32, "s" + std::to_string(i)));
+    states.push_back(add(f32, concat("s", i)));
   lr = add(f64, "lr");
   step = add(f64, "step");
   add(f64, "decay");

@@ -6,6 +6,7 @@
 #include "passes/kernels/ExpandForGrouping.h"
 #include "passes/kernels/KernelGroups.h"
 #include "passes/kernels/Passes.h"
+#include "runtime/support/concat.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
@@ -73,7 +74,7 @@ std::string Outliner::name() const {
       main = op;
   std::string text = main->getName().stripDialect().str();
   for (auto [i, size] : llvm::enumerate(kernel.domain.shape))
-    text += (i ? "x" : "_") + std::to_string(size);
+    text += concat(i ? "x" : "_", size);
   return text;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/schedule/MeasuredOps.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/input_file.h"
 
 using namespace mlir;
@@ -26,9 +27,8 @@ std::string differenceOf(const ScheduleIR &ir, ArrayRef<MeasuredOp> ops,
              op->getName().stripDialect().str() + " " + unitOf(op) + "'";
   }
   if (ops.size() != commands.size())
-    return "a microbatch has " + std::to_string(commands.size()) +
-           " commands that compute, and " + std::to_string(ops.size()) +
-           " in the plan";
+    return concat("a microbatch has ", commands.size(),
+                  " commands that compute, and ", ops.size(), " in the plan");
   return "";
 }
 

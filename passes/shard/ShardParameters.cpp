@@ -21,6 +21,7 @@
 #include "passes/shard/GradientPacker.h"
 #include "passes/shard/MemberRates.h"
 #include "passes/shard/optimizers/Programs.h"
+#include "runtime/support/concat.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -252,13 +253,13 @@ private:
     if (group.deviates)
       name += "." + nameOf(group.strategy).str();
     if (group.program)
-      name += ".group" + std::to_string(group.program);
+      name += concat(".group", group.program);
     if (group.keptF32)
       name += ".f32";
     if (group.stored)
       name += ".bytes";
     if (part)
-      name += ".part" + std::to_string(part);
+      name += concat(".part", part);
     OpBuilder builder(module.getContext());
     // The average is a state too, and follows those of the optimizer.
     bool average = trainable && options.ema > 0;

@@ -4,6 +4,7 @@
 // The data choose among them by the shape of their samples alone.
 #include "runtime/abi/manifest.h"
 #include "runtime/abi/plan_shapes.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <map>
@@ -39,17 +40,16 @@ const std::vector<int64_t> &shapeIn(const Input &input, size_t bucket) {
 }
 
 std::string suffixOfBucket(size_t bucket) {
-  return bucket == 0 ? "" : "_" + std::to_string(bucket);
+  return bucket == 0 ? "" : concat("_", bucket);
 }
 
 Status checkBuckets(const Manifest &manifest) {
   const std::vector<std::string> &names = manifest.buckets;
   for (const Input &input : manifest.inputs) {
     if (input.bucketShapes.size() != names.size())
-      return inputError("input '" + input.name + "' has " +
-                        std::to_string(input.bucketShapes.size()) +
-                        " shapes, but there are " +
-                        std::to_string(names.size()) + " buckets");
+      return inputError(
+          concat("input '", input.name, "' has ", input.bucketShapes.size(),
+                 " shapes, but there are ", names.size(), " buckets"));
     for (const std::vector<int64_t> &shape : input.bucketShapes)
       // The memory of an input is that of `shape`.
       if (shape.size() != input.shape.size() || elementsOf(shape, 1) < 0 ||
@@ -67,11 +67,10 @@ Status checkBuckets(const Manifest &manifest) {
     if (bucket == 0)
       first = samples;
     if (samples != first)
-      return inputError("a microbatch has " + std::to_string(first) +
-                        " samples in bucket '" + names[0] + "' and " +
-                        std::to_string(samples) + " in bucket '" +
-                        names[bucket] +
-                        "'; buckets may differ in the shape of a sample only");
+      return inputError(
+          concat("a microbatch has ", first, " samples in bucket '", names[0],
+                 "' and ", samples, " in bucket '", names[bucket],
+                 "'; buckets may differ in the shape of a sample only"));
     auto [other, isNew] = known.try_emplace(sampleShapes(own), bucket);
     if (!isNew)
       return inputError("samples have the same shape in the buckets '" +

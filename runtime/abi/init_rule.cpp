@@ -5,6 +5,8 @@
 // variance as the normal one.
 #include "runtime/abi/init_rule.h"
 
+#include "runtime/support/concat.h"
+
 #include <algorithm>
 #include <cfloat>
 #include <charconv>
@@ -116,8 +118,8 @@ Result<InitRule> ruleForShape(const InitRule &rule,
         "needs a parameter with two axes at least and no empty one");
   if (rule.kind == InitRule::orthogonal) {
     if (elements > double(mostOrthogonal))
-      return inputError("is for parameters of up to " +
-                        std::to_string(mostOrthogonal) + " elements");
+      return inputError(
+          concat("is for parameters of up to ", mostOrthogonal, " elements"));
     return rule;
   }
   double inputs = elements / double(shape[0]);

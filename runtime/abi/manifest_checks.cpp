@@ -10,6 +10,7 @@
 #include "runtime/abi/plan_shapes.h"
 #include "runtime/abi/power_sgd.h"
 #include "runtime/abi/top_k.h"
+#include "runtime/support/concat.h"
 
 #include <cmath>
 #include <initializer_list>
@@ -30,8 +31,7 @@ Status checkSizes(const Manifest &manifest) {
     // Shard sizes are divided by ranks and rounded up to the alignment, so
     // neither may be 0.
     if (size < 1 || size > int64_t(1) << 20)
-      return inputError(std::string("'") + name + "' is " +
-                        std::to_string(size));
+      return inputError(concat("'", name, "' is ", size));
   for (auto &[name, size] :
        std::initializer_list<std::pair<const char *, int64_t>>{
            {"planRanksPerNode", manifest.planRanksPerNode},
@@ -47,15 +47,14 @@ Status checkSizes(const Manifest &manifest) {
            {"events", manifest.events},
            {"stackBytes", manifest.stackBytes}})
     if (size < 0 || size > mostElements)
-      return inputError(std::string("'") + name + "' is " +
-                        std::to_string(size));
+      return inputError(concat("'", name, "' is ", size));
   for (const Output &output : manifest.outputs)
     if (elementsOf(output.shape, 1) < 0)
       return inputError("output '" + output.name +
                         "' has a shape that overflows");
   if (manifest.reshardTo > manifest.maxRanks)
-    return inputError("'reshardTo' is " + std::to_string(manifest.reshardTo) +
-                      ", above 'maxRanks'");
+    return inputError(
+        concat("'reshardTo' is ", manifest.reshardTo, ", above 'maxRanks'"));
   for (const Buffer &buffer : manifest.buffers)
     if (elementsOf(buffer.shape, 0) < 0)
       return inputError("buffer '" + buffer.name +
@@ -68,9 +67,8 @@ template <class Plan>
 Status checkShapes(const char *table, const std::vector<Plan> &plans) {
   for (size_t i = 0; i < plans.size(); ++i)
     if (Status checked = checkShape(plans[i]); !checked)
-      return checked.error().reworded(std::string("'") + table + "[" +
-                                      std::to_string(i) +
-                                      "]': " + checked.error().message);
+      return checked.error().reworded(
+          concat("'", table, "[", i, "]': ", checked.error().message));
   return {};
 }
 
@@ -94,18 +92,16 @@ Status checkCalls(const Manifest &manifest) {
   for (const CommandInfo &command : manifest.commands)
     for (int32_t layout : command.layouts)
       if (!within(layout, manifest.layouts.size()))
-        return inputError("command '" + command.name + "' names layout " +
-                          std::to_string(layout) + ", which does not exist");
+        return inputError(concat("command '", command.name, "' names layout ",
+                                 layout, ", which does not exist"));
   for (const CallSequence &sequence : manifest.sequences) {
     if (!within(sequence.stream, size_t(streams)))
-      return inputError("'" + sequence.entry + "' names stream " +
-                        std::to_string(sequence.stream) + ", but there are " +
-                        std::to_string(streams));
+      return inputError(concat("'", sequence.entry, "' names stream ",
+                               sequence.stream, ", but there are ", streams));
     for (const Call &call : sequence.calls)
       if (!within(call.command, manifest.commands.size()))
-        return inputError("'" + sequence.entry + "' calls command " +
-                          std::to_string(call.command) +
-                          ", which does not exist");
+        return inputError(concat("'", sequence.entry, "' calls command ",
+                                 call.command, ", which does not exist"));
   }
   return {};
 }
@@ -146,10 +142,9 @@ Status checkBlocks(const Manifest &manifest) {
   }
   // A block has elements of one rank only.
   if (sends && manifest.shardAlignment % blockElements != 0)
-    return inputError("'shardAlignment' is " +
-                      std::to_string(manifest.shardAlignment) +
-                      ", but ranks send blocks of " +
-                      std::to_string(blockElements) + " elements");
+    return inputError(concat("'shardAlignment' is ", manifest.shardAlignment,
+                             ", but ranks send blocks of ", blockElements,
+                             " elements"));
   return {};
 }
 
@@ -169,10 +164,9 @@ Status checkResiduals(const Manifest &manifest) {
                 manifest.reduceDtype == "f32" &&
                 (!layout.stateWhole || layout.gradientWhole);
     if (!fits || !sums)
-      return inputError("layout '" + layout.name + "' cannot be reduced by " +
-                        std::to_string(layout.topK) +
-                        " elements, or factors of " + "rank " +
-                        std::to_string(layout.powerRank));
+      return inputError(concat(
+          "layout '", layout.name, "' cannot be reduced by ", layout.topK,
+          " elements, or factors of ", "rank ", layout.powerRank));
   }
   return {};
 }
@@ -182,9 +176,8 @@ Status checkOptimizer(const Layout &layout) {
   bool isNamed = !layout.stateNames.empty();
   if (isNamed && int32_t(layout.stateNames.size()) !=
                      layout.states - int32_t(layout.average))
-    return inputError("layout '" + layout.name + "' has " +
-                      std::to_string(layout.states) + " states, but names " +
-                      std::to_string(layout.stateNames.size()));
+    return inputError(concat("layout '", layout.name, "' has ", layout.states,
+                             " states, but names ", layout.stateNames.size()));
   bool takes = layout.sums != 0 || layout.factored || layout.orthogonal;
   if (layout.sums < 0 || layout.sums > mostSums ||
       (layout.factored && layout.orthogonal) || (takes && !layout.trainable))
@@ -196,8 +189,8 @@ Status checkOptimizer(const Layout &layout) {
 // Checks that what a layout keeps fits together.
 Status checkLayout(const Manifest &manifest, const Layout &layout) {
   if (layout.states < int32_t(layout.average) || layout.states > mostStates)
-    return inputError("layout '" + layout.name + "' has " +
-                      std::to_string(layout.states) + " states");
+    return inputError(
+        concat("layout '", layout.name, "' has ", layout.states, " states"));
   if (layout.average && !layout.trainable)
     return inputError("layout '" + layout.name + "' is frozen with an average");
   if (layout.statesOffloaded && (!layout.trainable || layout.states == 0))
@@ -239,8 +232,8 @@ Status checkLayout(const Manifest &manifest, const Layout &layout) {
         "layout '" + layout.name +
         "' has an owner, but is not kept whole for computing alone");
   if (layout.elements < 0 || layout.elements > mostElements)
-    return inputError("layout '" + layout.name + "' has " +
-                      std::to_string(layout.elements) + " elements");
+    return inputError(concat("layout '", layout.name, "' has ", layout.elements,
+                             " elements"));
   return {};
 }
 
@@ -270,8 +263,8 @@ Status checkMembers(const Layout &layout) {
 
 Status checkManifest(const Manifest &manifest) {
   if (manifest.version != Manifest().version)
-    return inputError("'version' is " + std::to_string(manifest.version) +
-                      ", not " + std::to_string(Manifest().version));
+    return inputError(concat("'version' is ", manifest.version, ", not ",
+                             Manifest().version));
   FSDPC_TRY(checkSizes(manifest));
   FSDPC_TRY(checkCalls(manifest));
   FSDPC_TRY(checkPlans(manifest));

@@ -8,6 +8,7 @@
 // that the text is damaged. After reading, checkManifest tests what later code
 // relies on (manifest_checks.cpp).
 #include "runtime/abi/manifest_checks.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 
@@ -291,7 +292,7 @@ public:
       expect(json.is_array(), "a list");
       value.resize(json.size());
       for (size_t i = 0; i < json.size(); ++i)
-        parse(json[i], path + "[" + std::to_string(i) + "]", value[i]);
+        parse(json[i], concat(path, "[", i, "]"), value[i]);
     } else {
       expect(json.is_object(), "an object");
       Reader reader(json, path);

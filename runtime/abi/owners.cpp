@@ -5,6 +5,8 @@
 // model, which leaves the last large one to an already full rank.
 #include "runtime/abi/owners.h"
 
+#include "runtime/support/concat.h"
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -69,17 +71,16 @@ std::string describeOwners(const Manifest &manifest, int64_t ranks,
   int64_t owning = std::min(ranks, parameters);
   for (int64_t rank = 0; rank < std::min(owning, mostLines); ++rank) {
     const Load &load = loads[size_t(rank)];
-    text += indent + "rank " + std::to_string(rank) + " owns " +
-            std::to_string(load.parameters) +
-            (load.parameters == 1 ? " parameter, " : " parameters, ") +
-            std::to_string(load.elements) + " elements\n";
+    text += concat(indent, "rank ", rank, " owns ", load.parameters,
+                   load.parameters == 1 ? " parameter, " : " parameters, ",
+                   load.elements, " elements\n");
   }
   if (owning > mostLines)
-    text +=
-        indent + "and so on up to rank " + std::to_string(owning - 1) + "\n";
+    text += concat(indent, "and so on up to rank ", owning - 1, "\n");
   if (parameters < ranks)
-    text += indent + "the other " + std::to_string(ranks - parameters) +
-            " ranks own nothing: there are fewer parameters than ranks\n";
+    text +=
+        concat(indent, "the other ", ranks - parameters,
+               " ranks own nothing: there are fewer parameters than ranks\n");
   return text;
 }
 

@@ -5,6 +5,8 @@
 // the sizes of scratch memory, and the plans of every backend.
 #include "runtime/abi/plan_shapes.h"
 
+#include "runtime/support/concat.h"
+
 #include <algorithm>
 #include <initializer_list>
 #include <string>
@@ -23,9 +25,8 @@ Status checkLengths(const char *what, size_t length,
                     std::initializer_list<Named> lists) {
   for (auto &[name, list] : lists)
     if (list.size() != length)
-      return inputError(std::string(what) + " whose '" + name + "' has " +
-                        std::to_string(list.size()) + " entries instead of " +
-                        std::to_string(length));
+      return inputError(concat(std::string(what), " whose '", name, "' has ",
+                               list.size(), " entries instead of ", length));
   return {};
 }
 
@@ -41,8 +42,8 @@ Status checkEntries(const char *what, int64_t least,
   for (auto &[name, list] : lists)
     for (int64_t entry : list)
       if (entry < least || entry > most)
-        return inputError(std::string(what) + " whose '" + name +
-                          "' has the entry " + std::to_string(entry));
+        return inputError(concat(std::string(what), " whose '", name,
+                                 "' has the entry ", entry));
   return {};
 }
 
@@ -68,9 +69,9 @@ Status checkEpilogue(const MatmulPlan &p) {
     return inputError("matrix product with the epilogue '" + e +
                       "' and a bias or an addend");
   if (isGelu && p.n % 8)
-    return inputError("matrix product with the epilogue '" + e +
-                      "' and rows of " + std::to_string(p.n) +
-                      " elements, which is not a multiple of 8");
+    return inputError(concat("matrix product with the epilogue '", e,
+                             "' and rows of ", p.n,
+                             " elements, which is not a multiple of 8"));
   return {};
 }
 
@@ -121,8 +122,8 @@ Status checkShape(const ConvolutionPlan &p) {
   FSDPC_TRY(checkEntries(what, 1,
                          {{"strides", p.strides}, {"dilations", p.dilations}}));
   if (p.groups < 1 || p.channels % p.groups || p.filters % p.groups)
-    return inputError("convolution with " + std::to_string(p.groups) +
-                      " groups, which do not divide its channels");
+    return inputError(concat("convolution with ", p.groups,
+                             " groups, which do not divide its channels"));
   // The last one is the matrix of windows.
   FSDPC_TRY(checkTensors(
       what,
@@ -173,8 +174,8 @@ Status checkShape(const AttentionPlan &p) {
                                 {p.batch, p.heads, keys, width},
                                 {p.batch, p.heads, queries, keys}}));
   if (p.heads % p.groups != 0)
-    return inputError("attention with " + std::to_string(p.heads) +
-                      " heads for " + std::to_string(p.groups) + " key heads");
+    return inputError(concat("attention with ", p.heads, " heads for ",
+                             p.groups, " key heads"));
   FSDPC_TRY(checkLengths(what, 3,
                          {{"strideQuery", p.strideQuery},
                           {"strideKey", p.strideKey},

@@ -5,6 +5,7 @@
 // of which step the best is, and the file's name follows from that: nothing
 // else in it leads to a file that is removed.
 #include "runtime/checkpoint/best_folder.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/json_fields.h"
 #include "runtime/support/json_text.h"
@@ -99,11 +100,11 @@ Status BestFolder::lock(FileLock &held) {
   FileLock::Outcome outcome;
   while ((outcome = held.tryLock()) == FileLock::Outcome::busy) {
     if (std::chrono::steady_clock::now() >= end)
-      return runError("cannot lock '" + entries.pathOf(lockName) +
-                      "': another run has held it for " +
-                      std::to_string(patience.count()) +
-                      " ms; continue or end that run, or give each its own "
-                      "--best");
+      return runError(
+          concat("cannot lock '", entries.pathOf(lockName),
+                 "': another run has held it for ", patience.count(),
+                 " ms; continue or end that run, or give each its own "
+                 "--best"));
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   int code = errno;
@@ -125,10 +126,10 @@ Status BestFolder::publish(int64_t step, double loss, NewFile &parameters) {
   FSDPC_TRY(before);
   if (*before && (*before)->loss <= loss) {
     lowest = (*before)->loss;
-    printWarning("another run has left the parameters of its step " +
-                 std::to_string((*before)->step) + " in '" + path +
-                 "', whose loss is as low; those of step " +
-                 std::to_string(step) + " are not kept");
+    printWarning(concat("another run has left the parameters of its step ",
+                        (*before)->step, " in '", path,
+                        "', whose loss is as low; those of step ", step,
+                        " are not kept"));
     return {};
   }
   FSDPC_TRY(parameters.commit());

@@ -9,6 +9,7 @@
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/checkpoint_manifest.h"
 #include "runtime/checkpoint/checkpoint_removal.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/file.h"
 #include "runtime/support/new_file.h"
 #include "runtime/support/output_file.h"
@@ -196,7 +197,7 @@ Result<bool> CheckpointFolder::lock() {
     return named;
   char host[128] = "";
   gethostname(host, sizeof host - 1);
-  std::string text = lockText + std::to_string(getpid()) + " on " + host;
+  std::string text = concat(lockText, getpid(), " on ", host);
   if (ftruncate(held.descriptor(), 0) != 0 ||
       !writeAll(held.descriptor(), text.data(), text.size()))
     return fileError(file, "write");

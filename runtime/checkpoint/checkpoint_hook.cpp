@@ -2,6 +2,7 @@
 //
 // Starts and awaits the command of --after-checkpoint.
 #include "runtime/checkpoint/checkpoint_hook.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/file.h"
 #include "runtime/support/programs.h"
 #include "runtime/support/system_error.h"
@@ -74,9 +75,8 @@ Status CheckpointHook::finish() {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
     return {};
   return runError("--after-checkpoint '" + running + "' ended with " +
-                  (WIFEXITED(status)
-                       ? "exit code " + std::to_string(WEXITSTATUS(status))
-                       : "signal " + std::to_string(WTERMSIG(status))));
+                  (WIFEXITED(status) ? concat("exit code ", WEXITSTATUS(status))
+                                     : concat("signal ", WTERMSIG(status))));
 }
 
 } // namespace fsdpc::runtime

@@ -6,6 +6,7 @@
 #include "runtime/abi/element_type.h"
 #include "runtime/abi/power_sgd.h"
 #include "runtime/checkpoint/checkpoint_manifest.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/json_fields.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
@@ -171,9 +172,8 @@ StoredLayout parseLayout(const Json &json, int64_t ranks, int64_t step) {
   if (json.contains("group")) {
     layout.group = numberIn(json, "group", ranks);
     if (layout.group == 0 || ranks % layout.group)
-      throw std::runtime_error("a shard group of " +
-                               std::to_string(layout.group) +
-                               " does not divide its ranks");
+      throw std::runtime_error(concat("a shard group of ", layout.group,
+                                      " does not divide its ranks"));
   }
   if (json.contains("owner"))
     layout.owner = int(numberIn(json, "owner", ranks - 1));
@@ -264,9 +264,8 @@ CheckpointManifest parseBody(const Json &json) {
     stored.files.push_back(std::move(file));
   }
   if (int64_t(stored.files.size()) != stored.ranks)
-    throw std::runtime_error("it has " + std::to_string(stored.files.size()) +
-                             " files of " + std::to_string(stored.ranks) +
-                             " ranks");
+    throw std::runtime_error(concat("it has ", stored.files.size(),
+                                    " files of ", stored.ranks, " ranks"));
   return stored;
 }
 
@@ -287,9 +286,8 @@ int64_t formatOf(const CheckpointManifest &stored) {
 }
 
 std::string formatText(uint64_t version) {
-  return "format " + std::to_string(version) +
-         ", but this program reads formats " + std::to_string(plainFormat) +
-         " to " + std::to_string(newestFormat);
+  return concat("format ", version, ", but this program reads formats ",
+                plainFormat, " to ", newestFormat);
 }
 
 // Returns a layout as an object, without the fields that are as in the oldest
@@ -398,13 +396,13 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
     CheckpointManifest stored = parseBody(body);
     // No checksum covers the format, so a flipped bit there shows here.
     if (formatOf(stored) != version)
-      return inputError("it has format " + std::to_string(version) +
-                        ", but its content is of format " +
-                        std::to_string(formatOf(stored)));
+      return inputError(concat("it has format ", version,
+                               ", but its content is of format ",
+                               formatOf(stored)));
     return stored;
   } catch (const Json::parse_error &fault) {
-    return inputError("it is not valid JSON from byte " +
-                      std::to_string(fault.byte ? fault.byte - 1 : 0) + " on");
+    return inputError(concat("it is not valid JSON from byte ",
+                             fault.byte ? fault.byte - 1 : 0, " on"));
   } catch (const std::exception &fault) {
     return inputError(printable(fault.what()));
   }

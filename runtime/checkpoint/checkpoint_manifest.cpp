@@ -6,6 +6,7 @@
 #include "runtime/checkpoint/checkpoint_manifest.h"
 #include "runtime/abi/memory_plan.h"
 #include "runtime/abi/power_sgd.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/json_text.h"
 
 #include <cstdio>
@@ -92,12 +93,11 @@ std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored,
   std::vector<StoredTensor> tensors;
   for (size_t i = 0; i < stored.layouts.size(); ++i) {
     const StoredLayout &layout = stored.layouts[i];
-    std::string prefix = std::to_string(i) + "." + layout.name + ".";
+    std::string prefix = concat(i, ".", layout.name, ".");
     int64_t shard = layout.shardOf(rank);
     tensors.push_back({prefix + "master", layout.dtype, {shard}});
     for (int32_t state = 0; state < layout.states; ++state)
-      tensors.push_back(
-          {prefix + "state" + std::to_string(state), "f32", {shard}});
+      tensors.push_back({concat(prefix, "state", state), "f32", {shard}});
     if (layout.residual > 0)
       tensors.push_back({prefix + "residual", "f32", {layout.residual}});
     if (layout.powerRank > 0)

@@ -5,6 +5,7 @@
 // parameters.
 #include "runtime/checkpoint/checkpoint_manifest.h"
 #include "runtime/data/sample_file.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 
@@ -56,10 +57,9 @@ void compare(const Layout &layout, const Member &member, const Member &place,
   // A parameter that was frozen has no states; they start at zero.
   else if (int32_t own = layout.states - int32_t(layout.average);
            layout.trainable && home.ownStates() != 0 && home.ownStates() != own)
-    found.push_back("its " + describe(member.name, place.shape) + " has " +
-                    std::to_string(home.ownStates()) +
-                    " optimizer states, but " + layout.optimizer + " has " +
-                    std::to_string(own));
+    found.push_back(concat("its ", describe(member.name, place.shape), " has ",
+                           home.ownStates(), " optimizer states, but ",
+                           layout.optimizer, " has ", own));
 }
 
 void compareParameters(const CheckpointManifest &stored,
@@ -127,7 +127,7 @@ Status checkSameModel(const CheckpointManifest &stored,
   for (size_t i = 1; i < found.size() && i < 5; ++i)
     text += "; " + found[i];
   if (found.size() > 5)
-    text += "; and " + std::to_string(found.size() - 5) + " more";
+    text += concat("; and ", found.size() - 5, " more");
   return inputError("it belongs to another model: " + text);
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/numeric/dtype.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 
@@ -90,9 +91,9 @@ Result<TrainingCheckpoint> TrainingCheckpoint::open(const std::string &folder) {
   FSDPC_TRY(manifest);
   auto named = CheckpointFolder::stepIn(folder);
   if (named && *named != manifest->state.step)
-    return inputError("'" + folder + "' holds the checkpoint of step " +
-                      std::to_string(manifest->state.step) +
-                      "; a copy must keep the name of its step");
+    return inputError(concat("'", folder, "' holds the checkpoint of step ",
+                             manifest->state.step,
+                             "; a copy must keep the name of its step"));
   TrainingCheckpoint checkpoint;
   checkpoint.stored = std::move(*manifest);
   FSDPC_TRY(checkpoint.openFiles(folder));

@@ -5,6 +5,7 @@
 #include "runtime/checkpoint/checkpoint_removal.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/checkpoint/checkpoint_reader.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/output_file.h"
 
@@ -59,7 +60,7 @@ Status setAside(const Folder &in, const std::string &name,
     FSDPC_TRY(there);
     if (*there == Entry::none)
       break;
-    aside = title + ".kept-" + std::to_string(count);
+    aside = concat(title, ".kept-", count);
   }
   FSDPC_TRY(in.makeFolder(aside));
   Result<Folder> to = in.openFolder(aside);

@@ -8,6 +8,7 @@
 #include "runtime/abi/memory_plan.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/numeric/reduce.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/threads.h"
 
 #include <algorithm>
@@ -111,9 +112,10 @@ Status CheckpointWriter::allocateCopy() {
   try {
     copied.resize(size_t(bytes));
   } catch (const std::bad_alloc &) {
-    return runError("cannot allocate the " + std::to_string(bytes) +
-                    " bytes into which a checkpoint is copied; leave out "
-                    "--checkpoint-every, or use more ranks");
+    return runError(
+        concat("cannot allocate the ", bytes,
+               " bytes into which a checkpoint is copied; leave out "
+               "--checkpoint-every, or use more ranks"));
   }
   return {};
 }

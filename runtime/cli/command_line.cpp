@@ -8,6 +8,7 @@
 #include "runtime/abi/memory_plan.h"
 #include "runtime/cli/flag_table.h"
 #include "runtime/cli/flag_values.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/foreign_names.h"
 #include "runtime/support/nearest.h"
 
@@ -62,7 +63,7 @@ std::string footer(const Manifest &manifest) {
   for (const Input &input : manifest.inputs) {
     inputs += "  " + input.name + " " + input.dtype + "[";
     for (size_t axis = 0; axis < input.shape.size(); ++axis)
-      inputs += (axis ? ", " : "") + std::to_string(input.shape[axis]);
+      inputs += concat(axis ? ", " : "", input.shape[axis]);
     inputs += "]\n";
     data += " --data " + input.name + "=" + input.name + ".npy";
   }
@@ -96,8 +97,8 @@ std::string shortHelp(CLI::App &app, const Manifest &manifest) {
       app.get_option(flag.name)->group("");
       ++hidden;
     }
-  app.footer(std::to_string(hidden) + " more flags: " + app.get_name() +
-             " --help-all\n\n" + footer(manifest));
+  app.footer(concat(hidden, " more flags: ", app.get_name(), " --help-all\n\n",
+                    footer(manifest)));
   return app.help();
 }
 

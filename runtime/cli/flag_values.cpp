@@ -4,6 +4,7 @@
 // since a run that reads a slip as another number would train the wrong thing.
 // Each error names what would have been right.
 #include "runtime/cli/flag_values.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/nearest.h"
 #include "runtime/support/spelling.h"
 
@@ -104,9 +105,8 @@ Status checkInteger(const std::string &text, int64_t least, int64_t most) {
   bool parsed = parseInteger(text, value);
   if (parsed && value >= least && value <= most)
     return {};
-  std::string range = parsed && value > most
-                          ? "of at most " + std::to_string(most)
-                          : "of at least " + std::to_string(least);
+  std::string range = parsed && value > most ? concat("of at most ", most)
+                                             : concat("of at least ", least);
   return commandLineError("'" + text + "' is not a whole number " + range);
 }
 

@@ -5,6 +5,7 @@
 // it would train with another schedule than was meant.
 #include "runtime/cli/lr_schedule.h"
 #include "runtime/cli/flag_values.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/foreign_names.h"
 #include "runtime/support/input_file.h"
 #include "runtime/support/nearest.h"
@@ -40,9 +41,8 @@ Status parse(const std::string &key, const std::string &value, int64_t least,
              int64_t &to) {
   if (parseInteger(value, to) && to >= least)
     return {};
-  return commandLineError(key + " '" + value +
-                          "' is not a whole number of at least " +
-                          std::to_string(least));
+  return commandLineError(
+      concat(key, " '", value, "' is not a whole number of at least ", least));
 }
 
 // Parses a number of at least 0, or above 0.
@@ -115,8 +115,7 @@ Result<LrSchedule> readRates(const std::string &path) {
     int64_t step;
     double rate;
     auto fault = [&](const std::string &what) {
-      return inputError("'" + path + "' line " + std::to_string(number) + ": " +
-                        what);
+      return inputError(concat("'", path, "' line ", number, ": ", what));
     };
     if (!parseInteger(first, step) || !parseNumber(second, rate) || rate < 0 ||
         !rest.empty())
@@ -125,9 +124,9 @@ Result<LrSchedule> readRates(const std::string &path) {
     int64_t least =
         schedule.rates.empty() ? 0 : schedule.rates.back().first + 1;
     if (step < least || (schedule.rates.empty() && step != 0))
-      return fault("steps begin at 0 and rise, but step " + first +
-                   " stands where " + std::to_string(least) +
-                   (least ? " or a later one is expected" : " is expected"));
+      return fault(concat(
+          "steps begin at 0 and rise, but step ", first, " stands where ",
+          least, least ? " or a later one is expected" : " is expected"));
     schedule.rates.push_back({step, rate});
   }
   if (schedule.rates.empty())

@@ -4,6 +4,7 @@
 // contain '=' and ':', so a text is compared with the names that there are
 // instead of being cut first.
 #include "runtime/cli/output_flags.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/spelling.h"
 
 #include <algorithm>
@@ -98,11 +99,11 @@ parsePredictions(const std::vector<std::string> &texts,
                               "' is a scalar; log it with --metric");
     int64_t samples = samplesPerMicrobatch(manifest);
     if (wanted.shape[0] % samples != 0)
-      return commandLineError("--predict: output '" + wanted.name +
-                              "' has shape " + shapeText(wanted.shape) +
-                              ", whose first axis is not a multiple of the " +
-                              std::to_string(samples) +
-                              " samples of a microbatch");
+      return commandLineError(
+          concat("--predict: output '", wanted.name, "' has shape ",
+                 shapeText(wanted.shape),
+                 ", whose first axis is not a multiple of the ", samples,
+                 " samples of a microbatch"));
     if (prediction.file.empty())
       return commandLineError("--predict: '" + printable(text) +
                               "' names no file; write OUTPUT=FILE.npy");

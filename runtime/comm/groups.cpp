@@ -6,6 +6,7 @@
 // rank waits for a message that depends on its own.
 #include "runtime/comm/groups.h"
 #include "runtime/comm/reduce_scatter.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <cstring>
@@ -50,9 +51,9 @@ ShardGroups::ShardGroups(std::unique_ptr<Communicator> inGroup,
 Result<std::unique_ptr<ShardGroups>> ShardGroups::make(Communicator &whole,
                                                        int groupRanks) {
   if (groupRanks < 1 || whole.size() % groupRanks)
-    return inputError("a shard group of " + std::to_string(groupRanks) +
-                      " ranks does not divide the job's " +
-                      std::to_string(whole.size()) + " ranks");
+    return inputError(concat("a shard group of ", groupRanks,
+                             " ranks does not divide the job's ", whole.size(),
+                             " ranks"));
   // Both splits are collective, in the same order on every rank.
   auto group = whole.split(whole.rank() / groupRanks);
   auto peers = whole.split(whole.rank() % groupRanks);

@@ -6,6 +6,8 @@
 // found.
 #include "runtime/comm/launch_environment.h"
 
+#include "runtime/support/concat.h"
+
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -37,9 +39,9 @@ public:
     if (text.find_first_not_of("0123456789") == std::string::npos &&
         errno == 0 && value >= least && value <= greatest)
       return value;
-    fail(std::string(variable) + "='" + text + "' is not a whole number from " +
-         std::to_string(least) + " to " + std::to_string(greatest) +
-         "; correct it, or unset it");
+    fail(concat(std::string(variable), "='", text,
+                "' is not a whole number from ", least, " to ", greatest,
+                "; correct it, or unset it"));
     return -1;
   }
   int rank(const char *variable) { return int(read(variable, 0, most)); }
@@ -97,15 +99,14 @@ const Announcement announcements[] = {
 void checkPlace(const LaunchEnvironment &environment, const char *rankOnHost,
                 const char *ranksOnHost, Numbers &numbers) {
   auto fail = [&](const char *variable, int value, const std::string &limit) {
-    numbers.fail(std::string(variable) + "=" + std::to_string(value) +
-                 " does not match " + limit +
-                 "; correct it, or unset it on every rank");
+    numbers.fail(concat(std::string(variable), "=", value, " does not match ",
+                        limit, "; correct it, or unset it on every rank"));
   };
   int local = environment.rankOnHost, all = environment.ranksOnHost;
   if (local >= 0 && all > 0 && local >= all)
-    return fail(rankOnHost, local,
-                std::string(ranksOnHost) + "=" + std::to_string(all) +
-                    ": ranks count from 0");
+    return fail(
+        rankOnHost, local,
+        concat(std::string(ranksOnHost), "=", all, ": ranks count from 0"));
   if (all > environment.ranks)
     return fail(ranksOnHost, all, environment.variables);
   if (local > environment.rank)
@@ -118,10 +119,10 @@ void readSecret(LaunchEnvironment &environment, Numbers &numbers) {
   environment.secret = firstText({"FSDPC_SECRET"});
   size_t length = environment.secret.size();
   if (length && length < least)
-    numbers.fail("FSDPC_SECRET has " + std::to_string(length) +
-                 " characters and needs at least " + std::to_string(least) +
-                 "; set it to the same random text on every rank, for example "
-                 "with export FSDPC_SECRET=$(openssl rand -hex 32)");
+    numbers.fail(concat(
+        "FSDPC_SECRET has ", length, " characters and needs at least ", least,
+        "; set it to the same random text on every rank, for example "
+        "with export FSDPC_SECRET=$(openssl rand -hex 32)"));
 }
 
 // torchrun's agent keeps a store of its own on MASTER_PORT, so the program
@@ -182,7 +183,7 @@ void findSrun(LaunchEnvironment &environment, Numbers &numbers) {
   if (environment.port < 0 && job >= 0 && step >= 0)
     // 16 steps of a job, and neighbouring jobs, get different ports.
     environment.port = 20000 + int((int64_t(job) * 16 + step) % 10000);
-  environment.job = std::to_string(job) + "." + std::to_string(step);
+  environment.job = concat(job, ".", step);
   // A batch script looks like one task of many, but nobody starts the others.
   if (step < 0 && !isSet("SLURM_STEP_NUM_TASKS"))
     environment.missing = "SLURM_STEP_ID is not set";
@@ -227,10 +228,9 @@ static void findRanks(LaunchEnvironment &environment, Numbers &numbers) {
     if (rank < 0 || ranks < 1)
       return;
     if (rank >= ranks)
-      return numbers.fail(std::string(a.rank) + "=" + std::to_string(rank) +
-                          " does not match " + a.size + "=" +
-                          std::to_string(ranks) +
-                          ": ranks count from 0; correct them, or unset both");
+      return numbers.fail(concat(
+          std::string(a.rank), "=", rank, " does not match ", a.size, "=",
+          ranks, ": ranks count from 0; correct them, or unset both"));
     environment.mpi |= a.mpi;
     if (environment.launcher == "none" ||
         (environment.ranks == 1 && ranks > 1)) {

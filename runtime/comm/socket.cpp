@@ -4,6 +4,7 @@
 // hang in a system call nor leave a connection to a child process. A transfer
 // tries the system call first and polls only if it would block.
 #include "runtime/comm/socket.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/system_error.h"
 
 #include <algorithm>
@@ -330,8 +331,7 @@ std::string addressText(const Endpoint &endpoint) {
 }
 
 std::string textOf(const Endpoint &endpoint) {
-  return "'" + addressText(endpoint) + "' port " +
-         std::to_string(endpoint.port);
+  return concat("'", addressText(endpoint), "' port ", endpoint.port);
 }
 
 Status Socket::connected() const {

@@ -4,6 +4,7 @@
 // enqueues the same commands in every call, so the n-th command of a stream
 // that is not a wait is the n-th of the manifest's sequence.
 #include "runtime/core/flight_recorder.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/new_file.h"
 
@@ -111,13 +112,13 @@ FlightRecorder::Place FlightRecorder::place() const {
       step = command.entry->step;
     text = titleOf(command);
     if (command.call && !command.call->unit.empty()) {
-      place.text = "step " + std::to_string(step) + ", unit '" +
-                   command.call->unit + "': " + text;
+      place.text =
+          concat("step ", step, ", unit '", command.call->unit, "': ", text);
       return place;
     }
     break;
   }
-  place.text = "step " + std::to_string(step) + ": " + text;
+  place.text = concat("step ", step, ": ", text);
   return place;
 }
 

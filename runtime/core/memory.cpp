@@ -4,6 +4,7 @@
 // compares the sum at the end, so the printed table is what the program really
 // takes.
 #include "runtime/core/rank.h"
+#include "runtime/support/concat.h"
 
 #include <map>
 #include <new>
@@ -201,15 +202,14 @@ Status fsdpc_rank::allocate(const MemoryPlan &plan) {
     compressed = take(compressedBytes(manifest, job.size));
     arena = take(manifest.arenaBytes);
   } catch (const std::bad_alloc &) {
-    return runError("out of memory after " + std::to_string(taken) + " of " +
-                    std::to_string(plan.allocated) + " bytes");
+    return runError(concat("out of memory after ", taken, " of ",
+                           plan.allocated, " bytes"));
   }
   // The plan was printed and checked against the limit, so any difference is an
   // error of the runtime.
   if (taken != plan.allocated)
-    return runError("allocated " + std::to_string(taken) +
-                    " bytes, but the plan has " +
-                    std::to_string(plan.allocated));
+    return runError(concat("allocated ", taken, " bytes, but the plan has ",
+                           plan.allocated));
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/abi/element_type.h"
 #include "runtime/abi/manifest.h"
 #include "runtime/abi/plan_shapes.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/status.h"
 
 #include <string>
@@ -54,9 +55,8 @@ inline std::string whyUnaligned(const AttentionPlan &p) {
   for (auto &[name, list] : lists)
     for (int64_t stride : list)
       if (stride * bytes % 16 != 0)
-        return std::string("a stride of its ") + name + ", " +
-               std::to_string(stride) +
-               " elements, is not a multiple of 16 bytes";
+        return concat("a stride of its ", name, ", ", stride,
+                      " elements, is not a multiple of 16 bytes");
   return "";
 }
 

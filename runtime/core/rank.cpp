@@ -5,6 +5,7 @@
 // passes, because it may reuse them before the enqueued work runs.
 #include "runtime/core/rank.h"
 #include "runtime/core/failure.h"
+#include "runtime/support/concat.h"
 
 #include <cmath>
 
@@ -38,8 +39,8 @@ void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
   case FSDPC_SPACE_GRADIENT:
     return at(rank->layouts[size_t(index)].unsummed);
   }
-  fail(inputError("the program uses memory space " + std::to_string(space) +
-                  ", which does not exist"));
+  fail(inputError(concat("the program uses memory space ", space,
+                         ", which does not exist")));
 }
 
 // The operands that both kernels begin with: parameter, gradient, the average
@@ -184,8 +185,8 @@ void fsdpc::runtime::stopAtNonFinite(fsdpc_rank &rank, int64_t step,
                                      const std::string &unit) {
   if (rank.finishCheckpoint)
     rank.finishCheckpoint();
-  failJob(rank.job, runError("step " + std::to_string(step) + ": " + what +
-                             "; " + causeOfNonFinite(rank, step, unit)));
+  failJob(rank.job, runError(concat("step ", step, ": ", what, "; ",
+                                    causeOfNonFinite(rank, step, unit))));
 }
 
 void fsdpc::runtime::stopAtGradient(fsdpc_rank &rank, int64_t step,

@@ -6,6 +6,8 @@
 // Only where /proc is not mounted, cpuid has to do.
 #include "runtime/core/resources.h"
 
+#include "runtime/support/concat.h"
+
 #include <algorithm>
 #include <array>
 #include <bitset>
@@ -57,9 +59,9 @@ std::string coreList(const std::bitset<mostCores> &cores) {
     size_t last = core;
     while (last + 1 < mostCores && cores[last + 1])
       ++last;
-    text += (text.empty() ? "" : ",") + std::to_string(core);
+    text += concat(text.empty() ? "" : ",", core);
     if (last > core)
-      text += "-" + std::to_string(last);
+      text += concat("-", last);
     core = last;
   }
   return text;

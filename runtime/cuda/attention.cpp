@@ -11,6 +11,7 @@
 #include "runtime/abi/memory_plan.h"
 #include "runtime/core/plan_checks.h"
 #include "runtime/numeric/reduce.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 
@@ -49,16 +50,15 @@ Result<std::string> GpuAttention::plan(const AttentionPlan &plan,
     } else if (int64_t(chosen.workspaceBytes) > workspaceBytes) {
       context.api.destroyAttention(library);
       library = nullptr;
-      why = "cuDNN asks for " + std::to_string(chosen.workspaceBytes) +
-            " bytes of workspace";
+      why = concat("cuDNN asks for ", chosen.workspaceBytes,
+                   " bytes of workspace");
     } else {
       return chosen.algorithm;
     }
   }
   chunk = attentionChunk(p);
   FSDPC_TRY(planProducts(products));
-  return "by products, " + std::to_string(chunk.heads()) +
-         " heads at a time; " + why;
+  return concat("by products, ", chunk.heads(), " heads at a time; ", why);
 }
 
 namespace {

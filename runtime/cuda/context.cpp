@@ -6,6 +6,7 @@
 #include "runtime/cuda/context.h"
 #include "runtime/comm/failure.h"
 #include "runtime/core/failure.h"
+#include "runtime/support/concat.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -101,17 +102,16 @@ void CudaContext::check(CudaStatus status) const {
     what = "graph replay (asynchronous)";
     advice = "; run with --no-graph and CUDA_LAUNCH_BLOCKING=1 to name the op";
   }
-  fail(runError("rank " + std::to_string(job.rank) + ", step " +
-                std::to_string(step) + ": " + what +
-                " failed: " + api.errorText(status) + advice));
+  fail(runError(concat("rank ", job.rank, ", step ", step, ": ", what,
+                       " failed: ", api.errorText(status), advice)));
 }
 
 void CudaContext::checkGraph(CudaStatus status) const {
   if (status != cudaOk)
-    fail(runError(
-        "rank " + std::to_string(job.rank) + ", step " + std::to_string(step) +
-        ": making a graph failed: " + api.errorText(status) +
-        "; compile with a lower --memory-limit, or run with --no-graph"));
+    fail(runError(concat(
+        "rank ", job.rank, ", step ", step,
+        ": making a graph failed: ", api.errorText(status),
+        "; compile with a lower --memory-limit, or run with --no-graph")));
 }
 
 // Another rank may be waiting for this one in a collective; its line says more.
@@ -119,11 +119,10 @@ void CudaContext::endHung() const {
   awaitTurn(job, /*later=*/true);
   char seconds[32];
   snprintf(seconds, sizeof seconds, "%g", limitSeconds);
-  fail(machineError(
-      "rank " + std::to_string(job.rank) + ", step " + std::to_string(step) +
-      ": the GPU has made no progress for " + seconds +
-      " s; a kernel hangs, or is slower than " +
-      (isFirstStep ? "--first-step-timeout" : "--watchdog") + " allows"));
+  fail(machineError(concat(
+      "rank ", job.rank, ", step ", step, ": the GPU has made no progress for ",
+      seconds, " s; a kernel hangs, or is slower than ",
+      isFirstStep ? "--first-step-timeout" : "--watchdog", " allows")));
 }
 
 // Polls with growing pauses of up to 100 µs. CUDA's own wait spins by default,

@@ -5,6 +5,8 @@
 // isolation. So a rank counts only the ranks that see the same GPUs as it does.
 #include "runtime/cuda/device_choice.h"
 
+#include "runtime/support/concat.h"
+
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -79,21 +81,19 @@ Status chooseDevice(CudaApi &api, Job &job, const NodeName &node) {
     place %= count;
   else if (status == cudaOk && sharing > count) {
     std::string ranks = std::to_string(sharing);
-    return inputError(
-        std::string("node '") + node.host + "' has " + std::to_string(count) +
-        (count == 1 ? " GPU" : " GPUs") +
-        (visible ? std::string(" (CUDA_VISIBLE_DEVICES=") + visible + ")"
-                 : "") +
-        " for " + ranks +
+    return inputError(concat(
+        "node '", node.host, "' has ", count, count == 1 ? " GPU" : " GPUs",
+        visible ? std::string(" (CUDA_VISIBLE_DEVICES=") + visible + ")" : "",
+        " for ", ranks,
         " ranks; start fewer ranks on this node, or start one process "
-        "with --ranks " +
-        ranks + ", so that the ranks share a GPU");
+        "with --ranks ",
+        ranks, ", so that the ranks share a GPU"));
   }
   if (status == cudaOk)
     status = api.selectDevice(place);
   if (status != cudaOk)
-    return runError("cannot use GPU " + std::to_string(place) + " of node '" +
-                    node.host + "': " + api.errorText(status));
+    return runError(concat("cannot use GPU ", place, " of node '", node.host,
+                           "': ", api.errorText(status)));
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/abi/cuda_scratch.h"
 #include "runtime/comm/failure.h"
 #include "runtime/cuda/update.h"
+#include "runtime/support/concat.h"
 
 namespace fsdpc::runtime {
 
@@ -108,9 +109,10 @@ void CudaUpdate::sumMembers(const fsdpc_rank &rank, int32_t index,
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const Optimizer &optimizer = optimizers[size_t(index)];
   if (perMember != layout.sums)
-    fail(inputError("optimizer '" + layout.optimizer + "' of layout '" +
-                    layout.name + "' takes " + std::to_string(perMember) +
-                    " sums per parameter, for which no memory is planned"));
+    fail(inputError(
+        concat("optimizer '", layout.optimizer, "' of layout '", layout.name,
+               "' takes ", perMember,
+               " sums per parameter, for which no memory is planned")));
   size_t slot = 0;
   for (const Round &round : optimizer.sums.rounds) {
     SumGroups add;

@@ -7,6 +7,7 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/abi/cuda_scratch.h"
 #include "runtime/abi/memory_plan.h"
+#include "runtime/support/concat.h"
 
 #include <cstring>
 
@@ -63,13 +64,12 @@ Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes,
                                    2 * reducesInGroups(context.manifest);
   size_t later = info.laterBytes + communicators * info.communicatorBytes;
   auto tooLittle = [&](const std::string &why) {
-    return runError(
-        "the program requires " + std::to_string(deviceBytes) +
-        " bytes of GPU memory and a reserve of " + std::to_string(later) +
-        " for graphs, kernels" + (communicators ? " and NCCL" : "") + ", but " +
-        std::to_string(info.freeBytes) + " of " +
-        std::to_string(info.totalBytes) + " are free on '" + info.name + "'" +
-        why + "; use more ranks, or compile with a lower --memory-limit");
+    return runError(concat(
+        "the program requires ", deviceBytes,
+        " bytes of GPU memory and a reserve of ", later, " for graphs, kernels",
+        communicators ? " and NCCL" : "", ", but ", info.freeBytes, " of ",
+        info.totalBytes, " are free on '", info.name, "'", why,
+        "; use more ranks, or compile with a lower --memory-limit"));
   };
   if (status == cudaOk && info.freeBytes < size_t(deviceBytes) + later)
     return tooLittle("");
@@ -81,13 +81,13 @@ Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes,
   pinnedBytes += bounceBytes;
   status = context.api.allocatePinned(pinned.memory, size_t(pinnedBytes));
   if (status != cudaOk)
-    return runError(
-        "cannot pin " + std::to_string(pinnedBytes) + " bytes of host memory" +
-        (offloadedBytes ? ", " + std::to_string(offloadedBytes) +
-                              " of them for what is offloaded"
-                        : "") +
-        ": " + context.api.errorText(status) +
-        (offloadedBytes ? "; use more ranks, or offload less" : ""));
+    return runError(concat(
+        "cannot pin ", pinnedBytes, " bytes of host memory",
+        offloadedBytes
+            ? concat(", ", offloadedBytes, " of them for what is offloaded")
+            : "",
+        ": ", context.api.errorText(status),
+        offloadedBytes ? "; use more ranks, or offload less" : ""));
   device.size = deviceBytes;
   pinned.size = pinnedBytes;
   bounce = takePinned(bounceBytes);

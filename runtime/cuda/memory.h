@@ -7,6 +7,7 @@
 #pragma once
 
 #include "runtime/cuda/context.h"
+#include "runtime/support/concat.h"
 
 namespace fsdpc::runtime {
 
@@ -70,8 +71,8 @@ Status CudaMemory::uploadTable(const std::vector<T> &values, Pointer &table) {
     return {};
   void *to = takeDevice(int64_t(bytes));
   if (!to)
-    return runError("out of device memory for a table of " +
-                    std::to_string(bytes) + " bytes");
+    return runError(
+        concat("out of device memory for a table of ", bytes, " bytes"));
   upload(to, values.data(), bytes);
   table = static_cast<Pointer>(to);
   return {};

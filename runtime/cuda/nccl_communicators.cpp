@@ -4,6 +4,7 @@
 // their state, with a limit of its own.
 #include "runtime/cuda/nccl_communicators.h"
 #include "runtime/core/failure.h"
+#include "runtime/support/concat.h"
 
 namespace fsdpc::runtime {
 
@@ -12,9 +13,7 @@ namespace {
 // The pause between two looks at a communicator that is connecting.
 constexpr double pollSeconds = 0.001;
 
-std::string nameOf(const Job &job) {
-  return "rank " + std::to_string(job.rank);
-}
+std::string nameOf(const Job &job) { return concat("rank ", job.rank); }
 
 // Polls, since NCCL itself waits for missing ranks without a limit. `status` is
 // that of the call which began to connect.
@@ -27,11 +26,10 @@ void awaitConnection(CudaApi &api, Job &job, CudaStatus status,
           std::chrono::steady_clock::now() - began;
       if (seconds > 0 && waited.count() >= seconds) {
         awaitTurn(job, /*later=*/false);
-        fail(machineError(nameOf(job) + ": NCCL did not connect all " +
-                          std::to_string(job.size) +
-                          " ranks within --join-timeout " +
-                          std::to_string(int(seconds)) +
-                          " s; set NCCL_DEBUG=INFO to see what it waits for"));
+        fail(machineError(
+            concat(nameOf(job), ": NCCL did not connect all ", job.size,
+                   " ranks within --join-timeout ", int(seconds),
+                   " s; set NCCL_DEBUG=INFO to see what it waits for")));
       }
       std::this_thread::sleep_for(std::chrono::duration<double>(pollSeconds));
     }

@@ -4,6 +4,7 @@
 // asked at run time, since a program may run with another NCCL than the one
 // that it was linked with.
 #include "runtime/cuda/nccl_memory.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/diagnostics.h"
 
 #include <algorithm>
@@ -19,9 +20,7 @@ constexpr int knowsZeroCtas = 22800;       // NCCL_CTA_POLICY_ZERO
 
 // 22809 becomes "2.28.9".
 std::string versionText(int version) {
-  return std::to_string(version / 10000) + "." +
-         std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
+  return concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
 // One rank's part of the agreement.
@@ -82,10 +81,9 @@ Result<NcclUse> agreeOnNccl(CudaApi &api, Job &job,
       (use.windows ? "memory in symmetric windows"
                    : "no symmetric windows (" + reason + ")") +
       (use.config.zeroCtas ? ", gathers by copy engines where NCCL can" : "") +
-      (use.config.maxCtas > 0
-           ? ", at most " + std::to_string(use.config.maxCtas) +
-                 " multiprocessors for a collective"
-           : "");
+      (use.config.maxCtas > 0 ? concat(", at most ", use.config.maxCtas,
+                                       " multiprocessors for a collective")
+                              : "");
   return use;
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/comm/futex_barrier.h"
 #include "runtime/comm/reduce_scatter.h"
 #include "runtime/cuda/collective_channel.h"
+#include "runtime/support/concat.h"
 
 namespace fsdpc::runtime {
 
@@ -187,9 +188,9 @@ Result<CollectiveChannels>
 makePeerChannels(CudaApi &api, Job &job, const CollectiveResources &resources,
                  const std::shared_ptr<Watchdog> &watchdog) {
   if (job.size > mostAddends)
-    return commandLineError("--ranks " + std::to_string(job.size) +
-                            ": one GPU supports at most " +
-                            std::to_string(mostAddends) + " ranks");
+    return commandLineError(concat("--ranks ", job.size,
+                                   ": one GPU supports at most ", mostAddends,
+                                   " ranks"));
   Meetings own;
   if (job.rank == 0)
     own = {std::make_shared<Meeting>(job.size),

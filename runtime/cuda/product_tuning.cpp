@@ -6,6 +6,7 @@
 #include "runtime/cuda/product_tuning.h"
 #include "runtime/abi/cuda_scratch.h"
 #include "runtime/abi/element_type.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/new_file.h"
 
@@ -322,7 +323,7 @@ Result<TunedTable> parseTable(const std::string &text) {
                 !fields[2].empty() && !fields[3].empty() && isTime(fields[4]) &&
                 isTime(fields[5]);
     if (!good)
-      return inputError("has no choice in line " + std::to_string(number));
+      return inputError(concat("has no choice in line ", number));
     table[fields[0] + "\t" + fields[1] + "\t" + fields[2]] = {
         fields[3], strtod(fields[4].c_str(), nullptr),
         strtod(fields[5].c_str(), nullptr)};

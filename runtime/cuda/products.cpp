@@ -11,6 +11,7 @@
 #include "runtime/core/plan_checks.h"
 #include "runtime/cuda/product_tuning.h"
 #include "runtime/numeric/reduce.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 
@@ -51,14 +52,12 @@ std::vector<Axis> mergedAxes(const MatmulPlan &p) {
 
 // A shape for the log: "1024x768x768 AB' bf16 bf16 f32 +".
 std::string nameOf(const CudaGemmShape &s) {
-  return std::to_string(s.m) + "x" + std::to_string(s.n) + "x" +
-         std::to_string(s.k) + (s.transposeA ? " A'" : " A") +
-         (s.transposeB ? "B'" : "B") +
-         (s.count > 1 ? " of " + std::to_string(s.count) : "") + " " +
-         s.dtypeA + " " + s.dtypeB + " " + s.dtypeC +
-         (s.beta != 0 ? " +" : "") + (s.addend ? " + addend" : "") +
-         (s.bias ? " + bias" : "") +
-         (s.epilogue.empty() ? "" : " " + s.epilogue);
+  return concat(s.m, "x", s.n, "x", s.k, s.transposeA ? " A'" : " A",
+                s.transposeB ? "B'" : "B",
+                s.count > 1 ? concat(" of ", s.count) : "", " ", s.dtypeA, " ",
+                s.dtypeB, " ", s.dtypeC, s.beta != 0 ? " +" : "",
+                s.addend ? " + addend" : "", s.bias ? " + bias" : "",
+                s.epilogue.empty() ? "" : " " + s.epilogue);
 }
 
 bool hasEnding(const CudaGemmShape &s) {

@@ -5,6 +5,7 @@
 // since they are what a user meets first.
 #include "runtime/cuda/kernels/own.h"
 #include "runtime/cuda/real_api.h"
+#include "runtime/support/concat.h"
 
 #include <cctype>
 #include <cuda_runtime_api.h>
@@ -25,8 +26,7 @@ cudaEvent_t realEvent(CudaEvent event) {
 
 // Formats a version: 13000 becomes "13.0".
 std::string versionText(int version) {
-  return std::to_string(version / 1000) + "." +
-         std::to_string(version % 1000 / 10);
+  return concat(version / 1000, ".", version % 1000 / 10);
 }
 
 // Explains why the driver cannot run this program.

@@ -6,6 +6,7 @@
 #include "runtime/core/plan_checks.h"
 #include "runtime/cuda/dnn_graphs.h"
 #include "runtime/cuda/real_api.h"
+#include "runtime/support/concat.h"
 
 #include <map>
 #include <unordered_map>
@@ -131,8 +132,8 @@ std::string describeCudnn(int status) {
 std::string describeCudnnGraph(int code) {
   char last[512] = "";
   cudnnGetLastErrorString(last, sizeof(last));
-  return firstLine("cannot execute a graph, code " + std::to_string(code) +
-                   (*last ? std::string("; ") + last : ""));
+  return firstLine(concat("cannot execute a graph, code ", code,
+                          *last ? std::string("; ") + last : ""));
 }
 
 CudaStatus RealCudaApi::planConvolution(const ConvolutionPlan &p, size_t cap,

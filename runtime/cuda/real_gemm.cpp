@@ -8,6 +8,7 @@
 // The first one may be replaced by another that the heuristic lists.
 #include "runtime/abi/element_type.h"
 #include "runtime/cuda/real_api.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <charconv>
@@ -262,7 +263,7 @@ cublasStatus_t Gemm::choose(const Bounds &bounds,
 // says that the bytes may be kept for the same version.
 std::string codeOf(const cublasLtMatmulAlgo_t &algorithm) {
   constexpr char digits[] = "0123456789abcdef";
-  std::string code = std::to_string(cublasLtGetVersion()) + ":";
+  std::string code = concat(cublasLtGetVersion(), ":");
   for (size_t i = 0; i < sizeof algorithm; ++i) {
     auto byte = reinterpret_cast<const unsigned char *>(&algorithm)[i];
     code += {digits[byte >> 4], digits[byte & 15]};
@@ -272,7 +273,7 @@ std::string codeOf(const cublasLtMatmulAlgo_t &algorithm) {
 
 // Returns false if the text is no algorithm of this version.
 bool parseCode(const std::string &code, cublasLtMatmulAlgo_t &algorithm) {
-  std::string version = std::to_string(cublasLtGetVersion()) + ":";
+  std::string version = concat(cublasLtGetVersion(), ":");
   const char *at = code.data() + version.size();
   if (code.size() != version.size() + 2 * sizeof algorithm ||
       code.compare(0, version.size(), version) != 0)
@@ -305,8 +306,8 @@ std::string algorithmText(const cublasLtMatmulAlgo_t &algorithm) {
   for (int i = 0; i < 3; ++i)
     cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attributes[i], &numbers[i],
                                          sizeof(numbers[i]), nullptr);
-  return "algorithm " + std::to_string(numbers[0]) + ", tile " +
-         std::to_string(numbers[1]) + ", split " + std::to_string(numbers[2]);
+  return concat("algorithm ", numbers[0], ", tile ", numbers[1], ", split ",
+                numbers[2]);
 }
 
 } // namespace

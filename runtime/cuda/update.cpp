@@ -6,6 +6,7 @@
 #include "runtime/cuda/update.h"
 #include "runtime/abi/cuda_scratch.h"
 #include "runtime/abi/memory_plan.h"
+#include "runtime/support/concat.h"
 
 #include <cstring>
 
@@ -170,8 +171,8 @@ Status CudaUpdate::keep(const fsdpc_rank &rank) {
     buffer.copy = static_cast<char *>(memory.takeDevice(bytes));
     buffer.bytes = bytes;
     if (!buffer.copy)
-      return runError("out of device memory for a copy of a buffer of " +
-                      std::to_string(bytes) + " bytes");
+      return runError(concat("out of device memory for a copy of a buffer of ",
+                             bytes, " bytes"));
     buffers.push_back(buffer);
     longestKept = std::max(longestKept, bytes);
   }

@@ -11,6 +11,7 @@
 #include "runtime/comm/thread.h"
 #include "runtime/core/failure.h"
 #include "runtime/cuda/kernels/own.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/threads.h"
 
 #include <algorithm>
@@ -171,9 +172,8 @@ uint32_t Watchdog::marks(Channel channel) const {
 std::string Watchdog::describe(uint32_t name) {
   std::lock_guard<std::mutex> lock(mutex);
   auto [op, unit] = names[name];
-  return "rank " + std::to_string(job.rank) + ", step " +
-         std::to_string(uint32_t(load(words[stepWord]))) +
-         (*unit ? std::string(", unit '") + unit + "'" : "") + ": " + op;
+  return concat("rank ", job.rank, ", step ", uint32_t(load(words[stepWord])),
+                *unit ? std::string(", unit '") + unit + "'" : "", ": ", op);
 }
 
 void Watchdog::check(uint32_t name, CudaStatus status) {

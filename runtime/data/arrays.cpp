@@ -7,6 +7,7 @@
 #include "runtime/data/safetensors.h"
 #include "runtime/data/sample_file.h"
 #include "runtime/numeric/dtype.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/nearest.h"
 #include "runtime/support/spelling.h"
 
@@ -99,18 +100,17 @@ Result<SampleFile> openArraySamples(const Input &input, const std::string &name,
   if (!fits) {
     std::string expected = "[samples";
     for (size_t axis = 1; axis < input.shape.size(); ++axis)
-      expected += ", " + std::to_string(input.shape[axis]);
+      expected += concat(", ", input.shape[axis]);
     return inputError("'" + path + "' has shape " + shapeText(shape) +
                       ", but input '" + input.name + "' takes " + expected +
                       "]");
   }
   if (shape[0] % rows != 0)
-    return inputError(
-        "'" + path + "' has shape " + shapeText(shape) +
-        ", but a microbatch takes " + std::to_string(rows) +
-        " rows of input '" + input.name +
+    return inputError(concat(
+        "'", path, "' has shape ", shapeText(shape),
+        ", but a microbatch takes ", rows, " rows of input '", input.name,
         "'; give a multiple of them (the inputs of the model differ "
-        "in their first axis, so a microbatch is one sample)");
+        "in their first axis, so a microbatch is one sample)"));
   int64_t elements = rows;
   for (size_t axis = 1; axis < input.shape.size(); ++axis)
     elements *= input.shape[axis];

@@ -6,6 +6,7 @@
 #include "runtime/data/init_file.h"
 #include "runtime/data/npz.h"
 #include "runtime/data/sharded_safetensors.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/nearest.h"
 #include "runtime/support/spelling.h"
@@ -166,9 +167,9 @@ Status InitFile::match(const std::vector<Names> &parameters,
     for (const Renaming &one : fitting)
       flags += (flags.empty() ? "'--rename=" : " or '--rename=") +
                printable(one.inFile + "=" + one.inProgram) + "'";
-    return inputError("'" + given + "' has the program's parameters under " +
-                      std::to_string(fitting.size()) +
-                      " prefixes; say which is meant with " + flags);
+    return inputError(
+        concat("'", given, "' has the program's parameters under ",
+               fitting.size(), " prefixes; say which is meant with ", flags));
   }
   if (!fitting.empty())
     renaming = *fitting.begin();

@@ -7,6 +7,7 @@
 #include "runtime/abi/memory_plan.h"
 #include "runtime/data/sample_file.h"
 #include "runtime/numeric/dtype.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/spelling.h"
 
 #include <cstring>
@@ -135,7 +136,7 @@ std::string dtypeOf(const std::string &descr) {
     return "";
   // "<f4" is "f" and 4 bytes, hence "f32". Kinds that the manifest does not
   // name, such as complex, have no size and drop out.
-  std::string name = descr[1] + std::to_string((descr[2] - '0') * 8);
+  std::string name = concat(descr[1], (descr[2] - '0') * 8);
   return dtypeBytes(name) ? name : "";
 }
 
@@ -165,8 +166,8 @@ Result<NpyHeader> readNpyHeader(const File &file) {
   FSDPC_TRY(file.read(0, start, startBytes));
   int version = start[6];
   if (version < 1 || version > 3)
-    return wrong("is a .npy file of version " + std::to_string(version) +
-                 "; versions 1 to 3 are supported");
+    return wrong(concat("is a .npy file of version ", version,
+                        "; versions 1 to 3 are supported"));
   // Version 1 has a length of two bytes, later ones of four; little-endian.
   uint64_t length = start[8] | start[9] << 8;
   uint64_t lengthEnd = 10;
@@ -201,10 +202,11 @@ Result<NpyHeader> readNpyHeader(const File &file) {
   // A longer file holds more than one array, or was written for another shape.
   uint64_t there = file.size() - header.offset;
   if (uint64_t(bytes) != there)
-    return wrong((uint64_t(bytes) > there ? "is truncated: shape "
-                                          : "is longer than its data: shape ") +
-                 shapeText(header.shape) + " needs " + std::to_string(bytes) +
-                 " bytes, " + std::to_string(there) + " are there");
+    return wrong(concat(uint64_t(bytes) > there
+                            ? "is truncated: shape "
+                            : "is longer than its data: shape ",
+                        shapeText(header.shape), " needs ", bytes, " bytes, ",
+                        there, " are there"));
   return header;
 }
 

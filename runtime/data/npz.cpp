@@ -6,6 +6,7 @@
 // Inflating is zlib's.
 #include "runtime/data/npz.h"
 #include "runtime/data/sample_file.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/nearest.h"
 #include "runtime/support/output_file.h"
 #include "runtime/support/spelling.h"
@@ -84,8 +85,7 @@ Result<std::string> readDirectory(const File &file) {
   // An entry is some 60 bytes; the bound keeps a damaged size from allocating
   // gigabytes.
   if (size > (64 << 20))
-    return damaged(file, "its directory would have " + std::to_string(size) +
-                             " bytes");
+    return damaged(file, concat("its directory would have ", size, " bytes"));
   return bytesOf(file, begin, size);
 }
 
@@ -114,8 +114,8 @@ Result<std::vector<Member>> membersOf(const File &file) {
   std::vector<Member> members;
   for (uint64_t at = 0; at < text.size();) {
     if (number(text, at, 4) != 0x02014b50)
-      return damaged(file, "entry " + std::to_string(members.size()) +
-                               " of its directory has no signature");
+      return damaged(file, concat("entry ", members.size(),
+                                  " of its directory has no signature"));
     Member member;
     member.flags = unsigned(number(text, at + 8, 2));
     member.method = unsigned(number(text, at + 10, 2));
@@ -140,14 +140,14 @@ Status append(const File &file, const Member &member, int to,
               const std::vector<char> &out, uint64_t count, uint64_t &done,
               uLong &crc) {
   if (count > member.size - done)
-    return damaged(file, "'" + printable(member.name) + "' has more than its " +
-                             std::to_string(member.size) + " bytes");
+    return damaged(file, concat("'", printable(member.name),
+                                "' has more than its ", member.size, " bytes"));
   crc = crc32(crc, reinterpret_cast<const Bytef *>(out.data()), uInt(count));
   if (!writeAt(to, done, out.data(), count)) {
     Error error = fileError(file.path(), "inflate");
-    error.message += "; point TMPDIR to a folder with room for " +
-                     std::to_string(member.size) +
-                     " bytes per rank, or save the array with numpy.savez";
+    error.message +=
+        concat("; point TMPDIR to a folder with room for ", member.size,
+               " bytes per rank, or save the array with numpy.savez");
     return error;
   }
   done += count;
@@ -178,9 +178,9 @@ Status inflateTo(const File &file, const Member &member, int to) {
     state = inflate(&stream, Z_NO_FLUSH);
     // Without input and output left to give, Z_BUF_ERROR ends a cut stream.
     if (state != Z_OK && state != Z_STREAM_END)
-      return damaged(file, "'" + printable(member.name) +
-                               "' cannot be inflated after byte " +
-                               std::to_string(done) + " of the array's file");
+      return damaged(file, concat("'", printable(member.name),
+                                  "' cannot be inflated after byte ", done,
+                                  " of the array's file"));
     FSDPC_TRY(append(file, member, to, out, pieceBytes - stream.avail_out, done,
                      crc));
   }

@@ -7,6 +7,7 @@
 #include "runtime/data/safetensors.h"
 #include "runtime/abi/memory_plan.h"
 #include "runtime/data/sample_file.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 
@@ -109,16 +110,15 @@ Result<SafeTensor> parseTensor(const std::string &name,
     tensor.shape.push_back(int64_t(*size));
   }
   if (bytes != tensor.bytes)
-    return inputError("tensor '" + name + "' of shape " +
-                      shapeText(tensor.shape) + " needs " +
-                      std::to_string(bytes) + " bytes but has " +
-                      std::to_string(tensor.bytes));
+    return inputError(concat("tensor '", name, "' of shape ",
+                             shapeText(tensor.shape), " needs ", bytes,
+                             " bytes but has ", tensor.bytes));
   return tensor;
 }
 
 Error noTensor(uint64_t begin, uint64_t end) {
-  return inputError("bytes " + std::to_string(begin) + " to " +
-                    std::to_string(end) + " belong to no tensor");
+  return inputError(
+      concat("bytes ", begin, " to ", end, " belong to no tensor"));
 }
 
 } // namespace
@@ -179,8 +179,7 @@ Status SafeTensors::parse(const std::string &header, uint64_t dataOffset) {
   uint64_t end = dataOffset;
   for (const SafeTensor *tensor : byOffset) {
     if (tensor->offset < end)
-      return inputError("two tensors overlap at byte " +
-                        std::to_string(tensor->offset));
+      return inputError(concat("two tensors overlap at byte ", tensor->offset));
     if (tensor->offset > end)
       return noTensor(end, tensor->offset);
     end += tensor->bytes;

@@ -3,6 +3,7 @@
 // The samples of a program with several buckets (--dim of the compile): which
 // bucket each file belongs to, and how buckets take turns.
 #include "runtime/data/samples.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 
@@ -74,11 +75,10 @@ Status Samples::addBuckets(int64_t microbatches) {
   std::vector<double> weights;
   for (const Part &part : parts) {
     if (part.samples < perDraw)
-      return inputError("bucket '" + manifest->buckets[part.bucket] + "' has " +
-                        std::to_string(part.samples) +
-                        " samples, but one step takes " +
-                        std::to_string(microbatches) + " microbatches of " +
-                        std::to_string(perMicrobatch) + " of one bucket");
+      return inputError(
+          concat("bucket '", manifest->buckets[part.bucket], "' has ",
+                 part.samples, " samples, but one step takes ", microbatches,
+                 " microbatches of ", perMicrobatch, " of one bucket"));
     weights.push_back(double(part.samples));
   }
   mixture = Mixture(weights);

@@ -8,6 +8,7 @@
 #include "runtime/data/data_files.h"
 #include "runtime/numeric/dtype.h"
 #include "runtime/numeric/shuffle.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/diagnostics.h"
 
 #include <algorithm>
@@ -44,13 +45,10 @@ Status Samples::open(const Manifest &program, const Options &options,
         [](const auto &a, const auto &b) { return a.samples < b.samples; });
     std::string where = shards.size() == 1
                             ? "'" + fewest->file.path() + "' contains "
-                            : "the " + std::to_string(shards.size()) +
-                                  " files of input '" + program.inputs[0].name +
-                                  "' contain ";
-    return inputError(where + std::to_string(samples) +
-                      " samples, but one step takes " +
-                      std::to_string(microbatches) + " microbatches of " +
-                      std::to_string(perMicrobatch));
+                            : concat("the ", shards.size(), " files of input '",
+                                     program.inputs[0].name, "' contain ");
+    return inputError(concat(where, samples, " samples, but one step takes ",
+                             microbatches, " microbatches of ", perMicrobatch));
   }
   return program.buckets.empty() ? Status() : addBuckets(microbatches);
 }
@@ -76,9 +74,9 @@ Status Samples::listFiles(const Options &options, Paths &all) {
     const std::string pair =
         "inputs '" + manifest->inputs[0].name + "' and '" + input.name + "' ";
     if (paths.size() != shards.size())
-      return inputError(pair + "have " + std::to_string(shards.size()) +
-                        " and " + std::to_string(paths.size()) +
-                        " files; file k of one belongs to file k of the other");
+      return inputError(
+          concat(pair, "have ", shards.size(), " and ", paths.size(),
+                 " files; file k of one belongs to file k of the other"));
     auto begins = [](const Part &a, const Part &b) {
       return a.firstShard == b.firstShard;
     };
@@ -176,11 +174,10 @@ Status Samples::splitDocuments(const Options &options) {
       if (file.tokens != first.tokens ||
           file.sampleElements != first.sampleElements)
         return inputError(
-            "--split-at: '" + file.file.path() + "' of " + name + " has " +
-            std::to_string(file.tokens) + " tokens in windows of " +
-            std::to_string(file.sampleElements) + ", '" + first.file.path() +
-            "' has " + std::to_string(first.tokens) + " in windows of " +
-            std::to_string(first.sampleElements));
+            concat("--split-at: '", file.file.path(), "' of ", name, " has ",
+                   file.tokens, " tokens in windows of ", file.sampleElements,
+                   ", '", first.file.path(), "' has ", first.tokens,
+                   " in windows of ", first.sampleElements));
       reach = std::max(reach, file.shift + file.sampleElements);
     }
     auto built = DocumentWindows::build(streamOf(first), options.splitAt,
@@ -194,9 +191,9 @@ Status Samples::splitDocuments(const Options &options) {
     }
   }
   if (!found)
-    return inputError("--split-at: token " + std::to_string(options.splitAt) +
-                      " does not occur in '" + options.data[0].file +
-                      "'; it must be the one that ends each document");
+    return inputError(concat("--split-at: token ", options.splitAt,
+                             " does not occur in '", options.data[0].file,
+                             "'; it must be the one that ends each document"));
   return {};
 }
 
@@ -212,12 +209,11 @@ Status Samples::addShards() {
     for (size_t i = 1; i < shard.files.size(); ++i) {
       const SampleFile &other = shard.files[i];
       if (other.unshifted != first.unshifted)
-        return inputError(
-            "inputs '" + manifest->inputs[0].name + "' and '" +
-            manifest->inputs[i].name +
-            "' have different numbers of samples: '" + first.file.path() +
-            "' has " + std::to_string(first.unshifted) + ", '" +
-            other.file.path() + "' has " + std::to_string(other.unshifted));
+        return inputError(concat(
+            "inputs '", manifest->inputs[0].name, "' and '",
+            manifest->inputs[i].name, "' have different numbers of samples: '",
+            first.file.path(), "' has ", first.unshifted, ", '",
+            other.file.path(), "' has ", other.unshifted));
       shard.samples = std::min(shard.samples, other.samples);
     }
     if (__builtin_add_overflow(samples, shard.samples, &samples))
@@ -236,18 +232,19 @@ Status Samples::addParts(const Options &options) {
   }
   if (options.mix.size() != parts.size())
     return commandLineError(
-        "--mix has " + std::to_string(options.mix.size()) + " weights, but '" +
-        options.data[0].file + "' lists " + std::to_string(parts.size()) +
-        " parts; give a weight for each file or pattern between its "
-        "commas");
+        concat("--mix has ", options.mix.size(), " weights, but '",
+               options.data[0].file, "' lists ", parts.size(),
+               " parts; give a weight for each file or pattern between its "
+               "commas"));
   for (size_t i = 0; i < parts.size(); ++i) {
     int64_t end =
         i + 1 < parts.size() ? shards[parts[i + 1].firstShard].begin : samples;
     parts[i].begin = shards[parts[i].firstShard].begin;
     parts[i].samples = end - parts[i].begin;
     if (parts[i].samples == 0)
-      return inputError("--mix: part " + std::to_string(i + 1) + " of '" +
-                        options.data[0].file + "' contains no whole sample");
+      return inputError(concat("--mix: part ", i + 1, " of '",
+                               options.data[0].file,
+                               "' contains no whole sample"));
   }
   return {};
 }
@@ -412,9 +409,9 @@ Status Samples::readOrReplace(int64_t sample, int64_t row, void *const *buffers,
     read = readRow(among.begin + (sample - among.begin + next) % among.samples,
                    row, buffers);
   if (!read)
-    return first.error().reworded(first.error().message + "; nor can the " +
-                                  std::to_string(last) +
-                                  " samples after it be read");
+    return first.error().reworded(concat(first.error().message,
+                                         "; nor can the ", last,
+                                         " samples after it be read"));
   return {};
 }
 
@@ -462,11 +459,10 @@ Status Samples::checkBounds(const Input &input, const Place &place,
     if ((value >= input.lower && value < input.bound) ||
         (input.hasIgnored && value == input.ignored))
       continue;
-    return inputError(
-        "'" + file.file.path() + "' sample " + std::to_string(place.sample) +
-        " element " + std::to_string(i) + ": " + std::to_string(value) +
-        " is outside [" + std::to_string(input.lower) + ", " +
-        std::to_string(input.bound) + ") of input '" + input.name + "'");
+    return inputError(concat("'", file.file.path(), "' sample ", place.sample,
+                             " element ", i, ": ", value, " is outside [",
+                             input.lower, ", ", input.bound, ") of input '",
+                             input.name, "'"));
   }
   return {};
 }
@@ -492,13 +488,12 @@ std::string Samples::describeNonFinite(int64_t number, int64_t count,
         if (std::isfinite(values[e]) ||
             (!infinity.empty() && !std::isnan(values[e])))
           continue;
-        std::string found = "input '" + input.name + "' has " +
-                            (std::isnan(values[e]) ? "nan"
-                             : values[e] > 0       ? "inf"
-                                                   : "-inf") +
-                            " in its data: '" + place.file.file.path() +
-                            "' sample " + std::to_string(place.sample) +
-                            " element " + std::to_string(e);
+        std::string found = concat("input '", input.name, "' has ",
+                                   std::isnan(values[e]) ? "nan"
+                                   : values[e] > 0       ? "inf"
+                                                         : "-inf",
+                                   " in its data: '", place.file.file.path(),
+                                   "' sample ", place.sample, " element ", e);
         if (std::isnan(values[e]))
           return found + "; correct it";
         infinity = found + "; correct it, or if it is meant, as in a mask, "

@@ -6,6 +6,7 @@
 #include "runtime/abi/memory_plan.h"
 #include "runtime/data/sample_file.h"
 #include "runtime/numeric/dtype.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/spelling.h"
 
 #include <algorithm>
@@ -41,10 +42,9 @@ std::optional<Result<Stream>> llmcStream(const File &file) {
   uint64_t length = bytes / uint64_t(dtypeBytes(dtype));
   if (header[2] < 0 || uint64_t(header[2]) != length ||
       bytes % uint64_t(dtypeBytes(dtype)) != 0)
-    return inputError("'" + file.path() +
-                      "' has a header of llm.c, which promises " +
-                      std::to_string(header[2]) + " tokens, but it has " +
-                      std::to_string(bytes) + " bytes of " + dtype);
+    return inputError(
+        concat("'", file.path(), "' has a header of llm.c, which promises ",
+               header[2], " tokens, but it has ", bytes, " bytes of ", dtype));
   return Stream{dtype, sizeof header, length};
 }
 
@@ -70,16 +70,15 @@ std::optional<Result<Stream>> megatronStream(const File &file) {
   size_t code = static_cast<unsigned char>(header[17]);
   if (version != 1 || code == 0 || code >= std::size(dtypes) ||
       dtypes[code][0] == 'f')
-    return inputError("'" + index + "' is an index of Megatron of version " +
-                      std::to_string(version) + " and type " +
-                      std::to_string(code) +
-                      "; only version 1 and types of integers are known");
+    return inputError(
+        concat("'", index, "' is an index of Megatron of version ", version,
+               " and type ", code,
+               "; only version 1 and types of integers are known"));
   uint64_t bytes = uint64_t(dtypeBytes(dtypes[code]));
   if (file.size() % bytes != 0)
-    return inputError("'" + file.path() + "' has " +
-                      std::to_string(file.size()) +
-                      " bytes, which are not whole tokens of type " +
-                      dtypes[code] + " as '" + index + "' says");
+    return inputError(concat("'", file.path(), "' has ", file.size(),
+                             " bytes, which are not whole tokens of type ",
+                             dtypes[code], " as '", index, "' says"));
   return Stream{dtypes[code], 0, file.size() / bytes};
 }
 
@@ -105,9 +104,9 @@ Result<Stream> streamOf(const Input &input, const File &file,
     uint64_t bytes = uint64_t(dtypeBytes(width));
     if (file.size() % bytes != 0)
       return inputError(
-          "'" + path + "' has " + std::to_string(file.size()) +
-          " bytes, which are not whole tokens of type " + width +
-          ": the file is cut off, or its tokens are of another type");
+          concat("'", path, "' has ", file.size(),
+                 " bytes, which are not whole tokens of type ", width,
+                 ": the file is cut off, or its tokens are of another type"));
     return Stream{width, 0, file.size() / bytes};
   }
   if (!*isArray) {

@@ -7,6 +7,7 @@
 #include "runtime/abi/memory_plan.h"
 #include "runtime/data/sample_file.h"
 #include "runtime/numeric/dtype.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/programs.h"
 #include "runtime/support/spelling.h"
 
@@ -191,9 +192,9 @@ Result<Weights::Place> Weights::placeOf(const std::string &name,
   // The range itself is checked by File::read.
   if (source.kind == "file") {
     if (bytes != source.length)
-      return inputError("'" + name + "' is " + source.dtype + shapeText(shape) +
-                        ", which does not match " +
-                        std::to_string(source.length) + " bytes");
+      return inputError(concat("'", name, "' is ", source.dtype,
+                               shapeText(shape), ", which does not match ",
+                               source.length, " bytes"));
     Result<const File *> file = openFile(source.file, name);
     FSDPC_TRY(file);
     place.file = *file;

@@ -6,6 +6,7 @@
 #include "runtime/comm/reduce_scatter.h"
 #include "runtime/emulation/emulation.h"
 #include "runtime/emulation/status.h"
+#include "runtime/support/concat.h"
 
 #include <functional>
 #include <unistd.h>
@@ -343,8 +344,7 @@ CudaStatus Emulation::checkRank(CudaCommunicator handle, int rank) {
   return found && rank >= 0 && rank < found->size()
              ? cudaOk
              : status::refuse(status::ncclInvalidArgument,
-                              "rank " + std::to_string(rank) +
-                                  " of a communicator");
+                              concat("rank ", rank, " of a communicator"));
 }
 
 // Only the root has memory for the sum.

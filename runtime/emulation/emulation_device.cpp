@@ -6,6 +6,7 @@
 #include "runtime/emulation/emulation.h"
 #include "runtime/emulation/objects.h"
 #include "runtime/emulation/status.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -72,8 +73,7 @@ CudaStatus Emulation::selectDevice(int device) {
     return status;
   if (device < 0 || device >= count)
     return status::refuse(status::invalidDevice,
-                          "device " + std::to_string(device) + " of " +
-                              std::to_string(count));
+                          concat("device ", device, " of ", count));
   selected = device;
   return cudaOk;
 }
@@ -88,7 +88,7 @@ CudaStatus Emulation::deviceInfo(CudaDeviceInfo &info) {
   info.major = 9;
   info.minor = 0;
   info.multiprocessors = 4;
-  info.id = info.name + " " + std::to_string(selected);
+  info.id = concat(info.name, " ", selected);
   info.totalBytes = settings.memory;
   info.freeBytes = settings.memory - memory.usedBytes(selected);
   // Nothing is taken here, but a reserve is kept as on a GPU.
@@ -104,8 +104,7 @@ CudaStatus Emulation::allocate(void *&address, size_t bytes, int owner,
   if (CudaStatus status = refuseInCapture(call))
     return status;
   if (faults.is(Fault::memory))
-    return status::refuse(status::memoryAllocation,
-                          std::to_string(bytes) + " bytes");
+    return status::refuse(status::memoryAllocation, concat(bytes, " bytes"));
   return memory.allocate(address, bytes, owner);
 }
 
@@ -141,9 +140,9 @@ CudaStatus Emulation::copy(void *to, const void *from, size_t bytes,
     Place::Kind kind = memory.find(end, bytes).kind;
     if (kind == Place::outside)
       return status::refuse(status::invalidValue,
-                            "a copy of " + std::to_string(bytes) + " bytes " +
-                                (end == from ? "from" : "to") +
-                                " exceeds an allocation");
+                            concat("a copy of ", bytes, " bytes ",
+                                   end == from ? "from" : "to",
+                                   " exceeds an allocation"));
     pageable |= kind == Place::host;
   }
   CudaStatus status = submit(stream, /*bound=*/false,
@@ -170,9 +169,8 @@ CudaStatus Emulation::checkBuffer(const void *address, size_t bytes,
   const char *where = place.kind == Place::device ? "belongs to another device"
                       : place.kind == Place::host ? "is not device memory"
                                                   : "exceeds its allocation";
-  return status::refuse(status::invalidValue, std::string(what) + " of " +
-                                                  std::to_string(bytes) +
-                                                  " bytes " + where);
+  return status::refuse(status::invalidValue, concat(std::string(what), " of ",
+                                                     bytes, " bytes ", where));
 }
 
 void Emulation::beginRange(const char *) { ++ranges; }

@@ -9,6 +9,7 @@
 #include "runtime/emulation/emulation.h"
 #include "runtime/emulation/memory.h"
 #include "runtime/emulation/status.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <atomic>
@@ -85,10 +86,9 @@ CudaStatus Emulation::launch(CudaFunction function, int64_t blocks, int threads,
                              CudaStream stream) {
   const auto *kernel = static_cast<const fsdpc_kernel *>(function);
   if (!kernel || blocks < 1 || threads != 1)
-    return status::refuse(status::invalidValue,
-                          "a launch of " + std::to_string(blocks) +
-                              " blocks of " + std::to_string(threads) +
-                              " threads");
+    return status::refuse(
+        status::invalidValue,
+        concat("a launch of ", blocks, " blocks of ", threads, " threads"));
   // Only the first byte: a kernel does not say how much it accesses. The guard
   // pages catch the rest. Null is a missing optional operand.
   for (int i = 0; i < count; ++i)
@@ -117,32 +117,32 @@ CudaStatus Emulation::launchOwn(int kernel, int64_t blocks,
                                 CudaStream stream) {
   if (kernel < 0 || size_t(kernel) >= ownHostKernels.size() || blocks < 1)
     return status::refuse(status::invalidValue,
-                          "a launch of " + std::to_string(blocks) +
-                              " blocks of the runtime's kernel " +
-                              std::to_string(kernel));
+                          concat("a launch of ", blocks,
+                                 " blocks of the runtime's kernel ", kernel));
   // Aligned for any struct of arguments.
   std::vector<std::max_align_t> copied((bytes + sizeof(std::max_align_t) - 1) /
                                        sizeof(std::max_align_t));
   memcpy(copied.data(), arguments, bytes);
-  return submit(
-      stream, /*bound=*/true,
-      [this, kernel, blocks, copied = std::move(copied),
-       &device = currentDevice()](Chance &chance) {
-        hangIfStruck(faults, settings.rank);
-        if (faults.strikes(Fault::launch, settings.rank))
-          return device.fail(status::launchFailure,
-                             "the runtime's kernel " + std::to_string(kernel));
-        eachBlock(chance, blocks, settings.blocksAtOnce, [&](int64_t block) {
-          // One thread per block, so reductions return their own
-          // value; some bodies still use the first word.
-          double shared[1];
-          Grid grid;
-          grid.block = block;
-          grid.blocks = blocks;
-          grid.shared = shared;
-          ownHostKernels[kernel](grid, copied.data());
-        });
-      });
+  return submit(stream, /*bound=*/true,
+                [this, kernel, blocks, copied = std::move(copied),
+                 &device = currentDevice()](Chance &chance) {
+                  hangIfStruck(faults, settings.rank);
+                  if (faults.strikes(Fault::launch, settings.rank))
+                    return device.fail(status::launchFailure,
+                                       concat("the runtime's kernel ", kernel));
+                  eachBlock(chance, blocks, settings.blocksAtOnce,
+                            [&](int64_t block) {
+                              // One thread per block, so reductions return
+                              // their own value; some bodies still use the
+                              // first word.
+                              double shared[1];
+                              Grid grid;
+                              grid.block = block;
+                              grid.blocks = blocks;
+                              grid.shared = shared;
+                              ownHostKernels[kernel](grid, copied.data());
+                            });
+                });
 }
 
 } // namespace fsdpc::runtime::emulation

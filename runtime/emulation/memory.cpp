@@ -5,6 +5,7 @@
 // written. Freed memory stays mapped without access rights.
 #include "runtime/emulation/memory.h"
 #include "runtime/emulation/status.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -96,10 +97,10 @@ CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
   if (bytes > room)
     return status::refuse(
         status::memoryAllocation,
-        std::to_string(bytes) + " bytes " +
-            (isPinned ? "of pinned memory"
-                      : "on emulated device " + std::to_string(owner)) +
-            ", " + std::to_string(room) + " are free");
+        concat(bytes, " bytes ",
+               isPinned ? "of pinned memory"
+                        : concat("on emulated device ", std::to_string(owner),
+                                 ", ", room, " are free")));
   size_t inner = roundUp(bytes, page);
   // Reserves everything without rights, then maps the middle: what stays are
   // the guard pages.

@@ -10,6 +10,7 @@
 #include "runtime/emulation/status.h"
 #include "runtime/numeric/bfloat16.h"
 #include "runtime/numeric/float16.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <climits>
@@ -81,8 +82,7 @@ CudaStatus NcclCommunicator::meet(const std::string &place, int rank,
                                   int size) {
   if (size < 1 || size > mostRanks || rank < 0 || rank >= size)
     return status::refuse(status::ncclInvalidArgument,
-                          "rank " + std::to_string(rank) + " of " +
-                              std::to_string(size));
+                          concat("rank ", rank, " of ", size));
   self = rank, ranks = size, name = place;
   // Whoever comes first creates the memory; the others find it. Its size is the
   // same for all, whatever number of ranks they believe in: a smaller one would
@@ -106,9 +106,8 @@ CudaStatus NcclCommunicator::meet(const std::string &place, int rank,
   if ((!shared->size.compare_exchange_strong(before, size) && before != size) ||
       shared->present[rank].exchange(true))
     return status::refuse(status::ncclInvalidArgument,
-                          "rank " + std::to_string(rank) + " of " +
-                              std::to_string(size) +
-                              " does not match the ranks that have joined");
+                          concat("rank ", rank, " of ", size,
+                                 " does not match the ranks that have joined"));
   owesName = true;
   // The mappings outlive the name.
   if (++shared->joined == size)
@@ -121,9 +120,9 @@ NcclCommunicator::split(const std::shared_ptr<NcclCommunicator> &parent,
                         int color,
                         std::shared_ptr<NcclCommunicator> &communicator) {
   if (color < 0 || parent->splits == mostSplits)
-    return status::refuse(status::ncclInvalidArgument,
-                          "split " + std::to_string(parent->splits) +
-                              " with the color " + std::to_string(color));
+    return status::refuse(
+        status::ncclInvalidArgument,
+        concat("split ", parent->splits.load(), " with the color ", color));
   std::shared_ptr<NcclCommunicator> made(
       new NcclCommunicator(parent->seed, parent->faults));
   made->parent = parent;
@@ -146,8 +145,7 @@ CudaStatus NcclCommunicator::finishSplit() {
       place = int(members.size());
     members.push_back(parent->members[size_t(rank)]);
   }
-  std::string where = parent->name + "-" + std::to_string(splitNumber) + "-" +
-                      std::to_string(color);
+  std::string where = concat(parent->name, "-", splitNumber, "-", color);
   parent = nullptr;
   CudaStatus status = meet(where, place, int(members.size()));
   if (status)
@@ -162,7 +160,7 @@ NcclCommunicator::~NcclCommunicator() {
   if (FILE *file = report.empty() ? nullptr : fopen(report.c_str(), "a")) {
     std::string all;
     for (int member : members)
-      all += (all.empty() ? "" : ",") + std::to_string(member);
+      all += concat(all.empty() ? "" : ",", member);
     // One write, since other ranks write to the file too.
     fprintf(file, "%d %s %llu %llu %llu\n", members[size_t(self)], all.c_str(),
             static_cast<unsigned long long>(sent[gathering] + sent[sharing]),
@@ -189,11 +187,11 @@ CudaStatus NcclCommunicator::state() {
         return status;
   }
   if (error != cudaOk)
-    return status::refuse(error, "on rank " + std::to_string(self));
+    return status::refuse(error, concat("on rank ", self));
   if (shared->aborted)
-    return status::refuse(status::ncclRemoteError,
-                          "rank " + std::to_string(shared->aborted - 1) +
-                              " aborted the communicator");
+    return status::refuse(
+        status::ncclRemoteError,
+        concat("rank ", shared->aborted - 1, " aborted the communicator"));
   for (int split = 0; split < splits; ++split)
     for (int rank = 0; rank < ranks; ++rank)
       if (!shared->colors[split][rank])

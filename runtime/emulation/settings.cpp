@@ -4,6 +4,7 @@
 // misspelt would pass for the wrong reason. Errors end the process before
 // anything else.
 #include "runtime/emulation/settings.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/diagnostics.h"
 
 #include <algorithm>
@@ -39,9 +40,8 @@ uint64_t numberOf(const char *variable, uint64_t least, uint64_t otherwise) {
     return otherwise;
   uint64_t number = 0;
   if (!parseNumber(text, least, number))
-    endWith(inputError(std::string(variable) + "='" + text +
-                       "' is not a whole number of at least " +
-                       std::to_string(least)));
+    endWith(inputError(concat(std::string(variable), "='", text,
+                              "' is not a whole number of at least ", least)));
   return number;
 }
 

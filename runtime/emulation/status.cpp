@@ -4,6 +4,8 @@
 // last refusal of each thread.
 #include "runtime/emulation/status.h"
 
+#include "runtime/support/concat.h"
+
 #include <utility>
 
 namespace fsdpc::runtime::emulation::status {
@@ -70,7 +72,7 @@ std::string nameOf(CudaStatus status) {
   case ncclRemoteError:
     return "remote process exited or there was a network error";
   default:
-    return "unknown error " + std::to_string(status);
+    return concat("unknown error ", status);
   }
 }
 

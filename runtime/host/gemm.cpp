@@ -11,6 +11,7 @@
 #include "runtime/host/matrix_copy.h"
 #include "runtime/host/onednn.h"
 #include "runtime/numeric/reduce.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <cstring>
@@ -216,11 +217,10 @@ Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads,
     auto product = std::make_shared<NativeGemm>(threads, dense);
     return std::make_shared<CopyingGemm>(shape, inner, std::move(product));
   }
-  return inputError("oneDNN does not support a matrix product of " +
-                    std::to_string(shape.m) + "x" + std::to_string(shape.k) +
-                    " and " + std::to_string(shape.k) + "x" +
-                    std::to_string(shape.n) + " within " +
-                    std::to_string(mostScratch) + " bytes of scratch memory");
+  return inputError(concat("oneDNN does not support a matrix product of ",
+                           shape.m, "x", shape.k, " and ", shape.k, "x",
+                           shape.n, " within ", mostScratch,
+                           " bytes of scratch memory"));
 }
 
 Result<std::shared_ptr<Gemm>> GemmCache::get(const GemmShape &shape) {

@@ -6,6 +6,7 @@
 #include "runtime/host/host_device.h"
 
 #include "runtime/core/rank.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <cstring>
@@ -34,9 +35,8 @@ Result<std::unique_ptr<HostDevice>> HostDevice::make(const Manifest &manifest,
     device->scratch.base =
         static_cast<char *>(device->allocate(device->scratchTotal));
     if (!device->scratch.base)
-      return runError("out of memory for " +
-                      std::to_string(device->scratchTotal) +
-                      " bytes of scratchpads");
+      return runError(concat("out of memory for ", device->scratchTotal,
+                             " bytes of scratchpads"));
   }
   device->events.resize(size_t(std::max(manifest.events, 0)));
   for (std::unique_ptr<Stream> &stream : device->streams)
@@ -56,11 +56,11 @@ HostDevice::~HostDevice() {
 std::vector<std::string> HostDevice::notes() const {
   if (!plans.avoidances)
     return {};
-  return {"oneDNN: " + std::to_string(plans.avoidances) +
-          (plans.avoidances == 1 ? " matrix product runs"
-                                 : " matrix products run") +
-          " on another implementation than its first choice, which needs more "
-          "scratch memory on this processor than was planned"};
+  return {concat(
+      "oneDNN: ", plans.avoidances,
+      plans.avoidances == 1 ? " matrix product runs" : " matrix products run",
+      " on another implementation than its first choice, which needs more "
+      "scratch memory on this processor than was planned")};
 }
 
 // ---- memory ----

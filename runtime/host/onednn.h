@@ -8,6 +8,7 @@
 #include "runtime/abi/host_scratch.h"
 #include "runtime/comm/failure.h"
 #include "runtime/host/openmp.h"
+#include "runtime/support/concat.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -46,8 +47,8 @@ private:
 
 inline void check(dnnl_status_t status, const char *what) {
   if (status != dnnl_success)
-    fail(runError(std::string("oneDNN: ") + what + " failed with status " +
-                  std::to_string(int(status))));
+    fail(runError(
+        concat("oneDNN: ", what, " failed with status ", int(status))));
 }
 
 inline dnnl_data_type_t dataType(ElementType type) {

@@ -9,6 +9,7 @@
 #include "runtime/comm/failure.h"
 #include "runtime/comm/thread.h"
 #include "runtime/host/openmp.h"
+#include "runtime/support/concat.h"
 
 #include <chrono>
 #include <ctime>
@@ -84,9 +85,10 @@ void *Stream::take(size_t bytes) {
     if (begin + size <= freed + memoryBytes)
       break;
     if (done == tail.load())
-      fail(runError("a command with " + std::to_string(begin + size - freed) +
-                    " bytes of operands, but the queue of a stream holds " +
-                    std::to_string(memoryBytes)));
+      fail(runError(
+          concat("a command with ", begin + size - freed,
+                 " bytes of operands, but the queue of a stream holds ",
+                 memoryBytes)));
     waitFor(done + 1);
   }
   taken = begin + size;

@@ -5,6 +5,7 @@
 // beside what a step of training computes.
 #include "runtime/numeric/weight_program.h"
 #include "runtime/abi/plan_shapes.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <cmath>
@@ -122,9 +123,8 @@ bool lies(const Shape &part, const Shape &whole, const Shape &numbers) {
 Status WeightInterpreter::check(size_t number) const {
   const WeightStep &step = program->steps[number];
   auto malformed = [&](const char *what) {
-    return inputError("malformed manifest in the program: step " +
-                      std::to_string(number) + " of a loss's weight, '" +
-                      step.op + "', " + what);
+    return inputError(concat("malformed manifest in the program: step ", number,
+                             " of a loss's weight, '", step.op, "', ", what));
   };
   std::optional<int> arity = arityOf(step);
   if (!arity)

@@ -4,6 +4,7 @@
 // checked against the size of the file, because ranges come from headers that
 // may be wrong. Only regular files are opened, as others have no positions.
 #include "runtime/support/file.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/input_file.h"
 #include "runtime/support/system_error.h"
@@ -100,10 +101,9 @@ File File::adopt(const std::string &path, int descriptor, uint64_t size) {
 
 Status File::cut(uint64_t begin, uint64_t size) {
   if (begin > bytes || size > bytes - begin)
-    return inputError("'" + name + "' has only " + std::to_string(bytes) +
-                      " bytes, but one of its parts begins at byte " +
-                      std::to_string(begin) + " and has " +
-                      std::to_string(size));
+    return inputError(concat("'", name, "' has only ", bytes,
+                             " bytes, but one of its parts begins at byte ",
+                             begin, " and has ", size));
   start += begin;
   bytes = size;
   return {};
@@ -114,10 +114,9 @@ Status File::cut(uint64_t begin, uint64_t size) {
 Status File::read(uint64_t offset, void *to, uint64_t count) const {
   // Compared this way round, since offset + count may wrap around.
   if (offset > bytes || count > bytes - offset)
-    return inputError("'" + name + "' has only " + std::to_string(bytes) +
-                      " bytes, but bytes " + std::to_string(offset) + " to " +
-                      std::to_string(offset) + " + " + std::to_string(count) +
-                      " are needed");
+    return inputError(concat("'", name, "' has only ", bytes,
+                             " bytes, but bytes ", offset, " to ", offset,
+                             " + ", count, " are needed"));
   Status done = readAt(descriptor, name, start + offset, to, count);
   int code = done ? 0 : errno;
   for (int milliseconds : waits) {
@@ -131,9 +130,8 @@ Status File::read(uint64_t offset, void *to, uint64_t count) const {
     code = done ? 0 : errno;
   }
   if (!done)
-    return done.error().reworded(done.error().message + " (tried " +
-                                 std::to_string(1 + std::size(waits)) +
-                                 " times)");
+    return done.error().reworded(concat(done.error().message, " (tried ",
+                                        1 + std::size(waits), " times)"));
   return done;
 }
 

@@ -4,6 +4,7 @@
 // below a folder and refuses links on the way, in one step that nobody can
 // interfere with. Older kernels open part by part, each with O_NOFOLLOW.
 #include "runtime/support/input_file.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/system_error.h"
 
 #include <algorithm>
@@ -162,9 +163,9 @@ Result<InputFile> InputFile::openBelow(const std::string &folder,
   // that the file may have another name elsewhere.
   Result<InputFile> opened = check(std::move(file));
   if (opened && opened->links > 1)
-    return refused(relative, "has " + std::to_string(opened->links) +
-                                 " hard links, so it may belong to another "
-                                 "folder; put a copy of it in its place");
+    return refused(relative, concat("has ", opened->links,
+                                    " hard links, so it may belong to another "
+                                    "folder; put a copy of it in its place"));
   return opened;
 }
 
@@ -206,8 +207,7 @@ Status InputFile::read(uint64_t offset, void *to, uint64_t count) const {
 static std::string tooLarge(uint64_t bytes, uint64_t mostBytes) {
   return bytes <= mostBytes
              ? ""
-             : "has " + std::to_string(bytes) + " bytes, and is read up to " +
-                   std::to_string(mostBytes);
+             : concat("has ", bytes, " bytes, and is read up to ", mostBytes);
 }
 
 Result<std::string> InputFile::readAll(uint64_t mostBytes) const {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "runtime/support/json_fields.h"
 
+#include "runtime/support/concat.h"
+
 #include <stdexcept>
 
 namespace fsdpc::runtime {
@@ -49,7 +51,7 @@ bool truthIn(const Json &json, const char *key, bool otherwise) {
 int64_t numberIn(const Json &json, const char *key, int64_t most) {
   const Json &value = fieldIn(json, key);
   if (!value.is_number_unsigned() || value.get<uint64_t>() > uint64_t(most))
-    refuse(key, value, "a whole number from 0 to " + std::to_string(most));
+    refuse(key, value, concat("a whole number from 0 to ", most));
   return value.get<int64_t>();
 }
 

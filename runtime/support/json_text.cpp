@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "runtime/support/json_text.h"
 
+#include "runtime/support/concat.h"
+
 namespace fsdpc::runtime {
 
 namespace {
@@ -14,8 +16,8 @@ constexpr size_t mostValues = 20'000'000;
 
 void JsonRules::count() {
   if (++values > mostValues)
-    throw std::runtime_error("it holds more than " +
-                             std::to_string(mostValues) + " values");
+    throw std::runtime_error(
+        concat("it holds more than ", mostValues, " values"));
 }
 
 // The event of a start has the depth of what lies around it, that of a key has
@@ -36,8 +38,8 @@ void JsonRules::key(int depth, const std::string &name) {
   if (!known.insert(name).second)
     throw std::runtime_error("'" + name + "' stands in it twice");
   if (known.size() > mostKeys)
-    throw std::runtime_error("an object in it has more than " +
-                             std::to_string(mostKeys) + " keys");
+    throw std::runtime_error(
+        concat("an object in it has more than ", mostKeys, " keys"));
 }
 
 // Through the serialiser itself, so that both directions replace the same

@@ -4,6 +4,7 @@
 // the rename and never written through. A temporary file that a signal leaves
 // behind begins with a dot and the file's name.
 #include "runtime/support/output_file.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/system_error.h"
 
 #include <algorithm>
@@ -105,7 +106,7 @@ int createBeside(const std::string &path, unsigned mode,
 // kernel would also take the descriptor itself, but only from a privileged
 // process.
 static std::string placeInProc(int file) {
-  return "/proc/self/fd/" + std::to_string(file);
+  return concat("/proc/self/fd/", file);
 }
 
 int createUnnamed(const std::string &folder, unsigned mode) {

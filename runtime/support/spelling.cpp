@@ -5,6 +5,8 @@
 // checkpoints and peers, so each character is looked at.
 #include "runtime/support/spelling.h"
 
+#include "runtime/support/concat.h"
+
 #include <cstdint>
 #include <cstdio>
 
@@ -97,7 +99,7 @@ std::string listed(const std::vector<std::string> &names) {
 std::string shapeText(const std::vector<int64_t> &shape) {
   std::string text = "[";
   for (int64_t extent : shape)
-    text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+    text += concat(text.size() > 1 ? ", " : "", extent);
   return text + "]";
 }
 

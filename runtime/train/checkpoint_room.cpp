@@ -6,6 +6,7 @@
 #include "runtime/train/checkpoint_room.h"
 #include "runtime/core/device.h"
 #include "runtime/core/failure.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/reserved_file.h"
 #include "runtime/support/spelling.h"
 #include "runtime/train/trainer.h"
@@ -90,11 +91,10 @@ void Trainer::warnOfSmallDisk() const {
   // The product may overflow; the quotient cannot.
   if (each == 0 || count <= room / each)
     return;
-  printWarning("the run adds up to " + std::to_string(count) +
-               (count == 1 ? " checkpoint" : " checkpoints") + " of " +
-               bytesText(each) + " at a time, but '" + options.checkpoint +
-               "' has room for " + bytesText(room) +
-               "; make room, or lower --keep");
+  printWarning(concat(
+      "the run adds up to ", count, count == 1 ? " checkpoint" : " checkpoints",
+      " of ", bytesText(each), " at a time, but '", options.checkpoint,
+      "' has room for ", bytesText(room), "; make room, or lower --keep"));
 }
 
 // Plans the copy of a checkpoint, unless --memory-limit has no room for it: the

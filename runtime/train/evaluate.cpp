@@ -4,6 +4,7 @@
 // folder of --best, and the end by --patience. Every rank computes the same
 // loss, so all ranks decide the same.
 #include "runtime/core/failure.h"
+#include "runtime/support/concat.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/trainer.h"
 
@@ -35,9 +36,9 @@ Status Trainer::findEvaluationFacts() {
       {"--best", options.best.empty() ? "off" : "on"}};
   std::string metrics, predicted;
   for (const Metric &metric : options.metrics)
-    metrics += std::to_string(metric.output) + (metric.sum ? ":sum " : " ");
+    metrics += concat(metric.output, metric.sum ? ":sum " : " ");
   for (const Prediction &prediction : options.predictions)
-    predicted += std::to_string(prediction.output) + " ";
+    predicted += concat(prediction.output, " ");
   evaluationFacts.push_back({"--metric", metrics});
   evaluationFacts.push_back({"--predict", predicted});
   for (size_t i = 0; i < manifest.inputs.size(); ++i) {
@@ -77,10 +78,8 @@ Status Trainer::evaluateNow(Progress &progress) {
   if (job.rank == 0) {
     if (!std::isfinite(record.loss)) {
       std::string why = evaluation.describeNonFinite();
-      printWarning("the loss of the evaluation after step " +
-                   std::to_string(record.step) + " is " +
-                   std::to_string(record.loss) + (why.empty() ? "" : ": ") +
-                   why);
+      printWarning(concat("the loss of the evaluation after step ", record.step,
+                          " is ", record.loss, why.empty() ? "" : ": ", why));
     }
     progress.evaluation(record);
     if (Status logged = log.evaluation(options, record); !logged)
@@ -100,9 +99,10 @@ Status Trainer::evaluateNow(Progress &progress) {
   bool goesOn = state.step < options.steps && !exhausted;
   for (const Status *written : {&predicted, &kept})
     if (goesOn && !*written)
-      printWarning(written->error().message +
-                   "; the run goes on without what the evaluation after step " +
-                   std::to_string(record.step) + " found");
+      printWarning(
+          concat(written->error().message,
+                 "; the run goes on without what the evaluation after step ",
+                 record.step, " found"));
   // Its time and what it has sent belong to no step.
   StepRecord unused;
   countSent(unused);

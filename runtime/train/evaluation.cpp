@@ -7,6 +7,7 @@
 #include "runtime/train/evaluation.h"
 #include "runtime/abi/memory_plan.h"
 #include "runtime/numeric/dtype.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <chrono>
@@ -71,12 +72,12 @@ Status Evaluation::addGroup(size_t part, const Options &options,
   bool masks = rest != 0 && canMask(*manifest);
   group.microbatches += masks;
   std::string file = "'" + options.eval.front().file + "'";
-  std::string size = std::to_string(group.samples) + " samples";
+  std::string size = concat(group.samples, " samples");
   if (!manifest->buckets.empty())
     size += " of bucket '" + manifest->buckets[group.bucket] + "'";
   if (group.microbatches == 0)
-    return inputError("--eval: " + file + " contains " + size +
-                      ", but a microbatch takes " + std::to_string(batch));
+    return inputError(concat("--eval: ", file, " contains ", size,
+                             ", but a microbatch takes ", batch));
   group.computed =
       predictions ? (group.samples + batch - 1) / batch : group.microbatches;
   if (options.evalSteps != 0)
@@ -84,11 +85,11 @@ Status Evaluation::addGroup(size_t part, const Options &options,
   if (options.evalSteps != 0 && steps <= group.microbatches)
     group.microbatches = steps;
   else if (rest != 0 && !masks)
-    leftOut += (leftOut.empty() ? "" : "; ") +
-               ("the evaluation leaves out the last " + std::to_string(rest)) +
-               " of the " + size + " of " + file +
-               ": they do not fill a microbatch of " + std::to_string(batch) +
-               ", and the loss ignores no target";
+    leftOut +=
+        concat(leftOut.empty() ? "" : "; ",
+               concat("the evaluation leaves out the last ", rest), " of the ",
+               size, " of ", file, ": they do not fill a microbatch of ", batch,
+               ", and the loss ignores no target");
   if (options.evalSteps != 0)
     steps -= group.computed;
   microbatches += group.microbatches;

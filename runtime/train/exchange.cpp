@@ -9,6 +9,7 @@
 #include "runtime/abi/owners.h"
 #include "runtime/core/failure.h"
 #include "runtime/core/resources.h"
+#include "runtime/support/concat.h"
 #include "runtime/train/stop_request.h"
 
 #include <algorithm>
@@ -169,9 +170,8 @@ void Trainer::sumMicrobatches(StepRecord &record) {
     if (row[1] == 0 && !warned) {
       warned = true;
       if (job.rank == 0)
-        printWarning("microbatch " + std::to_string(j) + " of step " +
-                     std::to_string(record.step) +
-                     " has no valid target; its loss counts as 0");
+        printWarning(concat("microbatch ", j, " of step ", record.step,
+                            " has no valid target; its loss counts as 0"));
     }
   }
   record.loss = sum * rank->inverseV;
@@ -189,12 +189,12 @@ void Trainer::findStragglers(int64_t step) {
                 "%.0f ms%s where the median rank takes %.0f", verdict.own,
                 verdict.isProcessorTime ? " of processor time" : "",
                 verdict.median);
-  printWarning("rank " + std::to_string(job.rank) + " on host '" + host +
-               "' has been slow for " + std::to_string(Stragglers::window) +
-               " steps, and the others wait for it: up to step " +
-               std::to_string(step) + " a step took it " + times +
-               "; look for other load on its host, a slow or throttled "
-               "processor, and a slow disk");
+  printWarning(concat("rank ", job.rank, " on host '", host,
+                      "' has been slow for ", Stragglers::window,
+                      " steps, and the others wait for it: up to step ", step,
+                      " a step took it ", times,
+                      "; look for other load on its host, a slow or throttled "
+                      "processor, and a slow disk"));
 }
 
 // Adds up what the update of this step has changed on all ranks, if it was

@@ -9,6 +9,7 @@
 #include "runtime/checkpoint/training_checkpoint.h"
 #include "runtime/core/device.h"
 #include "runtime/data/sample_file.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/spelling.h"
 
 #include <algorithm>
@@ -59,8 +60,8 @@ std::string memoryTable(const Manifest &manifest, const Options &options) {
   }
   if (usesGroups(manifest))
     lines.insert(lines.begin() + 1, groups);
-  std::string text = "memory per rank, " + std::to_string(threads) +
-                     (threads == 1 ? " thread\n" : " threads\n");
+  std::string text = concat("memory per rank, ", threads,
+                            threads == 1 ? " thread\n" : " threads\n");
   for (const std::string &line : lines)
     text += line + "\n";
   return text;
@@ -89,8 +90,8 @@ std::string programText(const Manifest &manifest) {
   row("program hash", manifest.programHash);
   row("maximum ranks", std::to_string(manifest.maxRanks));
   if (manifest.maxAccumulate > 0)
-    row("microbatches", "at most " + std::to_string(manifest.maxAccumulate) +
-                            " per rank and step");
+    row("microbatches",
+        concat("at most ", manifest.maxAccumulate, " per rank and step"));
   if (manifest.memoryLimit > 0)
     row("memory limit", bytesText(manifest.memoryLimit));
   std::string buckets;
@@ -108,10 +109,9 @@ std::string inputsText(const Manifest &manifest) {
     for (size_t bucket = 1; bucket < input.bucketShapes.size(); ++bucket)
       text += " or " + shapeText(input.bucketShapes[bucket]);
     if (input.bound > 0)
-      text += " in [" + std::to_string(input.lower) + ", " +
-              std::to_string(input.bound) + ")";
+      text += concat(" in [", input.lower, ", ", input.bound, ")");
     if (input.hasIgnored)
-      text += " or " + std::to_string(input.ignored);
+      text += concat(" or ", input.ignored);
     text += "\n";
   }
 
@@ -133,21 +133,20 @@ std::string unitsText(const Manifest &manifest) {
       elements += member.elements;
     total += elements;
     trained += layout.trainable ? elements : 0;
-    text += "  " + padded(layout.name, 24) + " " +
-            std::to_string(layout.members.size()) + " parameters, " +
-            std::to_string(elements) + " elements" +
-            (layout.trainable ? "" : ", frozen") +
-            (layout.owned       ? ", owned by a rank"
-             : layout.inGroups  ? ", sharded in groups"
-             : layout.secondary ? ", resharded to groups"
-                                : "") +
-            (layout.masterWhole    ? ", kept whole"
-             : layout.computeWhole ? ", weights kept whole"
-                                   : "") +
-            "\n";
+    text += concat("  ", padded(layout.name, 24), " ", layout.members.size(),
+                   " parameters, ", elements, " elements",
+                   layout.trainable ? "" : ", frozen",
+                   layout.owned       ? ", owned by a rank"
+                   : layout.inGroups  ? ", sharded in groups"
+                   : layout.secondary ? ", resharded to groups"
+                                      : "",
+                   layout.masterWhole    ? ", kept whole"
+                   : layout.computeWhole ? ", weights kept whole"
+                                         : "",
+                   "\n");
   }
-  return text + "\nparameters: " + std::to_string(total) + " elements, " +
-         std::to_string(trained) + " trained\n";
+  return concat(text, "\nparameters: ", total, " elements, ", trained,
+                " trained\n");
 }
 
 std::string tensorsText(const Manifest &manifest) {
@@ -159,8 +158,7 @@ std::string tensorsText(const Manifest &manifest) {
       for (const std::string &alias : member.aliases)
         text += " = " + alias;
       if (owners[i] != noOwner)
-        text += ", of rank " + std::to_string(owners[i]) + " of " +
-                std::to_string(manifest.planRanks);
+        text += concat(", of rank ", owners[i], " of ", manifest.planRanks);
       text += "\n";
     }
   if (!manifest.buffers.empty())

@@ -12,6 +12,7 @@
 #include "runtime/comm/tcp/tcp.h"
 #include "runtime/comm/thread.h"
 #include "runtime/core/failure.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/spelling.h"
 #include "runtime/support/system_error.h"
 #include "runtime/train/info.h"
@@ -37,7 +38,7 @@ ExitCode runLocal(const Manifest &manifest, const fsdpc_program &program,
   std::vector<ExitCode> codes(jobs.size());
   std::vector<std::thread> threads;
   for (size_t rank = 1; rank < jobs.size(); ++rank)
-    threads.push_back(startThread("rank " + std::to_string(rank), [&, rank] {
+    threads.push_back(startThread(concat("rank ", rank), [&, rank] {
       codes[rank] = runRank(manifest, program, options, *jobs[rank]);
     }));
   codes[0] = runRank(manifest, program, options, *jobs[0]);
@@ -91,9 +92,8 @@ Status checkGroup(const Manifest &manifest, const Options &options, int ranks) {
   int64_t group = options.shardGroup ? options.shardGroup : manifest.reshardTo;
   if (!group || ranks % group == 0)
     return {};
-  std::string fault = " '" + std::to_string(group) +
-                      "' does not divide the job's " + std::to_string(ranks) +
-                      (ranks == 1 ? " rank" : " ranks");
+  std::string fault = concat(" '", group, "' does not divide the job's ", ranks,
+                             ranks == 1 ? " rank" : " ranks");
   if (options.shardGroup)
     return commandLineError("--shard-group" + fault);
   return commandLineError("the compiled --reshard-to" + fault +
@@ -122,10 +122,9 @@ ExitCode runProgram(int argc, char **argv, const fsdpc_program &program) {
     return refuse(read.error());
   const Manifest &manifest = *read;
   if (bucketCount(manifest) != program.bucket_count)
-    return refuse(inputError("malformed manifest in the program: it has " +
-                             std::to_string(bucketCount(manifest)) +
-                             " buckets, and the program " +
-                             std::to_string(program.bucket_count)));
+    return refuse(inputError(concat(
+        "malformed manifest in the program: it has ", bucketCount(manifest),
+        " buckets, and the program ", program.bucket_count)));
   Result<Options> parsed = parseCommandLine(argc, argv, manifest);
   const Options options = parsed ? *parsed : Options();
 

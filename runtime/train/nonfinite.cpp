@@ -14,6 +14,7 @@
 // the same.
 #include "runtime/abi/memory_plan.h"
 #include "runtime/core/failure.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/spelling.h"
 #include "runtime/train/trainer.h"
 
@@ -57,11 +58,11 @@ void Trainer::judge(StepRecord &record) {
   if (finite && !std::isfinite(record.loss))
     stopAtLoss(record.step, record.loss);
   if (!finite && double(scaler.scale()) < leastLossScale)
-    stopAtNonFinite(*rank, record.step,
-                    "the loss scale fell below 1e-06, since the gradients of " +
-                        std::to_string(record.skipped) +
-                        " steps were not finite",
-                    manifest.layouts[size_t(results.nonFinite)].unit);
+    stopAtNonFinite(
+        *rank, record.step,
+        concat("the loss scale fell below 1e-06, since the gradients of ",
+               record.skipped, " steps were not finite"),
+        manifest.layouts[size_t(results.nonFinite)].unit);
 }
 
 // Returns the first unit whose gradient is not finite on any rank, or "". All
@@ -76,8 +77,7 @@ std::string Trainer::unitOfNonFinite() const {
 
 // Ends the job at a loss that is not finite.
 void Trainer::stopAtLoss(int64_t step, double loss) {
-  stopAtNonFinite(*rank, step, "the loss is " + std::to_string(loss),
-                  unitOfNonFinite());
+  stopAtNonFinite(*rank, step, concat("the loss is ", loss), unitOfNonFinite());
 }
 
 // Allocates in the first step only. A device that runs ahead keeps them itself.
@@ -117,7 +117,7 @@ Status Trainer::leaveOut(StepRecord &record) {
   if (!rank->leavesOut || (finite && results.nonFinite < 0))
     return {};
   std::string what = finite ? "the gradient is not finite"
-                            : "the loss is " + std::to_string(record.loss);
+                            : concat("the loss is ", record.loss);
   // A device that runs ahead has judged the gradients too, and may have
   // overwritten them since.
   std::string unit;
@@ -128,19 +128,18 @@ Status Trainer::leaveOut(StepRecord &record) {
   // Does not return: the job ends with the message.
   if (leftOut == options.onNonFinite.times)
     stopAtNonFinite(*rank, record.step,
-                    what + ", and --on-nonfinite has left out " +
-                        std::to_string(leftOut) + " steps before",
+                    concat(what, ", and --on-nonfinite has left out ", leftOut,
+                           " steps before"),
                     unit);
   ++leftOut;
   ++counted; // the step's microbatches are not
   forgetResiduals(*rank);
   restoreBuffers();
   if (job.rank == 0)
-    printWarning("step " + std::to_string(record.step) + ": " + what + "; " +
-                 causeOfNonFinite(*rank, record.step, unit) +
-                 "; the step is left out (" + std::to_string(leftOut) +
-                 " of at most " + std::to_string(options.onNonFinite.times) +
-                 ")");
+    printWarning(concat("step ", record.step, ": ", what, "; ",
+                        causeOfNonFinite(*rank, record.step, unit),
+                        "; the step is left out (", leftOut, " of at most ",
+                        options.onNonFinite.times, ")"));
   return options.onNonFinite.kind == NonFinitePolicy::rollback
              ? rollBack(record.step)
              : Status();
@@ -161,9 +160,10 @@ Status Trainer::rollBack(int64_t step) {
   if (Status found = findCheckpoint("newest"); !found)
     failAgreed(job, found.error());
   if (!resumed)
-    failJob(job, runError("--on-nonfinite=rollback: '" + options.checkpoint +
-                          "' has no checkpoint yet to go back to; step " +
-                          std::to_string(step) + " is not finite"));
+    failJob(job,
+            runError(concat("--on-nonfinite=rollback: '", options.checkpoint,
+                            "' has no checkpoint yet to go back to; step ",
+                            step, " is not finite")));
   Status loaded = loadFrom(*resumed, /*keepsBase=*/true);
   resumed.reset();
   state.sample = started.sample = sample;

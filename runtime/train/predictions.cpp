@@ -5,6 +5,7 @@
 // microbatch has its place in the file.
 #include "runtime/train/predictions.h"
 #include "runtime/abi/memory_plan.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <string>
@@ -16,7 +17,7 @@ namespace {
 std::string numpyType(const std::string &dtype) {
   if (dtype == "i1")
     return "|b1";
-  return (dtype[0] == 'f' ? "<f" : "<i") + std::to_string(dtypeBytes(dtype));
+  return concat(dtype[0] == 'f' ? "<f" : "<i", dtypeBytes(dtype));
 }
 
 // The text of the header is padded with spaces, so that the data begins at a
@@ -24,7 +25,7 @@ std::string numpyType(const std::string &dtype) {
 std::string headerOf(const Output &output, int64_t rows) {
   std::string shape = std::to_string(rows);
   for (size_t axis = 1; axis < output.shape.size(); ++axis)
-    shape += ", " + std::to_string(output.shape[axis]);
+    shape += concat(", ", output.shape[axis]);
   std::string text = "{'descr': '" + numpyType(output.dtype) +
                      "', 'fortran_order': False, 'shape': (" + shape +
                      (output.shape.size() == 1 ? ",), }" : "), }");
@@ -56,9 +57,9 @@ Status Predictions::begin(const Job &job, int64_t count) {
     file->sampleBytes = int64_t(bytesOf(output)) / batch;
     int64_t bytes;
     if (__builtin_mul_overflow(samples, file->sampleBytes, &bytes))
-      return inputError("--predict: '" + prediction.file + "' would have " +
-                        std::to_string(samples) + " times " +
-                        std::to_string(file->sampleBytes) + " bytes");
+      return inputError(concat("--predict: '", prediction.file, "' would have ",
+                               samples, " times ", file->sampleBytes,
+                               " bytes"));
     files.push_back(std::move(file));
   }
   return {};

@@ -9,6 +9,7 @@
 #include "runtime/cli/output_paths.h"
 #include "runtime/core/failure.h"
 #include "runtime/core/resources.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/new_file.h"
 #include "runtime/support/reserved_file.h"
 #include "runtime/support/spelling.h"
@@ -73,13 +74,12 @@ Status Trainer::checkStepSize() const {
   if (before ? *before == std::to_string(size) : started.sample % size == 0)
     return {};
   std::string had = before ? printable(*before) + " samples per step"
-                           : std::to_string(started.sample) + " samples";
+                           : concat(started.sample, " samples");
   return inputError(
-      "the run that is resumed has had " + had + ", and this one " +
-      std::to_string(microbatches) + " microbatches of " +
-      std::to_string(samples.batch()) +
-      "; a program of several buckets goes on with as many samples "
-      "per step as before");
+      concat("the run that is resumed has had ", had, ", and this one ",
+             microbatches, " microbatches of ", samples.batch(),
+             "; a program of several buckets goes on with as many samples "
+             "per step as before"));
 }
 
 // Checks everything that needs no device, cheapest first. Opens the files that

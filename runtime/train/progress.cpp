@@ -5,6 +5,7 @@
 // because they would be meaningless.
 #include "runtime/train/progress.h"
 #include "runtime/core/failure.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/spelling.h"
 
 #include <algorithm>
@@ -49,7 +50,7 @@ double Progress::elapsed() const {
 // One line: ranks, threads, strategy, planned memory.
 void Progress::start() const {
   auto count = [](int number, const char *what) {
-    return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+    return concat(number, " ", what, number == 1 ? "" : "s");
   };
   std::string ranks = count(info.ranks, "rank");
   if (info.launcher != "none")
@@ -140,7 +141,7 @@ void Progress::evaluation(const EvaluationRecord &record) const {
                             (long long)record.step);
   // --steps 0 may evaluate a checkpoint.
   if (record.step <= options.steps)
-    text += "/" + std::to_string(options.steps);
+    text += concat("/", options.steps);
   text += format("  eval loss %.6g on %lld samples", record.loss,
                  (long long)record.samples);
   for (size_t m = 0; m < record.metrics.size(); ++m)
@@ -150,9 +151,8 @@ void Progress::evaluation(const EvaluationRecord &record) const {
 }
 
 void Progress::nothingToDo() const {
-  say(prefix + std::string("nothing to train: ") +
-      std::to_string(info.firstStep) + " steps are done, and --steps is " +
-      std::to_string(options.steps) + "\n");
+  say(concat(prefix, "nothing to train: ", info.firstStep,
+             " steps are done, and --steps is ", options.steps, "\n"));
 }
 
 // The rate counts the steps of this run, not those before it resumed.

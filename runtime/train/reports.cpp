@@ -5,6 +5,7 @@
 // no longer be written, the run only warns, since the weights matter more.
 #include "runtime/abi/owners.h"
 #include "runtime/core/failure.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/spelling.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/stop_request.h"
@@ -24,7 +25,7 @@ void Trainer::warnOfUnused() const {
   for (size_t i = 0; i < unused.size() && i < 5; ++i)
     names += (i ? ", '" : "'") + printable(unused[i]) + "'";
   if (unused.size() > 5)
-    names += " and " + std::to_string(unused.size() - 5) + " more";
+    names += concat(" and ", unused.size() - 5, " more");
   if (!names.empty())
     printWarning("'" + options.init +
                  "' contains tensors that the program does not use: " + names);
@@ -40,7 +41,7 @@ static std::string begunStates(const Manifest &manifest,
       if (layout.trainable && !checkpoint.since(layout, member) && ++count <= 5)
         names += (count > 1 ? ", '" : "'") + printable(member.name) + "'";
   if (count > 5)
-    names += " and " + std::to_string(count - 5) + " more";
+    names += concat(" and ", count - 5, " more");
   return names;
 }
 
@@ -66,9 +67,8 @@ static std::string residualNote(const Manifest &manifest,
     text += "the checkpoint has no residuals of gradients: they begin at "
             "zero\n";
   if (kept && before != ranks)
-    text += "the residuals of " + std::to_string(before) +
-            " ranks are distributed over " + std::to_string(ranks) +
-            ", so that their sum stays\n";
+    text += concat("the residuals of ", before, " ranks are distributed over ",
+                   ranks, ", so that their sum stays\n");
   return text;
 }
 
@@ -123,8 +123,9 @@ void Trainer::reportResumed() const {
 void Trainer::publish(const StepRecord &record) {
   auto warn = [&](const Status &written, const char *what) {
     if (!written)
-      printWarning(written.error().message + "; the run goes on, and its " +
-                   what + " ends before step " + std::to_string(record.step));
+      printWarning(concat(written.error().message,
+                          "; the run goes on, and its ", what,
+                          " ends before step ", record.step));
   };
   warn(log.step(manifest, options, info, record), "log");
   if (events.isOpen()) // a step allocates nothing without it

@@ -9,6 +9,7 @@
 // checkpoint is intact. If the last checkpoint cannot be written, that is an
 // error.
 #include "runtime/core/failure.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/new_file.h"
 #include "runtime/support/spelling.h"
 #include "runtime/train/trainer.h"
@@ -54,10 +55,10 @@ Status Trainer::openFolder() {
   auto steps = folder.steps();
   FSDPC_TRY(steps);
   if (options.resume.empty() && !steps->empty())
-    return inputError("'" + options.checkpoint +
-                      "' has checkpoints already, the newest of step " +
-                      std::to_string(steps->back()) +
-                      "; continue with --resume, or name another folder");
+    return inputError(
+        concat("'", options.checkpoint,
+               "' has checkpoints already, the newest of step ", steps->back(),
+               "; continue with --resume, or name another folder"));
   return {};
 }
 
@@ -81,12 +82,10 @@ Status Trainer::findCheckpoint(const std::string &wantedStep) {
     int64_t wanted = newest ? 0 : std::atoll(wantedStep.c_str());
     bool known = std::find(steps.begin(), steps.end(), wanted) != steps.end();
     if (listed && !newest && !known)
-      listed =
-          inputError("'" + options.checkpoint + "' has no checkpoint of step " +
-                     std::to_string(wanted) +
-                     (steps.empty() ? ""
-                                    : "; the newest is of step " +
-                                          std::to_string(steps.back())));
+      listed = inputError(concat(
+          "'", options.checkpoint, "' has no checkpoint of step ", wanted,
+          steps.empty() ? ""
+                        : concat("; the newest is of step ", steps.back())));
     if (!newest)
       steps = {wanted};
   }
@@ -261,9 +260,9 @@ void Trainer::finishCheckpoint() {
 
 void Trainer::warnOfLost(const Together &outcome) const {
   if (outcome.failed == job.rank)
-    printWarning(outcome.own.error().message +
-                 "; the run goes on without a checkpoint of step " +
-                 std::to_string(writer->step()));
+    printWarning(concat(outcome.own.error().message,
+                        "; the run goes on without a checkpoint of step ",
+                        writer->step()));
 }
 
 // Takes note of a checkpoint that has its name.

@@ -8,6 +8,7 @@
 #include "runtime/core/resources.h"
 #include "runtime/numeric/dtype.h"
 #include "runtime/numeric/reduce.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/spelling.h"
 
 #include <algorithm>
@@ -68,10 +69,11 @@ Status comparePrograms(const Manifest &manifest, Job &job) {
   if (!difference)
     return {};
   std::string name = difference->index ? "schedule" : "program";
-  return inputError("rank " + std::to_string(difference->rank) +
-                    " runs a different " + name + " than rank 0: its " + name +
-                    " hash is '" + difference->own + "', rank 0's is '" +
-                    difference->first + "'; start the same file on every rank");
+  return inputError(concat("rank ", difference->rank, " runs a different ",
+                           name, " than rank 0: its ", name, " hash is '",
+                           difference->own, "', rank 0's is '",
+                           difference->first,
+                           "'; start the same file on every rank"));
 }
 
 // A path counts only as given or not: --save makes all ranks take part in a
@@ -134,11 +136,10 @@ Result<int> chooseGroup(const Manifest &manifest, const Options &options,
   auto [least, most] = std::minmax_element(all.begin(), all.end());
   if (*least == *most && job.size % *least == 0)
     return *least;
-  return commandLineError(
-      "the nodes have from " + std::to_string(*least) + " to " +
-      std::to_string(*most) + " of the " + std::to_string(job.size) +
+  return commandLineError(concat(
+      "the nodes have from ", *least, " to ", *most, " of the ", job.size,
       " ranks, so they do not form equal shard groups; say how "
-      "many ranks share a layout with --shard-group");
+      "many ranks share a layout with --shard-group"));
 }
 
 // Only the first 63 characters of a longer value are compared.
@@ -150,9 +151,9 @@ Status compareFacts(const std::vector<Fact> &facts, Job &job) {
   if (!difference)
     return {};
   return inputError(
-      facts[difference->index].name + " is '" + difference->own + "' on rank " +
-      std::to_string(difference->rank) + " and '" + difference->first +
-      "' on rank 0; start every rank with the same options and files");
+      concat(facts[difference->index].name, " is '", difference->own,
+             "' on rank ", difference->rank, " and '", difference->first,
+             "' on rank 0; start every rank with the same options and files"));
 }
 
 // Without the check of the features the program would end by SIGILL, in the
@@ -160,11 +161,10 @@ Status compareFacts(const std::vector<Fact> &facts, Job &job) {
 Status checkMachine(const Manifest &manifest, int ranks) {
   // The arena has room for the padding of at most so many shards.
   if (ranks > manifest.maxRanks)
-    return commandLineError(
-        std::to_string(ranks) + " ranks exceed the maximum of " +
-        std::to_string(manifest.maxRanks) +
-        " that the program was compiled for; compile it with --max-ranks=" +
-        std::to_string(ranks));
+    return commandLineError(concat(
+        ranks, " ranks exceed the maximum of ", manifest.maxRanks,
+        " that the program was compiled for; compile it with --max-ranks=",
+        ranks));
   auto lacking = lackingFeatures(manifest.cpuFeatures, readCpuInfo());
   if (lacking.empty())
     return {};
@@ -184,11 +184,11 @@ Status checkAccumulate(const Manifest &manifest, int64_t accumulate) {
   int64_t most = manifest.maxAccumulate;
   if (most == 0 || accumulate <= most)
     return {};
-  return commandLineError("--accumulate '" + std::to_string(accumulate) +
-                          "' exceeds the maximum of " + std::to_string(most) +
-                          " that the program was compiled for; compile it with "
-                          "--max-accumulate=" +
-                          std::to_string(accumulate) + ", or without the flag");
+  return commandLineError(
+      concat("--accumulate '", accumulate, "' exceeds the maximum of ", most,
+             " that the program was compiled for; compile it with "
+             "--max-accumulate=",
+             accumulate, ", or without the flag"));
 }
 
 // Checked again at run time, since the compiler knew neither the number of
@@ -203,10 +203,10 @@ Status checkMemory(const MemoryPlan &plan, int64_t limit) {
   for (size_t i = 0; i < 3; ++i)
     largest +=
         (i ? ", " : "") + kinds[i].first + " " + bytesText(kinds[i].second);
-  return inputError("planned peak of " + std::to_string(plan.total()) +
-                    " bytes per rank exceeds --memory-limit of " +
-                    std::to_string(limit) + " bytes; largest: " + largest +
-                    "; use more ranks or fewer threads");
+  return inputError(concat("planned peak of ", plan.total(),
+                           " bytes per rank exceeds --memory-limit of ", limit,
+                           " bytes; largest: ", largest,
+                           "; use more ranks or fewer threads"));
 }
 
 namespace {

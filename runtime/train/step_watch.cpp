@@ -7,6 +7,7 @@
 #include "runtime/comm/failure.h"
 #include "runtime/comm/thread.h"
 #include "runtime/core/failure.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/diagnostics.h"
 
 #include <algorithm>
@@ -25,8 +26,8 @@ StepWatch::StepWatch(const fsdpc_rank &rank, const FlightRecorder &recorder,
     : rank(rank), recorder(recorder), limits(limits), path(std::move(path)),
       since(Clock::now()), awake(since) {
   setWhereabouts([this] {
-    std::string text = "rank " + std::to_string(this->rank.job.rank) +
-                       " is at " + this->recorder.place().text;
+    std::string text = concat("rank ", this->rank.job.rank, " is at ",
+                              this->recorder.place().text);
     if (written)
       text += "; the last commands are in '" + this->path + "'";
     return text;
@@ -123,8 +124,8 @@ void StepWatch::writeRecord() {
   Status done = recorder.write(path);
   written = bool(done);
   if (!done)
-    printWarning(done.error().message + "; there is no flight record of rank " +
-                 std::to_string(rank.job.rank));
+    printWarning(concat(done.error().message,
+                        "; there is no flight record of rank ", rank.job.rank));
 }
 
 // Returns if the step has got on after all while this rank waited for its turn.
@@ -141,10 +142,10 @@ void StepWatch::end(double waited) {
   gethostname(host, sizeof host - 1);
   std::snprintf(seconds, sizeof seconds, "%.3g s", waited);
   fail(machineError(
-      "rank " + std::to_string(rank.job.rank) + " on host '" + host +
-      "' has not got on for " + seconds + ": " + place.text +
-      (place.waitsForOthers ? ", which waits for the other ranks" : "") +
-      "; the last commands are in '" + path + "'"));
+      concat("rank ", rank.job.rank, " on host '", host,
+             "' has not got on for ", seconds, ": ", place.text,
+             place.waitsForOthers ? ", which waits for the other ranks" : "",
+             "; the last commands are in '", path, "'")));
 }
 
 } // namespace fsdpc::runtime

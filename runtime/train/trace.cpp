@@ -5,6 +5,7 @@
 // counting waits, is its index in the manifest's sequence for that stream, and
 // the streams need not keep names.
 #include "runtime/train/trace.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/json_fields.h"
 #include "runtime/support/new_file.h"
 
@@ -141,7 +142,7 @@ std::string Trace::pathOf(const std::string &path, int rank, int ranks) {
   size_t dot = path.rfind('.');
   if (dot == std::string::npos || path.find('/', dot) != std::string::npos)
     dot = path.size();
-  return path.substr(0, dot) + "." + std::to_string(rank) + path.substr(dot);
+  return concat(path.substr(0, dot), ".", rank, path.substr(dot));
 }
 
 Status Trace::open(const std::string &name, int rank, int ranks) {
@@ -224,7 +225,7 @@ Status Trace::write(const fsdpc_rank &rank) {
     return {};
   std::string text;
   int self = rank.job.rank;
-  label(text, "process_name", self, 0, "rank " + std::to_string(self));
+  label(text, "process_name", self, 0, concat("rank ", self));
   for (int stream = 0; stream < FSDPC_STREAMS; ++stream)
     label(text, "thread_name", self, stream, streamNames[stream]);
   label(text, "thread_name", self, FSDPC_STREAMS, "steps");

@@ -10,6 +10,7 @@
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/member_order.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <functional>
@@ -49,9 +50,8 @@ Result<std::string> findCheckpoint(const std::string &path,
   folder.name(path);
   std::string wanted = folder.folderOf(*step);
   if (std::find(found->begin(), found->end(), wanted) == found->end())
-    return inputError("'" + path + "' has no checkpoint of step " +
-                      std::to_string(*step) + "; the newest is '" +
-                      found->back() + "'");
+    return inputError(concat("'", path, "' has no checkpoint of step ", *step,
+                             "; the newest is '", found->back(), "'"));
   return wanted;
 }
 
@@ -91,7 +91,7 @@ std::vector<std::string> stateNames(const StoredLayout &layout) {
   if (!std::all_of(names.begin(), names.end(), isPlain))
     names.clear();
   for (size_t i = names.size(); i < size_t(layout.ownStates()); ++i)
-    names.push_back("state" + std::to_string(i));
+    names.push_back(concat("state", i));
   if (layout.average)
     names.push_back("ema");
   return names;
@@ -131,7 +131,7 @@ public:
     for (const StoredLayout &layout : checkpoint.manifest().layouts)
       for (const Member &member : layout.members) {
         for (int64_t rank = 0; layout.residual > 0 && rank < ranks; ++rank)
-          add(member, "residual of rank " + std::to_string(rank),
+          add(member, concat("residual of rank ", rank),
               [this, &member, rank, ranks](auto... place) {
                 return checkpoint.readResidual(member, rank, ranks, place...);
               });

@@ -6,6 +6,7 @@
 #include "runtime/abi/memory_plan.h"
 #include "runtime/data/sample_file.h"
 #include "runtime/numeric/dtype.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 #include "tools/ckpt/commands.h"
@@ -224,8 +225,7 @@ int diff(const Arguments &arguments) {
   for (const Json &entry : *found)
     text += lineOf(entry);
   if (found->empty())
-    text = "all " + std::to_string((*a)->tensors().size()) +
-           " tensors are equal\n";
+    text = concat("all ", (*a)->tensors().size(), " tensors are equal\n");
   if (arguments.json)
     text = dumpAscii(Json({{"equal", found->empty()}, {"differences", *found}}),
                      2) +

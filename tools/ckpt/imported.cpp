@@ -6,6 +6,7 @@
 // number per element, are buffers as in a run's own checkpoints.
 #include "tools/ckpt/imported.h"
 #include "runtime/abi/factors.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/spelling.h"
 #include "tools/ckpt/checkpoint_writer.h"
 
@@ -115,8 +116,8 @@ Result<std::optional<int64_t>> Import::numberOf(const std::string &part,
     return inputError(tensor.label() + " is not a whole number");
   FSDPC_TRY(source.read(index, 0, &number, sizeof number));
   if (number < 0)
-    return inputError("its " + (part == "number" ? name : tensor.label()) +
-                      " is " + std::to_string(number));
+    return inputError(concat("its ", part == "number" ? name : tensor.label(),
+                             " is ", number));
   return std::optional(number);
 }
 
@@ -151,8 +152,7 @@ Status Import::readNumbers(const Arguments &arguments) {
     return inputError("its scale is not an f32 number");
   FSDPC_TRY(source.read(scale->second, 0, &state.scaler.scale, sizeof(float)));
   if (!(state.scaler.scale > 0 && std::isfinite(state.scaler.scale)))
-    return inputError("its loss scale is " +
-                      std::to_string(state.scaler.scale));
+    return inputError(concat("its loss scale is ", state.scaler.scale));
   return {};
 }
 

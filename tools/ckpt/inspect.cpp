@@ -6,6 +6,7 @@
 #include "runtime/abi/element_type.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/data/sample_file.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
 #include "tools/ckpt/checkpoints.h"
@@ -107,10 +108,9 @@ std::string sizeLine(const std::string &folder,
     missing += size.is_null();
     bytes += size.is_null() ? 0 : size.get<int64_t>();
   }
-  std::string text =
-      bytesText(bytes) + " in " + std::to_string(stored.ranks) + " files";
+  std::string text = concat(bytesText(bytes), " in ", stored.ranks, " files");
   if (missing > 0)
-    text += ", of which " + std::to_string(missing) + " are missing";
+    text += concat(", of which ", missing, " are missing");
   return text;
 }
 
@@ -130,16 +130,15 @@ std::string table(const std::string &folder, const CheckpointManifest &stored) {
   if (scaler.scale != 1 || scaler.skips != 0) {
     char scale[32];
     std::snprintf(scale, sizeof scale, "%g", double(scaler.scale));
-    text +=
-        row("loss scale", std::string(scale) + ", " +
-                              std::to_string(scaler.skips) + " steps skipped");
+    text += row("loss scale", concat(std::string(scale), ", ", scaler.skips,
+                                     " steps skipped"));
   }
-  text += row("ranks", std::to_string(stored.ranks)) +
-          row("parameters", std::to_string(tensors) + " tensors, " +
-                                std::to_string(elements) + " elements") +
-          row("buffers", std::to_string(stored.buffers.size())) +
-          (stored.base.empty() ? "" : row("base", stored.base)) +
-          row("size", sizeLine(folder, stored)) + "settings\n";
+  text +=
+      row("ranks", std::to_string(stored.ranks)) +
+      row("parameters", concat(tensors, " tensors, ", elements, " elements")) +
+      row("buffers", std::to_string(stored.buffers.size())) +
+      (stored.base.empty() ? "" : row("base", stored.base)) +
+      row("size", sizeLine(folder, stored)) + "settings\n";
   for (auto &[name, value] : stored.settings)
     text += "    " + printable(name) + ": " + printable(value) + "\n";
   for (const StoredLayout &layout : stored.layouts) {
@@ -148,9 +147,9 @@ std::string table(const std::string &folder, const CheckpointManifest &stored) {
       text += "left to the base";
     else
       text +=
-          std::to_string(layout.shard) + " elements " +
-          (layout.owner == noOwner ? "per rank"
-                                   : "on rank " + std::to_string(layout.owner));
+          concat(layout.shard, " elements ",
+                 layout.owner == noOwner ? "per rank"
+                                         : concat("on rank ", layout.owner));
     if (layout.states > 0)
       text += ", with " + joined(stateNames(layout));
     if (layout.residual > 0)

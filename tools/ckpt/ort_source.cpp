@@ -7,6 +7,7 @@
 #include "frontends/onnx/ort/ort_checkpoint.h"
 #include "runtime/abi/element_type.h"
 #include "runtime/abi/plan_shapes.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/new_file.h"
 #include "runtime/support/spelling.h"
 
@@ -80,8 +81,8 @@ Status OrtSource::add(const std::string &part, const std::string &name,
       type = &known;
   std::string label = "tensor '" + printable(tensor.name) + "'";
   if (!type)
-    return inputError(label + " has type " + std::to_string(tensor.type) +
-                      " of ONNX, which a checkpoint does not hold");
+    return inputError(concat(label, " has type ", tensor.type,
+                             " of ONNX, which a checkpoint does not hold"));
   int64_t elements = elementsOf(tensor.shape, 0);
   if (elements < 0)
     return inputError(label + " has a shape of too many elements");

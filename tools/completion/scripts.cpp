@@ -3,6 +3,7 @@
 // The scripts of the three shells. Each finds the command in the words so far
 // and then reads a table by command and flag. Nothing is asked of fsdpc while a
 // user types, since it takes longer to start than one waits for a completion.
+#include "runtime/support/concat.h"
 #include "tools/completion/completion.h"
 
 #include <algorithm>
@@ -167,11 +168,11 @@ std::string zshScript(std::span<const Command> commands) {
     if (command.name.empty())
       continue;
     // Longer names are matched first.
-    cases = "  " + quoted(command.name + " ") + "*) shift " +
-            std::to_string(1 + std::ranges::count(command.name, ' ')) +
-            " words; ((CURRENT -= " +
-            std::to_string(1 + std::ranges::count(command.name, ' ')) + ")); " +
-            functionOf(command) + " ;;\n" + cases;
+    cases = concat(
+        "  ", quoted(command.name + " "), "*) shift ",
+        1 + std::ranges::count(command.name, ' '),
+        " words; ((CURRENT -= ", 1 + std::ranges::count(command.name, ' '),
+        ")); ", functionOf(command), " ;;\n", cases);
   }
   script += "_fsdpc() {\n"
             "  if ((CURRENT == 2)) && [[ $words[2] != -* ]]; then\n"

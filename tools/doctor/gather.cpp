@@ -3,6 +3,7 @@
 // Reads the facts from /proc, /sys, limits and libraries. What cannot be read
 // stays absent: containers hide some of it, and a doctor that fails is of no
 // use.
+#include "runtime/support/concat.h"
 #include "runtime/support/file.h"
 #include "runtime/support/programs.h"
 #include "tools/doctor/doctor.h"
@@ -137,9 +138,7 @@ void readGpus(Facts &facts) {
           : nullptr;
   int code = 0;
   if (version && version(&code) == 0)
-    facts.nccl = std::to_string(code / 10000) + "." +
-                 std::to_string(code / 100 % 100) + "." +
-                 std::to_string(code % 100);
+    facts.nccl = concat(code / 10000, ".", code / 100 % 100, ".", code % 100);
 }
 
 std::string existing(const fs::path &path) {

@@ -3,6 +3,7 @@
 // Judges the facts of a machine, and words the report. A finding that is not
 // fine says what mends it: a command where one does, else what to do. Limits
 // are those below which a compile or a run of a few ranks is known to fail.
+#include "runtime/support/concat.h"
 #include "runtime/support/spelling.h"
 #include "tools/doctor/doctor.h"
 
@@ -54,8 +55,7 @@ void judgeProcessor(const Facts &facts, Report &report) {
 }
 
 void judgeCores(const Facts &facts, Report &report) {
-  std::string text =
-      std::to_string(facts.cores) + " of " + std::to_string(facts.onlineCores);
+  std::string text = concat(facts.cores, " of ", facts.onlineCores);
   bool throttled = facts.quota && *facts.quota < facts.cores;
   if (throttled) {
     std::string quota = std::to_string(*facts.quota);
@@ -122,8 +122,7 @@ void judgeLimit(const char *about, const std::optional<uint64_t> &limit,
     report.fine(about, limit ? std::to_string(*limit) : "unlimited");
   else
     report.optional(about, std::to_string(*limit),
-                    "many ranks need more: ulimit " + flag + " " +
-                        std::to_string(least));
+                    concat("many ranks need more: ulimit ", flag, " ", least));
 }
 
 void judgeCompiler(const Facts &facts, Report &report) {
@@ -159,7 +158,7 @@ void judgeGpus(const Facts &facts, Report &report) {
   } else {
     std::string names = facts.gpus.front();
     if (facts.gpus.size() > 1)
-      names = std::to_string(facts.gpus.size()) + " x " + names;
+      names = concat(facts.gpus.size(), " x ", names);
     report.fine("GPUs", names + ", driver " + facts.driver);
   }
   if (facts.cudaRuntime.empty())

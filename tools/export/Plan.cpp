@@ -7,6 +7,7 @@
 #include "tools/export/Plan.h"
 #include "frontends/onnx/Wire.h"
 #include "runtime/abi/memory_plan.h"
+#include "runtime/support/concat.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
@@ -253,10 +254,10 @@ Status Plan::make() {
     wrap(output, begin, payload, modelGraph, *std::move(inner));
   }
   if (output.size() > uint64_t(INT32_MAX))
-    return inputError("'" + arguments.output + "' would have " +
-                      std::to_string(output.size()) +
-                      " bytes, more than protobuf's limit of 2 GiB; add "
-                      "--external-data");
+    return inputError(concat("'", arguments.output, "' would have ",
+                             output.size(),
+                             " bytes, more than protobuf's limit of 2 GiB; add "
+                             "--external-data"));
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/data/sample_file.h"
 #include "runtime/numeric/dtype.h"
 #include "runtime/numeric/float16.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/nearest.h"
 #include "runtime/support/spelling.h"
@@ -89,8 +90,7 @@ public:
   Status status(const Arguments &arguments) const {
     if (count == 0)
       return {};
-    std::string more =
-        count > 5 ? "; and " + std::to_string(count - 5) + " more" : "";
+    std::string more = count > 5 ? concat("; and ", count - 5, " more") : "";
     return inputError("'" + arguments.weights + "' does not fit '" +
                       arguments.model + "': " + text + more);
   }
@@ -183,9 +183,8 @@ Result<Values> matchValues(const frontend::ModelFile &model,
       faults.add("its " + quoted + " " + shapeText(tensor.shape) + " is " +
                  shapeText(place.value.shape) + " in the model");
     else if (!canWrite(tensor.dtype, dtypeOf(place.value.onnxType)))
-      faults.add("its " + quoted + " of " + tensor.dtype +
-                 " cannot become ONNX type " +
-                 std::to_string(place.value.onnxType));
+      faults.add(concat("its ", quoted, " of ", tensor.dtype,
+                        " cannot become ONNX type ", place.value.onnxType));
     place.value.tensor = found->second;
     values[name] = place.value;
   }

@@ -6,6 +6,7 @@
 #include "tools/fsdpc/Buckets.h"
 
 #include "compiler/options/OptionTable.h"
+#include "runtime/support/concat.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -101,10 +102,9 @@ std::string driver::checkBuckets(const CommandLine &line) {
   size_t buckets = bucketCount(line);
   for (const auto &[name, values] : line.dims)
     if (values.size() != buckets)
-      return "'--dim=" + name + "=" + llvm::join(values, ",") + "' has " +
-             std::to_string(values.size()) +
-             " values, but another '--dim' has " + std::to_string(buckets) +
-             "; value k of each makes bucket k";
+      return concat("'--dim=", name, "=", llvm::join(values, ","), "' has ",
+                    values.size(), " values, but another '--dim' has ", buckets,
+                    "; value k of each makes bucket k");
   for (size_t bucket = 1; bucket < buckets; ++bucket)
     for (size_t other = 0; other < bucket; ++other)
       if (nameOfBucket(line, bucket) == nameOfBucket(line, other))

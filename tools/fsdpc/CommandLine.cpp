@@ -7,6 +7,7 @@
 #include "tools/fsdpc/CommandLine.h"
 
 #include "compiler/options/OptionTable.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/foreign_names.h"
 #include "tools/fsdpc/Buckets.h"
@@ -220,8 +221,7 @@ static void shortenHelp(CLI::App &app, const std::vector<TableFlag> &flags) {
   }
   for (llvm::StringLiteral name : rareFlags)
     app.get_option(name.str())->group("");
-  app.footer(std::to_string(hidden) + " more flags: " + app.get_name() +
-             " --help-all");
+  app.footer(concat(hidden, " more flags: ", app.get_name(), " --help-all"));
 }
 
 // Lets CLI11 read the line. Returns -1 or the exit code. The exit code is that

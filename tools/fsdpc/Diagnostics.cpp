@@ -4,6 +4,7 @@
 // whole ops; users of a compiler for models want the name of the ONNX node.
 // Everything goes to stderr, since stdout may carry the compiled module.
 #include "tools/fsdpc/Diagnostics.h"
+#include "runtime/support/concat.h"
 #include "tools/fsdpc/TextStreams.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -28,8 +29,8 @@ static std::string placeOf(Location location) {
       return WalkResult::interrupt();
     }
     if (auto file = dyn_cast<FileLineColLoc>(inner)) {
-      place = file.getFilename().str() + ":" + std::to_string(file.getLine()) +
-              ":" + std::to_string(file.getColumn());
+      place = concat(file.getFilename().str(), ":", file.getLine(), ":",
+                     file.getColumn());
       return WalkResult::interrupt();
     }
     return WalkResult::advance();

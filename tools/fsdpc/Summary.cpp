@@ -17,6 +17,7 @@
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/options/Options.h"
 #include "runtime/abi/memory_plan.h"
+#include "runtime/support/concat.h"
 #include "tools/fsdpc/TextStreams.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -261,8 +262,8 @@ void fsdpc::driver::printMemoryTable(const Manifest &manifest) {
   int threads = manifest.planThreads;
   std::string device =
       manifest.target == "host"
-          ? std::to_string(threads) + (threads > 1 ? " threads" : " thread") +
-                (manifest.cpu.empty() ? "" : ", " + manifest.cpu)
+          ? concat(threads, threads > 1 ? " threads" : " thread",
+                   manifest.cpu.empty() ? "" : ", " + manifest.cpu)
           : manifest.target + ", " + llvm::join(manifest.gpuArchs, " ");
   textOut() << "memory per rank in MiB (" << device << "):\n";
   // A few sizes of jobs, and the one that the plan was made for.

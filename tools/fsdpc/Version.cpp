@@ -4,6 +4,7 @@
 #include "tools/fsdpc/Version.h"
 
 #include "compiler/codegen/Link.h"
+#include "runtime/support/concat.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
@@ -29,8 +30,8 @@ static std::string installedTargets() {
 
 std::string fsdpc::driver::versionText() {
   const dnnl_version_t *dnnl = dnnl_version();
-  return "fsdpc " FSDPC_VERSION "\ncommit " + std::string(commit) +
-         "\nLLVM " LLVM_VERSION_STRING "\noneDNN " +
-         std::to_string(dnnl->major) + "." + std::to_string(dnnl->minor) + "." +
-         std::to_string(dnnl->patch) + "\ntargets " + installedTargets();
+  return concat("fsdpc " FSDPC_VERSION "\ncommit ", std::string(commit),
+                "\nLLVM " LLVM_VERSION_STRING "\noneDNN ", dnnl->major, ".",
+                dnnl->minor, ".", dnnl->patch, "\ntargets ",
+                installedTargets());
 }

@@ -9,6 +9,7 @@
 #include "compiler/codegen/Files.h"
 #include "passes/pipeline/Pipeline.h"
 #include "runtime/abi/memory_plan.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/input_file.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/programs.h"
@@ -28,11 +29,11 @@ constexpr int kSteps = 12, kWarmUp = 4;
 // Returns an array of NumPy's format 1.0 (.npy): a header in text, padded to a
 // multiple of 64 bytes, and the elements.
 std::string npyOf(const Input &input, int64_t samples) {
-  std::string shape = std::to_string(samples) + ",";
+  std::string shape = concat(samples, ",");
   int64_t elements = samples;
   // One without axes has a value per step.
   for (int64_t size : ArrayRef(input.shape).drop_front(!input.shape.empty())) {
-    shape += " " + std::to_string(size) + ",";
+    shape += concat(" ", size, ",");
     elements *= size;
   }
   StringRef type = input.dtype == "i64"   ? "<i8"

@@ -10,6 +10,7 @@
 
 #include "compiler/options/OptionTable.h"
 #include "compiler/options/StrategyTable.h"
+#include "runtime/support/concat.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -160,8 +161,7 @@ void Search::planMicrobatches() {
     if (dim->second % parts)
       break;
     Settings cut = settings;
-    cut.push_back(
-        {"dim", request.batchDim + "=" + std::to_string(dim->second / parts)});
+    cut.push_back({"dim", concat(request.batchDim, "=", dim->second / parts)});
     add(cut, request.accumulate * parts);
   }
 }

@@ -5,6 +5,8 @@
 // since a wrong flag may belong to any of three commands.
 #include "tools/run/arguments.h"
 
+#include "runtime/support/concat.h"
+
 #include <CLI/CLI.hpp>
 
 #include <charconv>
@@ -63,9 +65,8 @@ Status completeRanks(Arguments &arguments, int64_t given) {
       host.slots = given > 0 ? (given + count - 1) / count : 1;
   arguments.ranks = given > 0 ? given : hosts.empty() ? 1 : slotsOf(hosts);
   if (!hosts.empty() && arguments.ranks > slotsOf(hosts))
-    return fault("-np " + std::to_string(arguments.ranks) +
-                 " is more than the " + std::to_string(slotsOf(hosts)) +
-                 " slots of --hosts " + listOf(hosts));
+    return fault(concat("-np ", arguments.ranks, " is more than the ",
+                        slotsOf(hosts), " slots of --hosts ", listOf(hosts)));
   arguments.shardGroup = numberOf(arguments.program, "--shard-group", 1);
   std::string accumulate = valueOf(arguments.program, "--accumulate");
   if (arguments.microbatches == 0)
@@ -74,12 +75,11 @@ Status completeRanks(Arguments &arguments, int64_t given) {
   else if (!accumulate.empty())
     return fault("--microbatches sets --accumulate; omit one of them");
   if (arguments.microbatches % arguments.ranks != 0)
-    return fault("--microbatches " + std::to_string(arguments.microbatches) +
-                 " is not a multiple of -np " +
-                 std::to_string(arguments.ranks));
+    return fault(concat("--microbatches ", arguments.microbatches,
+                        " is not a multiple of -np ", arguments.ranks));
   if (arguments.minRanks > arguments.ranks)
-    return fault("--min-ranks " + std::to_string(arguments.minRanks) +
-                 " is more than -np " + std::to_string(arguments.ranks));
+    return fault(concat("--min-ranks ", arguments.minRanks,
+                        " is more than -np ", arguments.ranks));
   if (arguments.minRanks == 0)
     arguments.minRanks = arguments.ranks;
   return {};

@@ -5,6 +5,7 @@
 // that a user may lack.
 #include "tools/run/hosts.h"
 
+#include "runtime/support/concat.h"
 #include "tools/run/child.h"
 
 #include <algorithm>
@@ -193,9 +194,8 @@ std::string listOf(const std::vector<Host> &hosts) {
   std::string list;
   for (const Host &host : hosts) {
     bool six = host.name.find(':') != std::string::npos;
-    list += (list.empty() ? "" : ",") +
-            (six ? "[" + host.name + "]" : host.name) + ":" +
-            std::to_string(host.slots);
+    list += concat(list.empty() ? "" : ",",
+                   six ? "[" + host.name + "]" : host.name, ":", host.slots);
   }
   return list;
 }

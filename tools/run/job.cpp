@@ -6,6 +6,7 @@
 #include "tools/run/job.h"
 
 #include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/exit_code.h"
 #include "tools/run/launch.h"
 #include "tools/run/notes.h"
@@ -48,7 +49,7 @@ private:
 };
 
 std::string counted(int64_t number, const char *thing) {
-  return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
+  return concat(number, " ", thing, number == 1 ? "" : "s");
 }
 
 class Job {
@@ -157,17 +158,16 @@ Result<int> Job::run() {
       step = newest;
       restarts = 0;
     }
-    std::string ended = "the job ended with " + std::to_string(*code);
+    std::string ended = concat("the job ended with ", *code);
     if (++restarts > arguments.restarts) {
       note(ended + ", after " + counted(arguments.restarts, "restart") +
            " without a new checkpoint; not started again");
       return code;
     }
-    note(ended + "; starting it again from " +
-         (step < 0 ? "the beginning"
-                   : "the checkpoint of step " + std::to_string(step)) +
-         " (restart " + std::to_string(restarts) + " of " +
-         std::to_string(arguments.restarts) + ")");
+    note(concat(ended, "; starting it again from ",
+                step < 0 ? "the beginning"
+                         : concat("the checkpoint of step ", step),
+                " (restart ", restarts, " of ", arguments.restarts, ")"));
     // What fails at once fails less often.
     if (!pause(double(int64_t(1) << std::min<int64_t>(restarts - 1, 5))) ||
         !waitForHosts(ranks))

@@ -7,6 +7,7 @@
 
 #include "runtime/comm/wire.h"
 #include "runtime/support/cache_folder.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/file.h"
 #include "runtime/support/input_file.h"
@@ -36,10 +37,8 @@ std::string stampOf(const fs::path &path) {
   struct stat state;
   if (stat(path.c_str(), &state) != 0)
     return path.string() + " absent\n";
-  return path.string() + " " + std::to_string(state.st_size) + " " +
-         std::to_string(state.st_ino) + " " +
-         std::to_string(state.st_mtim.tv_sec) + "." +
-         std::to_string(state.st_mtim.tv_nsec) + "\n";
+  return concat(path.string(), " ", state.st_size, " ", state.st_ino, " ",
+                state.st_mtim.tv_sec, ".", state.st_mtim.tv_nsec, "\n");
 }
 
 // Describes the files of external tensors. The message has them as the key
@@ -202,7 +201,7 @@ Result<Program> findProgramOf(const Arguments &arguments, int &code) {
   }
   // Others may be compiling the same: each writes a file of its own, and the
   // last one to end gives its name.
-  std::string own = program.path + "." + std::to_string(getpid());
+  std::string own = concat(program.path, ".", getpid());
   FSDPC_TRY(compile(arguments, tool, own, code));
   if (code != 0)
     return program;

@@ -3,6 +3,7 @@
 // See remote_script.h.
 #include "tools/run/remote_script.h"
 
+#include "runtime/support/concat.h"
 #include "runtime/support/programs.h"
 
 #include <cstdlib>
@@ -35,13 +36,13 @@ std::string remoteScript(const RemoteJob &job, size_t host) {
     words += " " + shellQuoted(word);
   script += "p=; for l in";
   for (int64_t local = 0; local < here; ++local)
-    script += " " + std::to_string(local);
-  script += "; do RANK=$((" + std::to_string(first) +
-            "+l)) LOCAL_RANK=$l WORLD_SIZE=" + std::to_string(job.ranks) +
-            " LOCAL_WORLD_SIZE=" + std::to_string(here) +
-            " MASTER_ADDR=" + shellQuoted(job.hosts[0].address()) +
-            " MASTER_PORT=" + std::to_string(job.port) + words +
-            " </dev/null 3<&- & p=\"$p $!\"; done; ";
+    script += concat(" ", local);
+  script += concat("; do RANK=$((", first,
+                   "+l)) LOCAL_RANK=$l WORLD_SIZE=", job.ranks,
+                   " LOCAL_WORLD_SIZE=", here,
+                   " MASTER_ADDR=", shellQuoted(job.hosts[0].address()),
+                   " MASTER_PORT=", job.port, words,
+                   " </dev/null 3<&- & p=\"$p $!\"; done; ");
   // Without a reader of its input, the ranks get a minute to save.
   script += "(trap '' TERM; while read -r s <&3; do kill -s $s $p; done; "
             "kill -s TERM $p; sleep 60; kill -s KILL $p) 2>/dev/null & w=$!; "

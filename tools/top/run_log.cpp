@@ -4,6 +4,7 @@
 // writes of a slow file system, so a line without its end waits for the rest.
 // A run that resumes cuts its log; the reader notices by the file's size.
 #include "tools/top/run_log.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/file.h"
 #include "runtime/support/json_text.h"
 #include "runtime/support/spelling.h"
@@ -60,9 +61,10 @@ Status RunLog::update() {
       FSDPC_TRY(line(partial.substr(begin, end - begin), ++lines));
     partial.erase(0, begin);
     if (partial.size() > mostLineBytes)
-      return inputError("'" + path + "' line " + std::to_string(lines + 1) +
-                        " is longer than any of a log that a program has "
-                        "written with --log");
+      return inputError(
+          concat("'", path, "' line ", lines + 1,
+                 " is longer than any of a log that a program has "
+                 "written with --log"));
   }
   return {};
 }
@@ -73,8 +75,9 @@ Status RunLog::update() {
 Status RunLog::line(const std::string &text, int64_t number) {
   Json json = runtime::parseJsonOrNull(text, deepest);
   if (!json.is_object() || (number == 1 && !json.contains("program_hash")))
-    return inputError("'" + path + "' line " + std::to_string(number) +
-                      " is not of a log that a program has written with --log");
+    return inputError(
+        concat("'", path, "' line ", number,
+               " is not of a log that a program has written with --log"));
   auto whole = [&](const char *key, int64_t otherwise) {
     auto found = json.find(key);
     return found != json.end() && found->is_number_integer()

@@ -3,6 +3,7 @@
 // The table of `fsdpc top`. Columns are as wide as their widest entry. Times
 // come from the last steps and not from the start, so that the slow first step
 // of a run does not count.
+#include "runtime/support/concat.h"
 #include "runtime/support/spelling.h"
 #include "tools/top/top.h"
 
@@ -55,7 +56,7 @@ std::vector<std::string> rowOf(const RunLog &log, double now) {
   std::string comm = number("%.0f %%", 100 * log.newest("exposed_comm_ms") /
                                            log.newest("step_ms"));
   return {runtime::printable(log.name()),
-          std::to_string(done) + "/" + std::to_string(log.steps()),
+          concat(done, "/", log.steps()),
           number("%.4f", log.newest("loss")),
           number("%.4f", log.newest("eval_loss")),
           number("%.3g", log.newest("grad_norm")),

@@ -7,6 +7,7 @@
 #include "compiler/codegen/nvvm/Assemble.h"
 
 #include "compiler/codegen/Files.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/threads.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -130,7 +131,7 @@ std::string withWishes(StringRef ptx, const Wishes &wishes) {
   size_t done = 0;
   for (const auto &[place, wish] : wishes) {
     text += ptx.slice(done, place);
-    text += "\n.minnctapersm " + std::to_string(wish.blocks);
+    text += concat("\n.minnctapersm ", wish.blocks);
     done = place;
   }
   return text + ptx.substr(done).str();
@@ -214,9 +215,8 @@ fsdpc::codegen::assembleKernels(Location loc, const CudaToolkit &toolkit,
   std::vector<std::string> words{toolkit.program("fatbinary"),
                                  "--create=" + fat, "-64"};
   auto add = [&](StringRef kind, const GpuArch &arch, StringRef suffix) {
-    words.push_back("--image3=kind=" + kind.str() +
-                    ",sm=" + std::to_string(arch.number) +
-                    ",file=" + path(arch) + "." + suffix.str());
+    words.push_back(concat("--image3=kind=", kind.str(), ",sm=", arch.number,
+                           ",file=", path(arch), ".", suffix.str()));
   };
   for (const GpuArch &arch : archs)
     add("elf", arch, "cubin");

@@ -4,6 +4,8 @@
 // here, which -Wswitch enforces.
 #include "compiler/codegen/nvvm/GpuArch.h"
 
+#include "runtime/support/concat.h"
+
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/CodeGen.h"
 #include "llvm/Support/TargetSelect.h"
@@ -79,7 +81,6 @@ fsdpc::codegen::makeGpuMachine(const GpuArch &arch) {
       llvm::TargetRegistry::lookupTarget(triple, error);
   // The lowest version that will do, so that an old toolkit accepts the text.
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-      triple, arch.name, "+ptx" + std::to_string(arch.ptx),
-      llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt,
-      llvm::CodeGenOptLevel::Aggressive));
+      triple, arch.name, concat("+ptx", arch.ptx), llvm::TargetOptions(),
+      llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }

@@ -9,6 +9,7 @@
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/options/OptionTypes.h"
 #include "runtime/abi/top_k.h"
+#include "runtime/support/concat.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -56,10 +57,9 @@ PowerSizes powerSizesOf(LayoutOp layout, const SymbolTable &symbols) {
 
 static std::string describe(Compression compression) {
   if (compression.topK)
-    return "top_k " + std::to_string(compression.topK);
-  return compression.powerRank
-             ? "power_sgd " + std::to_string(compression.powerRank)
-             : "all elements";
+    return concat("top_k ", compression.topK);
+  return compression.powerRank ? concat("power_sgd ", compression.powerRank)
+                               : "all elements";
 }
 
 // The options are checked for what cannot; a layout may have been edited.

@@ -12,6 +12,7 @@
 #include "compiler/options/Options.h"
 #include "compiler/options/Processor.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/support/concat.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/raw_ostream.h"
@@ -24,7 +25,7 @@ namespace fsdpc::fsdp {
 // the runtime names as the formats of its files do.
 std::string dtypeName(Type type) {
   if (type.isUnsignedInteger())
-    return "u" + std::to_string(type.getIntOrFloatBitWidth());
+    return concat("u", type.getIntOrFloatBitWidth());
   std::string text;
   llvm::raw_string_ostream stream(text);
   stream << type;

@@ -7,6 +7,7 @@
 #include "compiler/dialects/fsdp/OptimizerInputs.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "runtime/support/concat.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -67,8 +68,8 @@ LogicalResult OptimizerInputs::verifyTaken(OptimizerOp optimizer) {
       orthogonal == bool(optimizer.getUpdates()))
     return success();
   auto list = [](int64_t sums, bool factors, bool updates) {
-    return std::to_string(sums) + " sums" + (factors ? ", factors" : "") +
-           (updates ? ", updates" : "");
+    return concat(sums, " sums", factors ? ", factors" : "",
+                  updates ? ", updates" : "");
   };
   InFlightDiagnostic diag =
       optimizer.emitOpError("breaks rule 'optimizer': it takes ")

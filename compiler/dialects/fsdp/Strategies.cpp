@@ -6,6 +6,7 @@
 #include "compiler/dialects/fsdp/Strategies.h"
 
 #include "compiler/options/OptionTypes.h"
+#include "runtime/support/concat.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/GlobPattern.h"
@@ -102,9 +103,8 @@ std::string describeStrategies(ModuleOp module) {
     for (auto layout : module.getOps<LayoutOp>())
       if (strategyOf(layout, options) == strategy)
         units.insert(layout.getUnitAttr().getAttr());
-    text += (text.empty() ? "" : ", ") + nameOf(strategy).str() + " (" +
-            std::to_string(units.size()) +
-            (units.size() == 1 ? " unit)" : " units)");
+    text += concat(text.empty() ? "" : ", ", nameOf(strategy).str(), " (",
+                   units.size(), units.size() == 1 ? " unit)" : " units)");
   }
   return text;
 }

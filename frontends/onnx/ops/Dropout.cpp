@@ -5,6 +5,7 @@
 // reference can reproduce them.
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "frontends/onnx/Node.h"
+#include "runtime/support/concat.h"
 
 #include "frontends/onnx/GraphImporter.h"
 
@@ -26,8 +27,8 @@ static LogicalResult dropout(Node &node) {
     ratio = *number;
   }
   if (!(ratio >= 0 && ratio < 1))
-    return node.refuse("the ratio " + std::to_string(ratio) +
-                       " is not in the range [0, 1)");
+    return node.refuse(
+        concat("the ratio ", ratio, " is not in the range [0, 1)"));
   // Only --dropout=graph reads it.
   std::optional<double> mode;
   if (node.has(2) && !(mode = node.number(2, "'training_mode'")))

@@ -6,6 +6,7 @@
 #include "runtime/comm/local/mailboxes.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/spin.h"
+#include "runtime/support/concat.h"
 
 #include <cstring>
 
@@ -41,10 +42,9 @@ void Mailboxes::transfer(int self, std::span<const Outgoing> sends,
     Box &box = boxOf(message.peer, self);
     waitFor(box.full, 1);
     if (box.bytes != message.bytes)
-      fail(runError("rank " + std::to_string(message.peer) + " sent " +
-                    std::to_string(box.bytes) + " bytes where rank " +
-                    std::to_string(self) + " expects " +
-                    std::to_string(message.bytes)));
+      fail(runError(concat("rank ", message.peer, " sent ", box.bytes,
+                           " bytes where rank ", self, " expects ",
+                           message.bytes)));
     // An empty message may have no memory.
     if (message.bytes)
       memcpy(message.data, box.data, message.bytes);

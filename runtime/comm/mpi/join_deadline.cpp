@@ -6,6 +6,7 @@
 #include "runtime/comm/failure.h"
 #include "runtime/comm/interfaces.h"
 #include "runtime/comm/thread.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <chrono>
@@ -38,16 +39,16 @@ void JoinDeadline::watch(double seconds, int rank) {
   setAbort(nullptr);
   char text[32];
   snprintf(text, sizeof text, "%g", seconds);
-  fail(machineError(
-      "rank " + std::to_string(rank) +
+  fail(machineError(concat(
+      "rank ", rank,
       ": MPI has not connected all ranks "
-      "within " +
-      text +
+      "within ",
+      text,
       " s (--join-timeout, FSDPC_JOIN_SECONDS); this "
-      "machine has the interfaces " +
-      listOfInterfaces() +
+      "machine has the interfaces ",
+      listOfInterfaces(),
       ": choose the one that leads to the other machines with --interface "
-      "NAME, and check that they accept its connections"));
+      "NAME, and check that they accept its connections")));
 }
 
 } // namespace fsdpc::runtime

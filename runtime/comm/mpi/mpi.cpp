@@ -9,6 +9,7 @@
 #include "runtime/comm/mpi/mpi_watch.h"
 #include "runtime/comm/nodes.h"
 #include "runtime/comm/staged.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <array>
@@ -37,7 +38,7 @@ Result<const MpiPlugin *> loadPlugin() {
   if (file < 0 || write(file, fsdpc_mpi_object, bytes) != ssize_t(bytes))
     return runError("cannot unpack the MPI plugin");
   // RTLD_GLOBAL, because MPI's own components look for its symbols globally.
-  std::string path = "/proc/self/fd/" + std::to_string(file);
+  std::string path = concat("/proc/self/fd/", file);
   void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   close(file);
   if (!library)
@@ -77,11 +78,11 @@ void checkSharedMemory(int rank, uint64_t bytes) {
     return;
   uint64_t left = uint64_t(state.f_bavail) * state.f_frsize;
   if (left < bytes)
-    end(rank, runError("the ranks of this machine share " +
-                       std::to_string(bytes) + " bytes in '" + folder +
-                       "', which has " + std::to_string(left) +
-                       " bytes left; free some, or enlarge it (mount -o "
-                       "remount,size=1g /dev/shm, docker run --shm-size=1g)"));
+    end(rank, runError(concat(
+                  "the ranks of this machine share ", bytes, " bytes in '",
+                  folder, "', which has ", left,
+                  " bytes left; free some, or enlarge it (mount -o "
+                  "remount,size=1g /dev/shm, docker run --shm-size=1g)")));
 }
 
 // The bytes of all windows of a job on one node.
@@ -112,7 +113,7 @@ struct MpiChannel {
   Staging staging() const { return Staging::of(which, size()); }
   void check(const char *why) const {
     if (why)
-      fail(machineError("rank " + std::to_string(rank) + ": " + why));
+      fail(machineError(concat("rank ", rank, ": ", why)));
   }
   void transfer(std::span<const Outgoing> sends,
                 std::span<const Incoming> receives) const {

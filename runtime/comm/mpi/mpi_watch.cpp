@@ -6,6 +6,7 @@
 #include "runtime/comm/mpi/mpi_watch.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/thread.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <chrono>
@@ -72,9 +73,8 @@ void MpiWatch::checkSilence(Deadline now) {
       std::this_thread::sleep_for(std::chrono::seconds(5));
     char text[64];
     snprintf(text, sizeof text, "no answer for %g s", silence);
-    fail(machineError("rank " + std::to_string(peer) + " on node '" +
-                      hosts[size_t(peer)] + "' was lost (" + text + ")" +
-                      whereabouts()));
+    fail(machineError(concat("rank ", peer, " on node '", hosts[size_t(peer)],
+                             "' was lost (", text, ")", whereabouts())));
   }
 }
 

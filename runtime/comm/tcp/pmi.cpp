@@ -7,6 +7,7 @@
 
 #include "runtime/comm/interfaces.h"
 #include "runtime/comm/wire.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/system_error.h"
 
 #include <algorithm>
@@ -96,8 +97,8 @@ private:
 
 // What rank 0 tells the others: "SECRET.PORT.ADDRESS".
 std::string textOf(const LaunchEnvironment &environment) {
-  return environment.secret + "." + std::to_string(environment.port) + "." +
-         environment.address;
+  return concat(environment.secret, ".", environment.port, ".",
+                environment.address);
 }
 
 // Rank 0's place on this machine. A port that is free now is most likely free
@@ -174,7 +175,7 @@ bool mpiSpeaksPmi() {
 }
 
 Status meetByPmi(LaunchEnvironment &environment) {
-  std::string variable = "PMI_FD=" + std::to_string(environment.pmi);
+  std::string variable = concat("PMI_FD=", environment.pmi);
   if (fcntl(environment.pmi, F_SETFD, FD_CLOEXEC) != 0)
     return inputError(variable +
                       " is not an open descriptor; start the "
@@ -183,10 +184,11 @@ Status meetByPmi(LaunchEnvironment &environment) {
   Launcher launcher(environment.pmi, inSeconds(environment.seconds));
   Status met = exchangePlace(launcher, environment);
   if (!met)
-    return met.error().reworded("rank " + std::to_string(environment.rank) +
-                                " cannot meet the others through the launcher "
-                                "(" +
-                                variable + "): " + met.error().message);
+    return met.error().reworded(
+        concat("rank ", environment.rank,
+               " cannot meet the others through the launcher "
+               "(",
+               variable, "): ", met.error().message));
   return {};
 }
 

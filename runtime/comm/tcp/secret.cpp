@@ -5,6 +5,7 @@
 // are reached through the folder's descriptor, so that nobody can exchange the
 // folder between the check and the use.
 #include "runtime/comm/tcp/secret.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/system_error.h"
 
 #include <cerrno>
@@ -49,7 +50,7 @@ std::vector<std::string> folders() {
   std::vector<std::string> paths;
   if (const char *path = getenv("XDG_RUNTIME_DIR"); path && *path == '/')
     paths.push_back(path);
-  paths.push_back("/tmp/fsdpc-" + std::to_string(geteuid()));
+  paths.push_back(concat("/tmp/fsdpc-", geteuid()));
   return paths;
 }
 

@@ -10,6 +10,7 @@
 #include "runtime/comm/tcp/tcp_meeting.h"
 #include "runtime/comm/tcp/tcp_mender.h"
 #include "runtime/comm/tcp/tcp_session.h"
+#include "runtime/support/concat.h"
 
 #include <cstdio>
 #include <filesystem>
@@ -82,14 +83,12 @@ static Status allowOpenFiles(const LaunchEnvironment &environment) {
   int64_t needed = openFiles() + connections + others;
   if (needed <= int64_t(limit.rlim_max))
     return {};
-  Error error = runError(
-      "rank " + std::to_string(environment.rank) + " of " +
-      std::to_string(ranks) + " needs " + std::to_string(needed) +
-      " open files, " + std::to_string(connections) +
-      " of them connections to other ranks, and may have " +
-      std::to_string(limit.rlim_max) +
+  Error error = runError(concat(
+      "rank ", environment.rank, " of ", ranks, " needs ", needed,
+      " open files, ", connections,
+      " of them connections to other ranks, and may have ", limit.rlim_max,
       "; raise the hard limit (ulimit -Hn, the launcher's LimitNOFILE), or "
-      "start fewer ranks");
+      "start fewer ranks"));
   // The ranks of a machine have the same limit.
   return environment.rank == 0 || environment.rankOnHost <= 0
              ? error

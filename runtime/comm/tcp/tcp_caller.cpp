@@ -5,6 +5,7 @@
 // listens may be anybody, so it proves itself first and learns nothing before.
 #include "runtime/comm/tcp/secret.h"
 #include "runtime/comm/tcp/tcp_meeting.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <thread>
@@ -51,18 +52,16 @@ private:
       mesh.peers[link][0].close();
       if (isOwn(answer.error()))
         return answer.error().reworded(
-            "rank " + std::to_string(environment.rank) +
-            " cannot call rank 0 at " + meetingPlace(environment) + " (" +
-            answer.error().message +
-            "); raise the limit of open files (ulimit -n)");
+            concat("rank ", environment.rank, " cannot call rank 0 at ",
+                   meetingPlace(environment), " (", answer.error().message,
+                   "); raise the limit of open files (ulimit -n)"));
       auto now = std::chrono::steady_clock::now();
       // Somebody listens, but the key is not in the folder: waiting longer will
       // not make it appear.
       if (now >= withoutSecret)
         return quiet(answer.error().reworded(
-            "rank " + std::to_string(environment.rank) +
-            " cannot join rank 0 at " + meetingPlace(environment) + ": " +
-            answer.error().message));
+            concat("rank ", environment.rank, " cannot join rank 0 at ",
+                   meetingPlace(environment), ": ", answer.error().message)));
       if (now + pause >= deadline)
         return unreachable(answer.error());
       std::this_thread::sleep_for(pause);
@@ -153,15 +152,14 @@ private:
           "; set FSDPC_PORT to a free port, the same on every rank");
     std::string reason = "its number of ranks is different";
     if (answer.verdict == Verdict::rankTaken)
-      reason = "process " + std::to_string(answer.process) + " on node '" +
-               textOf(answer.host) + "' has this rank already, and process " +
-               std::to_string(getpid()) + " on node '" + textOf(ownHostName()) +
-               "' called for it too";
-    return inputError("rank " + std::to_string(environment.rank) + " of " +
-                      std::to_string(environment.ranks) +
-                      " was refused by rank 0 at " + meetingPlace(environment) +
-                      ": " + reason + "; check that " + environment.variables +
-                      " are set by this job");
+      reason =
+          concat("process ", answer.process, " on node '", textOf(answer.host),
+                 "' has this rank already, and process ", getpid(),
+                 " on node '", textOf(ownHostName()), "' called for it too");
+    return inputError(concat(
+        "rank ", environment.rank, " of ", environment.ranks,
+        " was refused by rank 0 at ", meetingPlace(environment), ": ", reason,
+        "; check that ", environment.variables, " are set by this job"));
   }
 
   // Waits for rank 0's word that all ranks are there, and for their hosts.
@@ -186,19 +184,19 @@ private:
       mesh.members[0].listener = start->listener;
       return {};
     }
-    return quiet(machineError("rank " + std::to_string(environment.rank) +
-                              " lost rank 0 at " + meetingPlace(environment) +
-                              " before all ranks had connected (" +
-                              got.error().message + ")"));
+    return quiet(machineError(
+        concat("rank ", environment.rank, " lost rank 0 at ",
+               meetingPlace(environment), " before all ranks had connected (",
+               got.error().message, ")")));
   }
 
   Error unreachable(const Error &last) const {
     return quiet(last.reworded(
-        "rank " + std::to_string(environment.rank) +
-        " could not connect to rank 0 at " + meetingPlace(environment) +
-        " within " + secondsText(environment.seconds) + " s (" + last.message +
-        "); check that rank 0 is running and listens there (" +
-        environment.launcher + ", " + environment.variables + ")"));
+        concat("rank ", environment.rank, " could not connect to rank 0 at ",
+               meetingPlace(environment), " within ",
+               secondsText(environment.seconds), " s (", last.message,
+               "); check that rank 0 is running and listens there (",
+               environment.launcher, ", ", environment.variables, ")")));
   }
 
   // Several ranks see the same error, and one per node prints it; on the node
@@ -251,8 +249,8 @@ Result<Answer> introduce(Socket &connection, Greeting greeting,
   Answer reply;
   if (!connection.send(&greeting, sizeof greeting, deadline) ||
       !connection.receive(&reply, sizeof reply, deadline))
-    return machineError("rank " + std::to_string(greeting.to) +
-                        " broke the connection off");
+    return machineError(
+        concat("rank ", greeting.to, " broke the connection off"));
   std::optional<Answer> answer = parseAnswer(bytesOf(reply), conversation);
   if (!answer)
     return machineError("");

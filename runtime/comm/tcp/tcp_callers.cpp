@@ -5,6 +5,8 @@
 // the launcher knows.
 #include "runtime/comm/tcp/tcp_callers.h"
 
+#include "runtime/support/concat.h"
+
 #include <algorithm>
 #include <poll.h>
 
@@ -49,10 +51,9 @@ Status Callers::acceptAll(const Socket &listener) {
   for (;;) {
     Result<Socket> next = acceptFrom(listener, silence);
     if (!next && callers.empty())
-      return next.error().reworded(
-          "rank " + std::to_string(rank) + " cannot accept a connection (" +
-          next.error().message +
-          "); raise the limit of open files (ulimit -n)");
+      return next.error().reworded(concat(
+          "rank ", rank, " cannot accept a connection (", next.error().message,
+          "); raise the limit of open files (ulimit -n)"));
     // Evicts the oldest one, either to make room or to free a descriptor for
     // the connection that could not be accepted; in that case it tries again.
     if (!next || callers.size() > most)

@@ -11,6 +11,7 @@
 #include "runtime/comm/nodes.h"
 #include "runtime/comm/shared_memory.h"
 #include "runtime/comm/staged.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <cstring>
@@ -138,9 +139,9 @@ bool TcpChannel::progress(Flow &flow) {
 void TcpChannel::check(const Flow &flow) const {
   Header expected = headerOf(received[size_t(flow.peer)], flow.bytes);
   if (memcmp(&expected, &flow.header, sizeof expected) != 0)
-    fail(runError(session.nameOf(members[size_t(flow.peer)]) +
-                  " called a different collective than rank " +
-                  std::to_string(members[size_t(self)])));
+    fail(runError(concat(session.nameOf(members[size_t(flow.peer)]),
+                         " called a different collective than rank ",
+                         members[size_t(self)])));
 }
 
 // Waits without a deadline, since a collective may wait for a slow rank for as

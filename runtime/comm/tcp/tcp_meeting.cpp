@@ -6,6 +6,7 @@
 #include "runtime/comm/interfaces.h"
 #include "runtime/comm/tcp/secret.h"
 #include "runtime/comm/tcp/tcp_reception.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/diagnostics.h"
 
 #include <algorithm>
@@ -44,27 +45,26 @@ Error notConnected(const LaunchEnvironment &environment,
                    const std::vector<Socket> &listeners) {
   std::string notes;
   if (reception.strangers())
-    notes += "; connections turned away because they did not know the job's "
-             "secret: " +
-             std::to_string(reception.strangers()) +
-             " (set the same FSDPC_SECRET on every rank)";
+    notes += concat(
+        "; connections turned away because they did not know the job's "
+        "secret: ",
+        reception.strangers(), " (set the same FSDPC_SECRET on every rank)");
   if (areLoopback(listeners))
     notes += "; " + loopbackRemedy();
-  return machineError(
-      reception.missing() + " of " + std::to_string(environment.ranks) + " (" +
-      environment.launcher + ", " + environment.variables +
-      ") did not connect to rank 0 at " + meetingPlace(environment) +
-      " within " + secondsText(environment.seconds) +
+  return machineError(concat(
+      reception.missing(), " of ", environment.ranks, " (",
+      environment.launcher, ", ", environment.variables,
+      ") did not connect to rank 0 at ", meetingPlace(environment), " within ",
+      secondsText(environment.seconds),
       " s; start all ranks and check that they can reach this port "
-      "(FSDPC_PORT selects another, FSDPC_JOIN_SECONDS sets the timeout)" +
-      notes);
+      "(FSDPC_PORT selects another, FSDPC_JOIN_SECONDS sets the timeout)",
+      notes));
 }
 
 } // namespace
 
 std::string meetingPlace(const LaunchEnvironment &environment) {
-  return "'" + environment.address + "' port " +
-         std::to_string(environment.port);
+  return concat("'", environment.address, "' port ", environment.port);
 }
 
 // Debian's installer writes such a line for a machine without a name server.

@@ -6,6 +6,7 @@
 #include "runtime/comm/tcp/tcp_mender.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/thread.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/diagnostics.h"
 
 #include <algorithm>
@@ -259,10 +260,10 @@ void Mender::report(int peer, const Link::State &state) {
   last = now;
   char seconds[32];
   snprintf(seconds, sizeof seconds, "%.1f", secondsSince(state.since));
-  printWarning("rank " + std::to_string(environment.rank) +
-               " has made its connection to rank " + std::to_string(peer) +
-               " on node '" + textOf(mesh.members[size_t(peer)].host) +
-               "' again after " + seconds + " s (" + state.why + ")");
+  printWarning(concat("rank ", environment.rank,
+                      " has made its connection to rank ", peer, " on node '",
+                      textOf(mesh.members[size_t(peer)].host), "' again after ",
+                      seconds, " s (", state.why, ")"));
 }
 
 } // namespace fsdpc::runtime

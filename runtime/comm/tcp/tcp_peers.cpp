@@ -5,6 +5,7 @@
 // at once, then rank 2 can, and so on: no two ranks wait for each other.
 #include "runtime/comm/failure.h"
 #include "runtime/comm/tcp/tcp_reception.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <thread>
@@ -58,15 +59,14 @@ Status call(const LaunchEnvironment &environment, Mesh &mesh, int to, int link,
 void connectPeers(const LaunchEnvironment &environment, Mesh &mesh) {
   double seconds = std::min(environment.seconds, peerSeconds);
   Deadline deadline = inSeconds(seconds);
-  std::string own = "rank " + std::to_string(environment.rank);
+  std::string own = concat("rank ", environment.rank);
   for (int to = 1; to < environment.rank; ++to)
     for (int link = 0; link < channels; ++link)
       if (Status called = call(environment, mesh, to, link, deadline); !called)
-        fail(machineError(own + " could not connect to rank " +
-                          std::to_string(to) + " at " +
-                          textOf(mesh.members[size_t(to)].listener) +
-                          " within " + secondsText(seconds) + " s (" +
-                          called.error().message + ")" + remedy));
+        fail(machineError(concat(own, " could not connect to rank ", to, " at ",
+                                 textOf(mesh.members[size_t(to)].listener),
+                                 " within ", secondsText(seconds), " s (",
+                                 called.error().message, ")", remedy)));
   if (environment.rank == 0)
     return;
   // The caller gives up first, because it knows why it could not connect.

@@ -5,6 +5,8 @@
 // place of the old one, and of nobody whose connections stand.
 #include "runtime/comm/tcp/tcp_reception.h"
 
+#include "runtime/support/concat.h"
+
 #include <algorithm>
 
 namespace fsdpc::runtime {
@@ -150,9 +152,9 @@ std::string Reception::missing() const {
   int count = 0;
   for (int peer = environment.rank + 1; peer < environment.ranks; ++peer)
     if (!isHere(peer) && ++count <= 8)
-      names += (names.empty() ? "" : ", ") + std::to_string(peer);
+      names += concat(names.empty() ? "" : ", ", peer);
   if (count > 8)
-    names += " and " + std::to_string(count - 8) + " more";
+    names += concat(" and ", count - 8, " more");
   return names.empty() ? names : (count > 1 ? "ranks " : "rank ") + names;
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/comm/failure.h"
 #include "runtime/comm/thread.h"
 #include "runtime/comm/wire.h"
+#include "runtime/support/concat.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -54,8 +55,7 @@ void TcpSession::leave() {
 TcpSession::~TcpSession() { close(wake); }
 
 std::string TcpSession::nameOf(int peer) const {
-  return "rank " + std::to_string(peer) + " on node '" + hosts[size_t(peer)] +
-         "'";
+  return concat("rank ", peer, " on node '", hosts[size_t(peer)], "'");
 }
 
 // May be called on any thread. A peer that cannot take a byte will be found to
