@@ -56,7 +56,7 @@ def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
   let description = [{
     A mean over targets is a sum divided by a weight that follows from the model's inputs:
     `nn.cross_entropy` with an ignored value or class weights, and quotients of sums, as
-    in `(losses * mask).sum() / mask.sum()`. Microbatches with few targets would count as
+    in `(losses * mask).sum() / mask.sum()` or `(losses * mask).sum() * (1 / mask.sum())`. Microbatches with few targets would count as
     much as those with many. Therefore each such mean is multiplied by
     `fsdp.loss_factor`, and `fsdp.loss_weight` says how the runtime computes the weight.
     A mean has a factor if the loss is linear in it, with factors that do not depend on

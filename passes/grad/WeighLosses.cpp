@@ -229,9 +229,10 @@ void multiply(const WeightedMean &mean, fsdp::LossWeightOp weight) {
   auto f32 = RankedTensorType::get({}, builder.getF32Type());
   Value factor =
       fsdp::LossFactorOp::create(builder, loc, f32, weight.getSymName());
-  if (auto quotient = dyn_cast<nn::DivOp>(op);
-      quotient && mean.atLeast == 0 && mean.plus == 0)
-    guardDivisor(builder, quotient);
+  if (mean.quotient && mean.atLeast == 0 && mean.plus == 0) {
+    builder.setInsertionPoint(mean.quotient);
+    guardDivisor(builder, mean.quotient);
+  }
   // It computes its gradients in the forward, and they are rounded there.
   if (auto linear = dyn_cast<nn::LinearCrossEntropyOp>(op);
       linear && linear.getLoss().getType() == f32)

@@ -52,6 +52,7 @@ private:
   Dependence of(Value value) const { return dependences.lookup(value); }
   void visitProduct(nn::MulOp product);
   void visitQuotient(nn::DivOp quotient);
+  bool takeQuotient(Value mean, nn::DivOp quotient);
   template <typename OpTy> bool visitEntropy(Operation *op);
   bool takeDivisor(Value divisor, WeightedMean &mean) const;
   bool isSum(Value value) const;
@@ -138,14 +139,32 @@ void Search::visitQuotient(nn::DivOp quotient) {
   Dependence on = of(divisor);
   if (!on.inputs)
     return visit(quotient.getLhs());
+  takeQuotient(quotient.getResult(), quotient);
+}
+
+// Notes `value`, which is a sum times or over what the quotient divides by.
+// Returns false if that is no function of a sum.
+bool Search::takeQuotient(Value value, nn::DivOp quotient) {
   WeightedMean mean;
-  mean.mean = quotient.getResult();
-  if (!takeDivisor(divisor, mean))
-    return;
-  if (on.others)
-    found.others.push_back(quotient);
+  mean.mean = value;
+  mean.quotient = quotient;
+  if (!takeDivisor(quotient.getRhs(), mean))
+    return false;
+  if (of(quotient.getRhs()).others)
+    found.others.push_back(value.getDefiningOp());
   else
     found.means.push_back(mean);
+  return true;
+}
+
+// Returns the division of `1 / weight`, or null.
+nn::DivOp reciprocalIn(Value factor) {
+  Operation *op = factor.getDefiningOp();
+  while (isa_and_nonnull<nn::ReshapeOp, nn::CastOp, nn::BroadcastOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  auto quotient = dyn_cast_or_null<nn::DivOp>(op);
+  bool isConstant = quotient && nn::matchSplat(quotient.getLhs());
+  return isConstant ? quotient : nullptr;
 }
 
 // Of a product whose one factor depends on inputs alone, as a mask does, a
@@ -156,6 +175,9 @@ void Search::visitProduct(nn::MulOp product) {
        {std::pair(left, right), std::pair(right, left)}) {
     if (!of(factor).inputs)
       return visit(other);
+    if (nn::DivOp quotient = reciprocalIn(factor))
+      if (takeQuotient(product.getResult(), quotient))
+        return;
     if (of(factor).others || isSingle(factor))
       continue;
     // The mask may have been divided, and not the product.

@@ -5,12 +5,14 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
 
 namespace fsdpc::passes {
 
 /// A mean over the targets of a microbatch.
 struct WeightedMean {
   mlir::Value mean;   ///< the quotient, or the loss of a cross-entropy
+  nn::DivOp quotient; ///< divides by the weight; null: a cross-entropy does
   mlir::Value weight; ///< the sum of the quotient's divisor; null: of targets
   /// The divisor is max(weight, atLeast) + plus, times a constant.
   double atLeast = 0, plus = 0;

@@ -53,6 +53,33 @@ module {
 
 // -----
 
+// So is a product with 1 over a sum.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"]
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %one = nn.constant dense<1.0> : tensor<1xf32>
+    // CHECK: %[[GUARDED:.*]] = nn.select
+    // CHECK: %[[R:.*]] = nn.div %{{.*}}, %[[GUARDED]] : tensor<1xf32>
+    // CHECK: fsdp.loss_factor @loss_weight : tensor<f32>
+    // CHECK: %[[MEAN:.*]] = nn.mul %{{.*}}, %[[R]] : tensor<1xf32>
+    // CHECK: nn.mul %[[MEAN]], %{{.*}} : tensor<1xf32>
+    %r = nn.div %one, %b : tensor<1xf32>
+    %q = nn.mul %a, %r : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
 // A loss that computes its gradients in the forward takes the factor there.
 // Its targets count unless they are ignored.
 // CHECK-LABEL: module
