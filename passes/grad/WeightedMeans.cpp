@@ -217,9 +217,8 @@ void Search::visit(Value value) {
     return visitQuotient(quotient);
   if (auto product = dyn_cast<nn::MulOp>(op))
     return visitProduct(product);
-  if (isa<nn::AddOp, nn::SubOp>(op)) {
-    visit(op->getOperand(0));
-    visit(op->getOperand(1));
+  if (isa<nn::AddOp, nn::SubOp, nn::ConcatOp>(op)) {
+    llvm::for_each(op->getOperands(), [&](Value term) { visit(term); });
   } else if (isa<nn::NegOp, nn::ReshapeOp, nn::CastOp, nn::BroadcastOp,
                  nn::CopyOp>(op)) {
     visit(op->getOperand(0));

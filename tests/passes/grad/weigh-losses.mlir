@@ -80,6 +80,31 @@ module {
 
 // -----
 
+// Terms may be stacked before they are added.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"]
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %o = nn.reduce sum %w [0] : tensor<4xf32> -> tensor<1xf32>
+    // CHECK: %[[PART:.*]] = nn.mul %{{.*}}, %{{.*}} : tensor<1xf32>
+    // CHECK: nn.concat %[[PART]], %{{.*}}
+    %q = nn.div %a, %b : tensor<1xf32>
+    %both = nn.concat %q, %o {axis = 0 : i64} : (tensor<1xf32>, tensor<1xf32>) -> tensor<2xf32>
+    %s = nn.reduce sum %both [0] : tensor<2xf32> -> tensor<1xf32>
+    %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
 // A loss that computes its gradients in the forward takes the factor there.
 // Its targets count unless they are ignored.
 // CHECK-LABEL: module
