@@ -100,7 +100,9 @@ public:
   void reduceScatter(const ReduceScatter &part);
   /// Lets later calls of reduceScatter() sum the ranks of each node first, and
   /// then the nodes, which sends less to other nodes and has other bits. All
-  /// ranks must call it. Has no effect unless nodes have equally many ranks.
+  /// ranks must call it. Has no effect unless nodes have
+  /// equally many ranks, one node's after another's, which over TCP can share
+  /// memory.
   virtual void sumNodesFirst() {}
   /// Sums all ranks' gradients on their owners, rounded to `wire` first, as
   /// reduceScatter does. With `add` the sums continue from what the owners

@@ -12,6 +12,7 @@
 #include "runtime/comm/shared_memory.h"
 #include "runtime/comm/staged.h"
 #include "runtime/support/concat.h"
+#include "runtime/support/diagnostics.h"
 
 #include <algorithm>
 #include <cstring>
@@ -247,12 +248,31 @@ std::unique_ptr<Communicator> overNodes(std::unique_ptr<TcpChannel> flat) {
   int32_t shares = memory != nullptr;
   std::vector<int32_t> allShare(size_t(flat->size()));
   flat->allGather(&shares, allShare.data(), sizeof shares);
-  if (std::find(allShare.begin(), allShare.end(), 0) != allShare.end())
+  if (std::find(allShare.begin(), allShare.end(), 0) != allShare.end()) {
+    if (flat->rank() == 0 && flat->channel() == gatherChannel)
+      printWarning("ranks of a machine cannot share memory, so each byte of a "
+                   "gather enters it several times, and --reduce-order=fast "
+                   "has no effect; enlarge /dev/shm (mount -o "
+                   "remount,size=1g /dev/shm, docker run --shm-size=1g)");
     return flat;
+  }
   return std::make_unique<NodeCommunicator>(
       std::move(flat),
       std::make_unique<TcpWindows>(std::move(near), std::move(memory), staging),
       std::move(far));
+}
+
+// Ranks that take different ones for their node would wait for each other.
+void agreeOnNodes(TcpChannel &flat) {
+  int32_t own = flat.grid().ranks;
+  std::vector<int32_t> all(size_t(flat.size()));
+  flat.allGather(&own, all.data(), sizeof own);
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      fail(inputError(concat("rank ", rank, " has ", all[rank],
+                             " ranks on a node, but rank 0 has ", all[0],
+                             "; start all ranks with the same "
+                             "--ranks-per-node")));
 }
 
 std::unique_ptr<Communicator> TcpChannel::split(int color) {
@@ -267,8 +287,11 @@ std::unique_ptr<Communicator> makeTcpChannel(int rank, Channel channel,
   std::vector<int> members;
   for (int member = 0; member < all.ranks; ++member)
     members.push_back(member);
-  return overNodes(std::make_unique<TcpChannel>(
-      rank, channel, std::move(members), nodes, all, session, 0));
+  auto flat = std::make_unique<TcpChannel>(rank, channel, std::move(members),
+                                           nodes, all, session, 0);
+  if (channel == gatherChannel)
+    agreeOnNodes(*flat);
+  return overNodes(std::move(flat));
 }
 
 } // namespace fsdpc::runtime

@@ -219,7 +219,8 @@ void Mender::call(int link, int peer, const Link::State &state) {
                   mesh.members[size_t(environment.rank)].listener);
   greeting.connection =
       peer < environment.rank ? broken.nextNumber() : state.number;
-  greeting.received = broken.breakOff(state.why);
+  // The other thread may have adopted a newer connection meanwhile.
+  greeting.received = broken.breakOff(state.why, state.number);
   greeting.called = member.self;
   calls.begin(greeting, member.listener);
 }
@@ -230,6 +231,9 @@ void Mender::hear(Call &call, const Calls::End &end) {
   Link::State state = broken.state();
   Deadline &firstRefusal = refused[size_t(peer)];
   if (end.isRefused) {
+    // Refusals of an earlier time without a connection say nothing of this one.
+    if (firstRefusal < state.since)
+      firstRefusal = never;
     firstRefusal = std::min(firstRefusal, std::chrono::steady_clock::now());
     if (secondsSince(firstRefusal) >= toBeGone)
       lost(link, peer, state.why);

@@ -106,6 +106,10 @@ Deadline TcpSession::judgeLosses() {
   std::vector<Loss> posted;
   {
     std::lock_guard<std::mutex> lock(mutex);
+    // A link that has been mended may break again, which is another loss.
+    std::erase_if(losses, [&](const Loss &loss) {
+      return !all.at(loss.link, loss.peer).state().broken;
+    });
     posted = losses;
   }
   Deadline next = never;
@@ -114,8 +118,9 @@ Deadline TcpSession::judgeLosses() {
       if (link(peer).isUsed())
         hear(peer);
     bool isWatch = loss.link == watchLink;
-    if (left[size_t(loss.peer)] || (leaving && !isWatch) ||
-        !all.at(loss.link, loss.peer).state().broken)
+    // A rank that has left needs its watch no more, but may owe data.
+    if ((left[size_t(loss.peer)] && (isWatch || leaving)) ||
+        (leaving && !isWatch) || !all.at(loss.link, loss.peer).state().broken)
       continue;
     Deadline patience =
         loss.since + std::chrono::seconds(isWatch ? 0 : secondsToSayWhy);

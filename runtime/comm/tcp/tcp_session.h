@@ -64,7 +64,8 @@ private:
   std::vector<bool> left; ///< ranks that announced that they leave
   std::atomic<bool> mends = false, leaving = false;
   std::mutex mutex;
-  std::vector<Loss> losses; ///< guarded by `mutex`; of each peer the first
+  std::vector<Loss>
+      losses;    ///< guarded by `mutex`; of each link and peer the first
   int wake = -1; ///< an eventfd that is signalled when this rank leaves
   std::thread watcher;
 };

@@ -73,9 +73,11 @@ protected:
   std::string awaitLoss() {
     Deadline deadline = inSeconds(patience);
     for (;;) {
-      std::lock_guard<std::mutex> lock(mutex);
-      if (!lost.empty() || std::chrono::steady_clock::now() > deadline)
-        return lost;
+      {
+        std::lock_guard<std::mutex> lock(mutex);
+        if (!lost.empty() || std::chrono::steady_clock::now() > deadline)
+          return lost;
+      }
       usleep(10000);
     }
   }

@@ -100,15 +100,11 @@ int main(int argc, char **argv) {
   }
   std::unique_ptr<Job> job = std::move(*joined);
   if (action == "cases" || action == "cuts") {
-    int repeats = 1;
     std::optional<Cuts> cuts;
     if (action == "cuts")
       cuts.emplace();
     auto run = [&](Job &job) {
-      std::string results;
-      for (int i = 0; i < repeats; ++i)
-        results += testing::runCases(job) + testing::runGroupCases(job);
-      return results;
+      return testing::runCases(job) + testing::runGroupCases(job);
     };
     std::string results = run(*job);
     cuts.reset();

@@ -39,6 +39,20 @@ TEST_F(Tcp, virtualNodesChangeNoBit) {
   }
 }
 
+// They would wait for other ranks than those that wait for them.
+TEST_F(Tcp, ranksThatDisagreeOnTheirNodeEnd) {
+  for (int rank = 0; rank < 4; ++rank) {
+    Variables variables = torchrun(rank, 4);
+    if (rank != 3)
+      variables["PER_NODE"] = "2";
+    start(variables, {"cases"});
+  }
+  EXPECT_EQ(ends(patience), std::vector<int>(4, 1)) << printed();
+  EXPECT_THAT(printed(), HasSubstr("rank 3 has 4 ranks on a node, but rank 0 "
+                                   "has 2; start all ranks with the same "
+                                   "--ranks-per-node"));
+}
+
 // Connections that close, at any place of any collective, are made again, and
 // nothing is lost or comes twice.
 TEST_F(Tcp, connectionsThatCloseAreMadeAgain) {

@@ -177,7 +177,7 @@ std::vector<std::string> LoadedKernels::compile(const TargetOptions &target) {
     manager.addPass(createLowerGridsToHost());
   };
   FailureOr<std::vector<std::string>> objects =
-      compileKernels(*module, target, emit);
+      compileKernels(*module, target, "emulation", emit, {});
   if (failed(objects))
     llvm::report_fatal_error("grids do not compile");
   return *objects;
