@@ -8,4 +8,6 @@
 FROM debian:bookworm
 COPY tools/lib/build.sh /list/tools/lib/build.sh
 RUN bash -c 'set -e; . /list/tools/lib/build.sh; install_missing' && rm -rf /list /var/lib/apt/lists/*
+# The mounted sources belong to another user, and git refuses what others own.
+RUN git config --system --add safe.directory '*'
 WORKDIR /fsdpc

@@ -42,6 +42,8 @@ if [[ $# == 0 ]]; then
 fi
 # Shows reports in the test `report`, which is skipped without a browser.
 packages+=(chromium-headless-shell)
+# Makes a Debian package in the test `deb`, which is skipped without them.
+packages+=(dpkg-dev file)
 install_missing
 if [[ $# == 0 ]]; then
   part "checking sources"

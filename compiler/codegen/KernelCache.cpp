@@ -66,9 +66,8 @@ int addBuildId(dl_phdr_info *info, size_t, void *data) {
       at = content + llvm::alignTo(note.n_descsz, 4);
     }
   }
-  // The first is the compiler itself. Without its ID, another one could not be
-  // told from it.
-  return found || !text.empty() ? 0 : 1;
+  // Without its ID, a file could not be told from another build of it.
+  return found ? 0 : 1;
 }
 
 std::string compilerId() {
@@ -82,7 +81,7 @@ std::optional<KernelCache> KernelCache::open(const std::string &chosen,
                                              std::string &fault) {
   std::string compiler = compilerId();
   if (compiler.empty()) {
-    fault = "this fsdpc was linked without a build ID";
+    fault = "fsdpc or a library of it was linked without a build ID";
     return std::nullopt;
   }
   Result<std::string> folder = cacheFolder(chosen, "kernels");

@@ -15,6 +15,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Whoever may rename a folder above can put another one in its place. A group
+// is often the user's own.
+bool areSafe(const fs::path &folder) {
+  std::error_code error;
+  fs::path whole = fs::canonical(folder, error);
+  for (fs::path at = whole.parent_path();; at = at.parent_path()) {
+    struct stat state;
+    if (error || stat(at.c_str(), &state) != 0)
+      return false;
+    bool isShared = (state.st_mode & S_IWOTH) && !(state.st_mode & S_ISVTX);
+    if (isShared || (state.st_uid != geteuid() && state.st_uid != 0))
+      return false;
+    if (at == at.root_path())
+      return true;
+  }
+}
+
 } // namespace
 
 Result<std::string> cacheFolder(const std::string &chosen,
@@ -40,6 +57,8 @@ Result<std::string> cacheFolder(const std::string &chosen,
     return inputError("'" + folder.string() + "' cannot be written");
   if (state.st_uid != geteuid() || (state.st_mode & 022) != 0)
     return inputError("others can write to '" + folder.string() + "'");
+  if (!areSafe(folder))
+    return inputError("others can replace '" + folder.string() + "'");
   return folder.string();
 }
 

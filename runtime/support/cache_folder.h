@@ -15,8 +15,8 @@ namespace fsdpc {
 
 /// Returns the absolute path of the folder `name` in `chosen`, or if that is
 /// empty in $XDG_CACHE_HOME/fsdpc or ~/.cache/fsdpc. Makes it if needed. Fails
-/// with the reason if it cannot be written, or if others can write to it: they
-/// could put code there.
+/// with the reason if it cannot be written, or if others can write to it or
+/// replace it: they could put code there.
 Result<std::string> cacheFolder(const std::string &chosen,
                                 const std::string &name);
 

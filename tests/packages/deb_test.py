@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Makes the Debian package, and compiles and trains with what it holds. Skipped (77) without dpkg-deb.
+"""Makes the Debian package, and compiles and trains with what it holds. Skipped (77) without its tools.
 
 usage: deb_test.py --cpack CPACK --build DIR
 """
@@ -47,4 +47,4 @@ def add_arguments(parser) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(77 if not shutil.which("dpkg-deb") else harness.main(__doc__, test, add_arguments))
+    sys.exit(77 if not all(map(shutil.which, ("dpkg-deb", "dpkg-shlibdeps", "file"))) else harness.main(__doc__, test, add_arguments))

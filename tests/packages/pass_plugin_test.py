@@ -20,7 +20,7 @@ def test(bench, options) -> None:
     harness.run([options.cmake, "--install", bench.build, "--prefix", bench.path("first")])
     bench.path("first").rename(prefix)
     shutil.copytree(PROJECT, project)
-    harness.run([options.cmake, "-S", project, "-B", place, f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={options.cxx}",
+    harness.run([options.cmake, "-G", "Ninja", "-S", project, "-B", place, f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={options.cxx}",
                  "-DCMAKE_BUILD_TYPE=Release"])
     harness.run([options.cmake, "--build", place])
     plugin = place / "gather_report.so"

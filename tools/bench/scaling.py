@@ -271,7 +271,7 @@ def compile_model(fsdpc: Path, model: bytes, flags: list[str], phase: str, limit
     with tempfile.TemporaryDirectory() as folder:
         path, log = Path(folder) / "model.onnx", Path(folder) / "log"
         path.write_bytes(model)
-        command = [str(fsdpc), str(path), "-o", f"{folder}/out", "--quiet", "--timing=passes", *flags]
+        command = [str(fsdpc), str(path), "-o", f"{folder}/out", "--quiet", "--timing=passes", "--cache=none", *flags]
         if phase != "executable":
             command.append(f"--compile-to={phase}")
         with open(log, "wb") as output:

@@ -64,6 +64,14 @@ TEST_F(CacheFolder, isRefusedIfOthersCanWriteToIt) {
   fs::permissions(shared, fs::perms::all);
   EXPECT_THAT(cacheFolder(folder, "kernels").error().message,
               HasSubstr("others can write to"));
+  fs::permissions(shared, fs::perms::owner_all);
+  EXPECT_TRUE(cacheFolder(folder, "kernels"));
+  fs::permissions(folder, fs::perms::all);
+  EXPECT_THAT(cacheFolder(folder, "kernels").error().message,
+              HasSubstr("others can replace"));
+  // As in /tmp, others can add but not rename.
+  fs::permissions(folder, fs::perms::all | fs::perms::sticky_bit);
+  EXPECT_TRUE(cacheFolder(folder, "kernels"));
   EXPECT_THAT(cacheFolder("/proc/none", "kernels").error().message,
               HasSubstr("cannot be written"));
 }
