@@ -95,12 +95,12 @@ CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
   size_t *count = isPinned ? &pinned : &used[owner];
   size_t room = (isPinned ? pinnedCapacity : capacity) - *count;
   if (bytes > room)
-    return status::refuse(
-        status::memoryAllocation,
-        concat(bytes, " bytes ",
-               isPinned ? "of pinned memory"
-                        : concat("on emulated device ", std::to_string(owner),
-                                 ", ", room, " are free")));
+    return status::refuse(status::memoryAllocation,
+                          concat(bytes, " bytes ",
+                                 isPinned
+                                     ? "of pinned memory"
+                                     : concat("on emulated device ", owner),
+                                 ", ", room, " are free"));
   size_t inner = roundUp(bytes, page);
   // Reserves everything without rights, then maps the middle: what stays are
   // the guard pages.

@@ -112,7 +112,7 @@ def test_flags(name: str, stage: Stage, help_text: str) -> None:
 def test_scripts(bench, found: dict[str, str]) -> None:
     """What each script does after the codes of the page."""
     expect(set(found) == {"Slurm", "torchrun", "mpirun"}, f"scripts {set(found)}")
-    help_text = run([bench.build / "bin" / "runtime_toy_program", "--help"]).stdout
+    help_text = run([bench.build / "bin" / "runtime_toy_program", "--help-all"]).stdout
     cases = {"Slurm": [([4], 4, "requeue 42\n"), ([0], 0, ""), ([3], 3, ""), ([1], 1, "")]
              + [([code], code, "requeue 42\n") for code in (5, 137, 143, 205)],
              "torchrun": [([4, 5, 0], 0, "")],
