@@ -239,7 +239,7 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, An
     first: Exception | None = None
     while True:
         try:
-            with own_backwards_traced(), selections_traced(), conversions_skipped():
+            with own_backwards_traced(), selections_traced(model), conversions_skipped():
                 program = torch.export.export(model, (), inputs, dynamic_shapes=dims, strict=False)
             refuse_control_flow(program)
             _check_loss(program)

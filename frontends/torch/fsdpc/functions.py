@@ -18,6 +18,7 @@ import torch
 
 from .errors import ExportError
 from .refusals import at, calling_line
+from .selections import selected
 
 
 class Context(torch.autograd.function.FunctionCtx):
@@ -167,7 +168,7 @@ def own_backwards_traced() -> Iterator[None]:
         # Those of torch's machinery: its custom ops, and control flow, which is looked for in the graph.
         if cls.__module__.startswith("torch._"):
             return apply.__get__(None, cls)(*arguments, **keywords)
-        return traced(cls, *arguments, **keywords)
+        return traced(cls, *selected(arguments), **selected(keywords))
 
     # What grad and backward call once they have checked their arguments, under whatever name a module knows them.
     engine = torch.autograd._engine_run_backward  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@
 How many rows there are depends on the inputs, but a program has fixed shapes. While a module is traced, `x[mask]` is therefore a
 Selection: all rows of x, with the mask. What treats each row alone is computed on all of them, and sums, means and losses leave the
 others out. Any other use turns the Selection into the tensor that torch would give, which the importer takes if the mask is constant.
+A change in place is refused: that tensor is a copy, which is made for each use.
 """
 from __future__ import annotations
 
@@ -12,18 +13,23 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map_only
 
 from .errors import ExportError
 from .refusals import at, calling_line
 
 # Functions of torch by their names in aten, where an operator has another.
-_OPERATORS = {"truediv": "div", "rtruediv": "div", "radd": "add", "rmul": "mul", "invert": "bitwise_not", "and": "bitwise_and",
-              "or": "bitwise_or"}
+_OPERATORS = {"truediv": "div", "rdiv": "div", "radd": "add", "rmul": "mul", "rpow": "pow", "invert": "bitwise_not", "and": "bitwise_and",
+              "or": "bitwise_or", "xor": "bitwise_xor", "rand": "bitwise_and", "ror": "bitwise_or", "rxor": "bitwise_xor",
+              "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift", "rlshift": "bitwise_left_shift", "rrshift": "bitwise_right_shift"}
+# A divisor that is 0 in a row that does not count would end the program.
+_DIVISIONS = ("floordiv", "floor_divide", "mod", "remainder", "fmod")
 _CASTS = ("float", "double", "half", "bfloat16", "long", "int", "bool", "to", "type_as", "detach", "clone", "contiguous", "dropout")
 # These work along the axes that they are given.
 _ALONG = ("softmax", "log_softmax", "logsumexp", "sum", "mean", "amax", "amin", "argmax", "squeeze", "unsqueeze")
@@ -32,6 +38,8 @@ _OF_ROWS = ("linear", "layer_norm", "rms_norm", "embedding", "matmul", "mm")
 _OF_CLASSES = (F.cross_entropy, F.nll_loss)
 _OF_ELEMENTS = (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy, F.binary_cross_entropy_with_logits,
                 F.soft_margin_loss)
+# Their mean is over the weights.
+_OF_WEIGHTS = (F.mse_loss, F.l1_loss)
 _index = torch.Tensor.__getitem__
 
 
@@ -42,7 +50,8 @@ class Selection:
         self.tensor, self.mask = tensor, mask
         self._versions = tensor._version, mask._version
 
-    def _refuse_changed(self) -> None:
+    def refuse_changed(self) -> None:
+        """Raises ExportError if the tensor or the mask has changed since the mask selected."""
         if self._versions != (self.tensor._version, self.mask._version):
             raise ExportError(f"a tensor or its mask is changed in place before what the mask has selected is used{at(calling_line(sys._getframe(1)))}; "
                               "change a copy")
@@ -50,7 +59,7 @@ class Selection:
     @functools.cached_property
     def rows(self) -> torch.Tensor:
         """All rows. Those that do not count have the values of one that does, so that nothing becomes NaN that is none in torch."""
-        self._refuse_changed()
+        self.refuse_changed()
         rows = self.tensor.reshape(-1, *self.tensor.shape[self.mask.ndim:])
         if not rows.is_floating_point():
             return rows
@@ -62,7 +71,7 @@ class Selection:
 
     def selected(self) -> torch.Tensor:
         """Returns the tensor that torch would give."""
-        self._refuse_changed()
+        self.refuse_changed()
         # Not by Python's brackets, for which torch.export has a handler that comes back here.
         return torch.ops.aten.index.Tensor(self.tensor, [self.mask])
 
@@ -76,8 +85,12 @@ class Selection:
         """Returns the "sum" or the "mean" of all elements; with "none" the Selection itself."""
         if reduction == "none":
             return self
-        total = torch.where(self._along(self.rows), self.rows, torch.zeros((), dtype=self.rows.dtype)).sum()
-        return total if reduction == "sum" else total / (self.mask.sum() * self.rows[0].numel())
+        # As in torch, 16 bits hold neither the sum on the way nor the count.
+        rows = self.rows.float() if self.rows.dtype in (torch.float16, torch.bfloat16) else self.rows
+        found = torch.where(self._along(rows), rows, torch.zeros((), dtype=rows.dtype)).sum()
+        if reduction == "mean":
+            found = found / (self.mask.sum() * rows[0].numel())
+        return found if rows is self.rows else found.to(self.rows.dtype)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("dtype", "device", "ndim"):
@@ -89,11 +102,19 @@ class Selection:
 
     @classmethod
     def __torch_function__(cls, function: Callable[..., Any], types: Any, arguments: tuple[Any, ...] = (), keywords: Any = None) -> Any:
-        keywords = keywords or {}
+        keywords = {**(keywords or {}), **(_weight_of_l1_loss(sys._getframe(1)) if function is F.l1_loss else {})}
         found = _of_rows(function, arguments, keywords)
-        if found is not None:
-            return found
-        return function(*map(_selected, arguments), **{name: _selected(value) for name, value in keywords.items()})
+        return _called(function, arguments, keywords, Selection.selected) if found is None else found
+
+
+def _weight_of_l1_loss(frame: FrameType | None) -> dict[str, Any]:
+    """Returns the argument that torch 2.14 does not hand on to __torch_function__: it is in the frames of the call."""
+    found: dict[str, Any] = {}
+    while frame is not None:
+        if frame.f_code is F.l1_loss.__code__ and frame.f_locals.get("weight") is not None:
+            found = {"weight": frame.f_locals["weight"]}
+        frame = frame.f_back
+    return found
 
 
 def _forward_operator(name: str) -> Callable[..., Any]:
@@ -102,20 +123,35 @@ def _forward_operator(name: str) -> Callable[..., Any]:
 
 
 # Python looks for operators in the class.
-for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "rpow", "neg", "abs", "matmul", "eq", "ne", "lt", "le",
-              "gt", "ge", "and", "or", "invert", "getitem", "len"):
+for _name in ("neg", "pos", "abs", "invert", "matmul", "eq", "ne", "lt", "le", "gt", "ge", "getitem", "setitem", "len", "iter", "contains", "bool"):
     setattr(Selection, f"__{_name}__", _forward_operator(f"__{_name}__"))
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"):
+    for _kind in ("", "r", "i"):
+        setattr(Selection, f"__{_kind}{_name}__", _forward_operator(f"__{_kind}{_name}__"))
 Selection.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
-def _selected(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_selected, value))
-    return value.selected() if isinstance(value, Selection) else value
+def selected(value: Any) -> Any:
+    """Returns a value, which may be nested, with the tensor that torch would give for each Selection in it."""
+    return tree_map_only(Selection, Selection.selected, value)
 
 
-def _rows(value: Any) -> Any:
-    return value.rows if isinstance(value, Selection) else value
+def _called(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any],
+            tensor_of: Callable[[Selection], torch.Tensor]) -> Any:
+    """Calls a function with a tensor in place of each Selection. Raises ExportError if it changes one in place."""
+    given: list[tuple[torch.Tensor, int]] = []
+
+    def tensor(of: Selection) -> torch.Tensor:
+        found = tensor_of(of)
+        given.append((found, found._version))
+        return found
+
+    arguments, keywords = tree_map_only(Selection, tensor, (arguments, keywords))
+    found = function(*arguments, **keywords)
+    if any(one._version != version for one, version in given):
+        raise ExportError(f"what a mask has selected is changed in place{at(calling_line(sys._getframe(1)))}; "
+                          "compute a new tensor, or choose by torch.where")
+    return found
 
 
 def _is_pointwise(name: str) -> bool:
@@ -127,6 +163,8 @@ def _of_rows(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
     """Returns what `function` gives of selections with one mask, or None if it needs the tensors that torch would give."""
     operands = [*arguments, *keywords.values()]
     selections = [value for value in operands if isinstance(value, Selection)]
+    for selection in selections:
+        selection.refuse_changed()
     if not selections or any(not _same(value.mask, selections[0].mask) for value in selections):
         return None
     if function in _OF_CLASSES or function in _OF_ELEMENTS:
@@ -136,11 +174,14 @@ def _of_rows(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
     name = _OPERATORS.get(name, name)
     first, others = selections[0], [value for value in operands if isinstance(value, torch.Tensor)]
 
-    def mapped() -> Selection:
-        return first.with_rows(function(*map(_rows, arguments), **{key: _rows(value) for key, value in keywords.items()}))
+    def mapped() -> Selection | None:
+        found = _called(function, arguments, keywords, lambda of: of.rows)
+        # max and frexp are pointwise in some of their forms only.
+        keeps = isinstance(found, torch.Tensor) and found.ndim > 0 and found.shape[0] == first.rows.shape[0]
+        return first.with_rows(found) if keeps else None
 
     alone = len(selections) == 1 and operands[0] is first
-    if name in ("sum", "mean") and alone and _axes(first, arguments, keywords) in ([], [0]) and keywords.keys() <= {"dim"}:
+    if name in ("sum", "mean") and alone and len(arguments) <= 2 and _axes(first, arguments, keywords) in ([], [0]) and keywords.keys() <= {"dim"}:
         return first.reduced(name) if first.rows.ndim == 1 or not _axes(first, arguments, keywords) else None
     if name in _ALONG:
         axes = _axes(first, arguments, keywords)
@@ -148,6 +189,8 @@ def _of_rows(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
     if name in _CASTS or (name in _OF_ROWS and (first.rows.ndim > 1 or name == "embedding")):
         return mapped() if alone else None
     fits = all(value.rows.ndim == first.rows.ndim for value in selections) and all(value.ndim < first.rows.ndim for value in others)
+    if name in _DIVISIONS or keywords.get("rounding_mode") is not None:
+        return mapped() if fits and alone else None
     return mapped() if fits and _is_pointwise(name) else None
 
 
@@ -163,14 +206,15 @@ def _loss(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: di
     call.apply_defaults()
     values = call.arguments
     scores, targets, reduction = values["input"], values["target"], values["reduction"]
+    if any(values.get(name) is not None for name in ("reduce", "size_average")) or (function in _OF_WEIGHTS and values.get("weight") is not None):
+        return None
     if not isinstance(scores, Selection) or not isinstance(targets, Selection) or reduction not in ("none", "sum", "mean"):
         return None
     if function in _OF_ELEMENTS:
         if scores.rows.shape != targets.rows.shape:
             return None
         values["reduction"] = "none"
-        values.update({name: _rows(value) for name, value in values.items()})
-        return scores.with_rows(function(**values)).reduced(reduction)
+        return scores.with_rows(_called(function, (), values, lambda of: of.rows)).reduced(reduction)
     if targets.rows.is_floating_point():
         return None
     values["input"] = scores.rows
@@ -199,8 +243,8 @@ def _same_node(one: Any, other: Any) -> bool:
 
 
 @contextlib.contextmanager
-def selections_traced() -> Iterator[None]:
-    """Makes a Selection of each `x[mask]` and `x.masked_select(mask)`, for as long as the context lasts."""
+def selections_traced(model: torch.nn.Module) -> Iterator[None]:
+    """Makes a Selection of each `x[mask]` and `x.masked_select(mask)`, for as long as the context lasts. What `model` returns has none."""
     def selects(tensor: torch.Tensor, mask: Any) -> bool:
         return isinstance(mask, torch.Tensor) and mask.dtype == torch.bool and mask.ndim > 0 and mask.shape == tensor.shape[:mask.ndim]
 
@@ -213,8 +257,10 @@ def selections_traced() -> Iterator[None]:
     before = torch.masked_select, torch.Tensor.masked_select
     torch.Tensor.__getitem__ = item  # type: ignore[assignment,method-assign]
     torch.masked_select, torch.Tensor.masked_select = masked_select, masked_select  # type: ignore[assignment,method-assign]
+    returned = model.register_forward_hook(lambda module, arguments, output: selected(output))
     try:
         yield
     finally:
+        returned.remove()
         torch.Tensor.__getitem__ = _index  # type: ignore[method-assign]
         torch.masked_select, torch.Tensor.masked_select = before  # type: ignore[method-assign]

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import fsdpc
+from fsdpc.functions import own_backwards_traced
 from fsdpc.selections import selections_traced
 
 CLASSES = 5
@@ -35,6 +36,8 @@ FORMS = {
     "arithmetic": lambda s, l, x, y, m: ((l[..., 0] - y)[m] ** 2).mean() + 2 * l[m].abs().mean() + (1 - l[m]).sum(),
     "softmax": lambda s, l, x, y, m: (torch.log_softmax(l[m], dim=-1).exp() ** 2).sum(-1).mean(),
     "head_of_rows": lambda s, l, x, y, m: F.cross_entropy(s.a(torch.tanh(s.norm(s.e(x)[m]))), y[m]),
+    "whole_numbers": lambda s, l, x, y, m: ((y[m] // 2 + (y[m] ^ 1) % 3 + (1 << y[m]) + (+y[m] & 1)) * l[..., 0][m] + 2 ** l[..., 0][m]).mean(),
+    "quotient": lambda s, l, x, y, m: (1 / l[m].exp()).mean(),
     # log(0) is in no row that counts.
     "infinite_elsewhere": lambda s, l, x, y, m: torch.log(torch.where(m, l[..., 0].exp(), 0)[m]).mean(),
 }
@@ -46,8 +49,13 @@ def inputs():
 
 
 def exported(function):
-    with selections_traced():
-        return torch.export.export(Scores(function), (), inputs(), strict=False)
+    module = Scores(function)
+    with selections_traced(module):
+        return torch.export.export(module, (), inputs(), strict=False)
+
+
+def selects(program):
+    return any("index.Tensor" in str(node.target) or "masked_select" in str(node.target) for node in program.graph.nodes)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -56,7 +64,7 @@ def test_all_rows_give_the_gradient_of_those_that_count(form):
     expected = module(**inputs())
     gradients = torch.autograd.grad(expected, list(module.parameters()), allow_unused=True)
     program = exported(FORMS[form])
-    assert not any("index.Tensor" in str(node.target) or "masked_select" in str(node.target) for node in program.graph.nodes)
+    assert not selects(program)
     copied = program.module()
     found = copied(**inputs())
     parameters = dict(copied.named_parameters())
@@ -66,9 +74,55 @@ def test_all_rows_give_the_gradient_of_those_that_count(form):
         assert (one is None) == (other is None) and (one is None or torch.allclose(one, other, rtol=1e-5, atol=1e-7))
 
 
-def test_any_other_use_has_the_tensor_of_torch():
-    program = exported(lambda s, l, x, y, m: torch.cumsum(l[..., 0][m], 0).mean())
-    assert any("index.Tensor" in str(node.target) for node in program.graph.nodes)
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+OTHERS = {
+    "along_the_rows": lambda s, l, x, y, m: torch.cumsum(l[..., 0][m], 0).mean(),
+    "largest": lambda s, l, x, y, m: l[m].max() + l[m].max(-1).values.mean() + torch.frexp(l[m]).mantissa.mean(),
+    "mean_over_weights": lambda s, l, x, y, m: F.mse_loss(l[..., 0][m], y.float()[m], weight=(x + 1.0)[m]),
+    "mean_over_weights_of_distances": lambda s, l, x, y, m: F.l1_loss(l[..., 0][m], y.float()[m], weight=(x + 1.0)[m]),
+    "reduce": lambda s, l, x, y, m: F.cross_entropy(l[m], y[m], reduce=False).max(),
+    "size_average": lambda s, l, x, y, m: F.mse_loss(l[..., 0][m], y.float()[m], size_average=False),
+    "divisor": lambda s, l, x, y, m: (x[y > 1] // y[y > 1] * l[..., 0][y > 1]).mean(),
+    "keeps_the_axis": lambda s, l, x, y, m: l[..., 0][m].sum(0, True)[0],
+}
+
+
+@pytest.mark.parametrize("form", OTHERS)
+def test_any_other_use_has_the_tensor_of_torch(form):
+    program = exported(OTHERS[form])
+    assert selects(program)
+    assert torch.allclose(program.module()(**inputs()), Scores(OTHERS[form])(**inputs()))
+
+
+def test_what_is_returned_or_assigned_or_has_its_own_backward_is_the_tensor_of_torch():
+    def function(s, l, x, y, m):
+        z = l.detach().clone()
+        z[m] = l[m] * 3
+        return l[m].mean(), {"rows": [l[m]]}, z
+
+    found, expected = exported(function).module()(**inputs()), Scores(function)(**inputs())
+    assert torch.allclose(found[1]["rows"][0], expected[1]["rows"][0]) and torch.allclose(found[2], expected[2])
+    with own_backwards_traced():
+        assert selects(exported(lambda s, l, x, y, m: Doubled.apply(l[m]).mean()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_mean_in_16_bits_is_taken_in_32(dtype):
+    module = Scores(lambda s, l, x, y, m: (x.to(dtype) + 20)[m].mean())
+    values = dict(x=torch.ones(300, 300, dtype=torch.long), y=torch.zeros(300, 300, dtype=torch.long), m=torch.ones(300, 300, dtype=torch.bool))
+    with selections_traced(module):
+        program = torch.export.export(module, (), values, strict=False)
+    found = program.module()(**values)
+    assert found == 21 and found.dtype == dtype
 
 
 def test_masks_that_differ_are_not_confused():
@@ -77,18 +131,65 @@ def test_masks_that_differ_are_not_confused():
     assert torch.allclose(program.module()(**inputs()), module(**inputs()))
 
 
-def test_a_change_in_place_is_refused():
-    def changed(s, l, x, y, m):
-        chosen = l[m]
-        l.add_(1)
-        return chosen.mean()
+def changed_before(s, l, x, y, m):
+    chosen = l[m]
+    l.add_(1)
+    return chosen.mean()
 
+
+def changed_between(s, l, x, y, m):
+    chosen = y[m]
+    first = (chosen + l[..., 0][m]).mean()
+    y.add_(1)
+    return first + chosen.sum()
+
+
+def mask_changed_between(s, l, x, y, m):
+    mask = m.clone()
+    chosen = l[mask]
+    first = chosen.mean()
+    mask.logical_and_(y > 1)
+    return first + chosen.sum()
+
+
+@pytest.mark.parametrize("function", [changed_before, changed_between, mask_changed_between])
+def test_a_change_in_place_is_refused(function):
     with pytest.raises(fsdpc.ExportError, match="is changed in place before what the mask has selected is used at .*; change a copy"):
-        exported(changed)
+        exported(function)
+
+
+def method(s, l, x, y, m):
+    chosen = y[m]
+    chosen.mul_(2)
+    return l[m].mean()
+
+
+def operator(s, l, x, y, m):
+    chosen = l[m]
+    chosen += 1
+    return chosen.mean()
+
+
+def option(s, l, x, y, m):
+    chosen = l[m]
+    F.leaky_relu(chosen, 0.1, True)
+    return chosen.mean()
+
+
+def item(s, l, x, y, m):
+    chosen = l[m]
+    chosen[0] = 1
+    return chosen.mean()
+
+
+@pytest.mark.parametrize("function", [method, operator, option, item])
+def test_a_change_of_what_is_selected_is_refused(function):
+    with pytest.raises(fsdpc.ExportError, match="what a mask has selected is changed in place at .*; compute a new tensor"):
+        exported(function)
 
 
 def test_indexing_is_as_before():
     before = torch.Tensor.__getitem__, torch.masked_select, torch.Tensor.masked_select
-    with selections_traced():
+    with selections_traced(nn.Linear(1, 1)):
         assert torch.arange(4)[1:3].tolist() == [1, 2]
     assert (torch.Tensor.__getitem__, torch.masked_select, torch.Tensor.masked_select) == before
