@@ -18,7 +18,9 @@ def cast_integers(program: "torch.export.ExportedProgram") -> None:
         for node in part.graph.nodes:
             if node.op != "call_function" or node.target not in _NUMBER_FIRST:
                 continue
-            operand = next(argument for argument in node.args if isinstance(argument, torch.fx.Node))
+            # The number is a node too where it is a size that stays open.
+            operand = next(argument for argument in node.args
+                           if isinstance(argument, torch.fx.Node) and isinstance(argument.meta["val"], torch.Tensor))
             value, dtype = operand.meta["val"], node.meta["val"].dtype
             if value.dtype == dtype:
                 continue

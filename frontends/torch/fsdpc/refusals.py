@@ -9,6 +9,7 @@ import linecache
 import os
 import re
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -80,8 +81,9 @@ def refuse_control_flow(program: "torch.export.ExportedProgram") -> None:
 def _dropped_layers(model: torch.nn.Module) -> list[str]:
     """Returns the settings of transformers by which whole layers are dropped at random in training (LayerDrop)."""
     configs = [getattr(part, "config", None) for part in model.modules()]
-    return sorted({f"{name}={value}" for config in configs if config is not None for name, value in vars(config).items()
-                   if name.endswith("layerdrop") and isinstance(value, float) and value > 0})
+    settings = [config if isinstance(config, Mapping) else getattr(config, "__dict__", {}) for config in configs]
+    return sorted({f"{name}={value}" for values in settings for name, value in values.items()
+                   if str(name).endswith("layerdrop") and isinstance(value, float) and value > 0})
 
 
 def _cure_of(line: str, model: torch.nn.Module) -> str:

@@ -118,7 +118,7 @@ def refuse_parameters(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if name not in _NOT_PARAMETERS:
             raise CommandLineError(f"fsdpc.Trainer has no parameter '{name}'")
-        if value not in (None, (None, None)):
+        if any(item is not None for item in (value if isinstance(value, (tuple, list)) else [value])):
             raise CommandLineError(f"fsdpc.Trainer has no '{name}'; {_NOT_PARAMETERS[name]}")
 
 

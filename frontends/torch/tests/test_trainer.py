@@ -229,8 +229,11 @@ def test_what_it_cannot_follow_is_refused_by_name(tmp_path, field, words):
 def test_parameters_that_it_lacks_are_refused_by_name(tmp_path, name, cure):
     with pytest.raises(fsdpc.CommandLineError, match=f"{name}.*{cure}|{cure}"):
         fsdpc.Trainer(model(), arguments(tmp_path), train_dataset=rows(4), **{name: (lambda *_: {}, None)})
-    if name != "wrong":
-        fsdpc.Trainer(model(), arguments(tmp_path), train_dataset=rows(4), **{name: None})
+    # Neither an array nor a tensor is true or false.
+    with pytest.raises(fsdpc.CommandLineError, match=name):
+        fsdpc.Trainer(model(), arguments(tmp_path), train_dataset=rows(4), **{name: (None, torch.zeros(2))})
+    for value in (None, (None, None), [None, None]) if name != "wrong" else ():
+        fsdpc.Trainer(model(), arguments(tmp_path), train_dataset=rows(4), **{name: value})
 
 
 def test_methods_that_would_not_be_called_are_refused(tmp_path):

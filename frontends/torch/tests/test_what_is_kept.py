@@ -157,12 +157,13 @@ def test_one_tensor_for_two_arguments_and_a_checkpoint_that_re_enters(tmp_path, 
     assert torch.utils.checkpoint.CheckpointFunction is before
 
 
-def test_layers_that_are_dropped_at_random(inputs, tmp_path):
+@pytest.mark.parametrize("config", [types.SimpleNamespace(layerdrop=0.05), dict(layerdrop=0.05)])
+def test_layers_that_are_dropped_at_random(config, inputs, tmp_path):
     def dropping(m, x, y):
-        return F.mse_loss(m.a(x) if torch.rand([]) < m.config.layerdrop else m.a(-x), y)
+        return F.mse_loss(m.a(x) if torch.rand([]) < 0.05 else m.a(-x), y)
 
     model = Function(dropping)
-    model.config = types.SimpleNamespace(layerdrop=0.05)
+    model.config = config
     with pytest.raises(fsdpc.ExportError, match=r"drops layers at random \(layerdrop=0.05\), make the model with 0 there"):
         fsdpc.export(model, inputs, tmp_path / "model.onnx")
 
@@ -183,6 +184,14 @@ def test_numbers_before_integers(inputs, tmp_path):
         return F.mse_loss(m.a(x + (1.0 - mask) * -10.0 + 0.5 ** mask + (1.0 - mask.sum(1, keepdim=True))), y)
 
     fsdpc.export(Function(masked), inputs, tmp_path / "model.onnx", check=True)
+
+
+def test_an_open_size_before_integers(inputs, tmp_path):
+    """The size is a node of the graph, as a tensor is."""
+    def powers(m, x, y):
+        return F.mse_loss(m.a(x * (1.0 * x.shape[0]) ** -(y[:, :1] > 0).long()), y)
+
+    fsdpc.export(Function(powers), inputs, tmp_path / "model.onnx", dynamic_shapes=dict(x={0: "B"}, y={0: "B"}), check=False)
 
 
 class Loss(nn.Module):
