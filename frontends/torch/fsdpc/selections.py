@@ -44,7 +44,10 @@ _index = torch.Tensor.__getitem__
 
 
 class Selection:
-    """The rows of a tensor for which a mask is true. The mask has the first axes of the tensor, which become one."""
+    """The rows of a tensor for which a mask is true. The mask has the first axes of the tensor, which become one.
+
+    isinstance(…, torch.Tensor) stays false: torch's C++ reads the memory of an object for which it is true, and crashes.
+    """
 
     def __init__(self, tensor: torch.Tensor, mask: torch.Tensor):
         self.tensor, self.mask = tensor, mask
