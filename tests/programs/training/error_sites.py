@@ -77,6 +77,21 @@ def call_end(text: str, at: int) -> int:
         at += 1
 
 
+def as_sums(expression: str) -> str:
+    """The expression with sums in place of the calls of concat (runtime/support/concat.h)."""
+    while call := re.search(r"\bconcat\(", expression):
+        begin, end = call.end(), call_end(expression, call.end() - 1)
+        parts, at = [], begin
+        while at < end:
+            if expression[at] == ",":
+                parts.append(expression[begin:at])
+                begin = at + 1
+            at = literal_end(expression, at) if begins_literal(expression, at) else \
+                call_end(expression, at) + 1 if expression[at] in "({[" else at + 1
+        expression = expression[:call.start()] + " + ".join([*parts, expression[begin:end]]) + expression[end + 1:]
+    return expression
+
+
 def template(arguments: str) -> str:
     """The literals of an expression, with * for what stands between them."""
     parts, at = [], 0
@@ -100,7 +115,7 @@ def sites() -> list[Site]:
             if re.match(r"\s*(const )?(std::string|int)\b", arguments) and "(" not in arguments:
                 continue                      # a declaration
             line = text.count("\n", 0, match.start()) + 1
-            found.append(Site(file, line, CODES[match[1]], template(" ".join(arguments.split()))))
+            found.append(Site(file, line, CODES[match[1]], template(as_sums(" ".join(arguments.split())))))
     return found
 
 
