@@ -128,8 +128,8 @@ void NodeReducer::sumNodesFirst(const ReduceScatter &part) {
 
 void NodeReducer::reduceScatter(const ReduceScatter &part) {
   makeScratch();
-  // Of the shard nothing is written before that piece of it is complete: it may
-  // lie inside the gradient, and the first node may continue it.
+  // A piece of the shard is written once its sum is complete: the shard may lie
+  // inside the gradient, and the first node may continue it.
   int64_t tasks = tasksOf(part);
   bringStarts(part, 0);
   for (int64_t tick = 0; tick < tasks + last; ++tick) {

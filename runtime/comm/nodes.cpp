@@ -8,8 +8,8 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// What a rank gathers at a time, in bytes: it stays in a core's cache, and
-// takes longer to move than a message's latency.
+// Bytes that a rank gathers at a time. They stay in a core's cache, and take
+// longer to move than a message's latency.
 constexpr size_t piece = size_t(1) << 19;
 
 } // namespace

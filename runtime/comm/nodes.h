@@ -50,8 +50,8 @@ template <typename Node> NodeGrid gridOf(std::span<const Node> nodes) {
 class NodeCommunicator : public Communicator {
 public:
   /// `flat` has all ranks, `near` those of this rank's node and `far` those
-  /// with its place in each node, in the order of the ranks. What is not
-  /// gathered goes over `flat`.
+  /// with its place in each node, in the order of the ranks. What is neither
+  /// gathered nor reduced to shards goes over `flat`.
   NodeCommunicator(std::unique_ptr<Communicator> flat,
                    std::unique_ptr<Communicator> near,
                    std::unique_ptr<Communicator> far);

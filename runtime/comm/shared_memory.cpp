@@ -5,8 +5,10 @@
 // memory. The name goes before the job begins, so that nothing is left of a job
 // that dies.
 #include "runtime/comm/shared_memory.h"
+#include "runtime/abi/round_up.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/wire.h"
+#include "runtime/support/descriptor.h"
 
 #include <algorithm>
 #include <array>
@@ -19,32 +21,21 @@ namespace fsdpc::runtime {
 
 namespace {
 
-constexpr size_t page = 4096;
-
-// Owns a descriptor of shared memory.
-struct File {
-  explicit File(int file) : file(file) {}
-  File(const File &) = delete;
-  ~File() {
-    if (file >= 0)
-      close(file);
-  }
-  int file;
-};
+constexpr int64_t page = 4096;
 
 } // namespace
 
 std::unique_ptr<SharedMemory> SharedMemory::make(Communicator &ranks,
                                                  size_t bytes) {
   std::unique_ptr<SharedMemory> made(
-      new SharedMemory(ranks.size(), (bytes + page - 1) / page * page));
+      new SharedMemory(ranks.size(), size_t(roundUp(int64_t(bytes), page))));
   bool first = ranks.rank() == 0;
   Bytes32 random = randomBytes();
   broadcast(ranks, random.data(), random.size(), 0);
   std::string name = "/fsdpc-" + hexOf(random);
   int32_t whole = 0;
   if (first) {
-    File file(shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600));
+    Descriptor file(shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600));
     // Allocated at once: a lack of space would be a SIGBUS later.
     off_t all = off_t(made->bytes) * ranks.size();
     whole = file.file >= 0 && posix_fallocate(file.file, 0, all) == 0 &&
@@ -52,7 +43,7 @@ std::unique_ptr<SharedMemory> SharedMemory::make(Communicator &ranks,
   }
   broadcast(ranks, &whole, sizeof whole, 0);
   if (!first && whole) {
-    File file(shm_open(name.c_str(), O_RDWR, 0));
+    Descriptor file(shm_open(name.c_str(), O_RDWR, 0));
     struct stat state;
     whole = file.file >= 0 && fstat(file.file, &state) == 0 &&
             state.st_uid == geteuid() &&

@@ -6,7 +6,7 @@ torch.onnx.export drops what only matters to gradients. The functions below keep
 - the model has the key `fsdpc.export`, so that the tool believes what the file says;
 - a parameter with requires_grad=False has the key `fsdpc.requires_grad`;
 - a torch.autograd.Function has its own backward in the file (functions.py).
-A mean over rows that a mask selects becomes one over all rows, of which the others count nothing (selections.py).
+A mean over rows that a mask selects becomes one over all rows, in which the other rows count as nothing (selections.py).
 What a file cannot hold, such as torch.cond, is an ExportError (refusals.py).
 """
 from __future__ import annotations

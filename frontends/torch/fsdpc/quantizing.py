@@ -74,7 +74,7 @@ class QuantizedLinear(torch.nn.Module):
 
 
 def _is_conv1d(layer: torch.nn.Module) -> bool:
-    """Returns true for the linear layer of GPT-2 and its like in transformers, which is no nn.Linear."""
+    """Returns true for the linear layer of GPT-2 and its like in transformers, which is not an nn.Linear."""
     utilities = sys.modules.get("transformers.pytorch_utils")
     return utilities is not None and type(layer) is utilities.Conv1D
 

@@ -6,6 +6,7 @@
 // folder between the check and the use.
 #include "runtime/comm/tcp/secret.h"
 #include "runtime/support/concat.h"
+#include "runtime/support/descriptor.h"
 #include "runtime/support/system_error.h"
 
 #include <cerrno>
@@ -19,22 +20,6 @@
 namespace fsdpc::runtime {
 
 namespace {
-
-// Closes a descriptor at the end of a scope.
-struct Descriptor {
-  explicit Descriptor(int file) : file(file) {}
-  Descriptor(const Descriptor &) = delete;
-  ~Descriptor() {
-    if (file >= 0)
-      close(file);
-  }
-  int release() {
-    int released = file;
-    file = -1;
-    return released;
-  }
-  int file;
-};
 
 // Returns true if the open file is of the type, belongs to this user, and
 // grants nothing to anybody else.
