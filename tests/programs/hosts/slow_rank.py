@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Slows one of four ranks down, which must be named within 50 steps.
 
-The rank is stopped and continued by signals, as if something else had its processor most of the time. Four ranks of a test machine
-share two processors or fewer, so all of them vary; only that the slow one is named is checked, and when.
+The rank is stopped and continued by signals, as if something else had its processor most of the time. A step has so many
+microbatches that it lasts for several of these turns, however fast the machine is: a shorter step could run between two stops.
+Four ranks of a test machine share two processors or fewer, so all of them vary; only that the slow one is named is checked, and when.
 """
 import os
 import re
@@ -20,6 +21,7 @@ from harness import Failure
 RANKS, SLOW = 4, 2
 STEPS = 50                                    # within which the rank is named
 SECONDS = 120                                 # for it to be named, on a busy machine
+MICROBATCHES = 8                              # of each rank in a step
 STOPPED, RUNNING = 0.05, 0.005                # seconds, in turns
 
 
@@ -65,7 +67,8 @@ def test(bench, options) -> None:
     chosen = harness.fixture("gpt")
     program = bench.compile_fixture(chosen, "train")
     log = bench.path("log.jsonl")
-    words = [*harness.mpirun(RANKS), program, *chosen.data, "--seed", chosen.seed, "--threads", 1, "--steps", 10**6, "--log", log]
+    words = [*harness.mpirun(RANKS), program, *chosen.data, "--seed", chosen.seed, "--threads", 1,
+             "--accumulate", MICROBATCHES, "--steps", 10**6, "--log", log]
     with subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                           text=True) as job:
         slowness = Slowness(process_of(SLOW, program))
