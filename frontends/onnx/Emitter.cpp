@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Builds nn ops for the nodes of a graph: each function makes one op in its
-// plain form, with the scope of the node, or the constant that the op folds to
-// (ConstantFolding.cpp).
+// plain form, with the modules of the node, or the constant that the op folds
+// to (ConstantFolding.cpp).
 #include "frontends/onnx/Emitter.h"
 
 #include "compiler/dialects/nn/ElementwiseOps.h"
@@ -50,15 +50,13 @@ std::optional<Shape> frontend::broadcastShapes(ArrayRef<int64_t> a,
   return result;
 }
 
-// Gives the op the module scope of the current node.
+// Gives the op the modules of the current node.
 void Emitter::annotate(Operation *op) {
   // Charged before folding: an op that folds has cost its construction.
   if (!budgets.spend(Cost::ops, 1 + op->getNumOperands()))
     hasTooManyOps = true;
-  if (scope)
-    op->setAttr(nn::NNDialect::kScopeAttr, scope);
-  if (classes)
-    op->setAttr(nn::NNDialect::kClassAttr, classes);
+  if (modules)
+    op->setAttr(nn::NNDialect::kModulesAttr, modules);
 }
 
 // Not through `make`: a constant has nothing to fold.

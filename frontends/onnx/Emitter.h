@@ -7,6 +7,7 @@
 #pragma once
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/NNAttributes.h"
 #include "frontends/onnx/Budgets.h"
 
 #include <map>
@@ -40,8 +41,8 @@ std::optional<int64_t> countElements(llvm::ArrayRef<int64_t> shape);
 std::optional<Shape> broadcastShapes(llvm::ArrayRef<int64_t> a,
                                      llvm::ArrayRef<int64_t> b);
 
-/// The builder of the import. `loc`, `scope` and `classes` are set by the
-/// caller for each node and annotate every op that is built.
+/// The builder of the import. `loc` and `modules` are set by the caller for
+/// each node and annotate every op that is built.
 class Emitter {
 public:
   Emitter(mlir::MLIRContext *context, Budgets &budgets)
@@ -50,7 +51,7 @@ public:
   /// Handlers insert at its insertion point, the end of the function.
   mlir::OpBuilder builder;
   mlir::Location loc;
-  mlir::ArrayAttr scope, classes; ///< of the node; null if it has none
+  nn::ModulesAttr modules; ///< of the node; null if it has none
 
   /// The budget that has stopped folding, if one has.
   std::optional<Cost> unfolded;

@@ -52,21 +52,26 @@ int64_t GraphImporter::floatTypeOf(const onnx::NodeProto &proto) {
   return 0;
 }
 
-// Sets the location and the module scope of the ops that the node will build.
+// Sets the location and the modules of the ops that the node will build.
 void GraphImporter::enterScope(const onnx::NodeProto &proto,
                                const std::string &name) {
   b.loc = NameLoc::get(b.builder.getStringAttr(name));
-  std::vector<std::string> scopes = parsePythonList(
+  std::vector<std::string> paths = parsePythonList(
       metadata(proto.metadata_props(), "pkg.torch.onnx.name_scopes"));
   std::vector<std::string> classes = parsePythonList(
       metadata(proto.metadata_props(), "pkg.torch.onnx.class_hierarchy"));
-  if (scopes.empty() || scopes.size() != classes.size()) {
-    if (!frame->isInlined) // functions and branches keep the caller's scope
-      b.scope = b.classes = nullptr;
+  if (paths.empty() || paths.size() != classes.size()) {
+    if (!frame->isInlined) // functions and branches keep the caller's modules
+      b.modules = nullptr;
     return;
   }
-  b.scope = b.builder.getStrArrayAttr(llvm::to_vector_of<StringRef>(scopes));
-  b.classes = b.builder.getStrArrayAttr(llvm::to_vector_of<StringRef>(classes));
+  auto attributes = [&](const std::vector<std::string> &texts) {
+    return llvm::map_to_vector(texts, [&](const std::string &text) {
+      return b.builder.getStringAttr(text);
+    });
+  };
+  b.modules = nn::ModulesAttr::get(b.builder.getContext(), attributes(paths),
+                                   attributes(classes));
 }
 
 // Imports one node. The outputs of a node that is refused are poisoned.
@@ -75,13 +80,12 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
   if (name.empty() && proto.output_size() > 0)
     name = proto.output(0);
   name = frame->prefix + name;
-  // Nodes of a function without scopes of their own have those of the call, and
-  // the next node has its own again.
-  auto outerScope = b.scope, outerClasses = b.classes;
+  // Nodes of a function without modules of their own have those of the call,
+  // and the next node has its own again.
+  nn::ModulesAttr outerModules = b.modules;
   Location outerLoc = b.loc;
   llvm::scope_exit leave([&] {
-    b.scope = outerScope;
-    b.classes = outerClasses;
+    b.modules = outerModules;
     b.loc = outerLoc;
   });
   enterScope(proto, name);
@@ -212,7 +216,7 @@ LogicalResult GraphImporter::run(func::FuncOp function,
   for (const auto &name : refusals.tensorNames())
     root.values[name.getKey()].isPoisoned = true;
   importNodes(model.proto.graph().node());
-  b.scope = b.classes = nullptr;
+  b.modules = nullptr;
   b.loc = b.builder.getUnknownLoc();
   return refusals.report();
 }

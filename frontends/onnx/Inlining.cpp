@@ -169,7 +169,7 @@ GraphImporter::importBeside(Block &body, const onnx::GraphProto &graph,
   llvm::scope_exit leave([&] {
     frame = &root;
     randomValue = ofMicrobatch;
-    b.scope = b.classes = nullptr;
+    b.modules = nullptr;
     b.loc = loc;
   });
   for (const Given &tensor : given)

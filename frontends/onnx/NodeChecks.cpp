@@ -20,8 +20,8 @@ void GraphImporter::refuse(Node &node, const Twine &reason) {
   if (!node.proto.domain().empty() && node.proto.domain() != "ai.onnx")
     text += "domain '" + node.proto.domain() + "', ";
   text += concat("opset ", node.version, ")");
-  if (b.scope && b.scope.size() > 1) {
-    StringRef module = cast<StringAttr>(b.scope[b.scope.size() - 2]).getValue();
+  if (b.modules && b.modules.getPaths().size() > 1) {
+    StringAttr module = b.modules.getPaths().drop_back().back();
     text += " in module '" + module.str() + "'";
   }
   refusals.addNode(b.loc,

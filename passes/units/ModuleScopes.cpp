@@ -6,6 +6,7 @@
 #include "passes/units/ModuleScopes.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/nn/NNAttributes.h"
 #include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/options/Options.h"
 
@@ -47,16 +48,13 @@ StringRef lastComponent(StringRef name) {
 // to innermost, and the traced call last.
 SmallVector<ModuleScope> getModules(Operation *op) {
   SmallVector<ModuleScope> modules;
-  auto scopes = op->getAttrOfType<ArrayAttr>(nn::NNDialect::kScopeAttr);
-  auto classes = op->getAttrOfType<ArrayAttr>(nn::NNDialect::kClassAttr);
-  if (!scopes || !classes)
+  auto all = op->getAttrOfType<nn::ModulesAttr>(nn::NNDialect::kModulesAttr);
+  if (!all)
     return modules;
-  for (auto [scopeAttr, classAttr] : llvm::zip(scopes, classes)) {
-    StringRef scope = withoutCall(cast<StringAttr>(scopeAttr).getValue());
-    StringRef cls = cast<StringAttr>(classAttr).getValue();
+  for (auto [path, cls] : llvm::zip_equal(all.getPaths(), all.getClasses())) {
     if (isOperator(cls))
       break;
-    modules.push_back({scope, cls});
+    modules.push_back({withoutCall(path), cls});
   }
   return modules;
 }

@@ -31,7 +31,7 @@ def FormUnits : Pass<"form-units", "::mlir::ModuleOp"> {
   let summary = "Gives each op and parameter of the model a unit";
   let description = [{
     A unit is what is gathered, freed and reduced together. Where the exporter wrote the
-    modules that an op comes from (`nn.scope`, `nn.class`), units are modules:
+    modules that an op comes from (`nn.modules`), units are modules:
 
     | option | units |
     |---|---|
@@ -58,7 +58,7 @@ def FormUnits : Pass<"form-units", "::mlir::ModuleOp"> {
     fsdp.parameter @h.0.w : tensor<8x8xf32> trainable
     func.func @microbatch(%x: tensor<4x8xf32>) {
       %w = fsdp.load @h.0.w : tensor<8x8xf32>
-      %y = nn.matmul %x, %w {nn.scope = ["", "h.0"], nn.class = ["GPT", "Block"]} : …
+      %y = nn.matmul %x, %w {nn.modules = #nn.modules<"": "GPT", "h.0": "Block">} : …
     ```
     After:
     ```mlir

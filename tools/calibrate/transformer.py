@@ -22,8 +22,8 @@ class Writer:
     def append(self, text: str) -> None:
         """Adds the text of an op. Blocks are units, whose collectives can run beside the compute of others."""
         if self.block:
-            scope = f'nn.scope = ["", "{self.block}"], nn.class = ["GPT", "Block"]'
-            text = text.replace("} : ", f", {scope}}} : ", 1) if "} : " in text else text.replace(" : ", f" {{{scope}}} : ", 1)
+            modules = f'nn.modules = #nn.modules<"": "GPT", "{self.block}": "Block">'
+            text = text.replace("} : ", f", {modules}}} : ", 1) if "} : " in text else text.replace(" : ", f" {{{modules}}} : ", 1)
         self.ops.append(f"    {text}")
 
     def op(self, text: str, shape: tuple, results: str = "") -> tuple:

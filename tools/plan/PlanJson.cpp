@@ -75,11 +75,9 @@ private:
 
 // The innermost module of the model that the op comes from.
 std::string moduleOf(Operation *op) {
-  auto scopes = op->getAttrOfType<ArrayAttr>(nn::NNDialect::kScopeAttr);
-  auto inner = scopes && !scopes.empty()
-                   ? dyn_cast<StringAttr>(*std::prev(scopes.end()))
-                   : StringAttr();
-  return inner ? inner.getValue().str() : "";
+  auto modules =
+      op->getAttrOfType<nn::ModulesAttr>(nn::NNDialect::kModulesAttr);
+  return modules ? modules.getPaths().back().str() : "";
 }
 
 // The ops that take time, with the time at which each begins.

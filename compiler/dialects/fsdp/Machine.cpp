@@ -6,6 +6,7 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/options/Options.h"
 #include "compiler/schedule/cost_model.h"
+#include "compiler/schedule/rounding.h"
 
 using namespace mlir;
 
@@ -56,7 +57,7 @@ double fsdpc::fsdp::opUs(Operation *op, const schedule::Machine &machine,
   auto count = [&](StringRef name) {
     return double(op->getAttrOfType<IntegerAttr>(name).getInt());
   };
-  return schedule::opUs(machine, op->getName().stripDialect(),
-                        count(FSDPDialect::kFlopsAttr),
-                        count(FSDPDialect::kBytesAttr), typeOf(op, otherwise));
+  return schedule::roundedUs(schedule::opUs(
+      machine, op->getName().stripDialect(), count(FSDPDialect::kFlopsAttr),
+      count(FSDPDialect::kBytesAttr), typeOf(op, otherwise)));
 }

@@ -182,6 +182,7 @@ static bool isFloatType(Attribute value) {
   return type && isa<FloatType>(type.getValue());
 }
 
+static bool isModules(Attribute value) { return isa<ModulesAttr>(value); }
 static bool isGrid(Attribute value) { return isa<GridAttr>(value); }
 static bool isPlan(Attribute value) { return isa<KernelPlanAttr>(value); }
 
@@ -200,14 +201,12 @@ static constexpr AttributePlace ops = {"an op", isAnyOp},
                                            "'nn.kernel')",
                                            isKernel};
 static constexpr AttributeForm unit = {"a unit attribute", isUnit},
-                               floatType = {"a float type", isFloatType},
-                               strings = {"an array of strings", isStringArray};
+                               floatType = {"a float type", isFloatType};
 
 // The attributes of the nn dialect. A new one needs a row here, or the verifier
 // refuses it, and a row in the description of NNBase.td.
 static constexpr DiscardableAttribute table[] = {
-    {"nn.scope", ops, strings},
-    {"nn.class", ops, strings},
+    {"nn.modules", ops, {"modules", isModules}},
     {"nn.type", ops, floatType},
     {"nn.kernel", functions, unit},
     {"nn.optimizer", kernels, unit},
@@ -228,35 +227,14 @@ static constexpr DiscardableAttribute table[] = {
      {"one of operand, result", isPlacing}},
 };
 
-// The modules of an op have a scope and a class each. A fault is reported once.
-static LogicalResult verifyModules(Operation *op, StringRef name) {
-  auto scopes = op->getAttrOfType<ArrayAttr>(NNDialect::kScopeAttr);
-  auto classes = op->getAttrOfType<ArrayAttr>(NNDialect::kClassAttr);
-  size_t scopeCount = scopes ? scopes.size() : 0;
-  size_t classCount = classes ? classes.size() : 0;
-  // MLIR verifies each attribute by itself, so an op that has both comes here
-  // twice. The scope reports; the class does only if there is no scope.
-  bool reportsFault =
-      name == NNDialect::kScopeAttr ||
-      (name == NNDialect::kClassAttr && !op->hasAttr(NNDialect::kScopeAttr));
-  if (!reportsFault || scopeCount == classCount)
-    return success();
-  return emitError(op->getLoc())
-         << "attributes '" << NNDialect::kScopeAttr << "' and '"
-         << NNDialect::kClassAttr << "' describe " << scopeCount << " and "
-         << classCount << " modules; they must describe the same";
-}
-
 ArrayRef<StringRef> NNDialect::originAttributes() {
-  static constexpr StringRef names[] = {kScopeAttr, kClassAttr, kTypeAttr};
+  static constexpr StringRef names[] = {kModulesAttr, kTypeAttr};
   return names;
 }
 
 LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
                                                   NamedAttribute attribute) {
-  if (failed(verifyDiscardable(op, attribute, table)))
-    return failure();
-  return verifyModules(op, attribute.getName());
+  return verifyDiscardable(op, attribute, table);
 }
 
 // The dialect has no attributes of arguments, so each one is unknown.

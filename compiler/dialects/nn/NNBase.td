@@ -32,16 +32,15 @@ def NN_Dialect : Dialect {
     mean, reciprocal deviation) and losses are f32, or f64 where the input is. Hence
     fusing ops never changes a bit.
 
-    Every op may carry the module of the model that it comes from: `nn.scope` (paths)
-    and `nn.class` (classes) are arrays of strings of equal length, outermost first,
-    as the exporter wrote them. Its location is the name of the ONNX node.
+    Every op may carry the modules of the model that it comes from, as the exporter
+    wrote them (`nn.modules`). Its location is the name of the ONNX node.
 
     The dialect refuses discardable attributes of its own prefix that are not in this
     table, or stand on another op, or have another form:
 
     | attribute | on | meaning |
     |---|---|---|
-    | `nn.scope`, `nn.class` | ops | the modules that the op comes from |
+    | `nn.modules` | ops | the modules that the op comes from |
     | `nn.type` | ops, parameters | the float type of the result in the model's file, with `--param-dtype=graph` |
     | `nn.strided` | ops that move elements | the op has no memory: its result is read where the operand lies, or its operands are written where the result lies |
     | `nn.library` | library calls | the library of a GPU that computes the call |
@@ -60,8 +59,7 @@ def NN_Dialect : Dialect {
   let hasRegionArgAttrVerify = 1;
   let useDefaultAttributePrinterParser = 1;
   let extraClassDeclaration = [{
-    static constexpr llvm::StringLiteral kScopeAttr = "nn.scope";
-    static constexpr llvm::StringLiteral kClassAttr = "nn.class";
+    static constexpr llvm::StringLiteral kModulesAttr = "nn.modules";
     // Written by the import for --param-dtype=graph, until mixed-precision.
     static constexpr llvm::StringLiteral kTypeAttr = "nn.type";
     // The attributes that an op takes over from the op that it replaces or
@@ -80,7 +78,7 @@ def NN_Dialect : Dialect {
     static constexpr llvm::StringLiteral kLibraryAttr = "nn.library";
 
   private:
-    void registerAttributes(); // KernelPlanAttr.cpp
+    void registerAttributes(); // NNAttributes.cpp
   }];
 }
 

@@ -10,7 +10,7 @@ fsdp.parameter @v : tensor<6x2xf32> trainable unit @b
 func.func @microbatch(%x: tensor<4x8xf32> {fsdp.input = "x"}) {
   %w = fsdp.load @w {fsdp.unit = @a} : tensor<8x6xf32>
   %v = fsdp.load @v {fsdp.unit = @b} : tensor<6x2xf32>
-  %y = nn.matmul %x, %w {fsdp.unit = @a, nn.class = ["Linear"], nn.scope = ["h.0"]} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+  %y = nn.matmul %x, %w {fsdp.unit = @a, nn.modules = #nn.modules<"h.0": "Linear">} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
   %z = nn.matmul %y, %v {fsdp.unit = @b} : tensor<4x6xf32>, tensor<6x2xf32> -> tensor<4x2xf32>
   %s = nn.reduce sum %z [0, 1] {fsdp.unit = @b} : tensor<4x2xf32> -> tensor<1x1xf32>
   %l = nn.reshape %s {fsdp.unit = @b} : tensor<1x1xf32> -> tensor<f32>
@@ -22,7 +22,7 @@ func.func @microbatch(%x: tensor<4x8xf32> {fsdp.input = "x"}) {
   // CHECK-NEXT: %[[DY:.*]] = nn.matmul %[[G2]], %{{.*}} {fsdp.backward, fsdp.unit = @b, transpose_b}
   // CHECK-NEXT: %[[DV:.*]] = nn.matmul %{{.*}}, %[[G2]] {fsdp.backward, fsdp.unit = @b, transpose_a}
   // CHECK-NEXT: fsdp.gradient @v, %[[DV]] {fsdp.backward, fsdp.unit = @b}
-  // CHECK-NEXT: %[[DW:.*]] = nn.matmul %arg0, %[[DY]] {fsdp.backward, fsdp.unit = @a, nn.class = ["Linear"], nn.scope = ["h.0"], transpose_a}
+  // CHECK-NEXT: %[[DW:.*]] = nn.matmul %arg0, %[[DY]] {fsdp.backward, fsdp.unit = @a, nn.modules = #h, transpose_a}
   // CHECK-NEXT: fsdp.gradient @w, %[[DW]] {fsdp.backward, fsdp.unit = @a}
   // CHECK-NEXT: return
   return

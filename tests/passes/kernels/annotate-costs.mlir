@@ -4,9 +4,9 @@
 
 // CHECK-LABEL: func.func @microbatch
 // 2 x 256^3 flops at 80 GF/s.
-// CHECK: nn.matmul {{.*}} {fsdp.bytes = 786432 : i64, fsdp.cost_us = 419.43{{.*}} : f64, fsdp.flops = 33554432 : i64}
+// CHECK: nn.matmul {{.*}} {fsdp.bytes = 786432 : i64, fsdp.cost_us = 4.194300e+02 : f64, fsdp.flops = 33554432 : i64}
 // Read and written once at 10 GB/s. An exp is twelve operations.
-// CHECK: nn.launch @exp{{.*}} {fsdp.bytes = 524288 : i64, fsdp.cost_us = 5.2428{{.*}}e+01 : f64, fsdp.flops = 786432 : i64}
+// CHECK: nn.launch @exp{{.*}} {fsdp.bytes = 524288 : i64, fsdp.cost_us = 5.242900e+01 : f64, fsdp.flops = 786432 : i64}
 // What a reduction adds are its operand's elements; a broadcast adds nothing.
 // CHECK: nn.launch @centre{{.*}} {fsdp.bytes = 525312 : i64, {{.*}}fsdp.flops = 131072 : i64}
 // 4 ids, 4 rows read, 4 rows written.

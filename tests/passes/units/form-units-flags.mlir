@@ -14,11 +14,11 @@ module attributes {fsdp.options = {"unit-class" = ["Block"], "unit-scope" = ["^b
     // CHECK-NEXT: nn.transpose {{.*}}fsdp.unit = @a
     %t = nn.transpose %s [1, 0] : tensor<8x8xf32> -> tensor<8x8xf32>
     // CHECK-NEXT: nn.matmul {{.*}}fsdp.unit = @a
-    %y = nn.matmul %x, %t {nn.scope = ["", "a", "a.fc"], nn.class = ["m.M", "m.Block", "m.Linear"]} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %y = nn.matmul %x, %t {nn.modules = #nn.modules<"": "m.M", "a": "m.Block", "a.fc": "m.Linear">} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     // CHECK-NEXT: fsdp.load @s {fsdp.unit = @b.fc}
     // CHECK-NEXT: nn.transpose {{.*}}fsdp.unit = @b.fc
     // CHECK-NEXT: nn.matmul {{.*}}fsdp.unit = @b.fc
-    %z = nn.matmul %y, %t {nn.scope = ["", "b", "b.fc"], nn.class = ["m.M", "m.Block", "m.Linear"]} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %z = nn.matmul %y, %t {nn.modules = #nn.modules<"": "m.M", "b": "m.Block", "b.fc": "m.Linear">} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     return
   }
 }
@@ -34,11 +34,11 @@ module attributes {fsdp.options = {"unit-size" = 64 : i64}} {
   fsdp.parameter @b : tensor<8x8xf32> trainable
   func.func @microbatch(%x: tensor<8x8xf32>) {
     %a = fsdp.load @a : tensor<8x8xf32>
-    %y = nn.matmul %x, %a {nn.scope = ["", "a"], nn.class = ["M", "Linear"]} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
-    %z = nn.matmul %y, %a {nn.scope = ["", "a@1"], nn.class = ["M", "Linear"]} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %y = nn.matmul %x, %a {nn.modules = #nn.modules<"": "M", "a": "Linear">} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %z = nn.matmul %y, %a {nn.modules = #nn.modules<"": "M", "a@1": "Linear">} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     %b = fsdp.load @b : tensor<8x8xf32>
     // CHECK: nn.matmul {{.*}}fsdp.unit = @root.1
-    %u = nn.matmul %z, %b {nn.scope = ["", "b"], nn.class = ["M", "Linear"]} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %u = nn.matmul %z, %b {nn.modules = #nn.modules<"": "M", "b": "Linear">} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     return
   }
 }
@@ -52,9 +52,9 @@ module attributes {fsdp.options = {units = "whole"}} {
   fsdp.parameter @h.1.w : tensor<8x8xf32> trainable
   func.func @microbatch(%x: tensor<8x8xf32>) {
     %a = fsdp.load @h.0.w : tensor<8x8xf32>
-    %y = nn.matmul %x, %a {nn.scope = ["", "h.0"], nn.class = ["M", "Linear"]} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %y = nn.matmul %x, %a {nn.modules = #nn.modules<"": "M", "h.0": "Linear">} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     %b = fsdp.load @h.1.w : tensor<8x8xf32>
-    %z = nn.matmul %y, %b {nn.scope = ["", "h.1"], nn.class = ["M", "Linear"]} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %z = nn.matmul %y, %b {nn.modules = #nn.modules<"": "M", "h.1": "Linear">} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     return
   }
 }
@@ -66,7 +66,7 @@ module attributes {fsdp.options = {"unit-class" = ["*Blok"]}} {
   fsdp.parameter @w : tensor<8x8xf32> trainable
   func.func @microbatch(%x: tensor<8x8xf32>) {
     %a = fsdp.load @w : tensor<8x8xf32>
-    %y = nn.matmul %x, %a {nn.scope = ["", "h.0"], nn.class = ["gpt.GPT", "gpt.Block"]} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %y = nn.matmul %x, %a {nn.modules = #nn.modules<"": "gpt.GPT", "h.0": "gpt.Block">} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     return
   }
 }
@@ -78,7 +78,7 @@ module attributes {fsdp.options = {"unit-scope" = ["layer"]}} {
   fsdp.parameter @w : tensor<8x8xf32> trainable
   func.func @microbatch(%x: tensor<8x8xf32>) {
     %a = fsdp.load @w : tensor<8x8xf32>
-    %y = nn.matmul %x, %a {nn.scope = ["", "h.0"], nn.class = ["gpt.GPT", "gpt.Block"]} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %y = nn.matmul %x, %a {nn.modules = #nn.modules<"": "gpt.GPT", "h.0": "gpt.Block">} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     return
   }
 }

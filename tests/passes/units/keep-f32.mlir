@@ -16,19 +16,19 @@ module attributes {fsdp.options = {"param-dtype" = "bf16", "keep-f32" = ["*Norm"
     // CHECK: nn.broadcast {{.*}}fsdp.keep_f32
     %b = nn.broadcast %n : tensor<8xf32> -> tensor<8x8xf32>
     // CHECK: nn.mul {{.*}}fsdp.keep_f32
-    %y = nn.mul %x, %b {nn.scope = ["", "a", "a.n"], nn.class = ["m.M", "m.Block", "m.LayerNorm"]} : tensor<8x8xf32>
+    %y = nn.mul %x, %b {nn.modules = #nn.modules<"": "m.M", "a": "m.Block", "a.n": "m.LayerNorm">} : tensor<8x8xf32>
     // CHECK: fsdp.load @w {fsdp.unit = @root}
     %w = fsdp.load @w : tensor<8x8xf32>
-    // CHECK: nn.matmul %{{.*}} {fsdp.unit = @root, nn.class
-    %z = nn.matmul %y, %w {nn.scope = ["", "a"], nn.class = ["m.M", "m.Block"]} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK: nn.matmul %{{.*}} {fsdp.unit = @root, nn.modules
+    %z = nn.matmul %y, %w {nn.modules = #nn.modules<"": "m.M", "a": "m.Block">} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     // CHECK: fsdp.load @s {fsdp.keep_f32
     %s = fsdp.load @s : tensor<8x8xf32>
     // CHECK: nn.transpose {{.*}}fsdp.keep_f32
     %t = nn.transpose %s [1, 0] : tensor<8x8xf32> -> tensor<8x8xf32>
     // CHECK: nn.matmul {{.*}}fsdp.keep_f32
-    %h = nn.matmul %z, %t {nn.scope = ["", "head", "head.fc"], nn.class = ["m.M", "m.Head", "m.Linear"]} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
-    // CHECK: nn.matmul %{{.*}} {fsdp.unit = @root, nn.class
-    %u = nn.matmul %h, %s {nn.scope = ["", "a"], nn.class = ["m.M", "m.Block"]} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %h = nn.matmul %z, %t {nn.modules = #nn.modules<"": "m.M", "head": "m.Head", "head.fc": "m.Linear">} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK: nn.matmul %{{.*}} {fsdp.unit = @root, nn.modules
+    %u = nn.matmul %h, %s {nn.modules = #nn.modules<"": "m.M", "a": "m.Block">} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
     return
   }
 }
@@ -53,7 +53,7 @@ module attributes {fsdp.options = {"param-dtype" = "bf16", "keep-f32" = ["*"], u
 // expected-error@+1 {{--keep-f32 '*Nrom' matches no module; available: 'M', 'n', 'LayerNorm'}}
 module attributes {fsdp.options = {"param-dtype" = "bf16", "keep-f32" = ["*Nrom"]}} {
   func.func @microbatch(%x: tensor<8xf32>) {
-    %y = nn.neg %x {nn.scope = ["", "n"], nn.class = ["M", "LayerNorm"]} : tensor<8xf32>
+    %y = nn.neg %x {nn.modules = #nn.modules<"": "M", "n": "LayerNorm">} : tensor<8xf32>
     return
   }
 }

@@ -110,35 +110,27 @@ func.func @f(%x: tensor<2x4xf32>) {
 
 // -----
 
-// Scopes are names.
+// Modules have a form of their own.
 func.func @f(%x: tensor<4xf32>) {
-  // expected-error @below {{attribute 'nn.scope' = "h.0" is not an array of strings}}
-  %y = nn.exp %x {nn.scope = "h.0", nn.class = ["Block"]} : tensor<4xf32>
+  // expected-error @below {{attribute 'nn.modules' = ["h.0"] is not modules}}
+  %y = nn.exp %x {nn.modules = ["h.0"]} : tensor<4xf32>
   return
 }
 
 // -----
 
-// So are classes.
+// Each module has a path and a class.
 func.func @f(%x: tensor<4xf32>) {
-  // expected-error @below {{attribute 'nn.class' = [1] is not an array of strings}}
-  %y = nn.exp %x {nn.class = [1], nn.scope = ["h.0"]} : tensor<4xf32>
+  // expected-error @below {{expected ':'}}
+  %y = nn.exp %x {nn.modules = #nn.modules<"", "h.0": "Block">} : tensor<4xf32>
   return
 }
 
 // -----
 
-// Each module has a scope and a class.
+// There is one at least.
 func.func @f(%x: tensor<4xf32>) {
-  // expected-error @below {{attributes 'nn.scope' and 'nn.class' describe 2 and 1 modules; they must describe the same}}
-  %y = nn.exp %x {nn.scope = ["", "h.0"], nn.class = ["Block"]} : tensor<4xf32>
-  return
-}
-
-// -----
-
-func.func @f(%x: tensor<4xf32>) {
-  // expected-error @below {{attributes 'nn.scope' and 'nn.class' describe 0 and 1 modules; they must describe the same}}
-  %y = nn.exp %x {nn.class = ["Block"]} : tensor<4xf32>
+  // expected-error @below {{expected string}}
+  %y = nn.exp %x {nn.modules = #nn.modules<>} : tensor<4xf32>
   return
 }

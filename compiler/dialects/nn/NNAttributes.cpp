@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Text form and constraints of the attributes that hold kernel plans. Plans can
-// be edited in dumps, so whatever the text alone shows to be wrong is refused
-// here; verify-kernels then checks a plan against its kernel.
+// Text form and constraints of the attributes. They can be edited in dumps, so
+// whatever the text alone shows to be wrong is refused here; verify-kernels
+// then checks a plan against its kernel.
 #include "compiler/dialects/nn/NNAttributes.h"
 
 #include "compiler/dialects/nn/NNDialect.h"
@@ -41,6 +41,32 @@ static void printStages(AsmPrinter &printer, ArrayRef<int64_t> outer,
                           if (times != 1)
                             printer << times << " * ";
                           printer << count;
+                        });
+}
+
+// Modules are written as `"path": "class"` each.
+static ParseResult parseModules(AsmParser &parser,
+                                SmallVector<StringAttr> &paths,
+                                SmallVector<StringAttr> &classes) {
+  return parser.parseCommaSeparatedList([&] {
+    std::string path, cls;
+    if (parser.parseString(&path) || parser.parseColon() ||
+        parser.parseString(&cls))
+      return failure();
+    paths.push_back(StringAttr::get(parser.getContext(), path));
+    classes.push_back(StringAttr::get(parser.getContext(), cls));
+    return success();
+  });
+}
+
+static void printModules(AsmPrinter &printer, ArrayRef<StringAttr> paths,
+                         ArrayRef<StringAttr> classes) {
+  llvm::interleaveComma(llvm::zip_equal(paths, classes), printer.getStream(),
+                        [&](auto entry) {
+                          auto [path, cls] = entry;
+                          printer.printString(path.getValue());
+                          printer << ": ";
+                          printer.printString(cls.getValue());
                         });
 }
 
@@ -109,4 +135,33 @@ LogicalResult GridAttr::verify(EmitError emitError, int64_t blocks,
                  check("vectors", vectors, 1) && check("team", team, 1) &&
                  check("across", across, 1) &&
                  check("table_rows", tableRows, 1));
+}
+
+LogicalResult ModulesAttr::verify(EmitError emitError,
+                                  ArrayRef<StringAttr> paths,
+                                  ArrayRef<StringAttr> classes) {
+  if (!paths.empty() && paths.size() == classes.size())
+    return success();
+  return emitError() << "modules have " << paths.size() << " paths and "
+                     << classes.size()
+                     << " classes; they must have as many of each, and one";
+}
+
+// Names a value in dumps: "h_0_attn_softmax" for the call "softmax_1" in the
+// module "h.0.attn". The number of a call says nothing, and MLIR adds one where
+// a name comes again.
+OpAsmAliasResult ModulesAttr::getAlias(raw_ostream &os) const {
+  StringRef last = getPaths().back().getValue();
+  StringRef module =
+      getPaths().size() > 1 ? getPaths().drop_back().back().getValue() : "";
+  std::string name;
+  if (!last.starts_with(module.str() + ".")) // a call in it, not a module
+    name = module.str() + "_";
+  name += last.rtrim("0123456789");
+  for (char &c : name)
+    if (!llvm::isAlnum(c))
+      c = '_';
+  StringRef trimmed = StringRef(name).trim('_');
+  os << (trimmed.empty() ? "root" : trimmed);
+  return OpAsmAliasResult::FinalAlias;
 }
