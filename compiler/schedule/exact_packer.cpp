@@ -14,6 +14,8 @@
 
 #include "compiler/schedule/exact_packer.h"
 
+#include "runtime/support/round_up.h"
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -63,10 +65,6 @@ private:
   std::vector<Candidate> scratch;
   std::vector<int> unseen;
 };
-
-int64_t alignUp(int64_t offset, int64_t alignment) {
-  return (offset + alignment - 1) / alignment * alignment;
-}
 
 /// Returns a pseudo-random factor between 0.5 and 1.5, the same on every
 /// machine.
@@ -141,7 +139,7 @@ std::optional<std::vector<Search::Candidate>> Search::candidates() {
     if (b.placed)
       continue;
     // Offsets never decrease, so no buffer can go below the one placed last.
-    int64_t offset = std::max(b.offset, alignUp(floor, b.alignment));
+    int64_t offset = std::max(b.offset, roundUp(floor, b.alignment));
     lowestTop = std::min(lowestTop, offset + b.bytes);
     scratch.push_back({offset, static_cast<int>(i)});
   }
@@ -191,7 +189,7 @@ bool Search::tryAt(const Candidate &candidate, size_t count) {
         b.begin >= other.end || &other == &b)
       continue;
     raised.emplace_back(i, other.offset);
-    other.offset = alignUp(top, other.alignment);
+    other.offset = roundUp(top, other.alignment);
   }
   // From here on `rest` counts only what is still to come.
   for (int p = b.begin; p < b.end; ++p)

@@ -9,6 +9,8 @@
 
 #include "compiler/schedule/linear_scan.h"
 
+#include "runtime/support/round_up.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -25,12 +27,9 @@ public:
   // Best fit: takes the smallest free block that holds the bytes at their
   // alignment, and returns the rest of the block to the list.
   int64_t allocate(int64_t bytes, int64_t alignment) {
-    auto aligned = [&](int64_t offset) {
-      return (offset + alignment - 1) / alignment * alignment;
-    };
     for (auto it = bySize.lower_bound({bytes, 0}); it != bySize.end(); ++it) {
       auto [size, start] = *it;
-      int64_t offset = aligned(start);
+      int64_t offset = roundUp(start, alignment);
       if (offset + bytes > start + size)
         continue; // only the alignment prevents it
       erase(start, size);
@@ -45,7 +44,7 @@ public:
       start = last->first;
       erase(last->first, last->second);
     }
-    int64_t offset = aligned(start);
+    int64_t offset = roundUp(start, alignment);
     // Space that alignment skips stays in the list.
     insert(start, offset - start);
     top = offset + bytes;

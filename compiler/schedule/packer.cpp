@@ -12,6 +12,7 @@
 #include "compiler/schedule/packer.h"
 #include "compiler/schedule/exact_packer.h"
 #include "compiler/schedule/linear_scan.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 #include <bit>
@@ -188,9 +189,7 @@ bool Packer::placeFixed() {
 int64_t Packer::findHole(const Interval &interval, Fit fit) {
   int64_t bestOffset = -1, smallest = std::numeric_limits<int64_t>::max();
   int64_t cursor = 0, alignment = interval.alignment;
-  auto aligned = [&] {
-    return (cursor + alignment - 1) / alignment * alignment;
-  };
+  auto aligned = [&] { return roundUp(cursor, alignment); };
   for (size_t i : placed.liveWith(interval)) {
     const Placement::Bytes &other = placed[i];
     if (other.offset > cursor) {

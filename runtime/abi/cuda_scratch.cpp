@@ -12,7 +12,7 @@
 #include "runtime/abi/norm_digits.h"
 #include "runtime/abi/owners.h"
 #include "runtime/abi/power_sgd.h"
-#include "runtime/abi/round_up.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 // each with products of its own, since a causal mask leaves the blocks
 // different numbers of keys.
 #include "runtime/abi/host_products.h"
-#include "runtime/abi/round_up.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 

@@ -9,7 +9,7 @@
 // input gradient) are kept in f32 and rounded to a 16-bit type once.
 #include "runtime/abi/host_products.h"
 #include "runtime/abi/plan_shapes.h"
-#include "runtime/abi/round_up.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 // on one core with gemm_bench, chunks of the sizes below cost little compared
 // with the whole product, or even gain because they fit the caches.
 #include "runtime/abi/host_products.h"
-#include "runtime/abi/round_up.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 #include <tuple>

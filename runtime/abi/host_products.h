@@ -11,6 +11,7 @@
 
 #include "runtime/abi/element_type.h"
 #include "runtime/abi/manifest.h"
+#include "runtime/support/round_up.h"
 #include "runtime/support/status.h"
 
 #include <cstddef>
@@ -89,7 +90,7 @@ struct DirectConvolution {
     return (count - 1) * strides[0] + (kernel[0] - 1) * dilations[0] + 1;
   }
   int64_t phaseLength() const {
-    return (outWidth + lanes - 1) / lanes * lanes +
+    return roundUp(outWidth, lanes) +
            (kernel[1] - 1) * dilations[1] / strides[1];
   }
   int64_t rowLength() const { return strides[1] * phaseLength(); }

@@ -7,7 +7,7 @@
 // AVX2, AVX-512 and AVX-512 BF16: of 60,000 random products none needs more.
 #include "runtime/abi/host_scratch.h"
 #include "runtime/abi/plan_shapes.h"
-#include "runtime/abi/round_up.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 

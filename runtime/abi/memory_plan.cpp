@@ -7,9 +7,9 @@
 #include "runtime/abi/memory_plan.h"
 
 #include "runtime/abi/blocks.h"
-#include "runtime/abi/round_up.h"
 #include "runtime/abi/staging.h"
 #include "runtime/abi/top_k.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 #include <utility>

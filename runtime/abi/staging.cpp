@@ -5,6 +5,7 @@
 // The memory plan counts what is touched, not what is mapped.
 #include "runtime/abi/staging.h"
 #include "runtime/abi/kept_bytes.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 
@@ -39,12 +40,12 @@ Staging Staging::of(Channel channel, int ranks) {
 }
 
 size_t Staging::windowBytes() const {
-  return header + (2 * std::max(half, gather) + page - 1) / page * page;
+  return header + roundUp(2 * std::max(half, gather), page);
 }
 
 int64_t Staging::touchedBytes(int ranks) const {
   // A segment may begin in the middle of a page, hence one page more.
-  int64_t segment = (half / ranks + page - 1) / page * page + page;
+  int64_t segment = roundUp(half / ranks, page) + page;
   int64_t peer = 2 * std::max<int64_t>(gather, half > gather ? segment : 0);
   int64_t own = 2 * std::max(half, gather);
   return own + (ranks - 1) * std::min(own, peer) + header;

@@ -7,13 +7,14 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/reduce_scatter.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 
 namespace fsdpc::runtime {
 
 /// Values of one list may differ in type, so each begins at a cache line.
-inline size_t placeOf(size_t bytes) { return (bytes + 63) / 64 * 64; }
+inline size_t placeOf(size_t bytes) { return roundUp64(bytes); }
 
 inline WireType handedOver(const OwnedGradient &part, WireType wire) {
   return part.type == WireType::f32 ? wire : part.type;

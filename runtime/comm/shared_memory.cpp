@@ -5,10 +5,10 @@
 // memory. The name goes before the job begins, so that nothing is left of a job
 // that dies.
 #include "runtime/comm/shared_memory.h"
-#include "runtime/abi/round_up.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/wire.h"
 #include "runtime/support/descriptor.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 #include <array>

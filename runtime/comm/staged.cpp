@@ -8,6 +8,7 @@
 #include "runtime/comm/failure.h"
 #include "runtime/comm/reduce_scatter.h"
 #include "runtime/numeric/streaming.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 #include <cstring>
@@ -25,7 +26,7 @@ void StagedCommunicator::doReduceScatter(const ReduceScatter &part) {
   int64_t step = int64_t(staging.half / ranks / 64 * 64 / width);
   for (int64_t begin = 0; begin < part.shardElements; begin += step) {
     int64_t count = std::min(step, part.shardElements - begin);
-    size_t segment = (count * width + 63) / 64 * 64;
+    size_t segment = roundUp64(count * width);
     for (int peer = 0; peer < ranks; ++peer) {
       int64_t from = partOf(part, peer) + begin;
       if (peer != self)

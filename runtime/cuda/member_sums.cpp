@@ -9,6 +9,7 @@
 #include "runtime/comm/failure.h"
 #include "runtime/cuda/update.h"
 #include "runtime/support/concat.h"
+#include "runtime/support/round_up.h"
 
 namespace fsdpc::runtime {
 
@@ -94,8 +95,7 @@ Status CudaUpdate::setSegments(const Layout &layout,
       to.rounds.push_back({int64_t(i), 0, segment.from, 0});
     Round &round = to.rounds.back();
     ++round.segments;
-    round.elements =
-        (segment.to - round.firstElement + sumGroup - 1) / sumGroup * sumGroup;
+    round.elements = roundUp(segment.to - round.firstElement, sumGroup);
     if (takesNumbers)
       elementCount = std::max(elementCount, round.elements);
   }

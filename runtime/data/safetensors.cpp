@@ -9,6 +9,7 @@
 #include "runtime/data/sample_file.h"
 #include "runtime/support/concat.h"
 #include "runtime/support/json_text.h"
+#include "runtime/support/round_up.h"
 #include "runtime/support/spelling.h"
 
 #include <nlohmann/json.hpp>
@@ -241,7 +242,7 @@ std::string SafeTensorsHeader::text() const {
   // Names come from the model and may be invalid UTF-8, which is replaced.
   std::string header = dump(json);
   // Padded so that the data is aligned; readers ignore trailing spaces.
-  header.resize((header.size() + 8 + 63) / 64 * 64 - 8, ' ');
+  header.resize(roundUp64(header.size() + 8) - 8, ' ');
   uint64_t length = header.size();
   std::string text(8, '\0');
   std::memcpy(text.data(), &length, 8);

@@ -9,6 +9,7 @@
 #include "runtime/numeric/dtype.h"
 #include "runtime/support/concat.h"
 #include "runtime/support/programs.h"
+#include "runtime/support/round_up.h"
 #include "runtime/support/spelling.h"
 
 #include <algorithm>
@@ -358,7 +359,7 @@ void Weights::release() const {
   orthogonalName.clear();
   auto page = uintptr_t(sysconf(_SC_PAGESIZE));
   auto begin = reinterpret_cast<uintptr_t>(program->weights);
-  uintptr_t first = (begin + page - 1) / page * page;
+  uintptr_t first = roundUp(begin, page);
   uintptr_t last = (begin + program->weights_bytes) / page * page;
   if (first < last)
     madvise(reinterpret_cast<void *>(first), last - first, MADV_DONTNEED);

@@ -7,6 +7,7 @@
 #include "runtime/emulation/gemm.h"
 #include "runtime/numeric/each_processor.h"
 #include "runtime/numeric/float16.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 #include <cmath>
@@ -173,7 +174,7 @@ template <typename T>
 void addProduct(const Product &p, int64_t row, int64_t rows, int64_t column,
                 int64_t columns, int64_t first, Blocks<T> &blocks) {
   int64_t depth = std::min(blockDepth, p.k - first);
-  int64_t whole = (depth + unroll - 1) / unroll * unroll;
+  int64_t whole = roundUp(depth, unroll);
   loadBlock(p.a, row, first, rows, depth, blocks.a.data(), blockDepth);
   loadBlock(p.b, first, column, depth, columns, blocks.b.data(), blockColumns);
   // Pads the last step over k with zeroes.

@@ -6,6 +6,7 @@
 #include "runtime/emulation/memory.h"
 #include "runtime/emulation/status.h"
 #include "runtime/support/concat.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -24,8 +25,6 @@ constexpr size_t large = size_t(1) << 20; // as Device::allocate documents
 constexpr int poison = 0xff;
 // Length of the file, which is mapped repeatedly.
 constexpr size_t poisonBytes = size_t(4) << 20;
-
-size_t roundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
 // A file that holds only poison. Mapped privately it takes neither memory nor
 // time until somebody writes to it.

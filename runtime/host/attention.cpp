@@ -11,6 +11,7 @@
 #include "runtime/host/attention.h"
 #include "runtime/abi/memory_plan.h"
 #include "runtime/core/plan_checks.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 #include <cstring>
@@ -59,7 +60,7 @@ Status Attention::plan(const AttentionPlan &plan, GemmCache &cache) {
   }
   for (const std::shared_ptr<Gemm> &gemm : gemms)
     gemmScratch = std::max(gemmScratch, gemm->scratchBytes());
-  gemmScratch = (gemmScratch + 63) / 64 * 64;
+  gemmScratch = roundUp64(gemmScratch);
   return {};
 }
 

@@ -5,6 +5,7 @@
 // in the gradient of the input adds the windows back to the image (col2im).
 #include "runtime/host/convolution.h"
 #include "runtime/numeric/each_processor.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 #include <cstring>
@@ -20,8 +21,6 @@
 namespace fsdpc::runtime {
 
 namespace {
-
-size_t roundUp64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Writes one row of the window matrix: kernel cell (ki, kj) of a plane, for
 // output rows [row, row + rows). It copies bits, so T stands for the element's

@@ -4,6 +4,7 @@
 // several rows or filters, or of several taps, in registers; each step loads
 // one vector and multiplies it by one weight, or by a vector of dy.
 #include "runtime/host/direct_convolution.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 #include <cstring>
@@ -247,7 +248,7 @@ void DirectKernel::addWeights(const ConvolutionCut::Block &rows,
                               float *scratch) const {
   // dy's rows with zeros behind them: the copies of the image need not be zero
   // there.
-  int64_t pitch = (shape.outWidth + lanes - 1) / lanes * lanes;
+  int64_t pitch = roundUp(shape.outWidth, lanes);
   float *slopes = scratch + shape.channels * blockRows * shape.rowLength();
   copyRows(rows, image, scratch);
   float *to = slopes;

@@ -19,7 +19,7 @@ MatrixCopy::MatrixCopy(const dnnl_memory_desc_t &from,
     : adds(adds) {
   if (dnnl_memory_desc_equal(&from, &to))
     return;
-  bytes = onednn::round64(dnnl_memory_desc_get_size(&dense));
+  bytes = roundUp64(dnnl_memory_desc_get_size(&dense));
   // The axis whose elements are not adjacent: what this calls a row may be a
   // column.
   int outer = from.format_desc.blocking.strides[1] == 1 ? 0 : 1;

@@ -9,6 +9,7 @@
 #include "runtime/comm/failure.h"
 #include "runtime/host/openmp.h"
 #include "runtime/support/concat.h"
+#include "runtime/support/round_up.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -85,8 +86,6 @@ inline dnnl_memory_desc_t describePieces(int64_t rows, int64_t columns,
   return desc;
 }
 
-inline size_t round64(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 inline size_t scratchOf(const_dnnl_primitive_desc_t desc) {
   return dnnl_memory_desc_get_size(
       dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
@@ -119,7 +118,7 @@ public:
   }
 
   size_t scratchBytes() const {
-    return round64(dnnl_memory_desc_get_size(&operands.back().second));
+    return roundUp64(dnnl_memory_desc_get_size(&operands.back().second));
   }
 
   /// Kept apart from the constructor: the memory table makes products but never

@@ -10,6 +10,7 @@
 #include "runtime/comm/thread.h"
 #include "runtime/host/openmp.h"
 #include "runtime/support/concat.h"
+#include "runtime/support/round_up.h"
 
 #include <chrono>
 #include <ctime>
@@ -73,8 +74,7 @@ void Stream::endEnqueue() {
 // May be called several times for one command. Fails if the command alone holds
 // more than the ring has, since waiting would never end.
 void *Stream::take(size_t bytes) {
-  uint64_t size =
-      (bytes + memoryAlignment - 1) / memoryAlignment * memoryAlignment;
+  uint64_t size = roundUp<uint64_t>(bytes, memoryAlignment);
   uint64_t begin = taken;
   if (begin % memoryBytes + size > memoryBytes) // pieces do not wrap around
     begin += memoryBytes - begin % memoryBytes;

@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/numeric/dtype.h"
+#include "runtime/support/round_up.h"
 
 #include <algorithm>
 #include <utility>
@@ -153,8 +154,7 @@ void cutFor(CheckpointManifest &stored, int64_t ranks) {
     for (const Member &member : layout.members)
       elements = std::max(elements, member.offset + member.elements);
     int64_t each = (elements + ranks - 1) / ranks;
-    layout.shard =
-        (each + shardAlignment - 1) / shardAlignment * shardAlignment;
+    layout.shard = roundUp(each, shardAlignment);
   }
 }
 
