@@ -6,7 +6,8 @@ usage: code-report.py [--list]
 
 Knowledge of ops belongs into ODS, so few files may list ops or name MatmulOp outside of the nn dialect. What an optimizer
 is stands in its row of Optimizers.cpp and its program, and what a strategy is in its row of StrategyTable.cpp, so no other
-file may hold its name in quotes; those may that turn other tools' settings into options. Long files open with a head of three lines that says what they do. Names of files
+file may hold its name in quotes; those may that turn other tools' settings into options. What a compressed reduction is
+stands in runtime/abi, and only the folders of its reductions may name it. Long files open with a head of three lines that says what they do. Names of files
 and constants follow their part (docs/architecture.md, Names), and one helper per layer knows the bytes of a type. --list
 prints the files behind each count. The share of comment lines is printed for information: it has no limit, because a
 limit would be met with filler.
@@ -34,6 +35,7 @@ OWN_BYTES = re.compile(r"BitWidth\(\)(?: \+ 7\))? / 8\b|divideCeil\([^;]*BitWidt
                        r"\{\"(?:f32|F32)\", 4\}")
 LIMITS = {"files that list ops (a TypeSwitch, or isa of three and more)": 8, "files outside nn that name MatmulOp": 7,
           "files outside of its declaration that name an optimizer": 0, "files outside of its row that name a strategy": 0,
+          "files outside of its reductions that name a compression": 0,
           "files of over 100 lines without a head of 3 lines": 0, "files whose names are not in their part's style": 0,
           "constants whose names are not in their part's style": 0, "headers without #pragma once": 0,
           "places that compute the bytes of a type by themselves": 0,
@@ -50,6 +52,8 @@ OPTIMIZER_ROW = re.compile(r'^ *\{?\.name = "([\w-]+)",\n *\.hyperparameters', r
 OPTIMIZER_FILES = re.compile(r"(^|/)Optimizers\.cpp$|^passes/shard/optimizers/|^frontends/|^tests/|/tests/")
 STRATEGY_ROW = re.compile(r'^ *\{?\.name = "([\w-]+)",\s*\.replicated', re.M)
 STRATEGY_FILES = re.compile(r"(^|/)StrategyTable\.cpp$|(^|/)foreign_names\.cpp$|^frontends/")
+COMPRESSION_ROW = re.compile(r"^ +ROW\((\w+)\)", re.M)
+COMPRESSION_FILES = re.compile(r"^runtime/(abi|comm|cuda|numeric)/|^frontends/")
 
 
 def is_llvm(name: str) -> bool:
@@ -65,6 +69,15 @@ def is_misnamed(name: str) -> bool:
 def misnamed_constants(name: str, text: str) -> list[str]:
     return [f"{name}: {constant}" for constant in CONSTANT.findall(text)
             if bool(re.match(r"k[A-Z]", constant)) != is_llvm(name)]
+
+
+def compressions_of(text: str) -> re.Pattern:
+    """Returns a pattern of the kinds in the list of compressions.h: TopK, top_k, top-k."""
+    kinds = COMPRESSION_ROW.findall(text)
+    if not kinds:
+        sys.exit("code-report.py: no row of compressions.h was found")
+    words = [re.sub(r"(?<=.)(?=[A-Z])", "[-_]", kind).lower() for kind in kinds]
+    return re.compile(rf"\b(?:reduce)?(?:{'|'.join(kinds + words)})\b")
 
 
 def names_any(text: str, rows: set[str]) -> bool:
@@ -103,6 +116,7 @@ def main() -> int:
     own = {name: text for name, text in texts.items() if not name.startswith("tests/")}
     optimizers = {row for name, text in own.items() if name.endswith("/Optimizers.cpp") for row in OPTIMIZER_ROW.findall(text)}
     strategies = {row for name, text in own.items() if name.endswith("/StrategyTable.cpp") for row in STRATEGY_ROW.findall(text)}
+    compressions = compressions_of(texts["runtime/abi/compressions.h"])
     if not optimizers or not strategies:
         sys.exit("code-report.py: no row of Optimizers.cpp or of StrategyTable.cpp was found")
     found = {
@@ -114,6 +128,9 @@ def main() -> int:
             name for name, text in own.items() if not OPTIMIZER_FILES.search(name) and names_any(text, optimizers)],
         "files outside of its row that name a strategy": [
             name for name, text in own.items() if not STRATEGY_FILES.search(name) and names_any(text, strategies)],
+        "files outside of its reductions that name a compression": [
+            name for name, text in own.items()
+            if not COMPRESSION_FILES.search(name) and compressions.search(re.sub(r"//.*", "", text))],
         "files of over 100 lines without a head of 3 lines": [
             name for name, text in own.items() if text.count("\n") > 100 and head_lines(text) < 3],
         "files whose names are not in their part's style": [name for name in texts if is_misnamed(name)],

@@ -4,7 +4,7 @@
 
 usage: fingerprints.py BUILD [BUILD…] [--only FIXTURE…] [--quick] [--weights]
 
-For each fixture of tests/models and a few variants (strategies, bf16, no prefetch, whole units recomputed): a hash of
+For each fixture of tests/models and a few variants (strategies, bf16, no prefetch, whole units recomputed, compressed reductions): a hash of
 the losses and norms of two steps on two ranks with the first gradients and the saved weights, the bytes of the arena,
 and a hash of the program's table of memory at 1 to 64 ranks. With two builds or more the lines of each are compared with those of the first,
 and a difference ends in exit code 1. --quick takes only the first variant of each fixture. --weights compares only the
@@ -31,6 +31,8 @@ VARIANTS = {
     "bf16": ["--param-dtype=bf16"],
     "no-prefetch": ["--prefetch=none"],
     "recompute": ["--recompute=units"],
+    "top-k": ["--reduce-hook=top-k=10%"],
+    "power-sgd": ["--reduce-hook=power-sgd=2", "--strategy=ddp"],
 }
 
 

@@ -5,7 +5,7 @@
 usage: touch-counts.py [--at REV]… [--list]
 
 One example stands for each kind: an elementwise op (erf), a library op (pooling), a pointwise optimizer (Lion), an optimizer of
-whole parameters (Muon), a strategy (hybrid) and a compressed reduction (power-sgd). The last row counts the files with a TypeSwitch,
+whole parameters (Muon), a strategy (hybrid), and both kinds of compressed reductions (power-sgd, top-k). The last row counts the files with a TypeSwitch,
 which list ops. Production files are the sources, ODS, build files and scripts of the compiler, the passes, the runtime, the
 frontends and the tools, without tests, documents, benchmarks and third parties. --at counts in a revision instead of the working
 tree, one column per revision. --list prints the files.
@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LEFT_OUT = re.compile(r"^(tests|docs|fuzz|third_party|tools/bench|tools/gpu-check)/|/(tests|proto)/|^tools/touch-counts\.py$")
+LEFT_OUT = re.compile(r"^(tests|docs|fuzz|third_party|tools/bench|tools/gpu-check)/|/(tests|proto)/|^tools/(touch-counts|code-report)\.py$")
 SUFFIXES = re.compile(r"\.(h|cpp|cu|cuh|c|td|def|py|js|sh|cmake)$|(^|/)CMakeLists\.txt$")
 
 
@@ -33,6 +33,7 @@ KINDS = {
     "whole-parameter optimizer (Muon)": word("muon"),
     "strategy (hybrid)": r"(?i)hybrid",
     "compressed reduction (power-sgd)": r"(?i)power[-_ ]?sgd",
+    "compressed reduction (top-k)": r"(?i)top[-_]k(?![a-z])",
     "files with a TypeSwitch": r"\bTypeSwitch<",
 }
 

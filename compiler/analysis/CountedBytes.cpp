@@ -9,7 +9,8 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/options/Options.h"
-#include "runtime/abi/top_k.h"
+#include "runtime/abi/compressions.h"
+#include "runtime/support/concat.h"
 #include "llvm/ADT/StringExtras.h"
 
 #include <map>
@@ -21,9 +22,6 @@ using namespace mlir;
 namespace fsdpc::analysis {
 namespace {
 
-// The elements that each rank sends in reductions of its largest ones, and
-// those of the factors that are reduced in place of matrices.
-constexpr llvm::StringLiteral kChosenSymbol = "T", kFactorSymbol = "R";
 // The elements of matrices that go to owners and back.
 constexpr llvm::StringLiteral kMatrixSymbol = "M";
 
@@ -48,7 +46,7 @@ public:
   // sum of the parts that its layouts belong to.
   void describe(ModuleOp module, CommunicationVolume &volume) const {
     auto layouts = module.getOps<fsdp::LayoutOp>();
-    // power-sgd leaves layouts alone that have no large matrix.
+    // Some kinds leave layouts alone that they would not make smaller.
     auto compresses = [](fsdp::LayoutOp layout) {
       return layout.getTrainable() && fsdp::compressionOf(layout);
     };
@@ -154,15 +152,14 @@ public:
     return {fsdp::nameOf(options.reduceType),
             uint64_t(options.reducedBytes(layout.getElements()))};
   }
-  // A rank sends its largest elements to each other rank.
-  static Sent chosen(int64_t topK) {
-    return {"(i32+f32)", uint64_t(chosenBytes(topK)), kChosenSymbol};
-  }
-  // Ranks sum factors, and whole the parameters that have none.
-  Sent factors(fsdp::LayoutOp layout) const {
-    PowerSizes sizes = fsdp::powerSizesOf(layout, symbols);
-    return {"f32", uint64_t(sizes.left + sizes.right) * sizeof(float),
-            kFactorSymbol};
+  // What a compressed reduction sends in place of the gradient.
+  Sent compressed(fsdp::LayoutOp layout) const {
+    Compression compression = fsdp::compressionOf(layout);
+    const CompressionInfo &info = infoOf(compression);
+    return {info.traffic.type,
+            uint64_t(info.sentBytes(compression.amount,
+                                    fsdp::shapesOf(layout, symbols))),
+            info.traffic.symbol};
   }
   // On the host a 16-bit gradient travels as it is, and is widened where it is
   // summed (handedOver, runtime/numeric/reduce.h), unless it travels in blocks.
@@ -261,20 +258,19 @@ private:
   std::map<std::pair<std::string, Level>, std::set<std::string>> terms;
 };
 
-// Says how many elements T and R are. Each layout is reduced once.
+// Says how many elements the symbol of each kind of compression stands for.
+// Each layout is reduced once.
 void addCompressed(ModuleOp module, const Wire &wire,
                    CommunicationVolume &volume) {
-  uint64_t chosen = 0, factors = 0;
-  for (auto layout : module.getOps<fsdp::LayoutOp>()) {
-    fsdp::Compression compression = fsdp::compressionOf(layout);
-    chosen += compression.topK;
-    if (compression.powerRank)
-      factors += wire.factors(layout).bytes / sizeof(float);
+  for (const CompressionInfo *info : compressions()) {
+    uint64_t elements = 0;
+    for (auto layout : module.getOps<fsdp::LayoutOp>())
+      if (fsdp::compressionOf(layout).kind == info->name)
+        elements += wire.compressed(layout).bytes /
+                    uint64_t(info->traffic.elementBytes);
+    if (elements != 0)
+      volume.parts.emplace_back(info->traffic.symbol, elements);
   }
-  if (chosen != 0)
-    volume.parts.emplace_back(kChosenSymbol, chosen);
-  if (factors != 0)
-    volume.parts.emplace_back(kFactorSymbol, factors);
 }
 
 // One scan over the collectives of a step.
@@ -331,9 +327,8 @@ private:
       return addMatrices(sending, layout);
     bool reduces = sending.form == fsdp::SentForm::HandedOver ||
                    sending.form == fsdp::SentForm::Reduced;
-    if (fsdp::Compression compression = fsdp::compressionOf(layout);
-        compression && reduces)
-      return addCompression(sending, layout, compression);
+    if (fsdp::compressionOf(layout) && reduces)
+      return addCompression(sending, layout);
     bool grouped = parts.cutOver(layout) == fsdp::CutOver::Group;
     bool inGroup = grouped || sending.name == fsdp::kGatherSecondary;
     count(sending, inGroup ? Level::Group : Level::Ranks, layout,
@@ -358,16 +353,16 @@ private:
     count(sending, level, layout, wire.sent(layout, sending.form));
   }
 
-  // A reduction of factors gathers their sums.
-  void addCompression(fsdp::Sending sending, fsdp::LayoutOp layout,
-                      fsdp::Compression compression) {
-    if (compression.topK)
-      return count(sending, Level::Each, layout,
-                   Wire::chosen(compression.topK));
-    for (StringRef name : {sending.name, StringRef("gather_factors")}) {
-      sending.name = name;
-      count(sending, Level::Ranks, layout, wire.factors(layout));
-    }
+  // A reduction that sums what it sends gathers the sums.
+  void addCompression(fsdp::Sending sending, fsdp::LayoutOp layout) {
+    Sent sent = wire.compressed(layout);
+    const char *sums = infoOf(fsdp::compressionOf(layout)).traffic.sums;
+    if (!sums)
+      return count(sending, Level::Each, layout, sent);
+    count(sending, Level::Ranks, layout, sent);
+    std::string gather = concat("gather_", sums);
+    sending.name = gather;
+    count(sending, Level::Ranks, layout, sent);
   }
 
   SymbolTable symbols;

@@ -25,6 +25,10 @@
 #include <string>
 #include <vector>
 
+namespace fsdpc {
+class CompressionInfo;
+}
+
 namespace fsdpc::fsdp {
 
 struct OptionInfo;
@@ -205,21 +209,18 @@ struct ReduceHook {
     AverageAfter,  ///< after the reduction, which is the default
     ZeroNonfinite, ///< replaces elements that are not finite by 0
     Quantize,      ///< rounds to 8-bit integers with a scale per block
-    TopK,          ///< sends the largest elements, and keeps the others
-    PowerSgd,      ///< sends factors of low rank, and keeps what they lack
+    Compress,      ///< sends less than the gradient, and keeps the rest
     Program        ///< a function of the user's
   };
   Kind kind = Kind::Cast;
   ElementType type = ElementType::bf16; ///< Cast
-  double number = 0;                    ///< the limit, the divisor, or percent
-  int32_t block = 256;                  ///< Quantize, in elements
-  int32_t rank = 1;                     ///< PowerSgd
-  std::string file, function, text;     ///< Program: the text is the file's
+  double number = 0;   ///< the limit, the divisor, or Compress's value
+  int32_t block = 256; ///< Quantize, in elements
+  const CompressionInfo *compression = nullptr; ///< Compress
+  std::string file, function, text; ///< Program: the text is the file's
 
   /// Returns true if the hook decides what travels, and keeps the rest.
-  bool keepsResidual() const {
-    return kind == Kind::TopK || kind == Kind::PowerSgd;
-  }
+  bool keepsResidual() const { return kind == Kind::Compress; }
 };
 
 /// All options of a compile, with their defaults. Copied freely: passes and

@@ -5,7 +5,7 @@
 // dump does not depend on the file, but checked where its ops can be parsed.
 #include "compiler/options/OptionTypes.h"
 
-#include "runtime/abi/power_sgd.h"
+#include "runtime/abi/compressions.h"
 #include "runtime/support/concat.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -19,15 +19,13 @@ namespace {
 
 using Kind = ReduceHook::Kind;
 
+// Those of compressions follow.
 constexpr StringLiteral hookNames[] = {
-    "cast",     "clip-value",     "predivide", "average",
-    "quantize", "zero-nonfinite", "top-k",     "power-sgd"};
+    "cast", "clip-value", "predivide", "average", "quantize", "zero-nonfinite"};
 // The hooks of torch.distributed.algorithms.ddp_comm_hooks.
 constexpr std::pair<StringLiteral, StringLiteral> foreignHooks[] = {
     {"bf16_compress_hook", "cast=bf16"},
     {"fp16_compress_hook", "cast=f16"},
-    {"powerSGD_hook", "power-sgd=RANK"},
-    {"batched_powerSGD_hook", "power-sgd=RANK"},
     {"quantization_pertensor_hook", "quantize=i8"},
     {"quantization_perchannel_hook", "quantize=i8"}};
 // Behind a file's name; what follows is the function's.
@@ -81,20 +79,32 @@ std::string parseQuantize(StringRef text, ReduceHook &hook) {
 }
 
 // The percent sign keeps a share apart from a number of elements.
-std::string parseTopK(StringRef text, ReduceHook &hook) {
-  StringRef digits = text;
-  bool isShare = digits.consume_back("%") && !digits.getAsDouble(hook.number);
-  return isShare && hook.number > 0 && hook.number <= 100
-             ? ""
-             : has(text, "is not of the form X%, with X above 0 and at most "
-                         "100");
+std::string parseCompression(StringRef text, ReduceHook &hook) {
+  const CompressionValue &value = hook.compression->value;
+  if (value.isShare()) {
+    StringRef digits = text;
+    bool isShare = digits.consume_back("%") && !digits.getAsDouble(hook.number);
+    return isShare && hook.number > 0 && hook.number <= 100
+               ? ""
+               : has(text, "is not of the form X%, with X above 0 and at most "
+                           "100");
+  }
+  int64_t number = 0;
+  bool fits =
+      !text.getAsInteger(10, number) && number >= 1 && number <= value.most;
+  hook.number = double(number);
+  return fits ? ""
+              : has(text, "is not a " + Twine(value.noun) + " from 1 to " +
+                              Twine(value.most));
 }
 
-std::string parsePowerSgd(StringRef text, ReduceHook &hook) {
-  bool isRank = !text.getAsInteger(10, hook.rank) && hook.rank >= 1 &&
-                hook.rank <= mostPowerRank;
-  return isRank ? ""
-                : has(text, "is not a rank from 1 to " + Twine(mostPowerRank));
+// Returns how a compression is written here that others give this name; empty
+// if there is none.
+std::string foreignCompression(StringRef name) {
+  for (const CompressionInfo *info : compressions())
+    if (llvm::is_contained(info->foreignNames, name))
+      return concat(info->name, "=", info->value.form);
+  return "";
 }
 
 // FILE.mlir:@FUNCTION. The file's text is read by the caller.
@@ -131,13 +141,10 @@ std::string parseHook(StringRef text, ReduceHook &hook) {
     hook.kind = Kind::Quantize;
     return parseQuantize(value, hook);
   }
-  if (name == "top-k") {
-    hook.kind = Kind::TopK;
-    return parseTopK(value, hook);
-  }
-  if (name == "power-sgd") {
-    hook.kind = Kind::PowerSgd;
-    return parsePowerSgd(value, hook);
+  if (const CompressionInfo *info = findCompression(name)) {
+    hook.kind = Kind::Compress;
+    hook.compression = info;
+    return parseCompression(value, hook);
   }
   if (text == "zero-nonfinite") {
     hook.kind = Kind::ZeroNonfinite;
@@ -146,7 +153,11 @@ std::string parseHook(StringRef text, ReduceHook &hook) {
   for (auto [foreign, own] : foreignHooks)
     if (name == foreign)
       return has(name, "is '" + own + "' here");
+  if (std::string own = foreignCompression(name); !own.empty())
+    return has(name, "is '" + own + "' here");
   SmallVector<StringRef> names(std::begin(hookNames), std::end(hookNames));
+  for (const CompressionInfo *info : compressions())
+    names.push_back(info->name);
   return "has the hook '" + name.str() + "', which is none of " +
          llvm::join(names, ", ") + ", FILE.mlir:@FUNCTION" + meant(name, names);
 }
@@ -170,10 +181,11 @@ std::string printHook(const ReduceHook &hook) {
     return "zero-nonfinite";
   case Kind::Quantize:
     return concat("quantize=i8,block=", hook.block);
-  case Kind::TopK:
-    return "top-k=" + printNumber(hook.number) + "%";
-  case Kind::PowerSgd:
-    return concat("power-sgd=", hook.rank);
+  case Kind::Compress:
+    return concat(hook.compression->name, "=",
+                  hook.compression->value.isShare()
+                      ? printNumber(hook.number) + "%"
+                      : concat(int64_t(hook.number)));
   case Kind::Program:
     return hook.file + ":@" + hook.function;
   }

@@ -118,14 +118,14 @@ double compressedUs(const schedule::Machine &machine,
   int64_t bytes = ops.compressedElements *
                   (ops.elementBytes + (2 + 3 + 2) * int64_t(sizeof(float)));
   double us = schedule::copyUs(machine, double(bytes));
-  if (ops.factorFlops > 0)
-    us +=
-        schedule::opUs(machine, "matmul", ops.factorFlops, 0, ElementType::f32);
-  if (ops.chosenBytes)
-    us += schedule::allGatherUs(machine, machine.ranks * ops.chosenBytes);
-  if (ops.factorBytes)
-    us += schedule::reduceScatterUs(machine, ops.factorBytes) +
-          schedule::allGatherUs(machine, ops.factorBytes);
+  if (ops.compressionFlops > 0)
+    us += schedule::opUs(machine, "matmul", ops.compressionFlops, 0,
+                         ElementType::f32);
+  if (ops.toEachBytes)
+    us += schedule::allGatherUs(machine, machine.ranks * ops.toEachBytes);
+  if (ops.summedBytes)
+    us += schedule::reduceScatterUs(machine, ops.summedBytes) +
+          schedule::allGatherUs(machine, ops.summedBytes);
   return us;
 }
 
@@ -184,7 +184,7 @@ void fsdpc::passes::annotate(const ScheduleIR &ir,
     if (ops.blockElements > 0)
       bytes = ops.wholeBytes + ops.groupBytes;
     if (ops.compressedElements > 0)
-      bytes = ops.wholeBytes + ops.chosenBytes + ops.factorBytes;
+      bytes = ops.wholeBytes + ops.toEachBytes + ops.summedBytes;
     set(ops.first, fsdp::FSDPDialect::kBytesAttr,
         builder.getI64IntegerAttr(bytes));
     set(ops.first, fsdp::FSDPDialect::kCostAttr,

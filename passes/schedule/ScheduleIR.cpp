@@ -15,8 +15,7 @@
 #include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/nn/Build.h"
-
-#include "runtime/abi/top_k.h"
+#include "runtime/abi/compressions.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -241,18 +240,14 @@ int64_t Reader::countCompressed(LayoutRefs layouts, ValueRange gradients,
     auto layout = compressedLayouts.lookup(name.getAttr());
     if (!layout)
       continue;
-    fsdp::Compression compression = fsdp::compressionOf(layout);
+    Compression compression = fsdp::compressionOf(layout);
+    const CompressionInfo &info = infoOf(compression);
     int64_t elements = elementsOf(gradient);
     ops.compressedElements += elements;
     ops.elementBytes = nn::elementBytes(gradient.getType());
-    if (compression.topK) {
-      ops.chosenBytes += chosenBytes(compression.topK);
-      continue;
-    }
-    PowerSizes sizes = fsdp::powerSizesOf(layout, symbols);
-    ops.factorBytes += (sizes.left + sizes.right) * int64_t(sizeof(float));
-    // Three products of the matrix with a factor.
-    ops.factorFlops += 6.0 * double(elements) * double(compression.powerRank);
+    (info.traffic.sums ? ops.summedBytes : ops.toEachBytes) +=
+        info.sentBytes(compression.amount, fsdp::shapesOf(layout, symbols));
+    ops.compressionFlops += info.flops(elements, compression.amount);
   }
   return ops.compressedElements;
 }

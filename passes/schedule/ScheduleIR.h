@@ -35,11 +35,11 @@ struct CollectiveOps {
   /// The elements of a reduction that become f32 sums, and the bytes of one
   /// element of the buffers.
   int64_t summedElements = 0, elementBytes = 0;
-  /// Layouts whose reduction is compressed: their elements; the bytes of the
-  /// largest ones that each rank sends to every other one; those of the factors
-  /// that are summed over ranks, and the operations that these take.
-  int64_t compressedElements = 0, chosenBytes = 0, factorBytes = 0;
-  double factorFlops = 0;
+  /// Layouts whose reduction is compressed: their elements; the bytes that each
+  /// rank sends to every other one, or that are summed over ranks; and the
+  /// operations of the reduction.
+  int64_t compressedElements = 0, toEachBytes = 0, summedBytes = 0;
+  double compressionFlops = 0;
   /// The elements that travel in blocks, and the bytes of these.
   int64_t blockElements = 0, blockedBytes = 0;
   /// The bytes that an offload writes or a fetch reads.

@@ -170,8 +170,7 @@ Value buildHook(OpBuilder &builder, Location loc, const ReduceHook &hook,
   case ReduceHook::Kind::AverageAfter:
     // Averaging after the reduction is a factor of the update.
     return gradient;
-  case ReduceHook::Kind::TopK:
-  case ReduceHook::Kind::PowerSgd:
+  case ReduceHook::Kind::Compress:
     // The reduction itself does it, as the layout says.
     return gradient;
   case ReduceHook::Kind::ZeroNonfinite:

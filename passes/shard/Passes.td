@@ -71,7 +71,7 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     | `average=before` | multiply by `fsdp.microbatch_weight`; the update does not divide by V (`after`, the default, has no ops) |
     | `zero-nonfinite` | select 0 where an element is not finite, and `fsdp.report_zeroed` |
     | `quantize=i8,block=N` | round each N elements to multiples of the largest one's size over 127; the type on the wire stays |
-    | `top-k=X%`, `power-sgd=RANK` | none: layouts have a `top_k` or `power_sgd`, and the reduction keeps what it does not send |
+    | a compression, as `top-k=X%` | none: layouts have a `compression`, as `top_k 4`, and the reduction keeps what it does not send |
     | `FILE.mlir:@FUNCTION` | those of the function, which has constants and elementwise `nn` ops on tensor<1xf32>, with the gradient's shape |
 
     Their attribute `fsdp.hook` is the hook's number. outline-kernels fuses them with what
@@ -302,7 +302,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `master` | a layout lacks `no_master` with `--master=none` and a compute type of bf16, or has it otherwise |
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
     | `wire` | a layout's `wire` is not `gather-dtype`; or there is one where masters are whole, or with `fsdp.keep_f32`; or layouts of owners are in a program that sends blocks, or ones that are cut over groups in one that reduces in blocks |
-    | `compression` | a layout's `top_k` or `power_sgd` is not what the hook of this name makes of its elements and shapes; or there is one on a layout that is not cut over all ranks |
+    | `compression` | a layout's `compression` is not what the hook of this name makes of its elements and shapes; or there is one on a layout that is not cut over all ranks |
     | `unsummed` | a layout is `fsdp.unsummed` where several ranks or microbatches add to its gradient, or is not where one does, as shard-parameters decides |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |

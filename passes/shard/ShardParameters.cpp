@@ -150,17 +150,17 @@ private:
     return success();
   }
 
-  // Only the shapes of parameters say what factors make smaller.
+  // Only the shapes of parameters say what some kinds make smaller.
   LogicalResult checkCompression() {
     const fsdp::ReduceHook *hook = fsdp::residualHook(options);
-    if (!hook || llvm::any_of(layouts, [](auto &entry) {
+    if (!hook || !hook->compression->noEffect ||
+        llvm::any_of(layouts, [](auto &entry) {
           return bool(fsdp::compressionOf(entry.second));
         }))
       return success();
     return emitError(module.getLoc(), "'--reduce-hook=")
            << fsdp::printHook(*hook)
-           << "' has no effect: no trainable parameter is more than twice as "
-              "large as its factors; use a smaller rank, or omit it";
+           << "' has no effect: " << hook->compression->noEffect;
   }
 
   // Options about gathers need something that is gathered. The check of the
@@ -233,10 +233,11 @@ private:
     bool trainable = !group.frozen;
     Builder attrs(module.getContext());
     SmallVector<Attribute> members;
-    SmallVector<ArrayRef<int64_t>> shapes;
+    MemberShapes shapes;
     int64_t end = 0;
     for (fsdp::ParameterOp parameter : parameters) {
-      shapes.push_back(cast<RankedTensorType>(parameter.getType()).getShape());
+      shapes.push_back(
+          cast<RankedTensorType>(parameter.getType()).getShape().vec());
       int64_t offset =
           llvm::alignTo(end, fsdp::memberAlignment(options, group.stored));
       int64_t elements = fsdp::memberSizeOf(parameter);
@@ -271,12 +272,11 @@ private:
                                  module.getContext());
     Type compute = group.stored ? Type(builder.getIntegerType(8, false))
                                 : builder.getF32Type();
-    fsdp::Compression compression;
+    fsdp::CompressionAttr compression;
     if (trainable)
-      compression = fsdp::wantedCompression(options, end, shapes);
-    auto number = [&](int64_t value) {
-      return value ? builder.getI64IntegerAttr(value) : IntegerAttr();
-    };
+      if (Compression wanted = fsdp::wantedCompression(options, end, shapes))
+        compression = fsdp::CompressionAttr::get(module.getContext(),
+                                                 wanted.kind, wanted.amount);
     // Layouts stand behind the units and in their order.
     builder.setInsertionPointAfter(lastSymbol);
     auto layout = fsdp::LayoutOp::create(
@@ -289,8 +289,7 @@ private:
                       : IntegerAttr(),
         trainable ? builder.getUnitAttr() : UnitAttr(),
         builder.getI64IntegerAttr(end), TypeAttr::get(compute),
-        wire ? TypeAttr::get(wire) : TypeAttr(), number(compression.topK),
-        number(compression.powerRank),
+        wire ? TypeAttr::get(wire) : TypeAttr(), compression,
         /*no_master=*/UnitAttr(), builder.getI64IntegerAttr(states),
         average ? builder.getUnitAttr() : UnitAttr(),
         /*offloaded=*/ArrayAttr(),

@@ -5,13 +5,13 @@
 // choice, it is an upper bound: the program must fit what the compiler printed.
 #include "runtime/abi/cuda_scratch.h"
 #include "runtime/abi/blocks.h"
+#include "runtime/abi/compressions.h"
 #include "runtime/abi/element_type.h"
 #include "runtime/abi/factors.h"
 #include "runtime/abi/member_sums.h"
 #include "runtime/abi/memory_plan.h"
 #include "runtime/abi/norm_digits.h"
 #include "runtime/abi/owners.h"
-#include "runtime/abi/power_sgd.h"
 #include "runtime/support/round_up.h"
 
 #include <algorithm>
@@ -264,17 +264,26 @@ int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {
 }
 
 int64_t compressionBytes(const Manifest &manifest) {
-  int64_t counts = 0, factors = 0;
-  for (const Layout &layout : manifest.layouts) {
-    if (layout.topK > 0)
-      counts = std::max(counts, selectionBytes(layout.elements));
-    if (layout.powerRank > 0)
-      factors += roundUp(powerSizesOf(layout).right * 4, 4096) + 4096;
-  }
-  constexpr int64_t lanes = powerLanes * 8;
-  return counts + factors > 0
-             ? roundUp(counts, 4096) + factors + roundUp(lanes, 4096) + 4096
-             : 0;
+  int64_t largest = 0;
+  for (const Layout &layout : manifest.layouts)
+    if (layout.compression)
+      largest = std::max(
+          largest, infoOf(layout.compression).deviceBytes(layout.elements));
+  return largest;
+}
+
+// Each block may lose 4096 bytes in front of it.
+static int64_t compressionBlocks(const Manifest &manifest) {
+  int64_t bytes = 0;
+  auto add = [&](int64_t block) {
+    bytes += block > 0 ? roundUp(block, 4096) + 4096 : 0;
+  };
+  add(compressionBytes(manifest));
+  for (const Layout &layout : manifest.layouts)
+    if (const Compression &compression = layout.compression)
+      add(4 * infoOf(compression)
+                  .stateElements(compression.amount, shapesOf(layout.members)));
+  return bytes;
 }
 
 CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
@@ -299,7 +308,7 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
     scratch.wire = roundUp(largestSent(manifest, ranks), 256);
   if (communicates)
     scratch.collectives = collectiveScratchBytes(manifest, ranks);
-  scratch.compression = compressionBytes(manifest);
+  scratch.compression = compressionBlocks(manifest);
   scratch.tables = tableBytes(manifest, ranks);
   // At most 8 blocks per layout, one per buffer and output, two slots per
   // input, and a constant number of others, each with up to 4096 bytes lost in

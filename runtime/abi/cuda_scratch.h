@@ -9,7 +9,6 @@
 #pragma once
 
 #include "runtime/abi/manifest.h"
-#include "runtime/abi/top_k.h"
 
 #include <cstdint>
 
@@ -67,7 +66,7 @@ struct CudaScratch {
   int64_t attention = 0;   ///< a chunk's scores, or cuDNN's own memory
   int64_t wire = 0;        ///< gradients cast for the other ranks
   int64_t collectives = 0; ///< collectiveScratchBytes
-  int64_t compression = 0; ///< compressionBytes
+  int64_t compression = 0; ///< compressionBytes, and first CompressionStates
   int64_t tables = 0;      ///< norms, optimizers, numbers, reports
   int64_t alignment = 0;   ///< lost between blocks
   int64_t total() const {
@@ -97,16 +96,8 @@ int64_t stepNumberCount(const Manifest &manifest);
 /// all ranks' shards as they travel, one shard, and the sums of every rank.
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks);
 
-/// Returns the bytes of the counts by which a GPU chooses the largest of so
-/// many elements: two words per segment and for the threshold, and a word per
-/// digit of each strip.
-constexpr int64_t selectionBytes(int64_t elements) {
-  return 16 * (selectionSegments(elements) + 1) +
-         8 * selectionDigits * selectionStrips(elements);
-}
-/// The numbers with which compressed reductions of all layouts compute: those
-/// counts, or the right factors with which matrices begin, and the lanes of a
-/// sum.
+/// The memory with which compressed reductions compute, one layout after the
+/// other (CompressionInfo::deviceBytes).
 int64_t compressionBytes(const Manifest &manifest);
 
 } // namespace fsdpc

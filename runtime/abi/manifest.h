@@ -10,6 +10,7 @@
 // depends on neither.
 #pragma once
 
+#include "runtime/abi/compression.h"
 #include "runtime/abi/loss_scale.h"
 #include "runtime/support/status.h"
 
@@ -145,14 +146,10 @@ struct Layout {
   /// Gathers send blocks of "i8" or "f8e4m3" (blocks.h); empty: the compute
   /// type.
   std::string wire;
-  /// Elements that each rank sends in a reduction (top_k.h); 0: all. Every rank
-  /// then has the whole sum, and writes all of it where the state is whole.
-  int64_t topK = 0;
-  /// The rank of the factors that a reduction sends in place of matrices
-  /// (power_sgd.h); 0: none. Every rank then has the whole sum, too.
-  int64_t powerRank = 0;
-  /// Returns true if a reduction keeps on the rank what it does not send.
-  bool keepsResidual() const { return topK != 0 || powerRank != 0; }
+  /// How a reduction sends less than the gradient, and keeps the rest on the
+  /// rank. Every rank then has the whole sum, and writes all of it where the
+  /// state is whole.
+  Compression compression;
   int32_t states = 0;   ///< f32 tensors per parameter: 2 for adam, …
   bool average = false; ///< the last state is the parameters' running average
   /// The parts that lie in a file and not in memory (--offload), or for a GPU

@@ -5,11 +5,10 @@
 // program is refused here, before it allocates anything.
 #include "runtime/abi/manifest_checks.h"
 #include "runtime/abi/blocks.h"
+#include "runtime/abi/compressions.h"
 #include "runtime/abi/member_sums.h"
 #include "runtime/abi/memory_plan.h"
 #include "runtime/abi/plan_shapes.h"
-#include "runtime/abi/power_sgd.h"
-#include "runtime/abi/top_k.h"
 #include "runtime/support/concat.h"
 
 #include <cmath>
@@ -152,21 +151,19 @@ Status checkBlocks(const Manifest &manifest) {
 // replicated state reads the whole sum where the reduction leaves it.
 Status checkResiduals(const Manifest &manifest) {
   for (const Layout &layout : manifest.layouts) {
-    if (!layout.keepsResidual())
+    const Compression &compression = layout.compression;
+    if (!compression)
       continue;
-    // Sizes of factors are compared by products with twice their rank.
-    int64_t most = layout.topK ? mostIndexedElements : mostElements / 16;
-    bool fits = layout.topK >= 0 && layout.topK <= layout.elements &&
-                layout.powerRank >= 0 && layout.powerRank <= mostPowerRank &&
-                (layout.topK == 0 || layout.powerRank == 0) &&
-                layout.elements <= most;
+    const CompressionInfo *info = findCompression(compression.kind);
+    bool fits =
+        info && info->faultOf(compression.amount, layout.elements).empty();
     bool sums = layout.trainable && !layout.inGroups && !layout.owned &&
                 manifest.reduceDtype == "f32" &&
                 (!layout.stateWhole || layout.gradientWhole);
     if (!fits || !sums)
-      return inputError(concat(
-          "layout '", layout.name, "' cannot be reduced by ", layout.topK,
-          " elements, or factors of ", "rank ", layout.powerRank));
+      return inputError(concat("layout '", layout.name,
+                               "' cannot be reduced by '", compression.kind,
+                               "' of ", compression.amount));
   }
   return {};
 }

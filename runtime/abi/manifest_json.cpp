@@ -53,6 +53,10 @@ template <class V> void fields(V &v, Member &x) {
   v("source", x.source);
 }
 
+template <class V> void fields(V &v, Compression &x) {
+  v("kind", x.kind), v("amount", x.amount);
+}
+
 template <class V> void fields(V &v, Layout &x) {
   v("name", x.name), v("unit", x.unit), v("trainable", x.trainable);
   v("inGroups", x.inGroups), v("secondary", x.secondary);
@@ -63,7 +67,7 @@ template <class V> void fields(V &v, Layout &x) {
   v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("keptF32", x.keptF32);
   v("ofBytes", x.ofBytes);
-  v("wire", x.wire), v("topK", x.topK), v("powerRank", x.powerRank);
+  v("wire", x.wire), v("compression", x.compression);
   v("states", x.states), v("average", x.average);
   v("statesOffloaded", x.statesOffloaded);
   v("gradientOffloaded", x.gradientOffloaded);

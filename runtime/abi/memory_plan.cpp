@@ -7,8 +7,8 @@
 #include "runtime/abi/memory_plan.h"
 
 #include "runtime/abi/blocks.h"
+#include "runtime/abi/compressions.h"
 #include "runtime/abi/staging.h"
-#include "runtime/abi/top_k.h"
 #include "runtime/support/round_up.h"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ bool hasComputeCopy(const Manifest &manifest, const Layout &layout) {
 // reducer or a compressed reduction sums whole, is not taken by ranges.
 bool hasOwnGradient(const Manifest &manifest, const Layout &layout) {
   return layout.trainable && !layout.gradientWhole && !layout.stateWhole &&
-         !layout.owned && !layout.keepsResidual() &&
+         !layout.owned && !layout.compression &&
          blockTypeOf(manifest.reduceDtype) == BlockType::None;
 }
 
@@ -139,11 +139,11 @@ OffloadPieces offloadPieces(const Manifest &manifest, int ranks, int groupRanks,
   return pieces;
 }
 
-PowerSizes powerSizesOf(const Layout &layout) {
-  PowerSizes sizes;
-  for (const Member &member : layout.members)
-    sizes.add(powerShapeOf(member.shape), layout.powerRank);
-  return sizes;
+MemberShapes shapesOf(const std::vector<Member> &members) {
+  MemberShapes shapes;
+  for (const Member &member : members)
+    shapes.push_back(member.shape);
+  return shapes;
 }
 
 // The padding is the same for every size of groups, so that files, and sums
@@ -192,10 +192,12 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
   // The compute copy beside a master is no shard.
   offload(layout.parametersOffloaded,
           master ? &LayoutKinds::master : &LayoutKinds::compute);
-  if (layout.keepsResidual())
+  if (const Compression &compression = layout.compression) {
     memory.residual = roundUp(layout.elements * 4, 64);
-  if (layout.powerRank > 0)
-    memory.factors = powerBytes(powerSizesOf(layout).right, ranks);
+    memory.compression =
+        infoOf(compression)
+            .stateBytes(compression.amount, shapesOf(layout.members), ranks);
+  }
   if (layout.secondary)
     memory.secondary =
         roundUp(memory.whole / groupRanks * dtypeBytes(compute), 64);
@@ -256,11 +258,12 @@ int64_t reducedBlockBytes(const Manifest &manifest, int64_t ranks) {
 
 int64_t compressedBytes(const Manifest &manifest, int64_t ranks) {
   int64_t largest = 0;
-  for (const Layout &layout : manifest.layouts) {
-    largest = std::max(largest, ranks * chosenBytes(layout.topK));
-    if (layout.powerRank > 0)
-      largest = std::max(largest, powerBytes(powerSizesOf(layout).left, ranks));
-  }
+  for (const Layout &layout : manifest.layouts)
+    if (const Compression &compression = layout.compression)
+      largest = std::max(largest,
+                         infoOf(compression)
+                             .exchangedBytes(compression.amount,
+                                             shapesOf(layout.members), ranks));
   return roundUp(largest, 64);
 }
 
@@ -286,7 +289,7 @@ static MemoryPlan planLayouts(const Manifest &manifest, int ranks,
     plan.parameters += memory.master + memory.compute + memory.secondary;
     plan.gradients += memory.gradient;
     plan.optimizer += memory.states;
-    plan.residuals += memory.residual + memory.factors;
+    plan.residuals += memory.residual + memory.compression;
     plan.offloaded += memory.offloaded.total();
   }
   plan.offloadPieces =

@@ -11,7 +11,6 @@
 #include "runtime/abi/element_type.h"
 #include "runtime/abi/manifest.h"
 #include "runtime/abi/owners.h"
-#include "runtime/abi/power_sgd.h"
 
 #include <cstdint>
 #include <string>
@@ -27,8 +26,8 @@ struct MemoryPlan {
   int64_t gradients = 0; ///< f32 accumulators and the arena's gradient slots at
                          ///< the peak
   int64_t optimizer = 0;
-  /// The parts of gradients that reductions have not sent, and the factors that
-  /// they begin with.
+  /// The parts of gradients that reductions have not sent, and what else these
+  /// keep.
   int64_t residuals = 0;
   /// Memory through which passes what is offloaded.
   int64_t offloadPieces = 0;
@@ -118,8 +117,8 @@ struct LayoutMemory : LayoutCut, LayoutKinds {
   /// The parts of this rank's gradients that it has not sent yet, in f32, over
   /// the whole layout.
   int64_t residual = 0;
-  int64_t factors = 0;   ///< the right ones of the last reduction (power_sgd.h)
-  LayoutKinds offloaded; ///< what is on disk or pinned, and so 0 above
+  int64_t compression = 0; ///< what else reductions keep (CompressionState)
+  LayoutKinds offloaded;   ///< what is on disk or pinned, and so 0 above
   /// The rank's part of the parameters over its group, in the compute type.
   int64_t secondary = 0;
 };
@@ -182,11 +181,10 @@ int64_t gatheredBlockBytes(const Manifest &manifest, int64_t ranks);
 /// Bytes of the pieces of reductions in blocks; 0 if there are none, and on
 /// GPUs.
 int64_t reducedBlockBytes(const Manifest &manifest, int64_t ranks);
-/// Returns the elements of both sums of a layout with a powerRank.
-PowerSizes powerSizesOf(const Layout &layout);
-/// Bytes through which a layout's reduction sends less than its gradient: the
-/// largest elements of all ranks, or left factors. The largest over the
-/// layouts.
+/// Returns the shapes of members, as descriptions of compressions take them.
+MemberShapes shapesOf(const std::vector<Member> &members);
+/// Bytes through which a layout's reduction sends less than its gradient. The
+/// largest over the layouts.
 int64_t compressedBytes(const Manifest &manifest, int64_t ranks);
 
 /// Computes the table. The caller asks the communicator for

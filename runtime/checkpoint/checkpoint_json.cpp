@@ -3,8 +3,8 @@
 // The manifest of a checkpoint as text. The text comes from outside, so every
 // number is checked before it is used. The manifest has a checksum of its own,
 // because it is what the other checksums hang on.
+#include "runtime/abi/compressions.h"
 #include "runtime/abi/element_type.h"
-#include "runtime/abi/power_sgd.h"
 #include "runtime/checkpoint/checkpoint_manifest.h"
 #include "runtime/support/concat.h"
 #include "runtime/support/json_fields.h"
@@ -72,23 +72,27 @@ int64_t elementsOf(const Json &json, std::vector<int64_t> &shape) {
   return elements;
 }
 
-// Reads the sizes of what reductions have not sent. The members and these
-// bounds keep those of factors within 64 bits.
+// Reads the sizes of what reductions have not sent, and the amount of a
+// compression with states. The members and these bounds keep sizes of states
+// within 64 bits.
 void parseResidual(const Json &json, StoredLayout &layout) {
   if (!json.contains("residual"))
     return;
   layout.residual = numberIn(json, "residual", mostElements / 16);
-  if (json.contains("powerRank"))
-    layout.powerRank = numberIn(json, "powerRank", mostPowerRank);
-  int64_t right = 0;
-  for (const Member &member : layout.members) {
-    PowerShape shape = powerShapeOf(member.shape);
+  for (const Member &member : layout.members)
     if (member.offset + member.elements > layout.residual)
       refuse("residual", json.at("residual"), "as long as its layout");
-    if (layout.powerRank > 0 && shape.isCompressed(layout.powerRank))
-      right += shape.columns * layout.powerRank;
-    if (right > layout.residual)
-      refuse("powerRank", json.at("powerRank"), "a rank of factors");
+  for (const CompressionInfo *info : compressions()) {
+    if (!info->state || !json.contains(info->state->key))
+      continue;
+    const char *key = info->state->key;
+    int64_t amount = numberIn(json, key, info->value.most), elements = 0;
+    for (const Member &member : layout.members)
+      if (elements += info->stateElements(amount, member.shape);
+          elements > layout.residual)
+        refuse(key, json.at(key), "the amount of its compression");
+    if (amount > 0)
+      layout.compression = {info->name, amount};
   }
 }
 
@@ -326,8 +330,8 @@ Json layoutJson(const StoredLayout &layout) {
     json["dtype"] = layout.dtype;
   if (layout.residual > 0)
     json["residual"] = layout.residual;
-  if (layout.powerRank > 0)
-    json["powerRank"] = layout.powerRank;
+  if (layout.compression)
+    json[infoOf(layout.compression).state->key] = layout.compression.amount;
   if (layout.leftOut)
     json["leftOut"] = true;
   return json;

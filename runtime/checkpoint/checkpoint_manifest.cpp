@@ -4,8 +4,8 @@
 // checkpoint_json.cpp writes and reads that as text; checkpoint_model.cpp tells
 // whether a program can resume from it.
 #include "runtime/checkpoint/checkpoint_manifest.h"
+#include "runtime/abi/compressions.h"
 #include "runtime/abi/memory_plan.h"
-#include "runtime/abi/power_sgd.h"
 #include "runtime/support/concat.h"
 #include "runtime/support/json_text.h"
 
@@ -18,11 +18,12 @@ int64_t StoredLayout::elementBytes() const {
   return dtypeBytes(dtype) + states * int64_t(sizeof(float));
 }
 
-int64_t StoredLayout::rightFactors(size_t member) const {
-  PowerSizes sizes;
-  for (size_t i = 0; powerRank > 0 && i < members.size() && i < member; ++i)
-    sizes.add(powerShapeOf(members[i].shape), powerRank);
-  return sizes.right;
+int64_t StoredLayout::compressionElements(size_t member) const {
+  int64_t elements = 0;
+  for (size_t i = 0; compression && i < members.size() && i < member; ++i)
+    elements +=
+        infoOf(compression).stateElements(compression.amount, members[i].shape);
+  return elements;
 }
 
 // Names are stored as valid UTF-8, and compared in that form when a run
@@ -47,8 +48,9 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
     for (const std::string &name : layout.stateNames)
       copy.stateNames.push_back(storedName(name));
     copy.factored = layout.factored;
-    copy.residual = layout.keepsResidual() ? layout.elements : 0;
-    copy.powerRank = layout.powerRank;
+    copy.residual = layout.compression ? layout.elements : 0;
+    if (layout.compression && infoOf(layout.compression).state)
+      copy.compression = layout.compression;
     if (layout.noMaster || layout.ofBytes)
       copy.dtype = manifest.computeDtypeOf(layout);
     for (const Member &member : layout.members) {
@@ -100,9 +102,10 @@ std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored,
       tensors.push_back({concat(prefix, "state", state), "f32", {shard}});
     if (layout.residual > 0)
       tensors.push_back({prefix + "residual", "f32", {layout.residual}});
-    if (layout.powerRank > 0)
-      tensors.push_back(
-          {prefix + "right", "f32", {rank == 0 ? layout.rightFactors() : 0}});
+    if (layout.compression)
+      tensors.push_back({prefix + infoOf(layout.compression).state->tensor,
+                         "f32",
+                         {rank == 0 ? layout.compressionElements() : 0}});
   }
   if (rank == 0)
     for (const Buffer &buffer : stored.buffers)

@@ -68,9 +68,11 @@ struct StoredLayout {
   /// file has (--checkpoint-trained).
   bool leftOut = false;
   /// Elements of what every rank has not sent of its gradients of the layout; 0
-  /// if reductions send all. With power-sgd, the rank of the right factors.
+  /// if reductions send all.
   int64_t residual = 0;
-  int64_t powerRank = 0;
+  /// The compression whose states (CompressionState) the files have; none if
+  /// its kind has none.
+  Compression compression = {};
 
   int64_t sinceOf(size_t member) const {
     return member < since.size() ? since[member] : 0;
@@ -79,12 +81,14 @@ struct StoredLayout {
   int64_t elementBytes() const;
   /// The states of the optimizer itself, which come first.
   int32_t ownStates() const { return states - int32_t(average); }
-  /// Elements of the right factors of the members before `member`; of all by
-  /// default.
-  int64_t rightFactors(size_t member = SIZE_MAX) const;
-  /// Tensors in each rank's file: parameters, states, residual, right factors.
+  /// Elements of the states of the compression, of the members before `member`;
+  /// of all by default.
+  int64_t compressionElements(size_t member = SIZE_MAX) const;
+  /// Tensors in each rank's file: parameters, states of the optimizer,
+  /// residual, states of the compression.
   size_t tensors() const {
-    return 1 + size_t(states) + size_t(residual > 0) + size_t(powerRank > 0);
+    return 1 + size_t(states) + size_t(residual > 0) +
+           size_t(bool(compression));
   }
   /// Elements of a shard in the files, and in the file of a rank.
   int64_t heldShard() const { return leftOut ? 0 : shard; }
@@ -128,8 +132,9 @@ int64_t rankOfShard(const CheckpointManifest &stored,
 
 /// The tensors in the file of one rank, in their order: each layout's shard of
 /// the masters and of every state, which is empty where another rank owns the
-/// layout and where it is left out; the rank's residual, and the right factors,
-/// which are equal on all ranks and empty but on rank 0; the buffers on rank 0.
+/// layout and where it is left out; the rank's residual, and the states of the
+/// compression, which are equal on all ranks and empty but on rank 0; the
+/// buffers on rank 0.
 std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored, int rank);
 
 /// Returns a parameter's name and aliases as a manifest holds them.

@@ -296,14 +296,16 @@ Status TrainingCheckpoint::readResidual(const Member &member, int64_t rank,
 }
 
 // It follows the residual.
-Status TrainingCheckpoint::readRightFactor(const Member &member,
-                                           int64_t powerRank, int64_t begin,
-                                           int64_t count, float *to) const {
+Status TrainingCheckpoint::readCompressionState(const Member &member,
+                                                const Compression &compression,
+                                                int64_t begin, int64_t count,
+                                                float *to) const {
   const Place &place = placeOf(member);
   const StoredLayout &layout = stored.layouts[place.layout];
-  if (layout.powerRank == powerRank)
+  if (layout.compression == compression)
     return readTensor(0, firstOf[place.layout] + 2 + size_t(layout.states),
-                      layout.rightFactors(place.member) + begin, count, to);
+                      layout.compressionElements(place.member) + begin, count,
+                      to);
   std::fill_n(to, count, 0.0f);
   return {};
 }

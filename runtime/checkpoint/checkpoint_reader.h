@@ -70,10 +70,11 @@ public:
   /// all ranks is the same. Zero if there is none.
   Status readResidual(const Member &member, int64_t rank, int64_t ranks,
                       int64_t begin, int64_t count, float *to) const;
-  /// Reads elements of a right factor; zero if the checkpoint has none of this
-  /// rank of factors.
-  Status readRightFactor(const Member &member, int64_t powerRank, int64_t begin,
-                         int64_t count, float *to) const;
+  /// Reads elements of a parameter's CompressionState; zero if the checkpoint
+  /// has none of this compression.
+  Status readCompressionState(const Member &member,
+                              const Compression &compression, int64_t begin,
+                              int64_t count, float *to) const;
   /// Returns true if the checkpoint has what has not been sent of the
   /// parameter's gradients.
   bool hasResidual(const Member &member) const {

@@ -68,7 +68,7 @@ int64_t checkpointBytes(const CheckpointManifest &stored) {
   for (const StoredLayout &layout : stored.layouts)
     bytes += (layout.owner == noOwner ? stored.ranks : 1) * layout.heldShard() *
                  layout.elementBytes() +
-             (stored.ranks * layout.residual + layout.rightFactors()) *
+             (stored.ranks * layout.residual + layout.compressionElements()) *
                  int64_t(sizeof(float));
   for (const Buffer &buffer : stored.buffers)
     bytes += bufferElements(buffer) * dtypeBytes(buffer.dtype);
@@ -81,7 +81,8 @@ int64_t checkpointCopyBytes(const CheckpointManifest &stored) {
   for (const StoredLayout &layout : stored.layouts) {
     (layout.owner == noOwner ? bytes : owned[size_t(layout.owner)]) +=
         layout.heldShard() * layout.elementBytes();
-    bytes += (layout.residual + layout.rightFactors()) * int64_t(sizeof(float));
+    bytes += (layout.residual + layout.compressionElements()) *
+             int64_t(sizeof(float));
   }
   bytes += *std::max_element(owned.begin(), owned.end());
   for (const Buffer &buffer : stored.buffers)
@@ -162,12 +163,12 @@ std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
       else
         pieces.push_back(
             {buffers.states + state * buffers.part + first, bytes});
-    int64_t right = self == 0 ? stored.layouts[i].rightFactors() : 0;
+    int64_t kept = self == 0 ? stored.layouts[i].compressionElements() : 0;
     if (buffers.residual)
       pieces.push_back({buffers.residual,
                         uint64_t(stored.layouts[i].residual) * sizeof(float)});
-    if (buffers.rightFactors)
-      pieces.push_back({buffers.rightFactors, uint64_t(right) * sizeof(float)});
+    if (buffers.compression)
+      pieces.push_back({buffers.compression, uint64_t(kept) * sizeof(float)});
   }
   for (size_t i = 0; i < stored.buffers.size() && self == 0; ++i)
     pieces.push_back(

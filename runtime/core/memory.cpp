@@ -106,7 +106,7 @@ void fsdpc_rank::allocateLayout(const Layout &layout, int owner) {
     buffers.states = reinterpret_cast<float *>(
         zeroed(memory.states, memory.offloaded.states));
     buffers.residual = reinterpret_cast<float *>(zeroed(memory.residual));
-    buffers.rightFactors = reinterpret_cast<float *>(zeroed(memory.factors));
+    buffers.compression = reinterpret_cast<float *>(zeroed(memory.compression));
     buffers.partBegin = layout.stateWhole ? 0 : first;
     buffers.part = layout.stateWhole ? memory.whole : memory.shard;
     buffers.rates.resize(layout.members.size());

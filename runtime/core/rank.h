@@ -88,8 +88,9 @@ struct LayoutBuffers : LayoutCut {
   /// The part of this rank's gradients that reductions have not sent,
   /// `elements` of the layout; null if they send all.
   float *residual = nullptr;
-  /// The right factors of the last reduction; null if it sends none.
-  float *rightFactors = nullptr;
+  /// What else reductions keep, of all members (CompressionState); null if
+  /// nothing.
+  float *compression = nullptr;
   /// `part` elements per state, one after the other.
   float *states = nullptr;
   int64_t partBegin = 0, part = 0; ///< elements that this rank updates

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Reductions of the CUDA device that send less than the gradient and keep the
-// rest in a residual, with the bits of the host (runtime/numeric/top_k.h,
-// runtime/host/power_sgd.h). All of a layout's members take their turns on one
-// stream.
+// rest in a residual, with the bits of the host (runtime/comm/top_k.cpp,
+// runtime/comm/power_sgd.cpp). All of a layout's members take their turns on
+// one stream.
+#include "runtime/abi/compressions.h"
 #include "runtime/cuda/device.h"
-#include "runtime/numeric/first_factor.h"
+#include "runtime/numeric/init_values.h"
 #include "runtime/numeric/reduce.h"
+
+#include <cstdlib>
 
 namespace fsdpc::runtime {
 
@@ -32,46 +35,51 @@ void CudaDevice::addMember(const Member &member, const void *gradient,
 
 // Sums rank by rank, so that no bit depends on which part of the sum a rank
 // takes.
-void CudaDevice::reduceTopK(fsdpc_rank &rank, int32_t index,
-                            const void *gradient, WireType type, bool add) {
+template <>
+void CudaDevice::reduceAs<TopK>(fsdpc_rank &rank, int32_t index,
+                                const void *gradient, WireType type, bool add) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
+  int64_t count = layout.compression.amount;
   float *residual = rank.layouts[size_t(index)].residual;
   for (const Member &member : layout.members)
     addMember(member, gradient, type, /*add=*/true, residual + member.offset);
   auto *exchanged = reinterpret_cast<ChosenElement *>(rank.compressed);
-  ChosenElement *own = exchanged + rank.job.rank * layout.topK;
-  selection.take(residual, layout.elements, layout.topK, own);
+  ChosenElement *own = exchanged + rank.job.rank * count;
+  selection.use(compressionMemory, layout.elements);
+  selection.take(residual, layout.elements, count, own);
   if (!isAlone())
     channel(reduceChannel)
-        .allGather(own, exchanged, size_t(chosenBytes(layout.topK)));
+        .allGather(own, exchanged, size_t(chosenBytes(count)));
   SumPart part = sumPartOf(rank, index);
   if (!add)
     context.fill(part.sum, 0, size_t(part.elements) * sizeof(float),
                  FSDPC_STREAM_REDUCE);
   for (int peer = 0; peer < rank.job.size; ++peer) {
     AddChosen sum;
-    sum.chosen = exchanged + peer * layout.topK, sum.count = layout.topK;
+    sum.chosen = exchanged + peer * count, sum.count = count;
     sum.sum = part.sum;
     sum.begin = part.begin, sum.elements = part.elements;
     context.launch(sum, sum.count, FSDPC_STREAM_REDUCE);
   }
 }
 
-// Uploads what vectors begin with, of all layouts with a powerRank.
-Status CudaDevice::uploadFactors() {
+// As the host draws them when it begins.
+Status CudaDevice::uploadFirstStates() {
   for (const Layout &layout : context.manifest.layouts) {
+    const CompressionInfo *info = findCompression(layout.compression.kind);
     std::vector<float> all;
     for (const Member &member : layout.members) {
-      PowerShape shape = powerShapeOf(member.shape);
-      if (layout.powerRank == 0 || !shape.isCompressed(layout.powerRank))
-        continue;
+      if (!info || !info->state)
+        break;
       size_t begin = all.size();
-      int64_t elements = shape.columns * layout.powerRank;
+      int64_t elements =
+          info->stateElements(layout.compression.amount, member.shape);
       all.resize(begin + size_t(elements));
-      beginFactor(member.name, 0, elements, all.data() + begin);
+      applyInitRule({InitRule::normal, {0, 1}}, member.name, info->state->seed,
+                    0, elements, all.data() + begin);
     }
-    firstFactors.push_back(nullptr);
-    FSDPC_TRY(memory.uploadTable(all, firstFactors.back()));
+    firstStates.push_back(nullptr);
+    FSDPC_TRY(memory.uploadTable(all, firstStates.back()));
   }
   return {};
 }
@@ -105,17 +113,18 @@ struct MemberFactor {
 template <typename Body>
 void forEachFactor(const Layout &layout, float *left, float *right,
                    const float *first, const Body &body) {
+  int64_t rank = layout.compression.amount;
   for (const Member &member : layout.members) {
     PowerShape shape = powerShapeOf(member.shape);
-    if (!shape.isCompressed(layout.powerRank)) {
+    if (!shape.isCompressed(rank)) {
       body(MemberFactor{member, shape, left});
       left += member.elements;
       continue;
     }
     body(MemberFactor{member, shape, left, right, first});
-    left += shape.rows * layout.powerRank;
-    right += shape.columns * layout.powerRank;
-    first += shape.columns * layout.powerRank;
+    left += shape.rows * rank;
+    right += shape.columns * rank;
+    first += shape.columns * rank;
   }
 }
 
@@ -126,21 +135,25 @@ void CudaDevice::orthonormalise(float *vectors, const float *first,
   Orthonormalise o;
   o.vectors = vectors, o.first = first;
   o.count = count, o.length = length;
-  o.lanes = powerSums;
+  o.lanes = static_cast<double *>(compressionMemory);
   context.launchBlocks(o, 1, FSDPC_STREAM_REDUCE);
 }
 
-void CudaDevice::reducePowerSgd(fsdpc_rank &rank, int32_t index,
-                                const void *gradient, WireType type, bool add) {
+template <>
+void CudaDevice::reduceAs<PowerSgd>(fsdpc_rank &rank, int32_t index,
+                                    const void *gradient, WireType type,
+                                    bool add) {
   constexpr int stream = FSDPC_STREAM_REDUCE;
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
-  int64_t vectors = layout.powerRank;
+  int64_t vectors = layout.compression.amount;
   auto *left = reinterpret_cast<float *>(rank.compressed);
-  float *right = buffers.rightFactors;
-  PowerSizes sizes = powerSizesOf(layout);
+  float *right = buffers.compression;
+  PowerSizes sizes;
+  for (const Member &member : layout.members)
+    sizes.add(powerShapeOf(member.shape), vectors);
   auto forEach = [&](const auto &body) {
-    forEachFactor(layout, left, right, firstFactors[size_t(index)], body);
+    forEachFactor(layout, left, right, firstStates[size_t(index)], body);
   };
   forEach([&](const MemberFactor &f) {
     float *matrix = buffers.residual + f.member.offset;
@@ -193,6 +206,19 @@ void CudaDevice::addPart(const SumPart &part, const float *values,
   sum.to = part.sum + (first - part.begin);
   sum.elements = last - first;
   context.launch(sum, sum.elements, FSDPC_STREAM_REDUCE);
+}
+
+void CudaDevice::reduceCompressed(fsdpc_rank &rank, int32_t index,
+                                  const void *gradient, WireType type,
+                                  bool add) {
+  const CompressionInfo *info =
+      &infoOf(rank.manifest.layouts[size_t(index)].compression);
+#define FSDPC_COMPRESSION(Kind)                                                \
+  if (info == &infoOf<Kind>())                                                 \
+    return reduceAs<Kind>(rank, index, gradient, type, add);
+  FSDPC_COMPRESSIONS(FSDPC_COMPRESSION)
+#undef FSDPC_COMPRESSION
+  std::abort(); // the manifest has been checked
 }
 
 } // namespace fsdpc::runtime

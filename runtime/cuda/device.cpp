@@ -168,15 +168,8 @@ Status CudaDevice::reserve(const MemoryPlan &plan) {
   wire = memory.takeDevice(scratch.wire);
   wireCapacity = size_t(scratch.wire);
   collectiveScratch = memory.takeDevice(scratch.collectives);
-  int64_t longest = 0;
-  for (const Layout &layout : manifest.layouts)
-    if (layout.topK > 0)
-      longest = std::max(longest, layout.elements);
-  if (scratch.compression > 0)
-    powerSums = static_cast<double *>(
-        memory.takeDevice(powerLanes * int64_t(sizeof(double))));
-  if (longest > 0)
-    selection.use(memory.takeDevice(selectionBytes(longest)), longest);
+  if (int64_t bytes = compressionBytes(manifest))
+    compressionMemory = memory.takeDevice(bytes);
   if (constants > 0) {
     void *to = memory.takeDevice(constants);
     memory.upload(to, program.constants, size_t(constants));

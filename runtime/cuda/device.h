@@ -160,11 +160,13 @@ private:
                    WireType type, bool add);
   void reduceBlocks(fsdpc_rank &rank, int32_t layout, const void *gradient,
                     WireType type, BlockType blocks, bool add);
-  /// The same where ranks send a part of their gradients only.
-  void reduceTopK(fsdpc_rank &rank, int32_t layout, const void *gradient,
-                  WireType type, bool add);
-  void reducePowerSgd(fsdpc_rank &rank, int32_t layout, const void *gradient,
-                      WireType type, bool add);
+  /// The same where ranks send less than their gradients, by the kind of
+  /// compression.
+  void reduceCompressed(fsdpc_rank &rank, int32_t layout, const void *gradient,
+                        WireType type, bool add);
+  template <typename Kind>
+  void reduceAs(fsdpc_rank &rank, int32_t layout, const void *gradient,
+                WireType type, bool add);
   SumPart sumPartOf(const fsdpc_rank &rank, int32_t layout) const;
   void addMember(const Member &member, const void *gradient, WireType type,
                  bool add, float *to);
@@ -172,7 +174,7 @@ private:
   void orthonormalise(float *vectors, const float *first, int64_t count,
                       int64_t length);
   void sumOverRanks(float *values, int64_t elements);
-  Status uploadFactors();
+  Status uploadFirstStates();
   /// Sums the gradients that reduceOwned has listed on their owners.
   void flushOwned(bool add);
   /// Enqueues a cast to the wire, at a byte of `wire`; returns where that is.
@@ -211,10 +213,10 @@ private:
   /// By layout; null where no reduction reads them.
   std::vector<const MemberRange *> ranges;
   Selection selection;
-  /// By layout; null where nothing is compressed by factors. With the lanes of
-  /// a sum.
-  std::vector<const float *> firstFactors;
-  double *powerSums = nullptr;
+  /// What states of compressions begin with, by layout; null where there are
+  /// none. And the memory with which reductions compute (compressionBytes).
+  std::vector<const float *> firstStates;
+  void *compressionMemory = nullptr;
 
   SentCounts sent;
   /// Lists of one call; kept, so that a step allocates nothing.

@@ -167,7 +167,7 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
   if (!update->isPrepared()) {
     FSDPC_TRY(makeCollectives(rank));
     FSDPC_TRY(uploadRanges());
-    FSDPC_TRY(uploadFactors());
+    FSDPC_TRY(uploadFirstStates());
     if (pinned)
       pinned->prepare(rank);
     FSDPC_TRY(update->prepare(rank));
@@ -395,10 +395,8 @@ void CudaDevice::reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
   BlockType blocks = blockTypeOf(rank.manifest.reduceDtype);
   if (isShared(rank, index))
     reduceOwned(rank, index, gradient, type, add);
-  else if (layout.topK > 0)
-    reduceTopK(rank, index, gradient, type, add);
-  else if (layout.powerRank > 0)
-    reducePowerSgd(rank, index, gradient, type, add);
+  else if (layout.compression)
+    reduceCompressed(rank, index, gradient, type, add);
   else if (blocks != BlockType::None)
     reduceBlocks(rank, index, gradient, type, blocks, add);
   else

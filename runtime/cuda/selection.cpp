@@ -8,7 +8,7 @@ namespace fsdpc::runtime {
 
 void Selection::use(void *memory, int64_t mostElements) {
   static_assert(sizeof(Threshold) == 16 && sizeof(SegmentCount) == 16,
-                "selectionBytes counts two words for each");
+                "TopK::deviceBytes counts two words for each");
   segments = static_cast<SegmentCount *>(memory);
   digits =
       reinterpret_cast<int64_t *>(segments + selectionSegments(mostElements));

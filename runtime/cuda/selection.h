@@ -12,8 +12,7 @@ class Selection {
 public:
   explicit Selection(CudaContext &context) : context(context) {}
 
-  /// Makes it work on device memory of selectionBytes (cuda_scratch.h) of the
-  /// longest layout.
+  /// Makes it work on device memory of TopK::deviceBytes for so many elements.
   void use(void *memory, int64_t mostElements);
   /// Enqueues on stream REDUCE what takeLargest of runtime/numeric/top_k.h
   /// does.

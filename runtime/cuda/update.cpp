@@ -46,7 +46,7 @@ int64_t CudaUpdate::keptBytes(const Manifest &manifest) {
   for (const Buffer &buffer : manifest.buffers)
     bytes += int64_t(changingBytes(buffer) + sizeof(KeptBuffer)) + 4096;
   for (const Layout &layout : manifest.layouts)
-    if (layout.keepsResidual())
+    if (layout.compression)
       bytes += 2 * int64_t(sizeof(KeptBuffer));
   return bytes;
 }
@@ -183,7 +183,7 @@ Status CudaUpdate::keep(const fsdpc_rank &rank) {
                                       rank.job.size, rank.groupRanks);
     for (auto [values, bytes] :
          {std::pair(rank.layouts[i].residual, sizes.residual),
-          std::pair(rank.layouts[i].rightFactors, sizes.factors)}) {
+          std::pair(rank.layouts[i].compression, sizes.compression)}) {
       if (!values)
         continue;
       KeptBuffer buffer;

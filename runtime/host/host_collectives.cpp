@@ -5,11 +5,10 @@
 // other.
 #include "runtime/host/host_device.h"
 
+#include "runtime/comm/compressed_reduction.h"
 #include "runtime/comm/reduce_scatter.h"
-#include "runtime/comm/top_k_reduction.h"
 #include "runtime/core/rank.h"
 #include "runtime/host/host_offload.h"
-#include "runtime/host/power_sgd.h"
 #include "runtime/numeric/blocks.h"
 #include "runtime/numeric/dtype.h"
 #include "runtime/numeric/statistics_update.h"
@@ -102,25 +101,18 @@ void splitOwned(const fsdpc_rank &rank, int count, const int32_t *layouts,
 
 // Sums what all ranks send of their gradients. Every rank can compute the whole
 // sum, and where the state is replicated it takes all of it.
-void reduceCompressed(fsdpc_rank &rank, int32_t index, const void *gradient,
-                      WireType type, bool add) {
+void reduceCompressedShard(fsdpc_rank &rank, int32_t index,
+                           const void *gradient, WireType type, bool add) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
-  Communicator &channel = channelOf(rank, reduceChannel);
   bool whole = layout.stateWhole;
-  float *sum = whole ? buffers.gradientWhole : buffers.gradientShard;
-  int64_t begin = whole ? 0 : buffers.shardOf(rank.job.rank);
-  int64_t elements = whole ? buffers.whole : buffers.shard;
-  if (layout.topK > 0)
-    reduceTopK(channel,
-               {gradient, type, layout.elements, layout.members, layout.topK,
-                buffers.residual, sum, begin, elements, add},
-               reinterpret_cast<ChosenElement *>(rank.compressed));
-  else
-    reducePowerSgd(channel, {gradient, type, layout.members, layout.powerRank,
-                             buffers.residual, buffers.rightFactors,
-                             reinterpret_cast<float *>(rank.compressed), sum,
-                             begin, elements, add});
+  reduceCompressed(channelOf(rank, reduceChannel),
+                   {layout.compression, gradient, type, layout.elements,
+                    layout.members, buffers.residual, buffers.compression,
+                    rank.compressed,
+                    whole ? buffers.gradientWhole : buffers.gradientShard,
+                    whole ? 0 : buffers.shardOf(rank.job.rank),
+                    whole ? buffers.whole : buffers.shard, add});
 }
 
 } // namespace
@@ -132,8 +124,8 @@ void HostDevice::reduceShard(fsdpc_rank &rank, int32_t index,
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   if (layout.unsummed)
     return;
-  if (layout.keepsResidual())
-    return reduceCompressed(rank, index, gradient, type, add);
+  if (layout.compression)
+    return reduceCompressedShard(rank, index, gradient, type, add);
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   ReduceScatter part = {gradient,
                         type,

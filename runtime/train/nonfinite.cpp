@@ -26,7 +26,7 @@ namespace fsdpc::runtime {
 namespace {
 
 // Residuals of the gradients of such a step would make all later steps
-// non-finite, too. All ranks begin anew together, since the factors that
+// non-finite, too. All ranks begin anew together, since what
 // reductions begin with must be equal on all. A device that runs ahead has done
 // so before it began the next step.
 void forgetResiduals(fsdpc_rank &rank) {
@@ -38,8 +38,8 @@ void forgetResiduals(fsdpc_rank &rank) {
                                        rank.job.size, rank.groupRanks);
     if (buffers.residual)
       rank.device->zero(buffers.residual, size_t(memory.residual));
-    if (buffers.rightFactors)
-      rank.device->zero(buffers.rightFactors, size_t(memory.factors));
+    if (buffers.compression)
+      rank.device->zero(buffers.compression, size_t(memory.compression));
   }
 }
 

@@ -54,9 +54,9 @@ static std::string residualNote(const Manifest &manifest,
   for (const Layout &layout : manifest.layouts)
     for (const Member &member : layout.members) {
       bool has = checkpoint.hasResidual(member);
-      lost |= has && !layout.keepsResidual();
-      begun |= !has && layout.keepsResidual();
-      kept |= has && layout.keepsResidual();
+      lost |= has && !layout.compression;
+      begun |= !has && layout.compression;
+      kept |= has && layout.compression;
     }
   int64_t before = checkpoint.manifest().ranks;
   std::string text;

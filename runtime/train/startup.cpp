@@ -4,7 +4,7 @@
 // Messages say what to run or compile instead, since the user who starts a
 // program often did not compile it.
 #include "runtime/train/startup.h"
-#include "runtime/abi/power_sgd.h"
+#include "runtime/abi/compressions.h"
 #include "runtime/core/resources.h"
 #include "runtime/numeric/dtype.h"
 #include "runtime/numeric/reduce.h"
@@ -427,13 +427,14 @@ Status loadStates(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint) {
   return {};
 }
 
-// A rank's residual covers the whole layout. Right factors are equal on all
-// ranks.
+// A rank's residual covers the whole layout. States of compressions are equal
+// on all ranks.
 Status loadResiduals(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint) {
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
     const Layout &layout = rank.manifest.layouts[i];
     const LayoutBuffers &buffers = rank.layouts[i];
-    float *right = buffers.rightFactors;
+    const Compression &compression = layout.compression;
+    float *state = buffers.compression;
     for (const Member &member : layout.members) {
       if (buffers.residual)
         FSDPC_TRY(fillDevice(
@@ -442,16 +443,16 @@ Status loadResiduals(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint) {
               return checkpoint.readResidual(member, rank.job.rank,
                                              rank.job.size, at, count, values);
             }));
-      PowerShape shape = powerShapeOf(member.shape);
-      if (!right || !shape.isCompressed(layout.powerRank))
+      if (!state)
         continue;
-      int64_t elements = shape.columns * layout.powerRank;
-      FSDPC_TRY(fillDevice(*rank.device, right, elements,
+      int64_t elements =
+          infoOf(compression).stateElements(compression.amount, member.shape);
+      FSDPC_TRY(fillDevice(*rank.device, state, elements,
                            [&](float *values, int64_t at, int64_t count) {
-                             return checkpoint.readRightFactor(
-                                 member, layout.powerRank, at, count, values);
+                             return checkpoint.readCompressionState(
+                                 member, compression, at, count, values);
                            }));
-      right += elements;
+      state += elements;
     }
   }
   return {};

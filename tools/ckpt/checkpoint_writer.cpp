@@ -98,14 +98,15 @@ Status writeLayout(const StoredLayout &layout, int64_t rank,
           return values.residual(member, rank, begin, count, to);
         },
         file));
-  if (layout.powerRank == 0)
+  if (!layout.compression)
     return {};
-  std::vector<float> factor;
+  std::vector<float> state;
   for (size_t i = 0; rank == 0 && i < layout.members.size(); ++i) {
-    factor.resize(size_t(layout.rightFactors(i + 1) - layout.rightFactors(i)));
-    FSDPC_TRY(values.rightFactor(layout.members[i], layout.powerRank,
-                                 int64_t(factor.size()), factor.data()));
-    FSDPC_TRY(file.write(factor.data(), factor.size() * sizeof(float)));
+    state.resize(size_t(layout.compressionElements(i + 1) -
+                        layout.compressionElements(i)));
+    FSDPC_TRY(values.compressionState(layout.members[i], layout.compression,
+                                      int64_t(state.size()), state.data()));
+    FSDPC_TRY(file.write(state.data(), state.size() * sizeof(float)));
   }
   file.endTensor();
   return {};

@@ -27,15 +27,15 @@ struct CheckpointValues {
   std::function<Status(const Member &member, int64_t begin, int64_t count,
                        char *to)>
       bytes = {};
-  /// Write elements of a rank's residual of a parameter, and a parameter's
-  /// whole right factor. Called only if the layout has residuals, and such
-  /// factors.
+  /// Write elements of a rank's residual of a parameter, and the whole state of
+  /// a compression (CompressionState). Called only if the layout has residuals,
+  /// and such states.
   std::function<Status(const Member &member, int64_t rank, int64_t begin,
                        int64_t count, float *to)>
       residual = {};
-  std::function<Status(const Member &member, int64_t powerRank, int64_t count,
-                       float *to)>
-      rightFactor = {};
+  std::function<Status(const Member &member, const Compression &compression,
+                       int64_t count, float *to)>
+      compressionState = {};
 };
 
 /// Sets the number of ranks, and the elements per rank of each layout.

@@ -4,9 +4,9 @@
 // a run that writes is safe, because a checkpoint gets its name when it is
 // whole. One that the run removes meanwhile is an error that names it.
 #include "tools/ckpt/checkpoints.h"
+#include "runtime/abi/compressions.h"
 #include "runtime/abi/factors.h"
 #include "runtime/abi/memory_plan.h"
-#include "runtime/abi/power_sgd.h"
 #include "runtime/checkpoint/checkpoint_file.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/member_order.h"
@@ -135,13 +135,8 @@ public:
               [this, &member, rank, ranks](auto... place) {
                 return checkpoint.readResidual(member, rank, ranks, place...);
               });
-        PowerShape shape = powerShapeOf(member.shape);
-        int64_t power = layout.powerRank;
-        if (power > 0 && shape.isCompressed(power))
-          add(member, "right factor", {power, shape.columns},
-              [this, &member, power](auto... place) {
-                return checkpoint.readRightFactor(member, power, place...);
-              });
+        if (layout.compression)
+          addCompressionState(member, layout.compression);
       }
   }
 
@@ -177,6 +172,19 @@ private:
               [this, &member, state](auto... place) {
                 return checkpoint.readState(member, state, place...);
               });
+  }
+
+  void addCompressionState(const Member &member,
+                           const Compression &compression) {
+    const CompressionInfo &info = infoOf(compression);
+    std::vector<int64_t> shape =
+        info.stateShape(compression.amount, member.shape);
+    if (!shape.empty())
+      add(member, info.state->part, shape,
+          [this, &member, &compression](auto... place) {
+            return checkpoint.readCompressionState(member, compression,
+                                                   place...);
+          });
   }
 
   // Adds a constant that is stored in its own type.

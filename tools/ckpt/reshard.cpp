@@ -37,9 +37,10 @@ int reshard(const Arguments &arguments) {
                         int64_t count, float *to) {
     return from.readResidual(member, rank, arguments.ranks, begin, count, to);
   };
-  values.rightFactor = [&](const Member &member, int64_t powerRank,
-                           int64_t count, float *to) {
-    return from.readRightFactor(member, powerRank, 0, count, to);
+  values.compressionState = [&](const Member &member,
+                                const Compression &compression, int64_t count,
+                                float *to) {
+    return from.readCompressionState(member, compression, 0, count, to);
   };
   Status written = writeCheckpoint(stored, values, arguments.output);
   return written ? int(ExitCode::success) : report(written.error());

@@ -1,65 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How the hooks top-k and power-sgd change layouts (Compression.h), and the
-// rule that all phases check: every rank adds what all ranks send, so all must
-// send as much.
+// How hooks that compress change layouts (Compression.h), and the rule that all
+// phases check: every rank adds what all ranks send, so all must send as much.
 #include "compiler/dialects/fsdp/Compression.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/options/OptionTypes.h"
-#include "runtime/abi/top_k.h"
+#include "runtime/abi/compressions.h"
 #include "runtime/support/concat.h"
-#include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
 
 namespace fsdpc::fsdp {
 
+OptionalParseResult parseCompression(OpAsmParser &parser,
+                                     CompressionAttr &compression) {
+  for (const CompressionInfo *info : compressions()) {
+    if (failed(parser.parseOptionalKeyword(info->keyword)))
+      continue;
+    int64_t amount;
+    if (failed(parser.parseInteger(amount)))
+      return failure();
+    compression = CompressionAttr::get(parser.getContext(), info->name, amount);
+    return success();
+  }
+  return std::nullopt;
+}
+
+// The verifier has not run yet if the op is printed in one of its errors.
+void printCompression(OpAsmPrinter &printer, LayoutOp,
+                      CompressionAttr compression) {
+  const CompressionInfo *info = findCompression(compression.getKind());
+  printer << (info ? StringRef(info->keyword) : compression.getKind()) << " "
+          << compression.getAmount();
+}
+
 Compression compressionOf(LayoutOp layout) {
-  Compression found;
-  found.topK = layout.getTopK().value_or(0);
-  found.powerRank = layout.getPowerSgd().value_or(0);
-  return found;
+  CompressionAttr compression = layout.getCompressionAttr();
+  if (!compression)
+    return {};
+  return {compression.getKind().str(), compression.getAmount()};
 }
 
 Compression wantedCompression(const CompileOptions &options, int64_t elements,
-                              ArrayRef<ArrayRef<int64_t>> shapes) {
+                              const MemberShapes &shapes) {
   const ReduceHook *hook = residualHook(options);
-  if (!hook)
+  int64_t amount =
+      hook ? hook->compression->amountFor(hook->number, elements, shapes) : 0;
+  if (amount == 0)
     return {};
-  if (hook->kind == ReduceHook::Kind::TopK)
-    return {chosenElements(elements, hook->number), 0};
-  bool compresses = llvm::any_of(shapes, [&](ArrayRef<int64_t> shape) {
-    return powerShapeOf(shape).isCompressed(hook->rank);
-  });
-  return {0, compresses ? hook->rank : 0};
+  return {hook->compression->name, amount};
 }
 
 // The verifier has checked that every member is a parameter.
-static SmallVector<ArrayRef<int64_t>> shapesOf(LayoutOp layout,
-                                               const SymbolTable &symbols) {
-  SmallVector<ArrayRef<int64_t>> shapes;
+MemberShapes shapesOf(LayoutOp layout, const SymbolTable &symbols) {
+  MemberShapes shapes;
   for (auto member : layout.getMembers().getAsRange<MemberAttr>()) {
     auto parameter =
         symbols.lookup<ParameterOp>(member.getParameter().getAttr());
-    shapes.push_back(cast<RankedTensorType>(parameter.getType()).getShape());
+    shapes.push_back(
+        cast<RankedTensorType>(parameter.getType()).getShape().vec());
   }
   return shapes;
 }
 
-PowerSizes powerSizesOf(LayoutOp layout, const SymbolTable &symbols) {
-  PowerSizes sizes;
-  for (ArrayRef<int64_t> shape : shapesOf(layout, symbols))
-    sizes.add(powerShapeOf(shape), compressionOf(layout).powerRank);
-  return sizes;
-}
-
-static std::string describe(Compression compression) {
-  if (compression.topK)
-    return concat("top_k ", compression.topK);
-  return compression.powerRank ? concat("power_sgd ", compression.powerRank)
-                               : "all elements";
+static std::string describe(const Compression &compression) {
+  return compression
+             ? concat(infoOf(compression).keyword, " ", compression.amount)
+             : "all elements";
 }
 
 // The options are checked for what cannot; a layout may have been edited.

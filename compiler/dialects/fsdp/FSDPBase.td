@@ -111,6 +111,18 @@ def FSDP_Member : AttrDef<FSDP_Dialect, "Member"> {
 }
 def FSDP_Members : TypedArrayAttrBase<FSDP_Member, "members of a layout">;
 
+def FSDP_Compression : AttrDef<FSDP_Dialect, "Compression"> {
+  let mnemonic = "compression";
+  let summary = "how the reduction of a layout sends less than its gradient";
+  let description = [{
+    `kind` is the name of a kind in runtime/abi/compressions.h, which says what `amount` counts
+    and all else that passes, the memory plan and the runtime ask. A layout prints both as a word
+    and a number: `top_k 4`.
+  }];
+  let parameters = (ins StringRefParameter<>:$kind, "int64_t":$amount);
+  let assemblyFormat = "`<` $kind `,` $amount `>`";
+}
+
 def FSDP_Optimizer : AttrDef<FSDP_Dialect, "Optimizer"> {
   let mnemonic = "optimizer";
   let summary = "what the optimizer of a layout keeps of an element, and what it takes of whole parameters";

@@ -28,3 +28,14 @@
 
 #define GET_OP_CLASSES
 #include "compiler/dialects/fsdp/FSDPOps.h.inc"
+
+namespace fsdpc::fsdp {
+
+/// Read and write a layout's compression as a word and a number
+/// (Compression.cpp).
+mlir::OptionalParseResult parseCompression(mlir::OpAsmParser &parser,
+                                           CompressionAttr &compression);
+void printCompression(mlir::OpAsmPrinter &printer, LayoutOp layout,
+                      CompressionAttr compression);
+
+} // namespace fsdpc::fsdp

@@ -140,11 +140,10 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     (`fsdp.all_gather`). With `wire` every gather of the parameters sends blocks of 256
     elements of that type, each with an f32 scale, and converts them to `compute` when
     they have arrived (ZeRO++'s qwZ: Wang et al., ZeRO++, 2023); members then begin at
-    multiples of 256. With `top_k` each rank sends that many elements of its gradients in a
-    reduction, the largest ones of the gradient and of what it has not sent before, which it keeps
-    (`--reduce-hook=top-k`; Stich et al., Sparsified SGD with Memory, 2018). With `power_sgd` it
-    sends two factors of that rank in place of each matrix that is more than twice as large as they
-    are, and keeps what they lack (`--reduce-hook=power-sgd`; Vogels et al., PowerSGD, 2019).
+    multiples of 256. With a `compression` each rank sends less than its gradients in a reduction,
+    and keeps the rest for the next one (`--reduce-hook`; Stich et al., Sparsified SGD with
+    Memory, 2018). A word and a number say how, as `top_k` and the elements that a rank sends: the
+    kinds are those of runtime/abi/compressions.h.
     Rates and decays of the members can be edited in a dump. `optimizer` says what the
     optimizer keeps and takes: the memory plan, the runtime and checkpoints ask it, and
     none of them knows an optimizer's name. Without it the states have no names, and nothing is taken of
@@ -168,9 +167,8 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     - `whole` lists only the four kinds above, and not "compute" if the layout is
       `secondary`.
     - `wire`, where present, is i8 or f8E4M3FN, and `whole` does not list "master".
-    - `top_k`, where present, is from 1 to `elements`, which are at most 2^32.
-    - `power_sgd`, where present, is from 1 to 65536, and there is no `top_k`.
-    - A layout with `top_k` or `power_sgd` is trainable.
+    - The amount of a `compression` is one that its kind allows for so many elements, and the
+      layout is trainable.
     - A layout of bytes is frozen, and has no `wire`.
 
     Example:
@@ -184,8 +182,6 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
       members = [#fsdp.member<@h.0.scale[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
     fsdp.layout @h.1.half of @h.1 trainable elements 32 : bf16 no_master states 2 {
       members = [#fsdp.member<@h.1.weight[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-    fsdp.layout @h.1.rest of @h.1 trainable elements 32 : f32 power_sgd 1 states 2 {
-      members = [#fsdp.member<@h.1.weight[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     fsdp.layout @h.1.frozen.bytes of @h.1 elements 32 : ui8 states 0 {
       members = [#fsdp.member<@h.1.codes[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     fsdp.layout @h.1.flat of @h.1 trainable elements 32 : f32 wire i8 top_k 4 states 2 secondary {
@@ -196,8 +192,7 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
                        OptionalAttr<StrAttr>:$strategy,
                        OptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<1>]>>:$group,
                        UnitAttr:$trainable, I64Attr:$elements, TypeAttr:$compute,
-                       OptionalAttr<TypeAttr>:$wire, OptionalAttr<I64Attr>:$top_k,
-                       OptionalAttr<I64Attr>:$power_sgd,
+                       OptionalAttr<TypeAttr>:$wire, OptionalAttr<FSDP_Compression>:$compression,
                        UnitAttr:$no_master,
                        I64Attr:$states, UnitAttr:$average,
                        OptionalAttr<StrArrayAttr>:$offloaded,
@@ -208,7 +203,7 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
   let assemblyFormat = [{
     $sym_name `of` $unit (`strategy` $strategy^)? (`group` $group^)?
     (`trainable` $trainable^)? `elements` $elements `:` $compute
-    (`wire` $wire^)? (`top_k` $top_k^)? (`power_sgd` $power_sgd^)? (`no_master` $no_master^)? `states` $states
+    (`wire` $wire^)? (custom<Compression>($compression)^)? (`no_master` $no_master^)? `states` $states
     (`average` $average^)? (`offloaded` $offloaded^)? (`secondary` $secondary^)? attr-dict
   }];
   let hasVerifier = 1; // members aligned, disjoint, ordered, within elements

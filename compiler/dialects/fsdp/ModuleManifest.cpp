@@ -123,8 +123,7 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   layout.secondary = op.getSecondary();
   if (BlockType wire = wireOf(op); wire != BlockType::None)
     layout.wire = nameOf(wire).str();
-  layout.topK = op.getTopK().value_or(0);
-  layout.powerRank = op.getPowerSgd().value_or(0);
+  layout.compression = compressionOf(op);
   if (op.getTrainable())
     layout.optimizer = optimizerOf(op, options);
   if (OptimizerAttr optimizer = op.getOptimizerAttr()) {

@@ -9,9 +9,8 @@
 #include "compiler/dialects/nn/ElementBytes.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/options/OptionTypes.h"
+#include "runtime/abi/compressions.h"
 #include "runtime/abi/member_sums.h"
-#include "runtime/abi/power_sgd.h"
-#include "runtime/abi/top_k.h"
 
 #include <algorithm>
 
@@ -169,21 +168,18 @@ LogicalResult LayoutOp::verify() {
                          << "; expected i8 or f8E4M3FN";
   if (getWire() && keepsWhole(*this, "master"))
     return emitOpError("is gathered in blocks, but keeps 'master' replicated");
-  if (!getTrainable() && (getTopK() || getPowerSgd()))
+  CompressionAttr compression = getCompressionAttr();
+  if (!compression)
+    return success();
+  if (!getTrainable())
     return emitOpError("is frozen, but compresses its gradients");
-  if (getTopK() && getPowerSgd())
-    return emitOpError("has both top_k and power_sgd");
-  if (int64_t chosen = getTopK().value_or(1); chosen < 1 || chosen > end)
-    return emitOpError() << "has a top_k of " << chosen << ", but " << end
-                         << " elements";
-  if (getTopK() && end > mostIndexedElements)
-    return emitOpError() << "has " << end << " elements, more than the "
-                         << mostIndexedElements
-                         << " that top_k can number; cut it with --layout-size";
-  if (int64_t rank = getPowerSgd().value_or(1);
-      rank < 1 || rank > mostPowerRank)
-    return emitOpError() << "has a power_sgd of " << rank
-                         << "; it must be from 1 to " << mostPowerRank;
+  const CompressionInfo *info = findCompression(compression.getKind());
+  if (!info)
+    return emitOpError("has a compression of the unknown kind '")
+           << compression.getKind() << "'";
+  if (std::string fault = info->faultOf(compression.getAmount(), end);
+      !fault.empty())
+    return emitOpError(fault);
   return success();
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The kernels of --reduce-hook=power-sgd, with the bits of the host
-// (runtime/host/power_sgd.h). They are bound by memory: a factor has few
+// (runtime/comm/power_sgd.cpp). They are bound by memory: a factor has few
 // vectors.
 #pragma once
 
-#include "runtime/abi/power_shape.h"
+#include "runtime/abi/power_sgd.h"
 #include "runtime/cuda/kernels/elements.h"
 #include "runtime/cuda/kernels/grid.h"
 

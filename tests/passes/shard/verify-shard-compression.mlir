@@ -78,7 +78,7 @@ module attributes {fsdp.options = {"reduce-hook" = ["power-sgd=1"]}} {
 module {
   fsdp.unit @a
   fsdp.parameter @v : tensor<16xf32> trainable unit @a
-  // expected-error@+1 {{has both top_k and power_sgd}}
+  // expected-error@+1 {{expected 'states'}}
   fsdp.layout @a.flat of @a trainable elements 16 : f32 top_k 7 power_sgd 1 states 2 {
     members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch() { return }

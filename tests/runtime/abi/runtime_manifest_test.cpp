@@ -251,21 +251,19 @@ TEST(Manifest, RefusesBlocksAcrossRanks) {
 TEST(Manifest, RefusesResidualsOfImpossibleSize) {
   Manifest manifest = sample();
   Layout &layout = manifest.layouts[0];
-  layout.topK = 1000;
+  layout.compression = {"top-k", 1000};
   EXPECT_EQ(readError(toJson(manifest)), "");
-  layout.powerRank = 1;
+  layout.compression = {"fewest", 1000};
   EXPECT_THAT(readError(toJson(manifest)),
-              HasSubstr("'h.0' cannot be reduced"));
-  layout.topK = 0;
+              HasSubstr("'h.0' cannot be reduced by 'fewest' of 1000"));
+  layout.compression = {"power-sgd", 1};
   EXPECT_EQ(readError(toJson(manifest)), "");
   layout.elements = int64_t(1) << 46;
   EXPECT_THAT(readError(toJson(manifest)),
               HasSubstr("'h.0' cannot be reduced"));
-  layout.topK = 1, layout.powerRank = 0;
+  layout.compression = {"top-k", 1};
   EXPECT_THAT(readError(toJson(manifest)),
               HasSubstr("'h.0' cannot be reduced"));
-  const int64_t empty[] = {0, int64_t(1) << 40, int64_t(1) << 40};
-  EXPECT_FALSE(powerShapeOf(empty).isCompressed(mostPowerRank));
 }
 
 // Text that was damaged is refused, whatever it claims.

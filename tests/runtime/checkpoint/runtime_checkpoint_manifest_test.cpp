@@ -184,11 +184,13 @@ TEST(CheckpointManifest, ResidualsReadBackInAnotherFormat) {
   layout.shard = 2048;
   layout.members[0].shape = {64, 50};
   layout.members[0].elements = layout.residual = 3200;
-  layout.powerRank = 2;
+  layout.compression = {"power-sgd", 2};
   std::string text = toJson(stored);
   EXPECT_THAT(text, HasSubstr("\"format\":4"));
+  EXPECT_THAT(text, HasSubstr("\"residual\":3200,\"powerRank\":2"));
   auto read = parseCheckpoint(text);
   ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->layouts[0].compression, layout.compression);
   for (int rank = 0; rank < 2; ++rank) {
     std::vector<StoredTensor> tensors = tensorsOf(*read, rank);
     ASSERT_EQ(tensors.size(), 4u);
@@ -202,7 +204,7 @@ TEST(CheckpointManifest, ResidualsReadBackInAnotherFormat) {
   layout.residual = INT64_MAX;
   EXPECT_FALSE(parseCheckpoint(toJson(stored)));
   layout.residual = 3200;
-  layout.powerRank = INT64_MAX;
+  layout.compression.amount = INT64_MAX;
   EXPECT_FALSE(parseCheckpoint(toJson(stored)));
 }
 

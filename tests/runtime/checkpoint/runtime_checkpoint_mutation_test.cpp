@@ -46,7 +46,7 @@ CheckpointManifest full() {
   layout.stateNames = {"exp_avg"};
   layout.since = {0, 5};
   layout.residual = 6400;
-  layout.powerRank = 2;
+  layout.compression = {"power-sgd", 2};
   StoredLayout cut;
   cut.name = "cut";
   cut.shard = 2;

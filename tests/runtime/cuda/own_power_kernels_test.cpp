@@ -2,7 +2,7 @@
 //
 // The runtime's own CUDA kernels of power-sgd against the host's arithmetic, to
 // the bit.
-#include "runtime/host/power_sgd.h"
+#include "runtime/comm/compressed_reduction.h"
 #include "tests/runtime/cuda/own_kernels.h"
 
 using namespace fsdpc;
@@ -74,10 +74,19 @@ TEST_P(OwnPowerKernels, reductionIsTheHosts) {
                      ownLeft = left;
   auto jobs = makeLocalJobs(1, 0);
   // The sum from element 100 on.
-  reducePowerSgd(*jobs[0]->channel[reduceChannel],
-                 {gradient.data(), WireType::f32, members, rank,
-                  residual.data(), right.data(), left.data(), sum.data(), 100,
-                  elements - 100, true});
+  reduceCompressed(*jobs[0]->channel[reduceChannel],
+                   {{"power-sgd", rank},
+                    gradient.data(),
+                    WireType::f32,
+                    elements,
+                    members,
+                    residual.data(),
+                    right.data(),
+                    reinterpret_cast<char *>(left.data()),
+                    sum.data(),
+                    100,
+                    elements - 100,
+                    true});
   float *p = ownLeft.data(), *q = ownRight.data();
   for (const Member &member : members) {
     PowerShape shape = powerShapeOf(member.shape);

@@ -2,7 +2,7 @@
 //
 // The reduction of the largest elements: the choice against a stable sort, and
 // the sums and residuals against what single ranks choose.
-#include "runtime/comm/top_k_reduction.h"
+#include "runtime/comm/compressed_reduction.h"
 #include "runtime/numeric/top_k.h"
 #include "tests/runtime/comm/collective_cases.h"
 
@@ -128,11 +128,18 @@ void checkReduction(int ranks, int64_t chosen, bool whole, bool add) {
       std::vector<Member> all = members();
       for (int round : {0, 1}) {
         std::vector<float> gradient = gradientOf(rank, round, NAN);
-        reduceTopK(channel,
-                   {gradient.data(), WireType::f32, elements, all, chosen,
-                    residual.data(), sum.data(), begin, int64_t(sum.size()),
-                    add && round == 1},
-                   exchanged.data());
+        reduceCompressed(channel, {{"top-k", chosen},
+                                   gradient.data(),
+                                   WireType::f32,
+                                   elements,
+                                   all,
+                                   residual.data(),
+                                   nullptr,
+                                   reinterpret_cast<char *>(exchanged.data()),
+                                   sum.data(),
+                                   begin,
+                                   int64_t(sum.size()),
+                                   add && round == 1});
       }
       EXPECT_EQ(memcmp(sum.data(), &expected[size_t(begin)], sum.size() * 4), 0)
           << "rank " << rank << " of " << ranks;

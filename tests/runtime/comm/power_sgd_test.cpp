@@ -2,7 +2,8 @@
 //
 // The reduction of factors: the sum and the residuals against products in f64,
 // and that a matrix of the factors' rank arrives whole.
-#include "runtime/host/power_sgd.h"
+#include "runtime/abi/compressions.h"
+#include "runtime/comm/compressed_reduction.h"
 #include "tests/runtime/comm/collective_cases.h"
 
 #include <cmath>
@@ -108,10 +109,18 @@ std::vector<Rank> reduceAll(int ranks, int64_t rank, int rounds) {
       std::vector<float> gradient = gradientOf(i);
       Communicator &channel = *jobs[size_t(i)]->channel[reduceChannel];
       for (int round = 0; round < rounds; ++round)
-        reducePowerSgd(channel,
-                       {gradient.data(), WireType::f32, all, rank,
-                        own.residual.data(), own.right.data(), own.left.data(),
-                        own.sum.data(), 0, elements, round > 0});
+        reduceCompressed(channel, {{"power-sgd", rank},
+                                   gradient.data(),
+                                   WireType::f32,
+                                   elements,
+                                   all,
+                                   own.residual.data(),
+                                   own.right.data(),
+                                   reinterpret_cast<char *>(own.left.data()),
+                                   own.sum.data(),
+                                   0,
+                                   elements,
+                                   round > 0});
       // Each sum is sent twice: to be added, and to be shared.
       EXPECT_EQ(channel.sentBytes(), uint64_t(rounds * 2 * (ranks - 1) *
                                               (powerBytes(sizes.left, ranks) +

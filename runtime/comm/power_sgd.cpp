@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
+// The reduction of --reduce-hook=power-sgd (runtime/abi/power_sgd.h): of each
+// matrix M of the residual the ranks send P = M Q and then Q = Mᵀ P, where P
+// has been made orthonormal. Their sum over ranks is P Qᵀ, and what it lacks of
+// M stays in the residual.
+//
 // The factors have few vectors, so each product is a pass over the matrix that
 // is bound by memory. Sums run in lanes of a fixed number, so no processor
 // changes a bit.
-#include "runtime/host/power_sgd.h"
-
+#include "runtime/abi/power_sgd.h"
+#include "runtime/comm/compressed_reduction.h"
 #include "runtime/comm/reduce_scatter.h"
 #include "runtime/numeric/each_processor.h"
-#include "runtime/numeric/first_factor.h"
+#include "runtime/numeric/init_values.h"
 
 #include <algorithm>
 #include <cmath>
@@ -57,7 +62,8 @@ void beginRight(const Member &member, PowerShape shape, int64_t rank,
   for (int64_t k = 0; k < rank; ++k) {
     float *vector = right + k * shape.columns;
     if (wideDot(vector, vector, shape.columns) == 0)
-      beginFactor(member.name, k * shape.columns, shape.columns, vector);
+      applyInitRule({InitRule::normal, {0, 1}}, member.name, powerSeed,
+                    k * shape.columns, shape.columns, vector);
   }
   orthonormaliseFactor(right, rank, shape.columns);
 }
@@ -91,23 +97,30 @@ void sumOverRanks(Communicator &ranks, float *values, int64_t elements) {
   ranks.allGather(own, values, size_t(part) * sizeof(float));
 }
 
-// Calls body(member, shape, left, right) for each member, with its factors; of
-// one that is not compressed `left` is its gradient and `right` null.
+// The left factors of all members. Right ones are the state.
+float *leftFactors(const CompressedReduction &reduction) {
+  return reinterpret_cast<float *>(reduction.exchanged);
+}
+
+// Calls body(member, shape, left, right) for each member, with its factors, of
+// which each has its vectors one after the other; of a member that is not
+// compressed `left` is its gradient and `right` null.
 template <typename Body>
-void forEachFactor(const PowerReduction &reduction, const Body &body) {
-  float *left = reduction.left, *right = reduction.right;
+void forEachFactor(const CompressedReduction &reduction, const Body &body) {
+  int64_t rank = reduction.compression.amount;
+  float *left = leftFactors(reduction), *right = reduction.state;
   for (const Member &member : reduction.members) {
     PowerShape shape = powerShapeOf(member.shape);
-    bool compressed = shape.isCompressed(reduction.rank);
+    bool compressed = shape.isCompressed(rank);
     body(member, shape, left, compressed ? right : nullptr);
-    left += compressed ? shape.rows * reduction.rank : member.elements;
-    right += compressed ? shape.columns * reduction.rank : 0;
+    left += compressed ? shape.rows * rank : member.elements;
+    right += compressed ? shape.columns * rank : 0;
   }
 }
 
 // Adds elements [begin, begin + count) of the layout to the part of the sum
 // that this rank is asked for.
-void addToSum(const PowerReduction &reduction, const float *values,
+void addToSum(const CompressedReduction &reduction, const float *values,
               int64_t begin, int64_t count) {
   int64_t first = std::max(begin, reduction.sumBegin);
   int64_t last =
@@ -118,7 +131,7 @@ void addToSum(const PowerReduction &reduction, const float *values,
 }
 
 // Adds P Qᵀ to the sum, and takes this rank's share of it from the residual.
-void spread(const PowerReduction &reduction, const Member &member,
+void spread(const CompressedReduction &reduction, const Member &member,
             PowerShape shape, const float *left, const float *right,
             float share) {
   constexpr int64_t width = 256; // columns at a time
@@ -127,7 +140,7 @@ void spread(const PowerReduction &reduction, const Member &member,
     for (int64_t j = 0; j < shape.columns; j += width) {
       int64_t count = std::min(width, shape.columns - j);
       std::fill_n(values, count, 0.0f);
-      for (int64_t k = 0; k < reduction.rank; ++k)
+      for (int64_t k = 0; k < reduction.compression.amount; ++k)
         addScaled(right + k * shape.columns + j, left[k * shape.rows + i],
                   count, values);
       int64_t begin = member.offset + i * shape.columns + j;
@@ -156,32 +169,29 @@ void orthonormaliseFactor(float *vectors, int64_t count, int64_t length) {
   }
 }
 
-void reducePowerSgd(Communicator &ranks, const PowerReduction &reduction) {
+void reducePowerSgd(Communicator &ranks, const CompressedReduction &reduction) {
+  int64_t rank = reduction.compression.amount;
   PowerSizes sizes;
   forEachFactor(reduction, [&](const Member &member, PowerShape shape,
                                float *left, float *right) {
-    sizes.add(shape, reduction.rank);
-    Addend own = {static_cast<const char *>(reduction.gradient) +
-                      size_t(member.offset) * elementBytes(reduction.type),
-                  reduction.type};
+    sizes.add(shape, rank);
     float *matrix = reduction.residual + member.offset;
-    sumRanks(&own, 1, WireType::f32, member.elements, right ? matrix : left,
-             /*add=*/right != nullptr);
+    takeGradient(reduction, member, /*add=*/right != nullptr,
+                 right ? matrix : left);
     if (!right)
       return;
-    beginRight(member, shape, reduction.rank, right);
-    multiplyRight(matrix, right, shape, reduction.rank, left);
+    beginRight(member, shape, rank, right);
+    multiplyRight(matrix, right, shape, rank, left);
   });
-  sumOverRanks(ranks, reduction.left, sizes.left);
+  sumOverRanks(ranks, leftFactors(reduction), sizes.left);
   forEachFactor(reduction, [&](const Member &member, PowerShape shape,
                                float *left, float *right) {
     if (!right)
       return;
-    orthonormaliseFactor(left, reduction.rank, shape.rows);
-    multiplyLeft(reduction.residual + member.offset, left, shape,
-                 reduction.rank, right);
+    orthonormaliseFactor(left, rank, shape.rows);
+    multiplyLeft(reduction.residual + member.offset, left, shape, rank, right);
   });
-  sumOverRanks(ranks, reduction.right, sizes.right);
+  sumOverRanks(ranks, reduction.state, sizes.right);
   if (!reduction.add)
     std::fill_n(reduction.sum, reduction.sumElements, 0.0f);
   forEachFactor(reduction, [&](const Member &member, PowerShape shape,
