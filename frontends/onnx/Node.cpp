@@ -285,6 +285,11 @@ Handler HandlerTable::find(StringRef op, int64_t version) const {
   return above == versions->second.begin() ? nullptr : std::prev(above)->second;
 }
 
+CodeUse HandlerTable::useOf(StringRef op) const {
+  auto found = uses.find(op.str());
+  return found == uses.end() ? CodeUse::computes : found->second;
+}
+
 std::optional<int64_t> HandlerTable::oldest(StringRef op) const {
   auto versions = table.find(op.str());
   if (versions == table.end())

@@ -137,6 +137,15 @@ std::string printShape(llvm::ArrayRef<int64_t> shape);
 /// Imports one node: sets its outputs, or refuses it and returns failure.
 using Handler = mlir::LogicalResult (*)(Node &);
 
+/// What an op does with the codes of a quantised weight (StoredConstants.h).
+enum class CodeUse {
+  computes,   ///< computes other values from them
+  unpacks,    ///< may take several codes out of an integer
+  rearranges, ///< has them all in its result, in another shape, order or type
+  takesPart,  ///< has a part of them
+  compares    ///< shows that they are truth values, by a comparison
+};
+
 /// The handlers of each op, by the opset version since which they apply. An op
 /// of another domain than the default one is named with it, as in
 /// "ai.onnx.preview.FlexAttention".
@@ -145,16 +154,21 @@ public:
   HandlerTable();
   /// `since` is the opset version from which the handler applies; a later one
   /// of the same op replaces it from there on.
-  void add(llvm::StringRef op, int64_t since, Handler handler) {
+  void add(llvm::StringRef op, int64_t since, Handler handler,
+           CodeUse use = CodeUse::computes) {
     table[op.str()][since] = handler;
+    if (use != CodeUse::computes)
+      uses[op.str()] = use;
   }
   /// Returns the handler with the highest version up to `version`, or null.
   Handler find(llvm::StringRef op, int64_t version) const;
   /// Returns the first version of the op that has a handler, if any has.
   std::optional<int64_t> oldest(llvm::StringRef op) const;
+  CodeUse useOf(llvm::StringRef op) const;
 
 private:
   std::map<std::string, std::map<int64_t, Handler>> table;
+  std::map<std::string, CodeUse> uses;
 };
 
 /// One function per file in ops/.

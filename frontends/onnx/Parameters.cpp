@@ -216,9 +216,10 @@ LogicalResult ParameterTable::build() {
   llvm::StringMap<TensorRole> roles;
   for (const onnx::TensorProto &tensor : graph.initializer())
     roles.try_emplace(tensor.name(), roleOf(tensor));
-  llvm::StringSet<> stored = storedConstants(graph, [&](StringRef name) {
-    return roles.lookup(name) != TensorRole::constant;
-  });
+  llvm::StringSet<> stored =
+      storedConstants(graph, HandlerTable(), [&](StringRef name) {
+        return roles.lookup(name) != TensorRole::constant;
+      });
   for (int i = 0; i < graph.initializer_size(); ++i) {
     const onnx::TensorProto &tensor = graph.initializer(i);
     ArrayRef<int64_t> shape(tensor.dims().data(), tensor.dims_size());

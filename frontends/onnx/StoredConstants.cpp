@@ -10,6 +10,7 @@
 
 #include "frontends/onnx/Budgets.h"
 #include "frontends/onnx/ElementTypes.h"
+#include "frontends/onnx/Node.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -31,7 +32,8 @@ enum class Known {
 
 class Finder {
 public:
-  explicit Finder(const onnx::GraphProto &graph) : graph(graph) {
+  Finder(const onnx::GraphProto &graph, const HandlerTable &handlers)
+      : graph(graph), handlers(handlers) {
     for (const onnx::NodeProto &node : graph.node()) {
       for (const std::string &output : node.output())
         producers[output] = &node;
@@ -77,25 +79,17 @@ private:
     }
   }
 
-  static bool unpacks(const onnx::NodeProto &node) {
-    llvm::StringRef op = node.op_type();
-    return op == "BitShift" || op == "BitwiseAnd" || op == "Div" || op == "Mod";
-  }
-  static bool rearranges(const onnx::NodeProto &node) {
-    llvm::StringRef op = node.op_type();
-    return op == "Reshape" || op == "Unsqueeze" || op == "Expand" ||
-           op == "Cast" || op == "Identity" || op == "Transpose" ||
-           op == "Squeeze" || op == "Flatten";
+  CodeUse useOf(const onnx::NodeProto &node) const {
+    return handlers.useOf(node.op_type());
   }
 
-  static bool takesTruth(const onnx::NodeProto &node) {
-    llvm::StringRef op = node.op_type();
-    if (op == "Cast")
-      return llvm::any_of(node.attribute(), [](const auto &attribute) {
-        return attribute.name() == "to" && attribute.i() == TensorProto::BOOL;
-      });
-    return op == "Equal" || op == "Greater" || op == "Less" ||
-           op == "GreaterOrEqual" || op == "LessOrEqual";
+  // A cast to booleans compares, too.
+  bool takesTruth(const onnx::NodeProto &node) const {
+    return useOf(node) == CodeUse::compares ||
+           llvm::any_of(node.attribute(), [](const auto &attribute) {
+             return attribute.name() == "to" &&
+                    attribute.i() == TensorProto::BOOL;
+           });
   }
 
   // Returns the tensor that this one is a part or a rearrangement of.
@@ -103,7 +97,8 @@ private:
     for (size_t steps = 0; steps < producers.size(); ++steps) {
       const onnx::NodeProto *node = producers.lookup(name);
       if (!node || node->input_size() == 0 ||
-          (!rearranges(*node) && node->op_type() != "Slice"))
+          (useOf(*node) != CodeUse::rearranges &&
+           useOf(*node) != CodeUse::takesPart))
         break;
       name = node->input(0);
     }
@@ -129,7 +124,7 @@ private:
     // Random numbers have no inputs; graphs within nodes read others.
     if (inputs == 0 || hasGraph(node))
       return;
-    if (isPacked && unpacks(node)) {
+    if (isPacked && useOf(node) == CodeUse::unpacks) {
       storeSources(node, /*packed=*/true);
       isDerived = true;
     }
@@ -137,8 +132,9 @@ private:
       storeSources(node, /*packed=*/false);
       return setOutputs(node, Known::derived);
     }
-    setOutputs(node,
-               isPacked && rearranges(node) ? Known::packed : Known::constant);
+    setOutputs(node, isPacked && useOf(node) == CodeUse::rearranges
+                         ? Known::packed
+                         : Known::constant);
   }
 
   static bool hasGraph(const onnx::NodeProto &node) {
@@ -182,6 +178,7 @@ private:
   static constexpr int64_t kSmallSource = 1024;
 
   const onnx::GraphProto &graph;
+  const HandlerTable &handlers;
   llvm::StringMap<const onnx::NodeProto *> producers;
   llvm::StringMap<Known> known;
   llvm::StringMap<int64_t> sizes; // of initializers, in bytes
@@ -191,7 +188,7 @@ private:
 } // namespace
 
 llvm::StringSet<> frontend::storedConstants(
-    const onnx::GraphProto &graph,
+    const onnx::GraphProto &graph, const HandlerTable &handlers,
     llvm::function_ref<bool(llvm::StringRef)> isParameter) {
-  return Finder(graph).find(isParameter);
+  return Finder(graph, handlers).find(isParameter);
 }

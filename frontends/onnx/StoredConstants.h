@@ -10,12 +10,15 @@
 
 namespace fsdpc::frontend {
 
+class HandlerTable;
+
 /// Returns the names of the initializers that become `stored` parameters and
 /// are not folded: narrow ones of more than kFoldedAnyway bytes, and what
-/// values are computed from together with these. `isParameter` says which
-/// initializers are parameters, which are no constants.
+/// values are computed from together with these. The table says what ops do
+/// with codes (CodeUse); `isParameter` says which initializers are parameters,
+/// which are no constants.
 llvm::StringSet<>
-storedConstants(const onnx::GraphProto &graph,
+storedConstants(const onnx::GraphProto &graph, const HandlerTable &handlers,
                 llvm::function_ref<bool(llvm::StringRef)> isParameter);
 
 } // namespace fsdpc::frontend

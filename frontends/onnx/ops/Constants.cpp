@@ -171,7 +171,7 @@ void frontend::registerConstants(HandlerTable &table) {
   table.add("Constant", 1, constant);
   table.add("ConstantOfShape", 9, constantOfShape);
   table.add("Range", 11, range);
-  table.add("Cast", 6, cast);
+  table.add("Cast", 6, cast, CodeUse::rearranges);
   table.add("CastLike", 15, castLike);
   table.add("EyeLike", 9, eyeLike);
   table.add("NonZero", 9, nonZero);

@@ -357,16 +357,16 @@ static LogicalResult size(Node &node) {
 }
 
 void frontend::registerShape(HandlerTable &table) {
-  table.add("Reshape", 5, reshape);
-  table.add("Flatten", 1, flatten);
-  table.add("Squeeze", 1, squeeze);
-  table.add("Unsqueeze", 1, unsqueeze);
-  table.add("Transpose", 1, transpose);
-  table.add("Expand", 8, expand);
+  table.add("Reshape", 5, reshape, CodeUse::rearranges);
+  table.add("Flatten", 1, flatten, CodeUse::rearranges);
+  table.add("Squeeze", 1, squeeze, CodeUse::rearranges);
+  table.add("Unsqueeze", 1, unsqueeze, CodeUse::rearranges);
+  table.add("Transpose", 1, transpose, CodeUse::rearranges);
+  table.add("Expand", 8, expand, CodeUse::rearranges);
   table.add("Tile", 6, tile);
   table.add("Concat", 4, concat);
   table.add("Split", 2, split);
-  table.add("Slice", 1, slice);
+  table.add("Slice", 1, slice, CodeUse::takesPart);
   table.add("Trilu", 14, trilu);
   table.add("Shape", 1, shapeOp);
   table.add("Size", 1, size);

@@ -272,8 +272,8 @@ static LogicalResult bitCast(Node &node) {
 }
 
 void frontend::registerBits(HandlerTable &table) {
-  table.add("BitShift", 11, bitShift);
-  table.add("BitwiseAnd", 18, bitwise<Logic::conjunction>);
+  table.add("BitShift", 11, bitShift, CodeUse::unpacks);
+  table.add("BitwiseAnd", 18, bitwise<Logic::conjunction>, CodeUse::unpacks);
   table.add("BitwiseOr", 18, bitwise<Logic::disjunction>);
   table.add("BitwiseXor", 18, bitwise<Logic::exclusive>);
   table.add("BitwiseNot", 18, bitwiseNot);
