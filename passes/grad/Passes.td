@@ -55,12 +55,18 @@ def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
   let summary = "Makes means over a microbatch's targets parts of the step's mean";
   let description = [{
     A mean over targets is a sum divided by a weight that follows from the model's inputs:
-    `nn.cross_entropy` with an ignored value or class weights, and quotients of sums, as
-    in `(losses * mask).sum() / mask.sum()` or `(losses * mask).sum() * (1 / mask.sum())`. Microbatches with few targets would count as
-    much as those with many. Therefore each such mean is multiplied by
+    `nn.cross_entropy` with an ignored value or class weights, and a sum times the power -1
+    of another sum, however it is written: `(losses * mask).sum() / mask.sum()`,
+    `… * mask.sum() ** -1`, `… * exp(-log(mask.sum()))`. Microbatches with few targets would
+    count as much as those with many. Therefore each such mean is multiplied by
     `fsdp.loss_factor`, and `fsdp.loss_weight` says how the runtime computes the weight.
-    A mean has a factor if the loss is linear in it, with factors that do not depend on
-    inputs. Terms without such a mean stay as they are. A divisor of 0 becomes 1.
+    A mean has a factor if the loss is linear in it, with factors that combine no
+    samples. Terms without such a mean stay as they are. What divides by 0 becomes 1.
+
+    A sum over the elements of one sample is no weight: its axis of samples is followed from
+    the inputs. Where the loss depends in another way on what the samples of a microbatch
+    have together, as on the square root of a count or on shares of classes, nothing
+    changes, and a remark names the place.
 
     A loss that computes its gradients in the forward takes the factor as its scale. A
     weight that depends on parameters as well keeps the microbatch's mean, with a remark.

@@ -47,7 +47,11 @@ std::optional<SmallVector<Operation *>> sliceOf(Value value, Block &body) {
     needed.insert(op.operand_begin(), op.operand_end());
     ops.push_back(&op);
   }
-  if (elements > kMostElements)
+  // An input without samples has one value per step.
+  bool readsScalars = llvm::any_of(body.getArguments(), [&](Value input) {
+    return nn::shapeOf(input).empty() && needed.contains(input);
+  });
+  if (elements > kMostElements || readsScalars)
     return std::nullopt;
   std::reverse(ops.begin(), ops.end());
   return ops;
@@ -129,13 +133,14 @@ Value countTargets(OpBuilder &builder, Location loc, const Targets &of,
 fsdp::LossWeightOp Weigher::weightOf(const WeightedMean &mean) {
   Operation *op = mean.mean.getDefiningOp();
   Targets targets;
-  Value counted = mean.weight;
+  Value counted = mean.count.weight;
   if (!counted) {
     targets = targetsOf(op);
     counted = targets.targets;
   }
   Builder builder(op->getContext());
-  Attribute form = builder.getF64ArrayAttr({mean.atLeast, mean.plus});
+  Attribute form =
+      builder.getF64ArrayAttr({mean.count.atLeast, mean.count.plus});
   fsdp::LossWeightOp &known = weights[Key(
       counted, targets.weights,
       targets.ignored ? Attribute(targets.ignored) : builder.getUnitAttr(),
@@ -189,7 +194,7 @@ fsdp::LossWeightOp Weigher::build(const WeightedMean &mean, Value counted,
     for (NamedAttribute attr : llvm::to_vector(copy->getDiscardableAttrs()))
       copy->removeAttr(attr.getName());
   }
-  Value sum = mean.weight
+  Value sum = mean.count.weight
                   ? mapping.lookup(counted)
                   : countTargets(inner, loc,
                                  targetsOf(mean.mean.getDefiningOp()), mapping);
@@ -199,24 +204,29 @@ fsdp::LossWeightOp Weigher::build(const WeightedMean &mean, Value counted,
   };
   auto weight = fsdp::LossWeightOp::create(
       builder, loc, builder.getStringAttr("loss_weight"),
-      builder.getArrayAttr(inputs), number(mean.atLeast), number(mean.plus), 1);
+      builder.getArrayAttr(inputs), number(mean.count.atLeast),
+      number(mean.count.plus), 1);
   weight.getCounts()[0].push_back(block.release());
   // Renames it where the name is taken.
   symbols.insert(weight);
   return weight;
 }
 
-// A microbatch without targets has a factor of 0, which must not meet 0 / 0.
-void guardDivisor(OpBuilder &builder, nn::DivOp quotient) {
-  Location loc = quotient.getLoc();
-  Value divisor = quotient.getRhs();
-  auto type = nn::tensorType(divisor);
-  Value zero = nn::splat(builder, loc, type, 0);
-  Value none = nn::CmpOp::create(builder, loc, type.clone(builder.getI1Type()),
-                                 nn::Predicate::eq, divisor, zero);
+// A microbatch without targets has a factor of 0, which must not meet 0 / 0:
+// what divides by its count becomes 1.
+void guardFactor(OpBuilder &builder, OpOperand &factor, Value count) {
+  Location loc = factor.getOwner()->getLoc();
+  builder.setInsertionPoint(factor.getOwner());
+  auto type = nn::tensorType(factor.get());
+  auto single = nn::tensorType(count);
+  Value none = nn::CmpOp::create(
+      builder, loc, single.clone(builder.getI1Type()), nn::Predicate::eq, count,
+      nn::splat(builder, loc, single, 0));
+  SmallVector<int64_t> ones(type.getRank(), 1);
+  none = nn::broadcastTo(builder, loc, nn::reshapeTo(builder, loc, none, ones),
+                         type.getShape());
   Value one = nn::splat(builder, loc, type, 1);
-  quotient.getRhsMutable().assign(
-      nn::SelectOp::create(builder, loc, type, none, one, divisor));
+  factor.set(nn::SelectOp::create(builder, loc, type, none, one, factor.get()));
 }
 
 // Multiplies a mean by its factor.
@@ -229,10 +239,9 @@ void multiply(const WeightedMean &mean, fsdp::LossWeightOp weight) {
   auto f32 = RankedTensorType::get({}, builder.getF32Type());
   Value factor =
       fsdp::LossFactorOp::create(builder, loc, f32, weight.getSymName());
-  if (mean.quotient && mean.atLeast == 0 && mean.plus == 0) {
-    builder.setInsertionPoint(mean.quotient);
-    guardDivisor(builder, mean.quotient);
-  }
+  if (mean.count.atLeast == 0 && mean.count.plus == 0)
+    for (const CountFactor &factor : mean.factors)
+      guardFactor(builder, *factor.use, factor.weight);
   // It computes its gradients in the forward, and they are rounded there.
   if (auto linear = dyn_cast<nn::LinearCrossEntropyOp>(op);
       linear && linear.getLoss().getType() == f32)
@@ -261,7 +270,7 @@ struct WeighLosses : impl::WeighLossesBase<WeighLosses> {
     if (!module.getOps<fsdp::LossWeightOp>().empty() || reports.size() != 1 ||
         !body.getOps<fsdp::GradientOp>().empty())
       return markAllAnalysesPreserved();
-    FoundMeans found = findMeans(body, reports.front().getLoss());
+    FoundMeans found = findMeans(body, reports.front());
     bool ofStep =
         fsdp::CompileOptions::of(module).lossMean == fsdp::LossMean::Step;
     for (Operation *op : found.others)
@@ -279,6 +288,8 @@ struct WeighLosses : impl::WeighLossesBase<WeighLosses> {
     }
     if (!ofStep)
       return;
+    for (const LoneCount &lone : found.lone)
+      reportLone(lone);
     for (auto &[mean, weight] : weighed)
       multiply(mean, weight);
     numMeans += weighed.size();
@@ -288,6 +299,18 @@ struct WeighLosses : impl::WeighLossesBase<WeighLosses> {
     op->emitRemark("this mean stays a mean over the targets of its microbatch "
                    "('--loss-mean=microbatch'), since its weight ")
         << why;
+  }
+
+  static void reportLone(const LoneCount &lone) {
+    if (!lone.source)
+      return keepsOwn(lone.user, "is not that of a term to which the loss is "
+                                 "linear");
+    auto remark = lone.user->emitRemark(
+        "this depends on what the samples of a microbatch have together, as on "
+        "a count of targets, and is no mean over targets: it stays that of its "
+        "microbatch ('--loss-mean=microbatch'); for the mean of the step "
+        "write sum / count");
+    remark.attachNote(lone.source->getLoc()) << "the samples meet here";
   }
 };
 

@@ -2,244 +2,244 @@
 //
 // The search goes from the loss to its terms, as long as the loss is linear in
 // what it meets: a mean whose square or logarithm counts is no sum over
-// targets. A factor that depends on the inputs ends it too: such a model undoes
-// the mean itself, as by multiplying it with the number of targets.
+// targets. A factor that combines samples ends it too, unless it is undone by
+// another one, as where a model multiplies a mean by the number of targets.
 #include "passes/grad/WeightedMeans.h"
 
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/LossOps.h"
 #include "compiler/dialects/nn/ShapeOps.h"
-
-#include <algorithm>
+#include "passes/grad/LoneCounts.h"
 
 using namespace mlir;
 
 namespace fsdpc::passes {
 namespace {
 
-// What a value depends on.
-struct Dependence {
-  bool inputs = false, others = false; // parameters, buffers, random numbers
+// A term as its rest and factors that are powers of one count.
+struct Term {
+  OpOperand *rest = nullptr;
+  CountPower power;
+  SmallVector<CountFactor> factors;
 };
-
-bool isSingle(Value value) {
-  return nn::tensorType(value).getNumElements() == 1;
-}
 
 class Search {
 public:
-  explicit Search(Block &body) {
-    for (BlockArgument argument : body.getArguments())
-      dependences[argument].inputs = true;
-    for (Operation &op : body) {
-      Dependence all;
-      all.others =
-          op.getNumOperands() == 0 && !isa<nn::ConstantOp, nn::IotaOp>(op);
-      for (Value operand : op.getOperands()) {
-        all.inputs |= of(operand).inputs;
-        all.others |= of(operand).others;
-      }
-      for (Value result : op.getResults())
-        dependences[result] = all;
-    }
-  }
+  Search(Block &body, Value loss)
+      : body(body), flow(body), needed(valuesOf(body, loss)) {}
 
-  void visit(Value value);
-  FoundMeans found;
+  FoundMeans run(OpOperand &loss);
 
 private:
-  Dependence of(Value value) const { return dependences.lookup(value); }
-  void visitProduct(nn::MulOp product);
-  void visitQuotient(nn::DivOp quotient);
-  bool takeQuotient(Value mean, nn::DivOp quotient);
-  template <typename OpTy> bool visitEntropy(Operation *op);
-  bool takeDivisor(Value divisor, WeightedMean &mean) const;
-  bool isSum(Value value) const;
+  void explain(ArrayRef<CountFactor> factors) {
+    for (const CountFactor &factor : factors)
+      explained.insert(factor.use);
+  }
+  void visit(OpOperand &use);
+  void visitFactors(Operation *op);
+  void visitRest(Operation *op);
+  std::optional<Term> takeFactor(Operation *op) const;
+  void takeEntropy(Operation *op);
+  template <typename OpTy> bool readsOthers(Operation *op) const;
+  bool hasOtherUses(Value value) const;
+  bool isLinear(const WeightedMean &mean) const;
 
-  DenseMap<Value, Dependence> dependences;
-  DenseSet<Value> seen;
+  Block &body;
+  SampleFlow flow;
+  DenseSet<Value> needed, seen;
+  Uses walked, explained;
+  FoundMeans found;
 };
 
-// Returns true if the value is a sum over elements of several samples: each
-// microbatch has another one. A quotient by anything else, such as by an input
-// that holds the number of the step's targets, stays as it is.
-bool Search::isSum(Value value) const {
-  Operation *op = value.getDefiningOp();
-  while (isa_and_nonnull<nn::ReshapeOp, nn::CastOp>(op))
-    op = op->getOperand(0).getDefiningOp();
-  auto reduce = dyn_cast_or_null<nn::ReduceOp>(op);
-  return reduce && reduce.getKind() == nn::ReduceKind::sum &&
-         isSingle(reduce.getResult()) && !isSingle(reduce.getInput());
+// Returns true if the loss reads the value in several places.
+bool Search::hasOtherUses(Value value) const {
+  unsigned uses = 0;
+  for (Operation *user : value.getUsers())
+    uses += llvm::any_of(user->getResults(),
+                         [&](Value result) { return needed.contains(result); });
+  return uses > 1;
 }
 
-// Takes a divisor apart, from outside: it is scale · (max(value, atLeast) +
-// plus). Returns false if it is no function of a sum.
-bool Search::takeDivisor(Value value, WeightedMean &mean) const {
-  double atLeast = -std::numeric_limits<double>::infinity(), plus = 0;
-  while (!isSum(value)) {
-    Operation *op = value.getDefiningOp();
-    if (!op || !isSingle(value)) {
-      auto repeated = dyn_cast_or_null<nn::BroadcastOp>(op);
-      if (!repeated || !isSingle(repeated.getInput()))
-        return false;
-    }
-    if (isa<nn::ReshapeOp, nn::CastOp, nn::BroadcastOp>(op)) {
-      value = op->getOperand(0);
-      continue;
-    }
-    // Clamp: x <= c ? c : x.
-    if (auto select = dyn_cast<nn::SelectOp>(op)) {
-      auto compare = select.getCondition().getDefiningOp<nn::CmpOp>();
-      std::optional<double> bound = nn::matchSplat(select.getOnTrue());
-      bool isClamp = compare && bound &&
-                     compare.getLhs() == select.getOnFalse() &&
-                     nn::matchSplat(compare.getRhs()) == bound &&
-                     (compare.getPredicate() == nn::Predicate::le ||
-                      compare.getPredicate() == nn::Predicate::lt);
-      if (!isClamp)
-        return false;
-      atLeast = std::max(atLeast, *bound);
-      value = select.getOnFalse();
-      continue;
-    }
-    if (op->getNumOperands() != 2)
-      return false;
-    std::optional<double> right = nn::matchSplat(op->getOperand(1)),
-                          left = nn::matchSplat(op->getOperand(0));
-    std::optional<double> number = right ? right : left;
-    if (!number)
-      return false;
-    if (isa<nn::MaximumOp>(op)) {
-      atLeast = std::max(atLeast, *number);
-    } else if (isa<nn::AddOp>(op)) {
-      atLeast -= *number;
-      plus += *number;
-    } else if (isa<nn::MulOp>(op) && *number > 0) {
-      atLeast /= *number;
-      plus /= *number;
-    } else if (isa<nn::DivOp>(op) && right && *number > 0) {
-      atLeast *= *number;
-      plus *= *number;
-    } else {
-      return false;
-    }
-    value = op->getOperand(right ? 0 : 1);
+// Returns the operand of which the op's result is a multiple by a constant.
+OpOperand *scaledBy(Operation *op) {
+  bool divides = isa<nn::DivOp>(op);
+  if (divides || isa<nn::MulOp>(op)) {
+    if (nn::matchSplat(op->getOperand(1)))
+      return &op->getOpOperand(0);
+    bool isLeft = !divides && nn::matchSplat(op->getOperand(0));
+    return isLeft ? &op->getOpOperand(1) : nullptr;
   }
-  if (plus < 0)
-    return false;
-  mean.weight = value;
-  mean.atLeast = std::max(atLeast, 0.0);
-  mean.plus = plus;
-  return true;
+  return isa<nn::NegOp, nn::ReshapeOp, nn::CastOp, nn::BroadcastOp>(op)
+             ? &op->getOpOperand(0)
+             : nullptr;
 }
 
-void Search::visitQuotient(nn::DivOp quotient) {
-  Value divisor = quotient.getRhs();
-  Dependence on = of(divisor);
-  if (!on.inputs)
-    return visit(quotient.getLhs());
-  takeQuotient(quotient.getResult(), quotient);
+// Takes a power of a count off a product or quotient: of two factors the one
+// that combines samples, or that divides.
+std::optional<Term> Search::takeFactor(Operation *op) const {
+  bool divides = isa<nn::DivOp>(op);
+  if (!divides && !isa<nn::MulOp>(op))
+    return std::nullopt;
+  for (unsigned place : {1u, 0u}) {
+    OpOperand &factor = op->getOpOperand(place);
+    if (!flow.readsInputs(factor.get()) || (divides && place == 0))
+      continue;
+    std::optional<CountPower> power = powerOf(factor.get(), flow);
+    if (!power || !power->count)
+      continue;
+    // A sum of losses is no count, though a mean may divide by one.
+    if (!divides && flow.readsOthers(factor.get()) && power->exponent > 0)
+      continue;
+    Term term;
+    term.rest = &op->getOpOperand(1 - place);
+    term.power = *power;
+    if (divides)
+      term.power.exponent = -power->exponent;
+    term.factors.push_back({&factor, power->count->weight});
+    return term;
+  }
+  return std::nullopt;
 }
 
-// Notes `value`, which is a sum times or over what the quotient divides by.
-// Returns false if that is no function of a sum.
-bool Search::takeQuotient(Value value, nn::DivOp quotient) {
-  WeightedMean mean;
-  mean.mean = value;
-  mean.quotient = quotient;
-  if (!takeDivisor(quotient.getRhs(), mean))
-    return false;
-  if (of(quotient.getRhs()).others)
-    found.others.push_back(value.getDefiningOp());
-  else
-    found.means.push_back(mean);
-  return true;
-}
-
-// Returns the division of `1 / weight`, or null.
-nn::DivOp reciprocalIn(Value factor) {
-  Operation *op = factor.getDefiningOp();
-  while (isa_and_nonnull<nn::ReshapeOp, nn::CastOp, nn::BroadcastOp>(op))
-    op = op->getOperand(0).getDefiningOp();
-  auto quotient = dyn_cast_or_null<nn::DivOp>(op);
-  bool isConstant = quotient && nn::matchSplat(quotient.getLhs());
-  return isConstant ? quotient : nullptr;
-}
-
-// Of a product whose one factor depends on inputs alone, as a mask does, a
-// quotient may be on either side. Scalars of that kind undo means.
-void Search::visitProduct(nn::MulOp product) {
-  Value left = product.getLhs(), right = product.getRhs();
-  for (auto [factor, other] :
-       {std::pair(left, right), std::pair(right, left)}) {
-    if (!of(factor).inputs)
-      return visit(other);
-    if (nn::DivOp quotient = reciprocalIn(factor))
-      if (takeQuotient(product.getResult(), quotient))
+// Factors may be spread over several products, with what is linear between.
+void Search::visitFactors(Operation *op) {
+  std::optional<Term> term = takeFactor(op);
+  if (!term)
+    return visitRest(op);
+  SmallVector<OpOperand *> path;
+  while (term->power.exponent != -1 && term->power.exponent != 0) {
+    path.push_back(term->rest);
+    Value rest = term->rest->get();
+    Operation *inner = rest.getDefiningOp();
+    if (!inner || hasOtherUses(rest))
+      return;
+    if (std::optional<Term> more = takeFactor(inner)) {
+      std::optional<CountPower> power = product(term->power, more->power, flow);
+      if (!power)
         return;
-    if (of(factor).others || isSingle(factor))
-      continue;
-    // The mask may have been divided, and not the product.
-    if (auto divided = factor.getDefiningOp<nn::DivOp>();
-        divided && of(divided.getRhs()).inputs)
-      return visit(factor);
-    return visit(other);
+      term->power = *power;
+      term->factors.append(more->factors);
+      term->rest = more->rest;
+    } else if (OpOperand *input = scaledBy(inner)) {
+      term->rest = input;
+    } else {
+      return;
+    }
+  }
+  if (term->power.exponent == 0) {
+    explain(term->factors);
+    walked.insert_range(path);
+    return visit(*term->rest);
+  }
+  if (flow.readsOthers(term->power.count->weight))
+    found.others.push_back(op);
+  else
+    found.means.push_back(
+        {op->getResult(0), *term->power.count, std::move(term->factors)});
+}
+
+// Continues through a product or quotient by what combines no samples. A mask
+// may have been divided, and not its product with the losses.
+void Search::visitRest(Operation *op) {
+  OpOperand &left = op->getOpOperand(0), &right = op->getOpOperand(1);
+  if (isa<nn::DivOp>(op)) {
+    if (!flow.readsOthers(right.get()) ? !flow.combines(right.get())
+                                       : !flow.readsInputs(right.get()))
+      visit(left);
+    return;
+  }
+  for (auto [factor, other] :
+       {std::pair(&left, &right), std::pair(&right, &left)}) {
+    if (!flow.readsInputs(factor->get()))
+      return visit(*other);
+    if (!flow.readsOthers(factor->get()))
+      return visit(flow.combines(factor->get()) ? *factor : *other);
   }
 }
 
-template <typename OpTy> bool Search::visitEntropy(Operation *op) {
+template <typename OpTy> bool Search::readsOthers(Operation *op) const {
   auto entropy = dyn_cast<OpTy>(op);
-  if (!entropy)
-    return false;
-  if (entropy.getReduction() != nn::Reduction::mean ||
-      (!entropy.getIgnoreIndex() && !entropy.getWeights()))
-    return true;
-  Dependence on = of(entropy.getTargets());
-  on.others |= entropy.getWeights() && of(entropy.getWeights()).others;
-  WeightedMean mean;
-  mean.mean = entropy.getLoss();
-  if (on.others)
-    found.others.push_back(op);
-  else if (on.inputs)
-    found.means.push_back(mean);
-  return true;
+  return entropy &&
+         (flow.readsOthers(entropy.getTargets()) ||
+          (entropy.getWeights() && flow.readsOthers(entropy.getWeights())));
 }
 
-void Search::visit(Value value) {
+void Search::takeEntropy(Operation *op) {
+  if (readsOthers<nn::CrossEntropyOp>(op) ||
+      readsOthers<nn::LinearCrossEntropyOp>(op))
+    found.others.push_back(op);
+  else if (countsTargets(op, flow))
+    found.means.push_back({op->getResult(0), {}, {}});
+}
+
+void Search::visit(OpOperand &use) {
+  walked.insert(&use);
+  Value value = use.get();
   Operation *op = value.getDefiningOp();
   if (!op || !seen.insert(value).second)
     return;
-  if (visitEntropy<nn::CrossEntropyOp>(op) ||
-      visitEntropy<nn::LinearCrossEntropyOp>(op))
-    return;
-  if (auto quotient = dyn_cast<nn::DivOp>(op))
-    return visitQuotient(quotient);
-  if (auto product = dyn_cast<nn::MulOp>(op))
-    return visitProduct(product);
+  if (isa<nn::CrossEntropyOp, nn::LinearCrossEntropyOp>(op))
+    return takeEntropy(op);
+  if (isa<nn::MulOp, nn::DivOp>(op))
+    return visitFactors(op);
+  // Products and convolutions are linear in either operand.
+  if (isa<nn::LibraryCallOpInterface>(op) && op->getNumOperands() == 2)
+    return visitRest(op);
   if (isa<nn::AddOp, nn::SubOp, nn::ConcatOp>(op)) {
-    llvm::for_each(op->getOperands(), [&](Value term) { visit(term); });
+    for (OpOperand &term : op->getOpOperands())
+      visit(term);
   } else if (isa<nn::NegOp, nn::ReshapeOp, nn::CastOp, nn::BroadcastOp,
                  nn::CopyOp>(op)) {
-    visit(op->getOperand(0));
+    visit(op->getOpOperand(0));
   } else if (auto reduce = dyn_cast<nn::ReduceOp>(op)) {
     if (reduce.getKind() == nn::ReduceKind::sum)
-      visit(reduce.getInput());
+      visit(op->getOpOperand(0));
   } else if (auto select = dyn_cast<nn::SelectOp>(op)) {
     // A model may guard against a divisor of 0.
     if (nn::matchSplat(select.getOnTrue()) == 0)
-      visit(select.getOnFalse());
+      visit(select.getOnFalseMutable());
     else if (nn::matchSplat(select.getOnFalse()) == 0)
-      visit(select.getOnTrue());
+      visit(select.getOnTrueMutable());
   }
+}
+
+// Returns true if whatever the loss computes from the mean is linear in it.
+bool Search::isLinear(const WeightedMean &mean) const {
+  DenseSet<Value> reached = {mean.mean};
+  SmallVector<Value> stack = {mean.mean};
+  while (!stack.empty())
+    for (OpOperand &use : stack.pop_back_val().getUses()) {
+      auto results = llvm::make_filter_range(
+          use.getOwner()->getResults(),
+          [&](Value result) { return needed.contains(result); });
+      if (!results.empty() && !walked.contains(&use))
+        return false;
+      for (Value result : results)
+        if (reached.insert(result).second)
+          stack.push_back(result);
+    }
+  return true;
+}
+
+FoundMeans Search::run(OpOperand &loss) {
+  visit(loss);
+  llvm::erase_if(found.means,
+                 [&](const WeightedMean &mean) { return !isLinear(mean); });
+  DenseSet<Operation *> entropies(found.others.begin(), found.others.end());
+  for (const WeightedMean &mean : found.means) {
+    explain(mean.factors);
+    if (mean.factors.empty())
+      entropies.insert(mean.mean.getDefiningOp());
+  }
+  found.lone = findLoneCounts(body, needed, explained, entropies);
+  return std::move(found);
 }
 
 } // namespace
 
-FoundMeans findMeans(Block &body, Value loss) {
-  Search search(body);
-  search.visit(loss);
-  return std::move(search.found);
+FoundMeans findMeans(Block &body, fsdp::ReportLossOp report) {
+  return Search(body, report.getLoss()).run(report.getLossMutable());
 }
 
 } // namespace fsdpc::passes

@@ -92,8 +92,8 @@ struct WeightStep {
   /// and then the strides of a slice or pad, an axis.
   std::vector<int64_t> numbers;
   /// The name of the input, the kind of a reduction, the predicate of a
-  /// comparison, the type to which a cast rounds: "i" for integers, "b" for
-  /// truth values, empty for floats.
+  /// comparison, the type to which a cast or a quotient rounds: "i" for
+  /// integers, "b" for truth values, empty for floats.
   std::string kind;
   std::vector<double> values; ///< constant: its elements, or one for all
 };

@@ -54,13 +54,32 @@ using Binary = double (*)(double, double);
 const std::map<std::string, Unary> unaries = {
     {"neg", [](double x) { return -x; }},
     {"abs", [](double x) { return std::abs(x); }},
-    {"not", [](double x) { return double(x == 0); }}};
+    {"not", [](double x) { return double(x == 0); }},
+    {"copy", [](double x) { return x; }},
+    {"stop_gradient", [](double x) { return x; }},
+    {"relu", [](double x) { return x < 0 ? 0 : x; }},
+    {"floor", [](double x) { return std::floor(x); }},
+    {"round", [](double x) { return std::nearbyint(x); }},
+    {"exp", [](double x) { return std::exp(x); }},
+    {"expm1", [](double x) { return std::expm1(x); }},
+    {"log", [](double x) { return std::log(x); }},
+    {"log1p", [](double x) { return std::log1p(x); }},
+    {"sqrt", [](double x) { return std::sqrt(x); }},
+    {"rsqrt", [](double x) { return 1 / std::sqrt(x); }},
+    {"tanh", [](double x) { return std::tanh(x); }},
+    {"erf", [](double x) { return std::erf(x); }},
+    {"sin", [](double x) { return std::sin(x); }},
+    {"cos", [](double x) { return std::cos(x); }},
+    {"atan", [](double x) { return std::atan(x); }},
+    {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }}};
 
 const std::map<std::string, Binary> binaries = {
     {"add", [](double x, double y) { return x + y; }},
     {"sub", [](double x, double y) { return x - y; }},
     {"mul", [](double x, double y) { return x * y; }},
     {"div", [](double x, double y) { return x / y; }},
+    {"pow", [](double x, double y) { return std::pow(x, y); }},
+    {"mod", [](double x, double y) { return x - std::floor(x / y) * y; }},
     {"maximum", [](double x, double y) { return x > y ? x : y; }},
     {"minimum", [](double x, double y) { return x < y ? x : y; }},
     {"and", [](double x, double y) { return double(x != 0 && y != 0); }},
@@ -293,6 +312,10 @@ void WeightInterpreter::computeElements(size_t number) {
         step.op == "cmp" ? predicates.at(step.kind) : binaries.at(step.op);
     for (size_t i = 0; i < to.size(); ++i)
       to[i] = binary(operand(number, 0)[i], operand(number, 1)[i]);
+    // Quotients of integers.
+    if (step.op == "div" && step.kind == "i")
+      for (double &quotient : to)
+        quotient = std::trunc(quotient);
   }
 }
 

@@ -40,8 +40,8 @@ std::vector<double> elementsOf(ElementsAttr value) {
   return numbers;
 }
 
-// A cast rounds where the type holds less than an f64.
-std::string kindOfCast(Type element) {
+// A cast and a quotient round where the type holds less than an f64.
+std::string roundingOf(Type element) {
   if (element.isInteger(1))
     return "b";
   return element.isInteger() ? "i" : "";
@@ -53,17 +53,10 @@ std::vector<int64_t> join(ArrayRef<int64_t> one, ArrayRef<int64_t> other) {
   return both;
 }
 
-// Quotients of integers are truncated, which the program cannot tell by their
-// values.
-bool dividesIntegers(Operation *op) {
-  return isa<nn::DivOp>(op) &&
-         !isa<FloatType>(nn::tensorType(op->getResult(0)).getElementType());
-}
-
 } // namespace
 
 std::optional<WeightStep> weightStepOf(Operation *op) {
-  if (op->getNumResults() != 1 || dividesIntegers(op))
+  if (op->getNumResults() != 1)
     return std::nullopt;
   WeightStep step;
   step.op = op->getName().stripDialect().str();
@@ -95,14 +88,18 @@ std::optional<WeightStep> weightStepOf(Operation *op) {
             step.kind = nn::stringifyPredicate(compare.getPredicate()).str();
             return true;
           })
-          .Case([&](nn::CastOp cast) {
+          .Case<nn::CastOp, nn::DivOp>([&](auto rounds) {
             step.kind =
-                kindOfCast(nn::tensorType(cast.getResult()).getElementType());
+                roundingOf(nn::tensorType(rounds.getResult()).getElementType());
             return true;
           })
           .Case<nn::BroadcastOp, nn::ReshapeOp, nn::NegOp, nn::AbsOp, nn::NotOp,
-                nn::AddOp, nn::SubOp, nn::MulOp, nn::DivOp, nn::MaximumOp,
-                nn::MinimumOp, nn::AndOp, nn::OrOp, nn::XorOp, nn::SelectOp,
+                nn::CopyOp, nn::StopGradientOp, nn::ReluOp, nn::FloorOp,
+                nn::RoundOp, nn::ExpOp, nn::Expm1Op, nn::LogOp, nn::Log1pOp,
+                nn::SqrtOp, nn::RsqrtOp, nn::TanhOp, nn::ErfOp, nn::SinOp,
+                nn::CosOp, nn::AtanOp, nn::SigmoidOp, nn::AddOp, nn::SubOp,
+                nn::MulOp, nn::PowOp, nn::ModOp, nn::MaximumOp, nn::MinimumOp,
+                nn::AndOp, nn::OrOp, nn::XorOp, nn::SelectOp,
                 nn::TakeAlongAxisOp, nn::EmbeddingOp>(
               [](Operation *) { return true; })
           .Default(false);

@@ -11,12 +11,12 @@
 """
 from typing import Any
 
-from .errors import CommandLineError, Error, ExportError, InputError, InterruptedRun, MachineError, MismatchError, RunError, ToolNotFound, ToolWarning
+from .errors import CommandLineError, Error, ExportError, InputError, InterruptedRun, MachineError, MismatchError, RunError, ToolNotFound, ToolRemark, ToolWarning
 from .program import Run, Step, run
 from .tool import check, compile, find_tool
 
 __all__ = ["CommandLineError", "Error", "ExportError", "InputError", "InterruptedRun", "MachineError", "MismatchError", "Run", "RunError", "Step",
-           "ToolNotFound", "ToolWarning", "Trainer", "check", "check_export", "compile", "export", "find_tool", "load", "run", "save_pretrained"]
+           "ToolNotFound", "ToolRemark", "ToolWarning", "Trainer", "check", "check_export", "compile", "export", "find_tool", "load", "run", "save_pretrained"]
 
 # These import torch, and Trainer also transformers, which compiling and running do without.
 _OF_TORCH = {"export": "exporting", "check_export": "checking", "load": "weights", "save_pretrained": "weights", "Trainer": "trainer"}

@@ -57,12 +57,16 @@ class ToolWarning(UserWarning):
     """A warning of the tool."""
 
 
+class ToolRemark(ToolWarning):
+    """A remark of the tool: what it has decided, and a user may not expect. quiet=True of `compile` leaves remarks out."""
+
+
 _BY_CODE: dict[int, type[Error]] = {1: InputError, 2: CommandLineError, 3: RunError, 4: InterruptedRun,
                                     5: MachineError}
 
 
 def messages(output: str, kind: str) -> list[str]:
-    """Returns the messages of a kind ("error", "warning"), each with the notes that follow it."""
+    """Returns the messages of a kind ("error", "warning", "remark"), each with the notes that follow it."""
     found: list[str] = []
     inside = False
     for line in output.splitlines():

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Union
 
 from .command import packed_tool
-from .errors import ToolNotFound, ToolWarning, error_of, messages
+from .errors import ToolNotFound, ToolRemark, ToolWarning, error_of, messages
 from .programs import environment_for_programs, find_program
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -58,10 +58,11 @@ def flags_of(flags: Mapping[str, FlagValue]) -> list[str]:
 
 
 def call(words: list[str]) -> str:
-    """Runs the tool and returns what it prints on stdout. Its warnings become Python's, its errors exceptions."""
+    """Runs the tool and returns what it prints on stdout. Its warnings and remarks become Python's warnings, its errors exceptions."""
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment_for_programs())
-    for text in messages(done.stderr, "warning"):
-        warnings.warn(text, ToolWarning, stacklevel=3)
+    for kind, category in (("warning", ToolWarning), ("remark", ToolRemark)):
+        for text in messages(done.stderr, kind):
+            warnings.warn(text, category, stacklevel=3)
     if done.returncode != 0:
         raise error_of(done.returncode, done.stderr)
     return done.stdout

@@ -163,6 +163,11 @@ class Messages(Scratch):
             self.assertEqual(fsdpc.check("m.onnx", tool=tool).strip(), "['check', 'm.onnx']")
         self.assertEqual([(w.category, str(w.message)) for w in caught], [(fsdpc.ToolWarning, "optimized")] * 2)
 
+    def test_remarks_with_their_notes(self):
+        tool = self.script("tool", "print('remark: this mean stays\\n  note: here', file=sys.stderr)")
+        with self.assertWarnsRegex(fsdpc.ToolRemark, r"^this mean stays\n  note: here$"):
+            fsdpc.compile("m.onnx", "out", tool=tool)
+
 
 class Running(Scratch):
     PROGRAM = """

@@ -65,10 +65,10 @@ module {
     %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
     %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
     %one = nn.constant dense<1.0> : tensor<1xf32>
-    // CHECK: %[[GUARDED:.*]] = nn.select
-    // CHECK: %[[R:.*]] = nn.div %{{.*}}, %[[GUARDED]] : tensor<1xf32>
+    // CHECK: %[[R:.*]] = nn.div
     // CHECK: fsdp.loss_factor @loss_weight : tensor<f32>
-    // CHECK: %[[MEAN:.*]] = nn.mul %{{.*}}, %[[R]] : tensor<1xf32>
+    // CHECK: %[[GUARDED:.*]] = nn.select %{{.*}}, %{{.*}}, %[[R]]
+    // CHECK: %[[MEAN:.*]] = nn.mul %{{.*}}, %[[GUARDED]] : tensor<1xf32>
     // CHECK: nn.mul %[[MEAN]], %{{.*}} : tensor<1xf32>
     %r = nn.div %one, %b : tensor<1xf32>
     %q = nn.mul %a, %r : tensor<1xf32>
@@ -128,24 +128,223 @@ module {
 // -----
 
 // A divisor that is an input, or a mean that the model multiplies by its own
-// count, stays as it is. So does a mean whose square counts.
+// count, stays as it is.
 // CHECK-LABEL: module
 // CHECK-NOT: fsdp.loss_weight
 // CHECK-NOT: fsdp.loss_factor
 module {
   fsdp.parameter @w : tensor<4xf32> trainable
-  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}, %n: tensor<1xf32> {fsdp.input = "n"}) {
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}, %n: tensor<f32> {fsdp.input = "n"}) {
     %w = fsdp.load @w : tensor<4xf32>
     %p = nn.mul %w, %m : tensor<4xf32>
     %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
     %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
-    %given = nn.div %a, %n : tensor<1xf32>
+    %one = nn.reshape %n : tensor<f32> -> tensor<1xf32>
+    %given = nn.div %a, %one : tensor<1xf32>
     %mean = nn.div %a, %b : tensor<1xf32>
     %undone = nn.mul %mean, %b : tensor<1xf32>
-    %square = nn.mul %mean, %mean : tensor<1xf32>
     %s = nn.add %given, %undone : tensor<1xf32>
-    %t = nn.add %s, %square : tensor<1xf32>
+    %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// A mean whose square counts stays that of its microbatch.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+// CHECK-NOT: fsdp.loss_factor
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-note@below {{the samples meet here}}
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-remark@below {{this depends on what the samples of a microbatch have together}}
+    %mean = nn.div %a, %b : tensor<1xf32>
+    %square = nn.mul %mean, %mean : tensor<1xf32>
+    %t = nn.add %mean, %square : tensor<1xf32>
     %l = nn.reshape %t : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// The power -1 of a count is a divisor, in whichever parts.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"]
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %two = nn.constant dense<2.0> : tensor<1xf32>
+    %minus = nn.constant dense<-1.0> : tensor<1xf32>
+    %r = nn.rsqrt %b : tensor<1xf32>
+    // CHECK: %[[FIRST:.*]] = nn.mul %{{.*}}, %{{.*}} : tensor<1xf32>
+    // CHECK: %[[HALF:.*]] = nn.div %[[FIRST]]
+    // CHECK: %[[MEAN:.*]] = nn.mul %[[HALF]], %{{.*}} : tensor<1xf32>
+    // CHECK: nn.mul %[[MEAN]], %{{.*}} : tensor<1xf32>
+    %first = nn.mul %a, %r : tensor<1xf32>
+    %half = nn.div %first, %two : tensor<1xf32>
+    %c = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %s = nn.rsqrt %c : tensor<1xf32>
+    %roots = nn.mul %half, %s : tensor<1xf32>
+    // CHECK: %[[MEAN:.*]] = nn.mul
+    // CHECK: nn.mul %[[MEAN]], %{{.*}} : tensor<1xf32>
+    %power = nn.pow %b, %minus : tensor<1xf32>
+    %q = nn.mul %a, %power : tensor<1xf32>
+    // CHECK: nn.log
+    // CHECK: %[[MEAN:.*]] = nn.mul
+    // CHECK: nn.mul %[[MEAN]], %{{.*}} : tensor<1xf32>
+    %log = nn.log %b : tensor<1xf32>
+    %less = nn.neg %log : tensor<1xf32>
+    %exp = nn.exp %less : tensor<1xf32>
+    %e = nn.mul %exp, %a : tensor<1xf32>
+    %t = nn.add %roots, %q : tensor<1xf32>
+    %u = nn.add %t, %e : tensor<1xf32>
+    %l = nn.reshape %u : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// Other powers are no means.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-note@below {{the samples meet here}}
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %r = nn.rsqrt %b : tensor<1xf32>
+    // expected-remark@below {{this depends on what the samples of a microbatch have together}}
+    %q = nn.mul %a, %r : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// Weights that follow from counts of a microbatch, as those of classes.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<4x3xf32> trainable
+  func.func @microbatch(%x: tensor<4x3xf32> {fsdp.input = "x"}) {
+    %w = fsdp.load @w : tensor<4x3xf32>
+    // expected-note@below {{the samples meet here}}
+    %b = nn.reduce sum %x [0] : tensor<4x3xf32> -> tensor<1x3xf32>
+    %all = nn.broadcast %b : tensor<1x3xf32> -> tensor<4x3xf32>
+    %share = nn.div %x, %all : tensor<4x3xf32>
+    // expected-remark@below {{this depends on what the samples of a microbatch have together}}
+    %q = nn.mul %w, %share : tensor<4x3xf32>
+    %s = nn.reduce sum %q [0, 1] : tensor<4x3xf32> -> tensor<1x1xf32>
+    %l = nn.reshape %s : tensor<1x1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// A mean of a sample's own targets needs no weight, nor does the mean of these.
+// So it is with one sample, whose sum has one element.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<2x3xf32> trainable
+  func.func @microbatch(%m: tensor<2x3xf32> {fsdp.input = "m"}, %n: tensor<1x6xf32> {fsdp.input = "n"}) {
+    %w = fsdp.load @w : tensor<2x3xf32>
+    %p = nn.mul %w, %m : tensor<2x3xf32>
+    %a = nn.reduce sum %p [1] : tensor<2x3xf32> -> tensor<2x1xf32>
+    %b = nn.reduce sum %m [1] : tensor<2x3xf32> -> tensor<2x1xf32>
+    %q = nn.div %a, %b : tensor<2x1xf32>
+    %s = nn.reduce sum %q [0, 1] : tensor<2x1xf32> -> tensor<1x1xf32>
+    %v = nn.reshape %w : tensor<2x3xf32> -> tensor<1x6xf32>
+    %p1 = nn.mul %v, %n : tensor<1x6xf32>
+    %a1 = nn.reduce sum %p1 [1] : tensor<1x6xf32> -> tensor<1x1xf32>
+    %b1 = nn.reduce sum %n [1] : tensor<1x6xf32> -> tensor<1x1xf32>
+    %q1 = nn.div %a1, %b1 : tensor<1x1xf32>
+    %t = nn.add %s, %q1 : tensor<1x1xf32>
+    %l = nn.reshape %t : tensor<1x1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// So it is with samples that are taken one by one.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<1x3xf32> trainable
+  func.func @microbatch(%m: tensor<2x3xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<1x3xf32>
+    %m1 = nn.slice %m [1, 0] by [1, 1] : tensor<2x3xf32> -> tensor<1x3xf32>
+    %p = nn.mul %w, %m1 : tensor<1x3xf32>
+    %a = nn.reduce sum %p [0, 1] : tensor<1x3xf32> -> tensor<1x1xf32>
+    %b = nn.reduce sum %m1 [0, 1] : tensor<1x3xf32> -> tensor<1x1xf32>
+    %q = nn.div %a, %b : tensor<1x1xf32>
+    %l = nn.reshape %q : tensor<1x1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// Samples stay apart where axes are merged, moved and looked up, and the sum over
+// the merged axis counts.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["y"]
+module {
+  fsdp.parameter @w : tensor<6x1xf32> trainable
+  func.func @microbatch(%y: tensor<2x3xi64> {fsdp.input = "y"}) {
+    %w = fsdp.load @w : tensor<6x1xf32>
+    %table = nn.constant dense<[[1.0], [2.0], [4.0], [8.0]]> : tensor<4x1xf32>
+    %t = nn.transpose %y [1, 0] : tensor<2x3xi64> -> tensor<3x2xi64>
+    %rows = nn.embedding %table, %t : tensor<4x1xf32>, tensor<3x2xi64> -> tensor<3x2x1xf32>
+    %flat = nn.reshape %rows : tensor<3x2x1xf32> -> tensor<6x1xf32>
+    %p = nn.mul %w, %flat : tensor<6x1xf32>
+    %a = nn.reduce sum %p [0, 1] : tensor<6x1xf32> -> tensor<1x1xf32>
+    %b = nn.reduce sum %flat [0] : tensor<6x1xf32> -> tensor<1x1xf32>
+    %q = nn.div %a, %b : tensor<1x1xf32>
+    %l = nn.reshape %q : tensor<1x1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// The logarithm of an entropy's mean is no mean over the step's targets.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<5x9xf32> trainable
+  func.func @microbatch(%y: tensor<5xi64> {fsdp.input = "y"}) {
+    %w = fsdp.load @w : tensor<5x9xf32>
+    // expected-remark@below {{this mean stays a mean over the targets of its microbatch ('--loss-mean=microbatch'), since its weight is not that of a term to which the loss is linear}}
+    %loss, %lse, %valid = nn.cross_entropy mean %w, %y {ignore_index = -100} : tensor<5x9xf32>, tensor<5xi64> -> tensor<f32>, tensor<5xf32>, tensor<f32>
+    %l = nn.log %loss : tensor<f32>
     fsdp.report_loss %l : tensor<f32>
     return
   }

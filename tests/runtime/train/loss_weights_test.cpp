@@ -86,6 +86,22 @@ TEST(LossWeights, LookUpRows) {
   EXPECT_EQ(measure(program, {0, 2, 2, 1, 0, 0}), 3 + 11 + 11 + 7 + 3 + 3);
 }
 
+// Class weights may be looked up by what is left of a division, and quotients
+// of integers are truncated.
+TEST(LossWeights, ComputeElements) {
+  WeightProgram program = {
+      {step("input", {}, {2, 3}, {}, "labels"),
+       step("constant", {}, {2, 3}, {}, "", {3}), step("mod", {0, 1}, {2, 3}),
+       step("div", {0, 1}, {2, 3}, {}, "i"), step("pow", {2, 3}, {2, 3}),
+       step("sqrt", {4}, {2, 3}), step("reduce", {5}, {1, 1}, {0, 1}, "sum"),
+       step("reshape", {6}, {})}};
+  EXPECT_EQ(measure(program, {8, 16, 6, 0, 1, 13}), 2 + 1 + 0 + 1 + 1 + 1);
+  // The remainder of -4 is 2, and its quotient -1.
+  program.steps[4].op = "add";
+  program.steps[5].op = "copy";
+  EXPECT_EQ(measure(program, {8, -4, 0, 0, 0, 0}), (2 + 2) + (2 - 1));
+}
+
 // Anything that would make a run touch other memory.
 TEST(LossWeights, RefuseDamage) {
   auto opens = [](size_t number, auto change) {

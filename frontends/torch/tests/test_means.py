@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Means over targets in the forms in which people write them. Needs torch and the tool, in $FSDPC or on PATH.
+
+Two microbatches have few targets and many. A form that the compile takes for a mean over targets, or that is a mean over samples,
+gives the gradient of one batch of all samples. Any other one gives the mean of the microbatches' gradients, with a remark.
+"""
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+from torch import nn
+from torch.nn import functional as F
+
+import fsdpc
+
+SAMPLES, LENGTH, CLASSES = 2, 5, 7
+
+
+class Scores(nn.Module):
+    def __init__(self, form):
+        super().__init__()
+        torch.manual_seed(0)
+        self.form, self.e, self.a = form, nn.Embedding(CLASSES, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x, y, m):
+        losses = F.cross_entropy(self.a(torch.tanh(self.e(x))).transpose(1, 2), y.clamp(min=0), reduction="none")
+        return self.form(losses, x, y, m)
+
+
+def class_weights(y, m):
+    return torch.linspace(0.5, 2, CLASSES)[y.abs() % CLASSES] * m
+
+
+def share_weights(y, m):
+    counts = F.one_hot(y.clamp(min=0), CLASSES).float().sum((0, 1))
+    return (1 / counts.clamp(min=1))[y.clamp(min=0)]
+
+
+MEANS = {
+    "power": lambda l, x, y, m: (l * m).sum() * m.sum() ** -1,
+    "roots": lambda l, x, y, m: (l * m).sum() * torch.rsqrt(m.sum()) / m.sum().sqrt(),
+    "logarithm": lambda l, x, y, m: (l * m).sum() * torch.exp(-torch.log(m.sum())),
+    "reciprocal": lambda l, x, y, m: (l * m).sum() * m.sum().clamp(min=1).reciprocal(),
+    "shares": lambda l, x, y, m: (l * F.normalize(m.flatten(), p=1, dim=0).view_as(m)).sum(),
+    "class_weights": lambda l, x, y, m: (l * class_weights(y, m)).sum() / class_weights(y, m).sum(),
+    "decaying_weights": lambda l, x, y, m: (l * m * torch.exp(-x / 3)).sum() / (m * torch.exp(-x / 3)).sum(),
+    "selected": lambda l, x, y, m: l[m > 0].mean(),
+    "selected_targets": lambda l, x, y, m: (l[m > 0] * F.one_hot(y[m > 0], CLASSES).sum(-1)).mean(),
+}
+OF_SAMPLES = {
+    "mean_of_each_sample": lambda l, x, y, m: ((l * m).sum(1) / m.sum(1)).mean(),
+    "sum": lambda l, x, y, m: (l * m).sum() / m.sum() * m.sum() / len(m),
+    "length": lambda l, x, y, m: (l * m).sum() / m.numel(),
+}
+OTHERS = {
+    "root": lambda l, x, y, m: (l * m).sum() / m.sum().sqrt(),
+    "square": lambda l, x, y, m: ((l * m).sum() / m.sum()) ** 2,
+    "perplexity": lambda l, x, y, m: torch.exp((l * m).sum() / m.sum()),
+    "longest": lambda l, x, y, m: (l * m).sum() / m.sum(1).max(),
+    "shares_of_classes": lambda l, x, y, m: (l * share_weights(y, m)).mean(),
+    "centred": lambda l, x, y, m: ((l - m.mean()) * m).square().mean(),
+    "any": lambda l, x, y, m: torch.where(m.min() > 0.5, 2.0, 1.0) * l.mean(),
+}
+
+
+def data(samples=SAMPLES):
+    torch.manual_seed(1)
+    lengths = torch.tensor([1, 2, 5, 4]) if samples == SAMPLES else torch.tensor([1, 5])
+    x, y = torch.randint(CLASSES, (2, 2 * samples, LENGTH))
+    mask = torch.arange(LENGTH) < lengths[:, None]
+    return dict(x=x, y=torch.where(mask, y, -100), m=mask.float())
+
+
+def gradients(model, parts):
+    """Returns the mean of the gradients of several batches, in f64."""
+    model = Scores(model.form).double()
+    for part in parts:
+        (model(**{name: value.double() if name == "m" else value for name, value in part.items()}) / len(parts)).backward()
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+
+def trained(model, inputs, folder):
+    """Returns the mean gradient of two ranks with half of the samples each, and the compile's remarks."""
+    from safetensors.torch import load_file
+    half = {name: value[:len(value) // 2] for name, value in inputs.items()}
+    fsdpc.export(model, half, folder / "model.onnx", check=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fsdpc.compile(folder / "model.onnx", folder / "train", optimizer="sgd", lr=1, strategy="ddp")
+    used = {name: value for name, value in inputs.items() if not any(f"input '{name}' does not affect" in str(w.message) for w in caught)}
+    fsdpc.run(folder / "train", ranks=2, steps=1, data=used, progress=False, save_gradients=folder / "gradients")
+    found = load_file(folder / "gradients")
+    return torch.cat([found[name].flatten() for name, _ in model.named_parameters()]).double(), [
+        str(w.message) for w in caught if issubclass(w.category, fsdpc.ToolRemark) and "of its microbatch" in str(w.message)]
+
+
+def check(form, inputs, folder, remarks, whole):
+    found, said = trained(Scores(form), inputs, folder)
+    half = len(inputs["x"]) // 2
+    parts = [inputs] if whole else [{name: value[part] for name, value in inputs.items()} for part in (slice(0, half), slice(half, None))]
+    expected = gradients(Scores(form), parts)
+    assert bool(said) == remarks, said
+    assert torch.linalg.norm(found - expected) < 2e-6 * torch.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("name", MEANS | OF_SAMPLES)
+def test_means_are_those_of_one_batch(name, tmp_path):
+    check((MEANS | OF_SAMPLES)[name], data(), tmp_path, remarks=False, whole=True)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_mean_over_targets_is_remarked_on(name, tmp_path):
+    check(OTHERS[name], data(), tmp_path, remarks=True, whole=False)
+
+
+@pytest.mark.parametrize("name", ["power", "mean_of_each_sample"])
+def test_a_microbatch_may_have_one_sample(name, tmp_path):
+    check((MEANS | OF_SAMPLES)[name], data(1), tmp_path, remarks=False, whole=True)

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A count is read from outside: bounds and constants are taken off until a sum
+// over samples is left. Powers of it follow from products, quotients, roots,
+// and exponentials of logarithms.
+#include "passes/grad/CountPowers.h"
+
+#include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
+
+#include <algorithm>
+
+using namespace mlir;
+
+namespace fsdpc::passes {
+namespace {
+
+using Power = std::optional<CountPower>;
+
+// A model may reuse a factor in each of many factors.
+constexpr int kMostOps = 64;
+
+bool isSingle(Value value) {
+  return nn::tensorType(value).getNumElements() == 1;
+}
+
+// Returns true for ops that neither compute nor combine elements.
+bool passesOn(Operation *op) {
+  bool keepsValue =
+      isa<nn::CastOp>(op) || isa<nn::CopyOp, nn::StopGradientOp>(op);
+  bool keepsCount = isa<nn::ReshapeOp>(op) ||
+                    (isa<nn::BroadcastOp>(op) && isSingle(op->getOperand(0)));
+  return keepsValue || keepsCount;
+}
+
+// A number that an op adds, multiplies or compares with.
+struct Constant {
+  double number;
+  unsigned place; // of the operand
+};
+
+std::optional<Constant> constantOf(Operation *op) {
+  for (unsigned place : {1u, 0u})
+    if (op->getNumOperands() == 2)
+      if (std::optional<double> number = nn::matchSplat(op->getOperand(place)))
+        return Constant{*number, place};
+  return std::nullopt;
+}
+
+// Returns true if the value is a sum over elements of several samples and no
+// multiple of another one. What reads parameters as well has no state.
+bool isSum(Value value, const SampleFlow &flow) {
+  bool reads = flow.readsOthers(value);
+  if (!reads && flow.of(value).kind != Samples::Sum)
+    return false;
+  Operation *op = value.getDefiningOp();
+  while (isa_and_nonnull<nn::ReshapeOp, nn::CastOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  if (reads) {
+    auto reduce = dyn_cast_or_null<nn::ReduceOp>(op);
+    return reduce && reduce.getKind() == nn::ReduceKind::sum &&
+           isSingle(reduce.getResult()) && !isSingle(reduce.getInput());
+  }
+  bool scales = isa_and_nonnull<nn::MulOp, nn::DivOp>(op);
+  return !scales && !isa_and_nonnull<nn::BroadcastOp>(op);
+}
+
+// The reader of one factor.
+class Reader {
+public:
+  explicit Reader(const SampleFlow &flow) : flow(flow) {}
+
+  Power power(Value value);
+
+private:
+  std::optional<Count> count(Value value) const;
+  Power exponentOf(Value value);
+  Power raise(Power power, std::optional<double> exponent) const;
+
+  const SampleFlow &flow;
+  int left = kMostOps;
+};
+
+// `value` is scale · (max(weight, atLeast) + plus).
+std::optional<Count> Reader::count(Value value) const {
+  double atLeast = -std::numeric_limits<double>::infinity(), plus = 0;
+  while (!isSum(value, flow)) {
+    Operation *op = value.getDefiningOp();
+    if (!op)
+      return std::nullopt;
+    if (passesOn(op)) {
+      value = op->getOperand(0);
+      continue;
+    }
+    // Clamp: x <= c ? c : x.
+    if (auto select = dyn_cast<nn::SelectOp>(op)) {
+      auto compare = select.getCondition().getDefiningOp<nn::CmpOp>();
+      std::optional<double> bound = nn::matchSplat(select.getOnTrue());
+      bool isClamp = compare && bound &&
+                     compare.getLhs() == select.getOnFalse() &&
+                     nn::matchSplat(compare.getRhs()) == bound &&
+                     (compare.getPredicate() == nn::Predicate::le ||
+                      compare.getPredicate() == nn::Predicate::lt);
+      if (!isClamp)
+        return std::nullopt;
+      atLeast = std::max(atLeast, *bound);
+      value = select.getOnFalse();
+      continue;
+    }
+    std::optional<Constant> with = constantOf(op);
+    if (!with)
+      return std::nullopt;
+    double number = with->number;
+    if (isa<nn::MaximumOp>(op)) {
+      atLeast = std::max(atLeast, number);
+    } else if (isa<nn::AddOp>(op)) {
+      atLeast -= number;
+      plus += number;
+    } else if (isa<nn::MulOp>(op) && number > 0) {
+      atLeast /= number;
+      plus /= number;
+    } else if (isa<nn::DivOp>(op) && with->place == 1 && number > 0) {
+      atLeast *= number;
+      plus *= number;
+    } else {
+      return std::nullopt;
+    }
+    value = op->getOperand(1 - with->place);
+  }
+  if (plus < 0 || !isSingle(value))
+    return std::nullopt;
+  return Count{value, std::max(atLeast, 0.0), plus};
+}
+
+Power Reader::raise(Power power, std::optional<double> exponent) const {
+  if (!power || !exponent)
+    return std::nullopt;
+  power->exponent *= *exponent;
+  return power;
+}
+
+Power Reader::power(Value value) {
+  if (!flow.readsInputs(value))
+    return CountPower();
+  if (std::optional<Count> found = count(value))
+    return CountPower{found, 1};
+  Operation *op = value.getDefiningOp();
+  if (!op || --left < 0)
+    return std::nullopt;
+  if (passesOn(op))
+    return power(op->getOperand(0));
+  if (isa<nn::SqrtOp, nn::RsqrtOp>(op))
+    return raise(power(op->getOperand(0)), isa<nn::SqrtOp>(op) ? 0.5 : -0.5);
+  if (isa<nn::PowOp>(op))
+    return raise(power(op->getOperand(0)), nn::matchSplat(op->getOperand(1)));
+  if (isa<nn::ExpOp>(op))
+    return exponentOf(op->getOperand(0));
+  if (!isa<nn::MulOp, nn::DivOp>(op))
+    return std::nullopt;
+  Power left = power(op->getOperand(0)), right = power(op->getOperand(1));
+  if (isa<nn::DivOp>(op))
+    right = raise(right, -1);
+  return left && right ? product(*left, *right, flow) : std::nullopt;
+}
+
+// exp(value) is the power.
+Power Reader::exponentOf(Value value) {
+  if (!flow.readsInputs(value))
+    return CountPower();
+  Operation *op = value.getDefiningOp();
+  if (!op || --left < 0)
+    return std::nullopt;
+  if (passesOn(op))
+    return exponentOf(op->getOperand(0));
+  if (isa<nn::LogOp>(op))
+    return power(op->getOperand(0));
+  if (isa<nn::NegOp>(op))
+    return raise(exponentOf(op->getOperand(0)), -1);
+  if (isa<nn::AddOp, nn::SubOp>(op)) {
+    Power left = exponentOf(op->getOperand(0)),
+          right = exponentOf(op->getOperand(1));
+    if (isa<nn::SubOp>(op))
+      right = raise(right, -1);
+    return left && right ? product(*left, *right, flow) : std::nullopt;
+  }
+  std::optional<Constant> with = constantOf(op);
+  if (!with || !isa<nn::MulOp, nn::DivOp>(op))
+    return std::nullopt;
+  bool divides = isa<nn::DivOp>(op);
+  if (divides && with->place == 0)
+    return std::nullopt;
+  return raise(exponentOf(op->getOperand(1 - with->place)),
+               divides ? 1 / with->number : with->number);
+}
+
+} // namespace
+
+Power powerOf(Value value, const SampleFlow &flow) {
+  return Reader(flow).power(value);
+}
+
+Power product(const CountPower &one, const CountPower &other,
+              const SampleFlow &flow) {
+  if (!one.count || one.exponent == 0)
+    return other;
+  if (!other.count || other.exponent == 0)
+    return one;
+  if (flow.firstOf(one.count->weight) != flow.firstOf(other.count->weight) ||
+      one.count->atLeast != other.count->atLeast ||
+      one.count->plus != other.count->plus)
+    return std::nullopt;
+  return CountPower{one.count, one.exponent + other.exponent};
+}
+
+} // namespace fsdpc::passes

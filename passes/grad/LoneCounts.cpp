@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A count is a value of inputs alone that combines samples. Where an op reads
+// one together with parameters, the gradient of a microbatch depends on which
+// samples it has. That a mean over targets is the step's does not show in the
+// IR, so its divisors are left out.
+#include "passes/grad/LoneCounts.h"
+
+#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/LossOps.h"
+#include "compiler/dialects/nn/ShapeOps.h"
+
+using namespace mlir;
+
+namespace fsdpc::passes {
+
+DenseSet<Value> valuesOf(Block &body, Value loss) {
+  DenseSet<Value> needed = {loss};
+  for (Operation &op : llvm::reverse(body))
+    if (llvm::any_of(op.getResults(),
+                     [&](Value result) { return needed.contains(result); }))
+      needed.insert(op.operand_begin(), op.operand_end());
+  return needed;
+}
+
+template <typename OpTy>
+static bool countsTargetsOf(Operation *op, const SampleFlow &flow) {
+  auto entropy = dyn_cast<OpTy>(op);
+  return entropy && entropy.getReduction() == nn::Reduction::mean &&
+         (entropy.getIgnoreIndex() || entropy.getWeights()) &&
+         flow.readsInputs(entropy.getTargets());
+}
+
+bool countsTargets(Operation *op, const SampleFlow &flow) {
+  return countsTargetsOf<nn::CrossEntropyOp>(op, flow) ||
+         countsTargetsOf<nn::LinearCrossEntropyOp>(op, flow);
+}
+
+// Returns true if all that reads the value, behind what moves it, is a choice
+// by a mask that leaves it out.
+static bool isLeftOut(Value value) {
+  return llvm::all_of(value.getUses(), [](OpOperand &use) {
+    Operation *user = use.getOwner();
+    if (isa<nn::ReshapeOp, nn::BroadcastOp>(user))
+      return isLeftOut(user->getResult(0));
+    return isa<nn::SelectOp>(user) && use.getOperandNumber() == 2;
+  });
+}
+
+// Returns true for the index of a row without gradient that stands in for those
+// that a mask leaves out, as fsdpc.export writes selections of rows.
+static bool isStandIn(OpOperand &operand) {
+  auto moves = dyn_cast<nn::ElementSourceOpInterface>(operand.getOwner());
+  if (!moves)
+    return false;
+  nn::ElementSource source = moves.getElementSources().front();
+  if (!source.dynamic || source.dynamic->operand != operand.getOperandNumber())
+    return false;
+  Operation *table = moves->getOperand(source.operand).getDefiningOp();
+  while (isa_and_nonnull<nn::ReshapeOp, nn::TransposeOp>(table))
+    table = table->getOperand(0).getDefiningOp();
+  return isa_and_nonnull<nn::StopGradientOp>(table) &&
+         isLeftOut(moves->getResult(0));
+}
+
+SmallVector<LoneCount> findLoneCounts(Block &body,
+                                      const DenseSet<Value> &needed,
+                                      const Uses &explained,
+                                      const DenseSet<Operation *> &entropies) {
+  SampleFlow flow(body, explained);
+  SmallVector<LoneCount> found;
+  DenseSet<Operation *> sources;
+  for (Operation &op : body) {
+    auto reaches = [&](Value result) {
+      return needed.contains(result) && flow.readsOthers(result);
+    };
+    if (llvm::none_of(op.getResults(), reaches))
+      continue;
+    if (countsTargets(&op, flow) && !entropies.contains(&op))
+      found.push_back({&op, nullptr});
+    for (OpOperand &operand : op.getOpOperands()) {
+      Operation *source = flow.of(operand.get()).source;
+      if (source && !explained.contains(&operand) && !isStandIn(operand) &&
+          sources.insert(source).second)
+        found.push_back({&op, source});
+    }
+  }
+  return found;
+}
+
+} // namespace fsdpc::passes

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Follows the samples of a microbatch through the values that are computed from
+// the model's inputs alone: masks, labels, lengths, and counts of them. A value
+// that combines samples differs between microbatches in a way that a mean over
+// microbatches does not undo.
+#pragma once
+
+#include "mlir/IR/Block.h"
+#include "mlir/IR/Operation.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace fsdpc::passes {
+
+using Uses = llvm::DenseSet<mlir::OpOperand *>;
+
+/// How the elements of a value follow from the samples of a microbatch.
+enum class Samples {
+  None, ///< from no sample: the same in all microbatches of a step
+  Rows, ///< each from one sample
+  Sum,  ///< each is a sum over samples, times a constant
+  Mixed ///< from several samples in another way
+};
+
+/// What is known of a value that depends on inputs and constants alone.
+struct SampleState {
+  Samples kind = Samples::None;
+  /// Of Rows: element i along `axis` follows from sample (i / inner) % count.
+  /// The axis is -1 where all elements are of one sample, `inner`.
+  int64_t axis = -1, inner = 1, count = 1;
+  /// Of Sum and Mixed: the first op that combines samples.
+  mlir::Operation *source = nullptr;
+
+  bool combines() const {
+    return kind == Samples::Sum || kind == Samples::Mixed;
+  }
+  /// Returns true if both are of rows, of which element i of each has the
+  /// same sample.
+  bool hasRows(const SampleState &other) const {
+    if (kind != Samples::Rows || other.kind != Samples::Rows ||
+        count != other.count)
+      return false;
+    return count == 1 || (axis == other.axis && inner == other.inner);
+  }
+};
+
+/// The states of all values of a flat function. They are computed once.
+class SampleFlow {
+public:
+  /// The operands in `ignored` count as constants.
+  explicit SampleFlow(mlir::Block &body, const Uses &ignored = {});
+
+  /// Returns true if the value depends on inputs with samples. A scalar input
+  /// has one value per step.
+  bool readsInputs(mlir::Value value) const { return inputs.contains(value); }
+  /// Returns true if the value depends on parameters, buffers or random
+  /// numbers.
+  bool readsOthers(mlir::Value value) const { return others.contains(value); }
+  /// The state of a value that reads no others; else None.
+  SampleState of(mlir::Value value) const { return states.lookup(value); }
+  /// Returns true if the value reads inputs alone and combines samples.
+  bool combines(mlir::Value value) const { return of(value).combines(); }
+  /// Returns the first value that is computed in the same way from the same
+  /// values.
+  mlir::Value firstOf(mlir::Value value) const {
+    mlir::Value first = leaders.lookup(value);
+    return first ? first : value;
+  }
+
+private:
+  void visit(mlir::Operation &op, const Uses &ignored);
+  void findLeader(mlir::Operation &op);
+
+  llvm::DenseSet<mlir::Value> inputs, others;
+  llvm::DenseMap<mlir::Value, SampleState> states;
+  llvm::DenseMap<mlir::Value, mlir::Value> leaders;
+  llvm::DenseMap<size_t, llvm::SmallVector<mlir::Operation *, 1>> byHash;
+};
+
+} // namespace fsdpc::passes
