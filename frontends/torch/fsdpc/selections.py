@@ -33,8 +33,10 @@ _DIVISIONS = ("floordiv", "floor_divide", "mod", "remainder", "fmod")
 _CASTS = ("float", "double", "half", "bfloat16", "long", "int", "bool", "to", "type_as", "detach", "clone", "contiguous", "dropout")
 # These work along the axes that they are given.
 _ALONG = ("softmax", "log_softmax", "logsumexp", "sum", "mean", "amax", "amin", "argmax", "squeeze", "unsqueeze")
+# These look up by the whole numbers of their last operand. A row that does not count may have none that is valid, such as -100.
+_LOOKUPS = ("embedding", "one_hot", "gather")
 # These treat the rows of their first operand alone.
-_OF_ROWS = ("linear", "layer_norm", "rms_norm", "embedding", "matmul", "mm")
+_OF_ROWS = ("linear", "layer_norm", "rms_norm", "matmul", "mm")
 _OF_CLASSES = (F.cross_entropy, F.nll_loss)
 _OF_ELEMENTS = (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy, F.binary_cross_entropy_with_logits,
                 F.soft_margin_loss)
@@ -77,6 +79,11 @@ class Selection:
         self.refuse_changed()
         # Not by Python's brackets, for which torch.export has a handler that comes back here.
         return torch.ops.aten.index.Tensor(self.tensor, [self.mask])
+
+    @property
+    def indices(self) -> torch.Tensor:
+        """All rows, of whole numbers with 0 where they do not count."""
+        return self.rows if self.rows.is_floating_point() else torch.where(self._along(self.rows), self.rows, 0)
 
     def with_rows(self, rows: torch.Tensor) -> "Selection":
         """Returns the Selection of other values by the same mask."""
@@ -178,7 +185,7 @@ def _of_rows(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
     first, others = selections[0], [value for value in operands if isinstance(value, torch.Tensor)]
 
     def mapped() -> Selection | None:
-        found = _called(function, arguments, keywords, lambda of: of.rows)
+        found = _called(function, arguments, keywords, lambda of: of.indices if name in _LOOKUPS else of.rows)
         # max and frexp are pointwise in some of their forms only.
         keeps = isinstance(found, torch.Tensor) and found.ndim > 0 and found.shape[0] == first.rows.shape[0]
         return first.with_rows(found) if keeps else None
@@ -187,9 +194,18 @@ def _of_rows(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
     if name in ("sum", "mean") and alone and len(arguments) <= 2 and _axes(first, arguments, keywords) in ([], [0]) and keywords.keys() <= {"dim"}:
         return first.reduced(name) if first.rows.ndim == 1 or not _axes(first, arguments, keywords) else None
     if name in _ALONG:
-        axes = _axes(first, arguments, keywords)
+        axes = _axes(first, arguments, keywords, new=int(name == "unsqueeze"))
         return mapped() if alone and axes and 0 not in axes else None
-    if name in _CASTS or (name in _OF_ROWS and (first.rows.ndim > 1 or name == "embedding")):
+    if name == "getitem":
+        index = arguments[1] if isinstance(arguments[1], tuple) else ()
+        keeps_rows = index[:1] == (slice(None),) and all(part is None or isinstance(part, (int, slice)) for part in index)
+        return mapped() if alone and keeps_rows else None
+    if name == "gather":
+        axes = _axes(first, arguments, keywords)
+        return mapped() if operands[0] is first and not others and axes and 0 not in axes else None
+    if name in _LOOKUPS:
+        return mapped() if alone else None
+    if name in _CASTS or (name in _OF_ROWS and first.rows.ndim > 1):
         return mapped() if alone else None
     fits = all(value.rows.ndim == first.rows.ndim for value in selections) and all(value.ndim < first.rows.ndim for value in others)
     if name in _DIVISIONS or keywords.get("rounding_mode") is not None:
@@ -197,11 +213,11 @@ def _of_rows(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
     return mapped() if fits and _is_pointwise(name) else None
 
 
-def _axes(of: Selection, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> list[int]:
-    """Returns the axes that a call names, counted from the first."""
+def _axes(of: Selection, arguments: tuple[Any, ...], keywords: dict[str, Any], new: int = 0) -> list[int]:
+    """Returns the axes that a call names, counted from the first. A new one may be the last."""
     given = keywords.get("dim", arguments[1] if len(arguments) > 1 else None)
     named = [] if given is None else [given] if isinstance(given, int) else list(given)
-    return [axis % max(of.rows.ndim, 1) for axis in named]
+    return [axis % (of.rows.ndim + new) for axis in named]
 
 
 def _loss(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

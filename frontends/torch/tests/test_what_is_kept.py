@@ -181,7 +181,7 @@ def test_numbers_before_integers(inputs, tmp_path):
     """An attention mask of integers, as older models add it to their scores."""
     def masked(m, x, y):
         mask = (x > 0).long()
-        return F.mse_loss(m.a(x + (1.0 - mask) * -10.0 + 0.5 ** mask + (1.0 - mask.sum(1, keepdim=True))), y)
+        return F.mse_loss(m.a(x + (1.0 - mask) * -10.0 + 0.5 ** mask + mask // 2.0 + (1.0 - mask.sum(1, keepdim=True))), y)
 
     fsdpc.export(Function(masked), inputs, tmp_path / "model.onnx", check=True)
 
