@@ -45,11 +45,11 @@ static void warnOptimized(const ModelFile &model, Location loc) {
 
 // The exporter drops some settings without a trace, and without them another
 // model may be trained (docs/onnx.md, "What no file says").
-static void warnUnknown(const TorchExport &torch, const ModelFile &model,
-                        Location loc) {
+static void remarkUnknown(const TorchExport &torch, const ModelFile &model,
+                          Location loc) {
   if (std::string unknowns = torch.unknowns(); !unknowns.empty())
-    emitWarning(loc) << "'" << model.path << "' may lack " << unknowns
-                     << " of its module; fsdpc.export keeps or refuses them";
+    emitRemark(loc) << "'" << model.path << "' may lack " << unknowns
+                    << "; fsdpc.export keeps them";
 }
 
 // Tells the user what was assumed about training behaviour, since the exported
@@ -294,7 +294,7 @@ fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
   // Only a warning: the model trains, but its names may not be the user's.
   warnOptimized(*model, loc);
   TorchExport torch(model->proto);
-  warnUnknown(torch, *model, loc);
+  remarkUnknown(torch, *model, loc);
 
   OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
   OpBuilder builder(module->getBodyRegion());

@@ -12,6 +12,7 @@
 #include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <set>
 #include <utility>
 
 using namespace mlir;
@@ -38,7 +39,8 @@ static std::string placeOf(Location location) {
   return place;
 }
 
-static void print(Diagnostic &diagnostic, StringRef indent) {
+// Returns the lines of a diagnostic and its notes.
+static std::string textOf(Diagnostic &diagnostic, StringRef indent) {
   StringRef kind;
   switch (diagnostic.getSeverity()) {
   case DiagnosticSeverity::Error:
@@ -54,21 +56,27 @@ static void print(Diagnostic &diagnostic, StringRef indent) {
     kind = "remark";
     break;
   }
-  // The message would otherwise continue the line of the pass.
-  Progress::clear();
-  textErr() << indent << kind << ": " << diagnostic;
-  if (std::string place = placeOf(diagnostic.getLocation()); !place.empty())
-    textErr() << " (" << place << ")";
-  textErr() << '\n';
+  std::string place = placeOf(diagnostic.getLocation());
+  std::string text = concat(indent.str(), kind.str(), ": ", diagnostic.str(),
+                            place.empty() ? "" : " (" + place + ")", "\n");
   for (Diagnostic &note : diagnostic.getNotes())
-    print(note, "  ");
+    text += textOf(note, "  ");
+  return text;
 }
 
 // Only remarks are hidden by --quiet: warnings may change what a user does.
+// What all shapes of a model have in common is said once.
 DiagnosticPrinter::DiagnosticPrinter(MLIRContext *context, bool quiet)
-    : ScopedDiagnosticHandler(context, [quiet](Diagnostic &diagnostic) {
-        if (!quiet || diagnostic.getSeverity() != DiagnosticSeverity::Remark)
-          print(diagnostic, "");
+    : ScopedDiagnosticHandler(context, [quiet, said = std::set<std::string>()](
+                                           Diagnostic &diagnostic) mutable {
+        if (quiet && diagnostic.getSeverity() == DiagnosticSeverity::Remark)
+          return success();
+        std::string text = textOf(diagnostic, "");
+        if (!said.insert(text).second)
+          return success();
+        // The message would otherwise continue the line of the pass.
+        Progress::clear();
+        textErr() << text;
         return success();
       }) {}
 
