@@ -12,6 +12,8 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
+#include <unordered_map>
+
 namespace fsdpc::passes {
 
 using Uses = llvm::DenseSet<mlir::OpOperand *>;
@@ -76,7 +78,7 @@ private:
   llvm::DenseSet<mlir::Value> inputs, others;
   llvm::DenseMap<mlir::Value, SampleState> states;
   llvm::DenseMap<mlir::Value, mlir::Value> leaders;
-  llvm::DenseMap<size_t, llvm::SmallVector<mlir::Operation *, 1>> byHash;
+  std::unordered_map<size_t, llvm::SmallVector<mlir::Operation *, 1>> byHash;
 };
 
 } // namespace fsdpc::passes
