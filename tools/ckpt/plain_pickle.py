@@ -7,6 +7,7 @@ looked up in the caller's table by its exact module and name and is never import
 Objects become `Record`s, so nothing that a file holds can set an attribute of a real object. Needs no package.
 """
 import pickletools
+import re
 from dataclasses import dataclass
 from typing import Any, Callable
 
@@ -53,6 +54,14 @@ _MARK = object()
 def quoted(text: str) -> str:
     """Returns a text of a foreign file for a message: one line without control characters, of a bounded length."""
     return repr(text if len(text) <= 200 else text[:200] + "…")
+
+
+def shown(text: str) -> str:
+    """Returns a message with foreign names for one line of a terminal: what could command it becomes escapes, ends of lines included, as in
+    runtime/support/spelling.cpp and tools/data/fsdpc-data, which stands alone."""
+    def escaped(found) -> str:
+        return "".join(f"\\x{byte:02x}" for byte in found[0].encode(errors="surrogateescape"))
+    return re.sub("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\udc80-\udcff]", escaped, text)
 
 
 def load(data: bytes, known: Known) -> Any:

@@ -23,7 +23,7 @@ import sys
 from math import prod
 
 from dcp_metadata import DTYPES, Tensor, read_metadata
-from plain_pickle import Refused, quoted
+from plain_pickle import Refused, quoted, shown
 
 try:
     import torch
@@ -278,8 +278,8 @@ if __name__ == "__main__":
     try:
         main()
     except Refused as refusal:
-        sys.exit(f"error: {refusal}")
+        sys.exit(shown(f"error: {refusal}"))
     except OSError as error:
-        sys.exit(f"error: cannot open '{error.filename}': {error.strerror}" if error.filename else f"error: {error}")
+        sys.exit(shown(f"error: cannot open '{error.filename}': {error.strerror}" if error.filename else f"error: {error}"))
     except Exception as error:  # torch reports what it cannot read by many types
-        sys.exit(f"error: {type(error).__name__}: {error}")
+        sys.exit(shown(f"error: {type(error).__name__}: {error}"))

@@ -9,6 +9,7 @@ The files of dcp/ are torch 2.14's: of two ranks of FSDP2 with AdamW, and of Deb
 import os
 import pickle
 import random
+import runpy
 import sys
 import tempfile
 import time
@@ -21,7 +22,7 @@ import dcp_classes as dcp
 from dcp_classes import BytesStorageMetadata, ChunkStorageMetadata, Metadata, MetadataIndex, Size, TensorStorageMetadata, _StorageInfo
 from dcp_metadata import MOST_BYTES, Chunk, Piece, Tensor, Value, parse, read_metadata
 from pickle_gadgets import METADATA, call, dotted, gadgets, named, new, run_by_pickle, text
-from plain_pickle import Refused
+from plain_pickle import Refused, shown
 
 REAL = sorted((HERE / "dcp").glob("*.metadata"))
 
@@ -267,6 +268,17 @@ class Files(Scratch):
         self.write(b"")
         os.truncate(self.folder / ".metadata", MOST_BYTES + 1)
         self.refuses_folder("more than 256 MiB")
+
+
+class Messages(unittest.TestCase):
+    """Texts of strangers command no terminal: not in torch_convert.py, nor in fsdpc-data, which has the function once more."""
+
+    def test_shown(self):
+        tool = str(HERE.parents[2] / "tools" / "data" / "fsdpc-data")
+        for function in (shown, runpy.run_path(tool)["shown"]):
+            self.assertEqual(function("a\x1b[31m\r\nb\x7f"), "a\\x1b[31m\\x0d\\x0ab\\x7f")
+            self.assertEqual(function("\x9b\u202e\u2066\u061c\udce9"), "\\xc2\\x9b\\xe2\\x80\\xae\\xe2\\x81\\xa6\\xd8\\x9c\\xe9")
+            self.assertEqual(function("Größe 'w' 重み"), "Größe 'w' 重み")
 
 
 if __name__ == "__main__":
