@@ -88,6 +88,7 @@ def VerifyInput : Pass<"verify-input", "::mlir::ModuleOp"> {
     **Constraints**
     - `@microbatch` has one block and no results, and returns nothing.
     - Each argument has a name (`fsdp.input`), and no two have the same.
+    - No parameter or buffer has the name of another one, or of no tensor, in saved files.
     - Its ops are of the dialects nn and fsdp.
     - A load names a parameter or buffer of its type, an update of statistics a buffer.
     - One loss is reported, and it depends on a trainable parameter.

@@ -7,7 +7,9 @@
 #include "passes/import/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/SymbolNames.h"
 #include "compiler/dialects/nn/NNDialect.h"
+#include "runtime/abi/stored_names.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace fsdpc::passes {
@@ -157,7 +159,37 @@ static LogicalResult verifyEvaluate(func::FuncOp function,
   return success();
 }
 
+// A tensor whose name is another one's in a file could be trained, but neither
+// saved nor resumed.
+static LogicalResult verifyStoredNames(ModuleOp module) {
+  runtime::StoredNames names, aliases;
+  for (Operation &op : module.getBody()->getOperations()) {
+    if (!isa<fsdp::ParameterOp, fsdp::BufferOp>(op))
+      continue;
+    auto refuse = [&](StringRef name, StringRef other) {
+      return op.emitError("files cannot tell tensor '")
+             << name << "' from '" << other
+             << "': they replace bytes that are not UTF-8, and '__metadata__' "
+                "names no tensor there; rename it in the model";
+    };
+    StringRef name =
+        fsdp::nameOfSymbol(SymbolTable::getSymbolName(&op).getValue());
+    if (std::optional<std::string> other = names.add(name.str()))
+      return refuse(name, *other);
+    auto others = op.getAttrOfType<ArrayAttr>("aliases");
+    if (!others)
+      continue;
+    for (auto alias : others.getAsRange<StringAttr>())
+      if (std::optional<std::string> other = aliases.add(alias.str());
+          other && *other != alias.getValue())
+        return refuse(alias.getValue(), *other);
+  }
+  return success();
+}
+
 static LogicalResult verifyInput(ModuleOp module) {
+  if (failed(verifyStoredNames(module)))
+    return failure();
   auto function =
       module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);
   if (!function)

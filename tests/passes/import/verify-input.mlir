@@ -121,3 +121,32 @@ func.func @evaluate(%x: tensor<f32> {fsdp.input = "x"}) {
   fsdp.report_loss %x : tensor<f32>
   return
 }
+
+// -----
+
+// Saved files replace what is not UTF-8, so they would hold two tensors of one name.
+fsdp.parameter @"a\FF" : tensor<f32> trainable
+// expected-error-re @below {{files cannot tell tensor '{{.*}}' from '{{.*}}'}}
+fsdp.buffer @"a\FE" : tensor<f32>
+func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
+  return
+}
+
+// -----
+
+// In a safetensors file this is the key of what is no tensor.
+// expected-error @below {{files cannot tell tensor '__metadata__' from '__metadata__'}}
+fsdp.parameter @__metadata__ : tensor<f32> trainable
+func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
+  return
+}
+
+// -----
+
+// Tied parameters are found by their other names, too.
+fsdp.parameter @v : tensor<f32> trainable {aliases = ["b\FF", "same"]}
+// expected-error-re @below {{files cannot tell tensor '{{.*}}' from '{{.*}}'}}
+fsdp.parameter @w : tensor<f32> trainable {aliases = ["same", "b\FE"]}
+func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
+  return
+}
