@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that the loader looks for no library in the working folder, for any binary that is built, and for programs that fsdpc links.
-fsdpc and such programs are hardened, too.
+All of these are hardened, too.
 
 usage: runpaths.py --build DIR
 
@@ -37,14 +37,44 @@ def faults(binary: Path) -> list[str]:
     return found
 
 
-def check_hardened(program: Path) -> None:
-    """A program lies at any address, and its tables of addresses are read-only before it begins. Functions check their stack, and the C
-    library checks sizes that the compiler knows."""
-    text = harness.run(["/usr/bin/readelf", "-h", "-l", "-d", "--dyn-syms", "-W", program]).stdout
-    wanted = {"PIE": r"Flags:.*\bPIE\b", "RELRO": r"GNU_RELRO", "immediate binding": r"Flags:.*\bNOW\b|BIND_NOW",
-              "check of the stack": r"UND __stack_chk_fail\b", "check of sizes": r"UND __(memcpy|snprintf|read|vsnprintf|fprintf)_chk\b"}
+def layout_faults(binary: Path) -> list[str]:
+    """Returns what an attacker of a process could use: a fixed address, tables of addresses that stay writable, and memory that is
+    writable and executable."""
+    text = harness.run(["/usr/bin/readelf", "-h", "-l", "-d", "-W", binary]).stdout
+    is_library = ".so" in binary.name
+    wanted = {"position-independent code": r"Type: +DYN\b" if is_library else r"Flags:.*\bPIE\b", "RELRO": r"GNU_RELRO",
+              "immediate binding": r"Flags:.*\bNOW\b|BIND_NOW", "a stack that is not executable": r"GNU_STACK .* RW +0"}
+    found = [f"has no {name}" for name, pattern in wanted.items() if not re.search(pattern, text)]
+    found += ["has a segment that is writable and executable"] if re.search(r"^ +LOAD .* RWE +0x", text, re.MULTILINE) else []
+    return found + (["has relocations in code"] if "TEXTREL" in text else [])
+
+
+def check_hardened(*binaries: Path) -> None:
+    """A binary lies at any address, its tables of addresses are read-only before it begins, and no memory is writable and executable."""
+    if found := [f"{binary} {' and '.join(what)}" for binary in binaries if (what := layout_faults(binary))]:
+        raise Failure(f"{len(found)} of {len(binaries)} binaries are not hardened:\n" + "\n".join(found))
+
+
+def check_calls(program: Path) -> None:
+    """Functions check their stack, and the C library checks sizes that the compiler knows."""
+    text = harness.run(["/usr/bin/readelf", "--dyn-syms", "-W", program]).stdout
+    wanted = {"check of the stack": r"UND __stack_chk_fail\b", "check of sizes": r"UND __(memcpy|snprintf|read|vsnprintf|fprintf)_chk\b"}
     if lacking := [name for name, pattern in wanted.items() if not re.search(pattern, text)]:
         raise Failure(f"'{program}' has no {' and no '.join(lacking)}")
+
+
+def check_finds(bench) -> None:
+    """A binary that lacks one kind of protection is found."""
+    source, made = bench.path("one.s"), bench.path("one.o")
+    source.write_text('.data\n.quad here\n.text\nhere: nop\n.section .note.GNU-stack,"",@progbits\n')
+    harness.run(["as", source, "-o", made])
+    for name, flags, fault in (("fixed", ["-no-pie"], "position-independent code"), ("lazy", ["-pie", "-z", "lazy"], "immediate binding"),
+                               ("bare", ["-pie", "-z", "norelro"], "RELRO"), ("stack", ["-pie", "-z", "execstack"], "a stack that is not"),
+                               ("writable", ["-no-pie", "--omagic"], "writable and executable")):
+        linked = bench.path(name)
+        harness.run(["ld", *flags, "-e", "0", made, "-o", linked])
+        if not any(fault in what for what in layout_faults(linked)):
+            raise Failure(f"a binary that is linked with {' '.join(flags)} has only {layout_faults(linked)}")
 
 
 def is_binary(path: Path) -> bool:
@@ -69,7 +99,10 @@ def test(bench, options):
     if count < 2:
         raise Failure(f"'{bench.build}' has {count} binaries")
     print(f"built: {count} binaries")
-    check_hardened(bench.build / "bin/fsdpc")
+    ours = [file for folder in ("bin", "lib") for file in sorted((bench.build / folder).glob("*")) if is_binary(file)]
+    check_hardened(*ours)
+    check_calls(bench.build / "bin/fsdpc")
+    check_finds(bench)
     chosen = harness.fixture("linears")
     for target, archive in ARCHIVES.items():
         if not (bench.build / "lib" / archive).exists():
@@ -80,6 +113,7 @@ def test(bench, options):
                     env={**os.environ, **LISTS})
         check(program)
         check_hardened(program)
+        check_calls(program)
         print(f"program for {target}")
 
 
