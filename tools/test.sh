@@ -3,9 +3,9 @@
 #
 # Installs missing packages, checks the sources (tools/check.sh), builds, and runs
 # all tests, ONNX's own node tests and the blocks of docs/fine-tune.md. Then runs
-# clang-tidy and, as the commit decides, either the importer and the fuzz targets
-# under the address and undefined-behaviour sanitizers, or the CUDA runtime on the
-# emulated GPU under the thread sanitizer.
+# clang-tidy and, as the commit decides, either the importer, whole programs and the
+# fuzz targets under the address and undefined-behaviour sanitizers, or the CUDA
+# runtime on the emulated GPU and whole programs under the thread sanitizer.
 #
 # usage: tools/test.sh [--quick | --all]
 #        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
@@ -128,15 +128,20 @@ part "clang-tidy"
 "$root"/tools/tidy.sh "${all:---sample}"
 
 cd "$root"
+# sanitized PRESET SANITIZER trains every case of whole programs over a sanitized runtime.
+sanitized() {
+  /usr/bin/python3 tests/programs/sanitized.py --build "$build" --sanitized "build-$1" --sanitizer "$2" --all
+}
 # A tree of its own for each takes long to build.
 commit=$(git rev-parse --short=6 HEAD)
 sanitizer=$((16#$commit % 2))
 # The importer and the fuzz targets read files that others made.
 if [[ $all || $sanitizer == 0 ]]; then
   part "building for the address sanitizer"
-  build_preset fuzz onnx_fixtures_test onnx_mutation_test
-  part "the importer under the address sanitizer"
+  build_preset fuzz onnx_fixtures_test onnx_mutation_test fsdpc_runtime
+  part "the importer and whole programs under the address sanitizer"
   ctest --preset fuzz -j 2 </dev/null
+  [[ ! $all ]] || sanitized fuzz address
   part "the fuzz targets"
   # `dump` needs all passes under the sanitizers.
   if [[ $all ]]; then tools/fuzz.sh all 60; else tools/fuzz.sh '!(dump)' 0; fi
@@ -147,5 +152,6 @@ if [[ $all || $sanitizer == 1 ]]; then
   build_preset tsan thread_tests
   part "testing under the thread sanitizer"
   FSDPC_EMULATION_BLOCKS=2 ctest --preset tsan -j 2 -L '^threads$' </dev/null
+  [[ ! $all ]] || sanitized tsan thread
 fi
 list_parts
