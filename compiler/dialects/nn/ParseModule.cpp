@@ -49,11 +49,22 @@ static bool isClosingAngle(StringRef text, size_t at) {
          !text.substr(at + 1).starts_with("=");
 }
 
+// Returns the position behind a word that begins at `at`, such as a keyword or
+// a symbol without quotes, which may end in any number of digits.
+static size_t afterWord(StringRef text, size_t at) {
+  while (at < text.size() &&
+         (llvm::isAlnum(text[at]) || StringRef("_$.").contains(text[at])))
+    ++at;
+  return at;
+}
+
 // Returns why MLIR's parser must not see a text, or "". The parser calls itself
-// for each bracket, and its stack ends at some ten thousand; and it allocates
-// as many results as the number of one says.
+// for each bracket, and its stack ends at some ten thousand; it allocates as
+// many results as the number of one says; and its time for a number is
+// quadratic in the digits.
 static StringRef whyUnparsable(StringRef text) {
   constexpr int deepest = 256;
+  constexpr size_t mostDigits = 1000;
   int depth = 0;
   // The scan is not a parser: it skips strings and comments and counts
   // brackets, so that it takes linear time and no stack.
@@ -70,6 +81,14 @@ static StringRef whyUnparsable(StringRef text) {
         return "the number of a result has more than five digits";
       // Continues behind the name and the number.
       i = *after - 1;
+    } else if (llvm::isAlpha(c) || c == '_') {
+      i = afterWord(text, i) - 1;
+    } else if (llvm::isDigit(c)) {
+      size_t end = text.find_first_not_of("0123456789", i);
+      end = std::min(end, text.size());
+      if (end - i > mostDigits)
+        return "a number has more than 1000 digits, which no module needs";
+      i = end - 1;
     } else if (StringRef("([{<").contains(c)) {
       if (++depth > deepest)
         return "brackets are nested more than 256 deep, which no module needs";
