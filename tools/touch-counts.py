@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LEFT_OUT = re.compile(r"^(tests|docs|fuzz|third_party|tools/bench|tools/gpu-check)/|/(tests|proto)/|^tools/(touch-counts|code-report)\.py$")
+LEFT_OUT = re.compile(r"^(tests|docs|fuzz|third_party|tools/bench|tools/gpu-check)/|/(tests|proto)/|^tools/(touch-counts|code-report|fingerprints)\.py$")
 SUFFIXES = re.compile(r"\.(h|cpp|cu|cuh|c|td|def|py|js|sh|cmake)$|(^|/)CMakeLists\.txt$")
 
 

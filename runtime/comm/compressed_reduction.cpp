@@ -4,8 +4,6 @@
 #include "runtime/abi/compressions.h"
 #include "runtime/comm/reduce_scatter.h"
 
-#include <cstdlib>
-
 namespace fsdpc::runtime {
 
 // Each kind's file defines its function.
@@ -14,6 +12,7 @@ namespace fsdpc::runtime {
 FSDPC_COMPRESSIONS(FSDPC_COMPRESSION)
 #undef FSDPC_COMPRESSION
 
+// The manifest has been checked, so one of the kinds is meant.
 void reduceCompressed(Communicator &ranks,
                       const CompressedReduction &reduction) {
   const CompressionInfo *info = &infoOf(reduction.compression);
@@ -22,7 +21,6 @@ void reduceCompressed(Communicator &ranks,
     return reduce##Kind(ranks, reduction);
   FSDPC_COMPRESSIONS(FSDPC_COMPRESSION)
 #undef FSDPC_COMPRESSION
-  std::abort(); // the manifest has been checked
 }
 
 void takeGradient(const CompressedReduction &reduction, const Member &member,
