@@ -25,13 +25,27 @@ bool isSingle(Value value) {
   return nn::tensorType(value).getNumElements() == 1;
 }
 
+// Returns true for casts that drop no digits of a number.
+bool keepsDigits(nn::CastOp cast) {
+  Type from = nn::tensorType(cast.getInput()).getElementType();
+  Type to = nn::tensorType(cast.getResult()).getElementType();
+  return isa<FloatType>(to) || (!isa<FloatType>(from) && !to.isInteger(1));
+}
+
 // Returns true for ops that neither compute nor combine elements.
 bool passesOn(Operation *op) {
+  auto cast = dyn_cast<nn::CastOp>(op);
   bool keepsValue =
-      isa<nn::CastOp>(op) || isa<nn::CopyOp, nn::StopGradientOp>(op);
+      (cast && keepsDigits(cast)) || isa<nn::CopyOp, nn::StopGradientOp>(op);
   bool keepsCount = isa<nn::ReshapeOp>(op) ||
                     (isa<nn::BroadcastOp>(op) && isSingle(op->getOperand(0)));
   return keepsValue || keepsCount;
+}
+
+// Returns true for quotients of integers.
+bool isRounded(Operation *op) {
+  return isa<nn::DivOp>(op) &&
+         !isa<FloatType>(nn::tensorType(op->getResult(0)).getElementType());
 }
 
 // A number that an op adds, multiplies or compares with.
@@ -48,8 +62,8 @@ std::optional<Constant> constantOf(Operation *op) {
   return std::nullopt;
 }
 
-// Returns true if the value is a sum over elements of several samples and no
-// multiple of another one. What reads parameters as well has no state.
+// Returns true if the value is a sum over elements of several samples, and not
+// a multiple of another such sum. A value that reads parameters has no state.
 bool isSum(Value value, const SampleFlow &flow) {
   bool reads = flow.readsOthers(value);
   if (!reads && flow.of(value).kind != Samples::Sum)
@@ -109,7 +123,7 @@ std::optional<Count> Reader::count(Value value) const {
       continue;
     }
     std::optional<Constant> with = constantOf(op);
-    if (!with)
+    if (!with || isRounded(op))
       return std::nullopt;
     double number = with->number;
     if (isa<nn::MaximumOp>(op)) {
@@ -156,7 +170,7 @@ Power Reader::power(Value value) {
     return raise(power(op->getOperand(0)), nn::matchSplat(op->getOperand(1)));
   if (isa<nn::ExpOp>(op))
     return exponentOf(op->getOperand(0));
-  if (!isa<nn::MulOp, nn::DivOp>(op))
+  if (!isa<nn::MulOp, nn::DivOp>(op) || isRounded(op))
     return std::nullopt;
   Power left = power(op->getOperand(0)), right = power(op->getOperand(1));
   if (isa<nn::DivOp>(op))

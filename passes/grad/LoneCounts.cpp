@@ -2,8 +2,8 @@
 //
 // A count is a value of inputs alone that combines samples. Where an op reads
 // one together with parameters, the gradient of a microbatch depends on which
-// samples it has. That a mean over targets is the step's does not show in the
-// IR, so its divisors are left out.
+// samples it has. The divisors of means over targets are left out, since those
+// means become the step's.
 #include "passes/grad/LoneCounts.h"
 
 #include "compiler/dialects/nn/ElementwiseOps.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Finds what the loss takes from all samples of a microbatch together and that
-// no mean over targets explains.
+// Finds the values that combine the samples of a microbatch, that the loss
+// depends on, and that no mean over targets explains.
 #pragma once
 
 #include "passes/grad/WeightedMeans.h"

@@ -70,16 +70,19 @@ SampleState Transfer::ofElements() const {
     return rows;
   // A sum stays one under what is linear.
   bool addsSums = isa<nn::AddOp, nn::SubOp>(op) && sums == 2;
-  bool scales = isa<nn::MulOp>(op) ||
-                (isa<nn::DivOp>(op) && operands[0].kind == Samples::Sum);
+  Type element = nn::tensorType(op.getResult(0)).getElementType();
+  bool isFloat = isa<FloatType>(element);
+  bool scales = isa<nn::MulOp>(op) || (isa<nn::DivOp>(op) && isFloat &&
+                                       operands[0].kind == Samples::Sum);
   bool isLinear = isa<nn::NegOp>(op) ||
                   isa<nn::CopyOp, nn::StopGradientOp>(op) || addsSums ||
                   (scales && sums == 1);
-  // Casts to floats alone: others drop digits.
+  // Other casts drop digits.
   if (isa<nn::CastOp>(op))
     isLinear =
-        isa<FloatType>(nn::tensorType(op.getResult(0)).getElementType()) ||
-        !isa<FloatType>(nn::tensorType(op.getOperand(0)).getElementType());
+        isFloat ||
+        (!element.isInteger(1) &&
+         !isa<FloatType>(nn::tensorType(op.getOperand(0)).getElementType()));
   return combined(isLinear && rows.kind == Samples::None ? Samples::Sum
                                                          : Samples::Mixed);
 }

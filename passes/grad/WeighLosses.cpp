@@ -306,11 +306,11 @@ struct WeighLosses : impl::WeighLossesBase<WeighLosses> {
       return keepsOwn(lone.user, "is not that of a term to which the loss is "
                                  "linear");
     auto remark = lone.user->emitRemark(
-        "this depends on what the samples of a microbatch have together, as on "
-        "a count of targets, and is no mean over targets: it stays that of its "
-        "microbatch ('--loss-mean=microbatch'); for the mean of the step "
-        "write sum / count");
-    remark.attachNote(lone.source->getLoc()) << "the samples meet here";
+        "the loss depends on a value that combines the samples of a "
+        "microbatch, such as a count of targets, and is not a mean over "
+        "targets: it stays that of the microbatch ('--loss-mean=microbatch'); "
+        "for the mean of the step write sum / count");
+    remark.attachNote(lone.source->getLoc()) << "samples are combined here";
   }
 };
 

@@ -12,6 +12,8 @@
 #include "compiler/dialects/nn/ShapeOps.h"
 #include "passes/grad/LoneCounts.h"
 
+#include "llvm/Support/SaveAndRestore.h"
+
 using namespace mlir;
 
 namespace fsdpc::passes {
@@ -39,6 +41,7 @@ private:
   void visit(OpOperand &use);
   void visitFactors(Operation *op);
   void visitRest(Operation *op);
+  void visitBeside(Value factor, OpOperand &operand);
   std::optional<Term> takeFactor(Operation *op) const;
   void takeEntropy(Operation *op);
   template <typename OpTy> bool readsOthers(Operation *op) const;
@@ -47,6 +50,9 @@ private:
 
   Block &body;
   SampleFlow flow;
+  /// What is visited is a factor of inputs alone, or has one, of which each
+  /// sample has its own elements.
+  bool inFactor = false, hasRowFactor = false;
   DenseSet<Value> needed, seen;
   Uses walked, explained;
   FoundMeans found;
@@ -132,6 +138,11 @@ void Search::visitFactors(Operation *op) {
     walked.insert_range(path);
     return visit(*term->rest);
   }
+  // The mean of a factor that is itself a sum over samples is a number of the
+  // microbatch, such as a baseline.
+  Value rest = term->rest->get();
+  if (inFactor && flow.combines(rest))
+    return;
   if (flow.readsOthers(term->power.count->weight))
     found.others.push_back(op);
   else
@@ -146,16 +157,27 @@ void Search::visitRest(Operation *op) {
   if (isa<nn::DivOp>(op)) {
     if (!flow.readsOthers(right.get()) ? !flow.combines(right.get())
                                        : !flow.readsInputs(right.get()))
-      visit(left);
+      visitBeside(right.get(), left);
     return;
   }
   for (auto [factor, other] :
        {std::pair(&left, &right), std::pair(&right, &left)}) {
     if (!flow.readsInputs(factor->get()))
       return visit(*other);
-    if (!flow.readsOthers(factor->get()))
-      return visit(flow.combines(factor->get()) ? *factor : *other);
+    if (flow.readsOthers(factor->get()))
+      continue;
+    if (!flow.combines(factor->get()))
+      return visitBeside(factor->get(), *other);
+    llvm::SaveAndRestore enter(inFactor, true);
+    return visit(*factor);
   }
+}
+
+// Visits an operand that is multiplied by a factor which combines no samples.
+void Search::visitBeside(Value factor, OpOperand &operand) {
+  llvm::SaveAndRestore enter(
+      hasRowFactor, hasRowFactor || flow.of(factor).kind == Samples::Rows);
+  visit(operand);
 }
 
 template <typename OpTy> bool Search::readsOthers(Operation *op) const {
@@ -189,6 +211,10 @@ void Search::visit(OpOperand &use) {
   if (isa<nn::AddOp, nn::SubOp, nn::ConcatOp>(op)) {
     for (OpOperand &term : op->getOpOperands())
       visit(term);
+  } else if (isa<nn::BroadcastOp>(op) && hasRowFactor &&
+             nn::tensorType(op->getOperand(0)).getNumElements() == 1) {
+    // A mean of all samples times a factor of each is no mean.
+    return;
   } else if (isa<nn::NegOp, nn::ReshapeOp, nn::CastOp, nn::BroadcastOp,
                  nn::CopyOp>(op)) {
     visit(op->getOpOperand(0));

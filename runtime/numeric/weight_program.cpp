@@ -312,10 +312,10 @@ void WeightInterpreter::computeElements(size_t number) {
         step.op == "cmp" ? predicates.at(step.kind) : binaries.at(step.op);
     for (size_t i = 0; i < to.size(); ++i)
       to[i] = binary(operand(number, 0)[i], operand(number, 1)[i]);
-    // Quotients of integers.
-    if (step.op == "div" && step.kind == "i")
-      for (double &quotient : to)
-        quotient = std::trunc(quotient);
+    // Integers by 0 are 0, as in the program.
+    if ((step.op == "div" || step.op == "mod") && step.kind == "i")
+      for (size_t i = 0; i < to.size(); ++i)
+        to[i] = operand(number, 1)[i] == 0 ? 0 : std::trunc(to[i]);
   }
 }
 

@@ -88,7 +88,7 @@ std::optional<WeightStep> weightStepOf(Operation *op) {
             step.kind = nn::stringifyPredicate(compare.getPredicate()).str();
             return true;
           })
-          .Case<nn::CastOp, nn::DivOp>([&](auto rounds) {
+          .Case<nn::CastOp, nn::DivOp, nn::ModOp>([&](auto rounds) {
             step.kind =
                 roundingOf(nn::tensorType(rounds.getResult()).getElementType());
             return true;
@@ -98,10 +98,9 @@ std::optional<WeightStep> weightStepOf(Operation *op) {
                 nn::RoundOp, nn::ExpOp, nn::Expm1Op, nn::LogOp, nn::Log1pOp,
                 nn::SqrtOp, nn::RsqrtOp, nn::TanhOp, nn::ErfOp, nn::SinOp,
                 nn::CosOp, nn::AtanOp, nn::SigmoidOp, nn::AddOp, nn::SubOp,
-                nn::MulOp, nn::PowOp, nn::ModOp, nn::MaximumOp, nn::MinimumOp,
-                nn::AndOp, nn::OrOp, nn::XorOp, nn::SelectOp,
-                nn::TakeAlongAxisOp, nn::EmbeddingOp>(
-              [](Operation *) { return true; })
+                nn::MulOp, nn::PowOp, nn::MaximumOp, nn::MinimumOp, nn::AndOp,
+                nn::OrOp, nn::XorOp, nn::SelectOp, nn::TakeAlongAxisOp,
+                nn::EmbeddingOp>([](Operation *) { return true; })
           .Default(false);
   return known ? std::optional(std::move(step)) : std::nullopt;
 }

@@ -35,5 +35,5 @@ def cast_integers(program: "torch.export.ExportedProgram") -> None:
                 with part.graph.inserting_before(node):
                     number = part.graph.call_function(torch.ops.aten.full.default, ([], node.args[1]), {"dtype": dtype})
                 number.meta = {**cast.meta, "val": value.new_full((), float(node.args[1]), dtype=dtype)}
-                node.target, node.args = torch.ops.aten.floor_divide.default, (cast, number)
+                node.args = (cast, number)
         part.recompile()

@@ -61,6 +61,9 @@ OTHERS = {
     "longest": lambda l, x, y, m: (l * m).sum() / m.sum(1).max(),
     "shares_of_classes": lambda l, x, y, m: (l * share_weights(y, m)).mean(),
     "centred": lambda l, x, y, m: ((l - m.mean()) * m).square().mean(),
+    "baseline": lambda l, x, y, m: ((x / 3 - (x * m).sum() / m.sum()) * l).mean(),
+    "weighted_mean": lambda l, x, y, m: ((l * m).sum() / m.sum() * (1 + x[:, 0])).mean(),
+    "truncated": lambda l, x, y, m: (l * m).sum() / (m.sum() * 0.4).long().clamp(min=1),
     "any": lambda l, x, y, m: torch.where(m.min() > 0.5, 2.0, 1.0) * l.mean(),
 }
 

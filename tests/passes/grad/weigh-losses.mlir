@@ -162,9 +162,9 @@ module {
     %w = fsdp.load @w : tensor<4xf32>
     %p = nn.mul %w, %m : tensor<4xf32>
     %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
-    // expected-note@below {{the samples meet here}}
+    // expected-note@below {{samples are combined here}}
     %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
-    // expected-remark@below {{this depends on what the samples of a microbatch have together}}
+    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
     %mean = nn.div %a, %b : tensor<1xf32>
     %square = nn.mul %mean, %mean : tensor<1xf32>
     %t = nn.add %mean, %square : tensor<1xf32>
@@ -229,10 +229,10 @@ module {
     %w = fsdp.load @w : tensor<4xf32>
     %p = nn.mul %w, %m : tensor<4xf32>
     %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
-    // expected-note@below {{the samples meet here}}
+    // expected-note@below {{samples are combined here}}
     %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
     %r = nn.rsqrt %b : tensor<1xf32>
-    // expected-remark@below {{this depends on what the samples of a microbatch have together}}
+    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
     %q = nn.mul %a, %r : tensor<1xf32>
     %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
     fsdp.report_loss %l : tensor<f32>
@@ -249,11 +249,11 @@ module {
   fsdp.parameter @w : tensor<4x3xf32> trainable
   func.func @microbatch(%x: tensor<4x3xf32> {fsdp.input = "x"}) {
     %w = fsdp.load @w : tensor<4x3xf32>
-    // expected-note@below {{the samples meet here}}
+    // expected-note@below {{samples are combined here}}
     %b = nn.reduce sum %x [0] : tensor<4x3xf32> -> tensor<1x3xf32>
     %all = nn.broadcast %b : tensor<1x3xf32> -> tensor<4x3xf32>
     %share = nn.div %x, %all : tensor<4x3xf32>
-    // expected-remark@below {{this depends on what the samples of a microbatch have together}}
+    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
     %q = nn.mul %w, %share : tensor<4x3xf32>
     %s = nn.reduce sum %q [0, 1] : tensor<4x3xf32> -> tensor<1x1xf32>
     %l = nn.reshape %s : tensor<1x1xf32> -> tensor<f32>
