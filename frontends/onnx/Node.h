@@ -164,6 +164,7 @@ public:
   Handler find(llvm::StringRef op, int64_t version) const;
   /// Returns the first version of the op that has a handler, if any has.
   std::optional<int64_t> oldest(llvm::StringRef op) const;
+  /// Returns what the op does with codes; `computes` if it has no entry.
   CodeUse useOf(llvm::StringRef op) const;
 
 private:

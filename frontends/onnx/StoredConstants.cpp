@@ -83,13 +83,14 @@ private:
     return handlers.useOf(node.op_type());
   }
 
-  // A cast to booleans compares, too.
+  // A cast to booleans compares, too: of what rearranges, only a cast has a
+  // type that it goes to.
   bool takesTruth(const onnx::NodeProto &node) const {
-    return useOf(node) == CodeUse::compares ||
-           llvm::any_of(node.attribute(), [](const auto &attribute) {
-             return attribute.name() == "to" &&
-                    attribute.i() == TensorProto::BOOL;
-           });
+    if (useOf(node) != CodeUse::rearranges)
+      return useOf(node) == CodeUse::compares;
+    return llvm::any_of(node.attribute(), [](const auto &attribute) {
+      return attribute.name() == "to" && attribute.i() == TensorProto::BOOL;
+    });
   }
 
   // Returns the tensor that this one is a part or a rearrangement of.

@@ -167,10 +167,15 @@ static LogicalResult verifyStoredNames(ModuleOp module) {
     if (!isa<fsdp::ParameterOp, fsdp::BufferOp>(op))
       continue;
     auto refuse = [&](StringRef name, StringRef other) {
+      if (name == other)
+        return op.emitError("tensor name '")
+               << name
+               << "' is reserved by the safetensors format; rename the tensor "
+                  "in the model";
       return op.emitError("files cannot tell tensor '")
              << name << "' from '" << other
-             << "': they replace bytes that are not UTF-8, and '__metadata__' "
-                "names no tensor there; rename it in the model";
+             << "': they replace bytes that are not UTF-8; rename one of them "
+                "in the model";
     };
     StringRef name =
         fsdp::nameOfSymbol(SymbolTable::getSymbolName(&op).getValue());

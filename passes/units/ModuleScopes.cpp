@@ -19,12 +19,6 @@ using namespace mlir;
 namespace fsdpc::passes {
 namespace {
 
-// The "class" of a traced call is the operator that it calls.
-bool isOperator(StringRef cls) {
-  return cls.starts_with("aten.") || cls.starts_with("prims.") ||
-         cls.starts_with("_operator.") || cls.ends_with(".default");
-}
-
 bool isNumber(StringRef text) {
   return !text.empty() &&
          llvm::all_of(text, [](char c) { return llvm::isDigit(c); });
@@ -52,7 +46,7 @@ SmallVector<ModuleScope> getModules(Operation *op) {
   if (!all)
     return modules;
   for (auto [path, cls] : llvm::zip_equal(all.getPaths(), all.getClasses())) {
-    if (isOperator(cls))
+    if (nn::ModulesAttr::isCall(cls))
       break;
     modules.push_back({withoutCall(path), cls});
   }

@@ -45,7 +45,7 @@ public:
   static constexpr int64_t mostElements = int64_t(1) << 32;
 
   TopK()
-      : CompressionInfo("top-k", "top_k", {"X%", "share"},
+      : CompressionInfo("top-k", "top_k", {"X%", ""},
                         {"(i32+f32)", "T", sizeof(ChosenElement)}) {}
 
   /// A share of the elements, rounded up.

@@ -41,12 +41,9 @@ struct CompressedReduction {
 void reduceCompressed(Communicator &ranks,
                       const CompressedReduction &reduction);
 
-/// Steps that kinds have in common. takeGradient overwrites `to` with a
-/// member's gradient, in f32, or adds it. orthonormaliseFactor makes `count`
-/// vectors of `length` elements orthonormal, one after the other (Gram and
-/// Schmidt); one that depends on those before it becomes zero.
+/// Overwrites `to` with a member's gradient, in f32, or adds it. Kinds begin
+/// with it.
 void takeGradient(const CompressedReduction &reduction, const Member &member,
                   bool add, float *to);
-void orthonormaliseFactor(float *vectors, int64_t count, int64_t length);
 
 } // namespace fsdpc::runtime

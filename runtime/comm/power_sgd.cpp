@@ -8,6 +8,8 @@
 // The factors have few vectors, so each product is a pass over the matrix that
 // is bound by memory. Sums run in lanes of a fixed number, so no processor
 // changes a bit.
+#include "runtime/comm/power_sgd.h"
+
 #include "runtime/abi/power_sgd.h"
 #include "runtime/comm/compressed_reduction.h"
 #include "runtime/comm/reduce_scatter.h"

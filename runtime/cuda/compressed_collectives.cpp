@@ -66,8 +66,10 @@ Status CudaDevice::uploadFirstStates() {
   for (const Layout &layout : context.manifest.layouts) {
     const CompressionInfo *info = findCompression(layout.compression.kind);
     std::vector<float> all;
+    // A layout without states has an empty table.
+    bool hasState = info && info->state;
     for (const Member &member : layout.members) {
-      if (!info || !info->state)
+      if (!hasState)
         break;
       size_t begin = all.size();
       int64_t elements =

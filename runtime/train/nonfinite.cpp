@@ -26,9 +26,9 @@ namespace fsdpc::runtime {
 namespace {
 
 // Residuals of the gradients of such a step would make all later steps
-// non-finite, too. All ranks begin anew together, since what
-// reductions begin with must be equal on all. A device that runs ahead has done
-// so before it began the next step.
+// non-finite, too. All ranks begin again together, since the states of
+// compressions must be equal on all. A device that runs ahead has done so
+// before it began the next step.
 void forgetResiduals(fsdpc_rank &rank) {
   if (rank.device->runsAhead())
     return;

@@ -61,7 +61,7 @@ CASES = {
     "muon": Case("gpt", ("--optimizer=muon", "--group=bias|ln_|wte|wpe|lm_head: optimizer=adamw lr=1e-3")),
     "mpirun": Case("gpt", ("--strategy=zero3", "--clip-grad-norm=0.25"), local=False),
 }
-# Options under which a program's own flags stand for those of the fixture.
+# A case's own value of these replaces the fixture's.
 CHANGED = ("--optimizer", "--momentum", "--clip-grad-norm")
 
 

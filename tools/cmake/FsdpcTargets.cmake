@@ -18,10 +18,10 @@ function(fsdpc_static_library name)
   target_link_libraries(${name} PUBLIC ${ARG_LIBS})
 endfunction()
 
-# fsdpc_fast(NAME): compiles a library for speed in every kind of build. A header
-# is precompiled at one level, -O3 in a release build; sanitizers' is another.
+# fsdpc_fast(NAME): compiles a library with -O3 in every kind of build, unless it
+# takes a precompiled header of another level.
 function(fsdpc_fast name)
-  if(NOT (FSDPC_PRECOMPILE AND FSDPC_SANITIZE))
+  if(NOT FSDPC_PRECOMPILE OR (CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT FSDPC_SANITIZE))
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O3>)
   endif()
 endfunction()

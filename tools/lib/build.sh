@@ -85,7 +85,8 @@ build_targets() {
 build_preset() {
   local preset=$1
   shift
-  [[ -f $root/build-$preset/build.ninja ]] || (cd "$root" && cmake --preset "$preset" -DFSDPC_PLAIN_BUILD="$build" \
+  # Each time, since $build may be another one than before.
+  (cd "$root" && cmake --preset "$preset" -DFSDPC_PLAIN_BUILD="$build" \
     -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache >/dev/null)
   ninja --quiet -C "$root/build-$preset" -j "$(jobs_that_fit)" "$@" </dev/null
 }

@@ -12,7 +12,7 @@
 
 namespace fsdpc::fsdp {
 
-/// Returns what the layout says.
+/// Returns the layout's compression; its kind is empty if there is none.
 Compression compressionOf(LayoutOp layout);
 
 /// Returns what the options want for a trainable layout of so many elements

@@ -16,8 +16,8 @@ namespace fsdpc::fsdp {
 schedule::Machine machineOf(mlir::ModuleOp module);
 
 /// Returns the µs of an op that annotate-costs has annotated, from its
-/// `fsdp.flops` and `fsdp.bytes`, rounded as dumps have times. An op without an operand of floats computes
-/// in `otherwise`.
+/// `fsdp.flops` and `fsdp.bytes`, rounded to nanoseconds as in dumps. An op
+/// without an operand of floats computes in `otherwise`.
 double opUs(mlir::Operation *op, const schedule::Machine &machine,
             ElementType otherwise);
 

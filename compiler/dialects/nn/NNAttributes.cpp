@@ -144,20 +144,26 @@ LogicalResult ModulesAttr::verify(EmitError emitError,
     return success();
   return emitError() << "modules have " << paths.size() << " paths and "
                      << classes.size()
-                     << " classes; they must have as many of each, and one";
+                     << " classes; expected at least one, and as many of each";
+}
+
+bool ModulesAttr::isCall(StringRef cls) {
+  return cls.starts_with("aten.") || cls.starts_with("prims.") ||
+         cls.starts_with("_operator.") || cls.ends_with(".default");
 }
 
 // Names a value in dumps: "h_0_attn_softmax" for the call "softmax_1" in the
 // module "h.0.attn". The number of a call says nothing, and MLIR adds one where
 // a name comes again.
 OpAsmAliasResult ModulesAttr::getAlias(raw_ostream &os) const {
-  StringRef last = getPaths().back().getValue();
-  StringRef module =
-      getPaths().size() > 1 ? getPaths().drop_back().back().getValue() : "";
-  std::string name;
-  if (!last.starts_with(module.str() + ".")) // a call in it, not a module
-    name = module.str() + "_";
-  name += last.rtrim("0123456789");
+  ArrayRef<StringAttr> paths = getPaths();
+  std::string name = paths.back().str();
+  if (isCall(getClasses().back())) {
+    StringRef module;
+    if (paths.size() > 1)
+      module = paths.drop_back().back();
+    name = (module + "_" + StringRef(name).rtrim("0123456789")).str();
+  }
   for (char &c : name)
     if (!llvm::isAlnum(c))
       c = '_';

@@ -32,6 +32,11 @@ def NN_Modules : AttrDef<NN_Dialect, "Modules", [
     ArrayRefParameter<"::mlir::StringAttr">:$paths,
     ArrayRefParameter<"::mlir::StringAttr">:$classes);
   let assemblyFormat = "`<` custom<Modules>($paths, $classes) `>`";
+  let extraClassDeclaration = [{
+    /// Returns true if an entry of this class is the traced call of an operator,
+    /// and not a module.
+    static bool isCall(::llvm::StringRef cls);
+  }];
   let genVerifyDecl = 1;
 }
 

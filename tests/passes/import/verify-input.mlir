@@ -135,7 +135,7 @@ func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
 // -----
 
 // In a safetensors file this is the key of what is no tensor.
-// expected-error @below {{files cannot tell tensor '__metadata__' from '__metadata__'}}
+// expected-error @below {{tensor name '__metadata__' is reserved by the safetensors format}}
 fsdp.parameter @__metadata__ : tensor<f32> trainable
 func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
   return

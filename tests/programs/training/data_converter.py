@@ -169,6 +169,7 @@ def check_signals(bench, python) -> None:
     """A conversion that is ended leaves no incomplete file."""
     bench.path("large.txt").write_text("the words of the text\n" * 3_000_000)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)  # under nohup the converter would ignore it, too
         process = subprocess.Popen([python, TOOL, "tokens", "large.txt", "-o", "s.npy", "--tokenizer", "tokenizer.json"], cwd=bench.folder,
                                    stderr=subprocess.PIPE, text=True)
         while not list(bench.folder.glob(".s.npy.*")) and process.poll() is None:

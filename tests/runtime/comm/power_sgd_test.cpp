@@ -4,6 +4,7 @@
 // and that a matrix of the factors' rank arrives whole.
 #include "runtime/abi/compressions.h"
 #include "runtime/comm/compressed_reduction.h"
+#include "runtime/comm/power_sgd.h"
 #include "tests/runtime/comm/collective_cases.h"
 
 #include <cmath>

@@ -3,6 +3,7 @@
 // The runtime's own CUDA kernels of power-sgd against the host's arithmetic, to
 // the bit.
 #include "runtime/comm/compressed_reduction.h"
+#include "runtime/comm/power_sgd.h"
 #include "tests/runtime/cuda/own_kernels.h"
 
 using namespace fsdpc;
