@@ -22,7 +22,7 @@ func.func @microbatch(%x: tensor<4x8xf32> {fsdp.input = "x"}) {
   // CHECK-NEXT: %[[DY:.*]] = nn.matmul %[[G2]], %{{.*}} {fsdp.backward, fsdp.unit = @b, transpose_b}
   // CHECK-NEXT: %[[DV:.*]] = nn.matmul %{{.*}}, %[[G2]] {fsdp.backward, fsdp.unit = @b, transpose_a}
   // CHECK-NEXT: fsdp.gradient @v, %[[DV]] {fsdp.backward, fsdp.unit = @b}
-  // CHECK-NEXT: %[[DW:.*]] = nn.matmul %arg0, %[[DY]] {fsdp.backward, fsdp.unit = @a, nn.modules = #h_0_, transpose_a}
+  // CHECK-NEXT: %[[DW:.*]] = nn.matmul %arg0, %[[DY]] {fsdp.backward, fsdp.unit = @a, nn.modules = #h_0, transpose_a}
   // CHECK-NEXT: fsdp.gradient @w, %[[DW]] {fsdp.backward, fsdp.unit = @a}
   // CHECK-NEXT: return
   return
