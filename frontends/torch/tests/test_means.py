@@ -96,7 +96,7 @@ def trained(model, inputs, folder):
     fsdpc.run(folder / "train", ranks=2, steps=1, data=used, progress=False, save_gradients=folder / "gradients")
     found = load_file(folder / "gradients")
     return torch.cat([found[name].flatten() for name, _ in model.named_parameters()]).double(), [
-        str(w.message) for w in caught if issubclass(w.category, fsdpc.ToolRemark) and "of its microbatch" in str(w.message)]
+        str(w.message) for w in caught if issubclass(w.category, fsdpc.ToolRemark) and "('--loss-mean=microbatch')" in str(w.message)]
 
 
 def check(form, inputs, folder, remarks, whole):
