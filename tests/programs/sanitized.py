@@ -41,12 +41,13 @@ class Case(NamedTuple):
     ranks: int = 2
     resuming: int = 1                         # ranks
     local: bool = True                        # ranks as threads, not under mpirun
+    threads: int = 1                          # of each rank
 
 
 HOOKED = "--reduce-hook="
 CASES = {
     "zero3": Case("gpt_dropout", ("--strategy=zero3",), ("--shuffle",)),
-    "zero2": Case("conv_net", ("--strategy=zero2",), ("--threads=2",)),
+    "zero2": Case("conv_net", ("--strategy=zero2",), threads=2),
     "zero1": Case("gpt", ("--strategy=zero1", "--ema=0.9"), ("--reduce-order=fast",), ranks=4, resuming=2),
     "ddp": Case("conv_net", ("--strategy=ddp", "--reduce=step"), ("--ranks-per-node=1",)),
     "hybrid": Case("gpt_dropout", ("--strategy=hybrid",), ("--shard-group=2", "--shuffle"), ranks=4, resuming=4),
@@ -98,7 +99,7 @@ def trained(bench, case: Case, name: str) -> list[tuple]:
         # As many microbatches in a step on each number of ranks.
         accumulate = case.ranks * case.resuming // ranks
         runs.append(bench.train(program, chosen, ranks, *case.running, *checkpoints, *more, local=case.local, steps=STEPS,
-                                accumulate=accumulate, environment=environment).bits())
+                                accumulate=accumulate, threads=case.threads, environment=environment).bits())
     return runs
 
 
