@@ -256,7 +256,8 @@ Status CheckpointWriter::writeFile() {
       FSDPC_TRY(file.write(from, length));
     }
     file.endTensor();
-    next += piece.bytes;
+    if (!copied.empty())
+      next += piece.bytes;
   }
   return file.commit();
 }
