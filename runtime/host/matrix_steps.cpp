@@ -101,7 +101,7 @@ void multiplyColumns(const Product &p, int64_t first, int64_t count) {
       addTerms(p.a + row * p.k + from, p.k, panel, terms, rows, sums);
       for (int64_t i = 0; i < rows; ++i) {
         float *to = p.c + (row + i) * p.n + first;
-        const float *added = p.d + (row + i) * p.n + first;
+        const float *added = p.d ? p.d + (row + i) * p.n + first : nullptr;
         for (int64_t j = 0; j < count; ++j) {
           float value = sums[i][j];
           if (last && p.d)
