@@ -19,7 +19,7 @@ namespace {
 
 using Kind = ReduceHook::Kind;
 
-// Those of compressions follow.
+// The names of compressions are added to these.
 constexpr StringLiteral hookNames[] = {
     "cast", "clip-value", "predivide", "average", "quantize", "zero-nonfinite"};
 // The hooks of torch.distributed.algorithms.ddp_comm_hooks.

@@ -25,18 +25,10 @@ bool isSingle(Value value) {
   return nn::tensorType(value).getNumElements() == 1;
 }
 
-// Returns true for casts that drop no digits of a number.
-bool keepsDigits(nn::CastOp cast) {
-  Type from = nn::tensorType(cast.getInput()).getElementType();
-  Type to = nn::tensorType(cast.getResult()).getElementType();
-  return isa<FloatType>(to) || (!isa<FloatType>(from) && !to.isInteger(1));
-}
-
 // Returns true for ops that neither compute nor combine elements.
 bool passesOn(Operation *op) {
-  auto cast = dyn_cast<nn::CastOp>(op);
-  bool keepsValue =
-      (cast && keepsDigits(cast)) || isa<nn::CopyOp, nn::StopGradientOp>(op);
+  bool keepsValue = (isa<nn::CastOp>(op) && keepsDigits(op)) ||
+                    isa<nn::CopyOp, nn::StopGradientOp>(op);
   bool keepsCount = isa<nn::ReshapeOp>(op) ||
                     (isa<nn::BroadcastOp>(op) && isSingle(op->getOperand(0)));
   return keepsValue || keepsCount;

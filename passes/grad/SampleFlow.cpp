@@ -16,7 +16,7 @@ namespace {
 
 SampleState constant() { return {}; }
 
-// What an op and its operands' states say of its results.
+// Derives the state of an op's results from those of its operands.
 class Transfer {
 public:
   Transfer(Operation &op, ArrayRef<SampleState> operands)
@@ -70,19 +70,15 @@ SampleState Transfer::ofElements() const {
     return rows;
   // A sum stays one under what is linear.
   bool addsSums = isa<nn::AddOp, nn::SubOp>(op) && sums == 2;
-  Type element = nn::tensorType(op.getResult(0)).getElementType();
-  bool isFloat = isa<FloatType>(element);
+  bool isFloat =
+      isa<FloatType>(nn::tensorType(op.getResult(0)).getElementType());
   bool scales = isa<nn::MulOp>(op) || (isa<nn::DivOp>(op) && isFloat &&
                                        operands[0].kind == Samples::Sum);
   bool isLinear = isa<nn::NegOp>(op) ||
                   isa<nn::CopyOp, nn::StopGradientOp>(op) || addsSums ||
                   (scales && sums == 1);
-  // Other casts drop digits.
   if (isa<nn::CastOp>(op))
-    isLinear =
-        isFloat ||
-        (!element.isInteger(1) &&
-         !isa<FloatType>(nn::tensorType(op.getOperand(0)).getElementType()));
+    isLinear = keepsDigits(&op);
   return combined(isLinear && rows.kind == Samples::None ? Samples::Sum
                                                          : Samples::Mixed);
 }
@@ -293,6 +289,12 @@ SampleState Transfer::state() const {
 }
 
 } // namespace
+
+bool keepsDigits(Operation *cast) {
+  Type from = nn::tensorType(cast->getOperand(0)).getElementType();
+  Type to = nn::tensorType(cast->getResult(0)).getElementType();
+  return isa<FloatType>(to) || (!isa<FloatType>(from) && !to.isInteger(1));
+}
 
 SampleFlow::SampleFlow(Block &body, const Uses &ignored) {
   for (BlockArgument argument : body.getArguments()) {

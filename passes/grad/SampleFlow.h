@@ -26,20 +26,23 @@ enum class Samples {
   Mixed ///< from several samples in another way
 };
 
-/// What is known of a value that depends on inputs and constants alone.
+/// Returns true for casts that drop no digits of a number.
+bool keepsDigits(mlir::Operation *cast);
+
+/// The state of a value that depends on inputs and constants alone.
 struct SampleState {
   Samples kind = Samples::None;
-  /// Of Rows: element i along `axis` follows from sample (i / inner) % count.
+  /// With Rows, element i along `axis` follows from sample (i / inner) % count.
   /// The axis is -1 where all elements are of one sample, `inner`.
   int64_t axis = -1, inner = 1, count = 1;
-  /// Of Sum and Mixed: the first op that combines samples.
+  /// With Sum and Mixed, the first op that combines samples.
   mlir::Operation *source = nullptr;
 
   bool combines() const {
     return kind == Samples::Sum || kind == Samples::Mixed;
   }
-  /// Returns true if both are of rows, of which element i of each has the
-  /// same sample.
+  /// Returns true if both are Rows and element i of each follows from the same
+  /// sample.
   bool hasRows(const SampleState &other) const {
     if (kind != Samples::Rows || other.kind != Samples::Rows ||
         count != other.count)

@@ -50,8 +50,8 @@ private:
 
   Block &body;
   SampleFlow flow;
-  /// What is visited is a factor of inputs alone, or has one, of which each
-  /// sample has its own elements.
+  /// The search is within a factor of inputs alone, or beside one that has
+  /// elements of its own for each sample.
   bool inFactor = false, hasRowFactor = false;
   DenseSet<Value> needed, seen;
   Uses walked, explained;
@@ -67,7 +67,7 @@ bool Search::hasOtherUses(Value value) const {
   return uses > 1;
 }
 
-// Returns the operand of which the op's result is a multiple by a constant.
+// Returns the operand that the op multiplies by a constant, or null.
 OpOperand *scaledBy(Operation *op) {
   bool divides = isa<nn::DivOp>(op);
   if (divides || isa<nn::MulOp>(op)) {
@@ -94,7 +94,7 @@ std::optional<Term> Search::takeFactor(Operation *op) const {
     std::optional<CountPower> power = powerOf(factor.get(), flow);
     if (!power || !power->count)
       continue;
-    // A sum of losses is no count, though a mean may divide by one.
+    // A sum of losses is not a count, though a mean may divide by one.
     if (!divides && flow.readsOthers(factor.get()) && power->exponent > 0)
       continue;
     Term term;

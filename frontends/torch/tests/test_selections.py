@@ -38,7 +38,7 @@ FORMS = {
     "head_of_rows": lambda s, l, x, y, m: F.cross_entropy(s.a(torch.tanh(s.norm(s.e(x)[m]))), y[m]),
     "whole_numbers": lambda s, l, x, y, m: ((y[m] // 2 + (y[m] ^ 1) % 3 + (1 << y[m]) + (+y[m] & 1)) * l[..., 0][m] + 2 ** l[..., 0][m]).mean(),
     "quotient": lambda s, l, x, y, m: (1 / l[m].exp()).mean(),
-    # -100 is no row of a table, and no class.
+    # -100 is neither a row of a table nor a class.
     "embedded_targets": lambda s, l, x, y, m: s.e(torch.where(m, y, -100)[m]).square().mean(),
     "one_hot_targets": lambda s, l, x, y, m: (F.one_hot(torch.where(m, y, -100)[m], CLASSES) * l[m]).sum(-1).mean(),
     "gathered_scores": lambda s, l, x, y, m: -torch.log_softmax(l[m], -1).gather(1, torch.where(m, y, -100)[m].unsqueeze(-1)).squeeze(-1).mean(),
