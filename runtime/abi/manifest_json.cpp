@@ -206,14 +206,18 @@ template <class T>
 constexpr bool isLeaf =
     std::is_arithmetic_v<T> || std::is_same_v<T, std::string>;
 
+// Functions that a type has once, and not each of the fields of that type: the
+// optimizer would copy them to all of these, and take twice as long.
+#define FSDPC_ONCE [[gnu::noinline]]
+
 // Builds the JSON object of one struct; nested structs get a Writer of their
 // own.
 class Writer {
 public:
   template <class T> void operator()(const char *key, T &value) {
-    object[key] = write(value);
+    put(key, write(value));
   }
-  template <class T> static Json write(T &value) {
+  template <class T> FSDPC_ONCE static Json write(T &value) {
     if constexpr (std::is_same_v<T, std::string>) {
       // JSON holds UTF-8 alone, but a name or a path may have any bytes.
       if (!runtime::isUtf8(value))
@@ -236,6 +240,10 @@ public:
   }
 
 private:
+  FSDPC_ONCE void put(const char *key, Json value) {
+    object[key] = std::move(value);
+  }
+
   Json object = Json::object();
 };
 
@@ -249,22 +257,17 @@ public:
       : object(object), path(std::move(path)) {}
 
   template <class T> void operator()(const char *key, T &value) {
-    std::string here = path.empty() ? key : path + "." + key;
-    auto found = object.find(key);
-    if (found == object.end())
-      throw std::runtime_error("'" + here + "' is missing");
-    // Counted, so that `parse` can tell whether the object has further keys:
-    // keys are unique (JsonRules), and each one read exists.
-    ++read;
-    parse(*found, here, value);
+    std::string here;
+    const Json &json = get(key, here);
+    parse(json, here, value);
   }
 
   template <class T>
-  static void parse(const Json &json, const std::string &path, T &value) {
+  FSDPC_ONCE static void parse(const Json &json, const std::string &path,
+                               T &value) {
     auto expect = [&](bool ok, const char *what) {
       if (!ok)
-        throw std::runtime_error("'" + path + "' is not " + what + ": " +
-                                 runtime::dump(json).substr(0, 40));
+        refuse(json, path, what);
     };
     // bool comes first, since it is an integral type too.
     if constexpr (std::is_same_v<T, bool>) {
@@ -306,6 +309,24 @@ public:
   }
 
 private:
+  // Returns a key's value, and its place in the document.
+  FSDPC_ONCE const Json &get(const char *key, std::string &here) {
+    here = path.empty() ? key : path + "." + key;
+    auto found = object.find(key);
+    if (found == object.end())
+      throw std::runtime_error("'" + here + "' is missing");
+    // Counted, so that `parse` can tell whether the object has further keys:
+    // keys are unique (parseJson), and each one read exists.
+    ++read;
+    return *found;
+  }
+
+  [[noreturn]] FSDPC_ONCE static void
+  refuse(const Json &json, const std::string &path, const char *what) {
+    throw std::runtime_error("'" + path + "' is not " + what + ": " +
+                             runtime::dump(json).substr(0, 40));
+  }
+
   const Json &object;
   std::string path;
   size_t read = 0;

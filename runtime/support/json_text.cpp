@@ -3,6 +3,13 @@
 
 #include "runtime/support/concat.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <stdexcept>
+#include <type_traits>
+#include <vector>
+
 namespace fsdpc::runtime {
 
 namespace {
@@ -12,7 +19,40 @@ namespace {
 // many hashes.
 constexpr size_t mostValues = 20'000'000;
 
-} // namespace
+// An object that keeps the order of its keys compares each new one with all
+// before it.
+template <typename J>
+constexpr size_t mostKeysOf =
+    std::is_same_v<J, nlohmann::ordered_json> ? 1000 : SIZE_MAX;
+
+// Looks at a text while it is parsed, and throws at what no file of ours holds.
+class JsonRules {
+public:
+  explicit JsonRules(int deepest, size_t mostKeys)
+      : deepest(deepest), mostKeys(mostKeys) {}
+
+  template <typename J>
+  bool operator()(int depth, typename J::parse_event_t event, J &parsed) {
+    using Event = typename J::parse_event_t;
+    if (event == Event::object_start || event == Event::array_start)
+      begin(depth, event == Event::object_start);
+    else if (event == Event::key)
+      key(depth, parsed.template get_ref<const std::string &>());
+    else if (event == Event::value)
+      count();
+    return true;
+  }
+
+private:
+  void begin(int depth, bool isObject);
+  void key(int depth, const std::string &name);
+  void count();
+
+  int deepest;
+  size_t mostKeys;
+  size_t values = 0;
+  std::vector<std::set<std::string>> keys; // of the open object at a depth
+};
 
 void JsonRules::count() {
   if (++values > mostValues)
@@ -41,6 +81,32 @@ void JsonRules::key(int depth, const std::string &name) {
     throw std::runtime_error(
         concat("an object in it has more than ", mostKeys, " keys"));
 }
+
+} // namespace
+
+template <typename J> J parseJson(std::string_view text, int deepest) {
+  JsonRules rules(deepest, mostKeysOf<J>);
+  return J::parse(text.begin(), text.end(),
+                  [&rules](int depth, typename J::parse_event_t event,
+                           J &parsed) { return rules(depth, event, parsed); });
+}
+
+template <typename J> std::string dump(const J &json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/false,
+                   J::error_handler_t::replace);
+}
+
+template <typename J> std::string dumpAscii(const J &json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/true,
+                   J::error_handler_t::replace);
+}
+
+template nlohmann::json parseJson(std::string_view, int);
+template nlohmann::ordered_json parseJson(std::string_view, int);
+template std::string dump(const nlohmann::json &, int);
+template std::string dump(const nlohmann::ordered_json &, int);
+template std::string dumpAscii(const nlohmann::json &, int);
+template std::string dumpAscii(const nlohmann::ordered_json &, int);
 
 // Through the serialiser itself, so that both directions replace the same
 // bytes.
