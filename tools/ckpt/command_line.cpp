@@ -5,27 +5,13 @@
 // Errors are one line with exit code 2, as those of fsdpc itself.
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/programs.h"
-#include "runtime/support/spelling.h"
 #include "tools/ckpt/commands.h"
 
 #include <CLI/CLI.hpp>
 
-#include <cstdio>
 #include <filesystem>
 
 namespace fsdpc::ckpt {
-
-// Every subcommand ends through report() or print(), so an error goes to stderr
-// as one line and a full disk does not look like success.
-int report(const Error &error) { return int(runtime::printError(error)); }
-
-int print(const std::string &content, ExitCode code) {
-  std::string text = runtime::printableLines(content);
-  size_t wrote = std::fwrite(text.data(), 1, text.size(), stdout);
-  if (wrote == text.size() && std::fflush(stdout) == 0)
-    return int(code);
-  return report(runError("cannot write to stdout"));
-}
 
 namespace {
 
