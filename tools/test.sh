@@ -13,7 +13,7 @@
 # With --quick, builds and runs the tests of lit, the unit tests and those of the
 # pages: what does not compile and run whole programs.
 #
-# Without flags, what is long runs as a sample that the commit decides: a third of
+# Without flags, what is long runs as a sample that the commit decides: a quarter of
 # the tests with the label `drawn`, and parts of others. With --all each test and
 # both sanitizers run, clang-tidy checks every file, the compiler's too (the
 # sample: a quarter of the files without MLIR, and what changed last), every

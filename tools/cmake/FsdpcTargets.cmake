@@ -102,6 +102,12 @@ function(fsdpc_precompile_for_tests name mlir)
   fsdpc_precompile(${name} ${ARGN} <gmock/gmock.h> <gtest/gtest.h>)
 endfunction()
 
+# fsdpc_drawn_tests(NAME…): tests that take long and vary what others always test.
+# tools/test.sh draws some with each commit, and --all runs each.
+function(fsdpc_drawn_tests)
+  set_property(TEST ${ARGN} APPEND PROPERTY LABELS drawn)
+endfunction()
+
 # fsdpc_thread_tests(NAME…): tests that the thread sanitizer runs too (tools/test.sh).
 # The target thread_tests builds them, and they have the label threads.
 add_custom_target(thread_tests)

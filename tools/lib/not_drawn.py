@@ -4,7 +4,7 @@
 
 usage: tools/lib/not_drawn.py BUILD
 
-Of the tests with the label `drawn`, a third is drawn by the commit's hash. Those whose script the last commits or the working tree
+Of the tests with the label `drawn`, a quarter is drawn by the commit's hash. Those whose script the last commits or the working tree
 changed run as well.
 """
 import hashlib
@@ -27,7 +27,7 @@ def main():
     left_out = []
     for test in json.loads(printed("ctest", "--test-dir", build, "--show-only=json-v1"))["tests"]:
         labels = next((each["value"] for each in test.get("properties", []) if each["name"] == "LABELS"), [])
-        drawn = hashlib.sha256(f"{commit} {test['name']}".encode()).digest()[0] < 256 // 3
+        drawn = hashlib.sha256(f"{commit} {test['name']}".encode()).digest()[0] < 256 // 4
         if "drawn" in labels and not drawn and changed.isdisjoint(test["command"]):
             left_out.append(test["name"])
     print("^(" + "|".join(left_out) + ")$")
