@@ -34,7 +34,7 @@ set -euo pipefail
 all=
 case ${1:-} in
   --all) all=--all; shift ;;
-  --quick) set -- -LE numeric ;;
+  --quick) set -- -LE 'numeric|drawn' ;;
 esac
 if [[ $# == 0 ]]; then
   packages+=(clang-tidy-22)
