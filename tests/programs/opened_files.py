@@ -4,12 +4,13 @@
 
 usage: opened_files.py --build DIR
 
-Runs commands under strace and reads every file that they opened or tried to open. Exits with 77 where strace cannot be used. Under a
-launcher MPI opens files of its own, so the programs run alone or with --ranks.
+Runs commands under strace and reads every file that they opened or tried to open: fsdpc and its commands, and programs alone, with
+--ranks and over TCP. MPI opens files of its own, so no program runs under mpirun. Exits with 77 where strace cannot be used.
 """
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ SKIPPED = 77
 SYSTEM = [
     r"/etc/ld\.so\.(cache|preload)", r"/usr/lib/locale/(locale-archive|C\.(UTF-8|utf8)/LC_[A-Z_/]+)", r"/usr/share/locale/locale\.alias",
     r"/usr/lib/[^/]+/gconv/gconv-modules\.cache", r"/etc/localtime", r"/dev/(null|urandom|shm/fsdpc[^/]*)",
-    r"/proc/self/(status|maps|cgroup)", r"/proc/(cpuinfo|meminfo|sys/kernel/threads-max)",
+    r"/proc/self/(status|maps|cgroup|fd)", r"/proc/(cpuinfo|meminfo|sys/kernel/threads-max|sys/vm/overcommit_memory)",
     r"/sys/devices/system/(cpu|node)/(online|possible|node\d+/(cpulist|meminfo))", r"/sys/fs/cgroup/(.*/)?(pids|memory|cpu)\.max",
 ]
 LIBRARIES = {"libJitPI.so"}
@@ -42,11 +43,11 @@ class Use(NamedTuple):
     path: str                                 # absolute; what a socket is bound or connected to
 
 
-def traced(command: list, folder: Path, expected: int = 0) -> set[Use]:
+def traced(command: list, folder: Path, environment: dict[str, str] | None = None) -> set[Use]:
     """Runs a command in a folder. Returns what it opened, made, moved, removed, started and connected to, or tried to."""
     log = folder.with_suffix(".strace")
-    harness.run(["strace", "-f", "-y", "-s", "4096", "-e", f"trace={CALLS}", "-o", log, "--", *command], expected, cwd=folder,
-                env={**os.environ, "LC_ALL": "C.UTF-8"})
+    harness.run(["strace", "-f", "-y", "-s", "4096", "-e", f"trace={CALLS}", "-o", log, "--", *command], cwd=folder,
+                env={**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})})
     uses = set()
     for line in log.read_text(errors="replace").splitlines():
         found = CALL.search(line)
@@ -63,6 +64,22 @@ def traced(command: list, folder: Path, expected: int = 0) -> set[Use]:
     if not uses:
         raise Failure(f"strace shows no file that {command[0]} opens")
     return uses
+
+
+def traced_over_tcp(command: list, folder: Path, secrets: Path) -> set[Use]:
+    """Traces the first of two ranks that meet over TCP and share the job's secret by a file in a folder of the user's own. Returns
+    what it used but for sockets of this host."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    job = {**os.environ, "XDG_RUNTIME_DIR": str(secrets), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    words = [str(word) for word in command]
+    with subprocess.Popen(words, cwd=folder, env={**job, "RANK": "1"}, stdin=subprocess.DEVNULL) as other:
+        uses = traced(command, folder, {**job, "RANK": "0"})
+    if other.returncode != 0:
+        raise Failure(f"the other rank ends with {other.returncode}")
+    if not any(use.call == "bind" and f"htons({port})" in use.path for use in uses):
+        raise Failure(f"strace does not show that rank 0 listens on port {port}")
+    return {use for use in uses if 'inet_addr("127.0.0.1")' not in use.path}
 
 
 def libraries_of(program: Path) -> set[str]:
@@ -134,12 +151,32 @@ def test(bench, options) -> None:
         ("ckpt consolidate", [fsdpc, "ckpt", "consolidate", names["c"], "-o", names["all.st"]], [names["c"], names["all.st"]]),
         ("top", [fsdpc, "top", names["log.jsonl"], "--plot", names["curves.svg"]], [names["log.jsonl"], names["curves.svg"]]),
     ]
+    # The compiler's own folder, that of temporary files and the cache of kernels, which variables name.
+    compiling = {"TMPDIR": str(out / "tmp"), "XDG_CACHE_HOME": str(out / "cache")}
+    for folder in compiling.values():
+        Path(folder).mkdir()
+    outputs = [out / name for name in ("compiled", "report.html", "table", "ir")]
+    compiled = ["-q", "-o", outputs[0], "--report", outputs[1], "--schedule-table", outputs[2], "--dump-ir", outputs[3]]
+    named = [chosen.model, *outputs, bench.build / "lib", *map(Path, compiling.values())]
+    scripts = [harness.MODELS / "lion.mlir", harness.MODELS / "hooks.mlir"]
     found = ""
-    for name, command, own in cases:
-        uses = traced(command, here)
+
+    def compare(name: str, command: list, uses: set[Use], own: list[Path]) -> None:
+        nonlocal found
         foreign = strangers(uses, command[0], own)
         found += "".join(f"\n  {name} {use}" for use in foreign)
         print(f"{name}: {len({use.path for use in uses})} files, {len(foreign)} uses of what nobody named", flush=True)
+    for name, command, own in cases:
+        compare(name, command, traced(command, here), own)
+    hooked = [f"--optimizer={scripts[0]}", f"--reduce-hook={scripts[1]}:@halved"]
+    for name, more, own in (("compile", [], []), ("optimizer and hook", hooked, scripts)):
+        command = [fsdpc, chosen.model, *compiled, *more]
+        compare(name, command, traced(command, here, compiling), [*named, *own])
+    command = [*run, "--steps", "2"]
+    # One for the secret is made in /tmp, should the user's own not do.
+    secrets = [out / "secrets", Path(f"/tmp/fsdpc-{os.geteuid()}")]
+    secrets[0].mkdir(mode=0o700)
+    compare("tcp", command, traced_over_tcp(command, here, secrets[0]), [*always, *secrets])
     check_finds(here, out)
     if found:
         raise Failure(f"commands use what nobody named:{found}")
