@@ -7,6 +7,7 @@
 
 #include "runtime/support/concat.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 
@@ -83,10 +84,43 @@ static std::string clean(std::string_view text, std::string_view kept) {
   return result;
 }
 
-std::string printable(std::string_view text) { return clean(text, ""); }
+// Returns a valid text, without its middle if it has more bytes than `most`.
+static std::string shortened(std::string_view text, size_t most) {
+  if (text.size() <= most)
+    return std::string(text);
+  auto isInside = [&](size_t i) { return (text[i] & 0xc0) == 0x80; };
+  size_t head = most / 2, tail = text.size() - most / 4;
+  while (isInside(head))
+    --head;
+  while (tail < text.size() && isInside(tail))
+    ++tail;
+  return concat(text.substr(0, head), "[...", tail - head, "_bytes...]",
+                text.substr(tail));
+}
+
+// A word is a name or a path: one of a megabyte would bury the message.
+static std::string withShortWords(std::string_view text) {
+  constexpr size_t longestWord = 500;
+  std::string result;
+  while (!text.empty()) {
+    size_t end = text.find_first_of(" \t\n");
+    result += shortened(text.substr(0, end), longestWord);
+    text.remove_prefix(std::min(end, text.size()));
+    size_t next = std::min(text.find_first_not_of(" \t\n"), text.size());
+    result += text.substr(0, next);
+    text.remove_prefix(next);
+  }
+  return result;
+}
+
+// A name may have blanks, so a line is shortened too.
+std::string printable(std::string_view text) {
+  constexpr size_t longestLine = 16000;
+  return shortened(withShortWords(clean(text, "")), longestLine);
+}
 
 std::string printableLines(std::string_view text) {
-  return clean(text, "\n\t");
+  return withShortWords(clean(text, "\n\t"));
 }
 
 std::string listed(const std::vector<std::string> &names) {

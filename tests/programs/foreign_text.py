@@ -6,7 +6,7 @@ usage: foreign_text.py --build DIR
 
 A copy of the model has a name with a byte that is not UTF-8, and names of weights and nodes with an escape, a C1 control and a
 mark of direction, of the same length as before, so that the file stays whole. Each command of fsdpc and the program print lines
-without any of them, and what is JSON can be read.
+without any of them, and what is JSON can be read. Names of 100,000 letters bury no line, and JSON keeps them whole.
 """
 import json
 import os
@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import harness
+import onnx_wire
 from harness import Failure
 
 MODEL = b"mod\xe9l.onnx"
@@ -81,6 +82,29 @@ def test(bench, options):
     run(fsdpc, "ckpt", "consolidate", b"c\xe9", "-o", b"o\xe9.safetensors")
     run(fsdpc, "ckpt", "diff", b"o\xe9.safetensors", b"w\xe9.safetensors")
     run(fsdpc, "export", MODEL, b"--weights=w\xe9.safetensors", "-o", b"e\xe9.onnx")
+    check_long_names(bench)
+
+
+def check_long_names(bench) -> None:
+    """A name of 100,000 letters, of a weight and of an input, buries no line that people read. JSON keeps it whole."""
+    weight, given, program, folder = "w" * 100_000, "x" * 100_000, bench.path("long"), bench.path("long-checkpoints")
+    nodes = [onnx_wire.node("MatMul", [given, weight], ["y"]), onnx_wire.node("ReduceMean", ["y"], ["loss"], onnx_wire.integer("keepdims", 0))]
+    bench.path("long.onnx").write_bytes(onnx_wire.model(nodes, [onnx_wire.value(given, (4, 2))], [onnx_wire.value("loss", ())],
+                                                        [onnx_wire.tensor(weight, (2, 2), onnx_wire.IDENTITY)]))
+    array = bench.path("x.npy")
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 2), }"
+    array.write_bytes(b"\x93NUMPY\x01\x00" + (len(header) + 1).to_bytes(2, "little") + header.encode() + b"\n" + bytes(32))
+    fsdpc = bench.build / "bin/fsdpc"
+    for code, command in ((0, [fsdpc, bench.path("long.onnx"), "-o", program]), (2, [program, "--steps=1"]), (0, [program, "--info"]),
+                          (0, [program, f"--data={given}={array}", "--steps=1", "--threads=1", "--checkpoint", folder]),
+                          (2, [program, f"--data={given}x={array}", "--steps=1"]), (0, [fsdpc, "ckpt", "inspect", folder])):
+        done = harness.run(command, code)
+        longest = max(len(line) for line in (done.stdout + done.stderr).splitlines())
+        if longest > 2000:
+            raise Failure(f"a line of {longest} bytes: {(done.stdout + done.stderr)[:200]!r}")
+        print(f"names of 100,000 letters: lines of at most {longest} bytes", flush=True)
+    if weight not in harness.run([fsdpc, "ckpt", "inspect", folder, "--json"]).stdout:
+        raise Failure("the JSON of a checkpoint has a shortened name")
 
 
 if __name__ == "__main__":

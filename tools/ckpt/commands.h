@@ -43,9 +43,11 @@ int convert(const Arguments &arguments);
 
 /// Prints "error: …" and returns the error's code.
 int report(const Error &error);
-/// Prints text to stdout. Returns `code`, or that of an error, as on a full
-/// disk.
+/// Prints text for a terminal to stdout. Returns `code`, or that of an error,
+/// as on a full disk.
 int print(const std::string &text, ExitCode code = ExitCode::success);
+/// The same for JSON, whose names stay whole: it escapes them by its own rules.
+int printJson(const std::string &json, ExitCode code = ExitCode::success);
 
 /// Describes the command and its subcommands for `fsdpc completion`.
 std::vector<completion::Command> describeCkpt();

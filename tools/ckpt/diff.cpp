@@ -221,16 +221,17 @@ int diff(const Arguments &arguments) {
   auto found = compareAll(**a, **b, arguments);
   if (!found)
     return reportUnreadable(found.error());
+  ExitCode code = found->empty() ? ExitCode::success : differs;
+  if (arguments.json) {
+    Json json = {{"equal", found->empty()}, {"differences", *found}};
+    return printJson(dumpAscii(json, 2) + "\n", code);
+  }
   std::string text;
   for (const Json &entry : *found)
     text += lineOf(entry);
   if (found->empty())
     text = concat("all ", (*a)->tensors().size(), " tensors are equal\n");
-  if (arguments.json)
-    text = dumpAscii(Json({{"equal", found->empty()}, {"differences", *found}}),
-                     2) +
-           "\n";
-  return print(text, found->empty() ? ExitCode::success : differs);
+  return print(text, code);
 }
 
 } // namespace fsdpc::ckpt

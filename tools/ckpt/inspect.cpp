@@ -175,8 +175,9 @@ int inspect(const Arguments &arguments) {
   auto stored = readCheckpointManifest(*folder);
   if (!stored)
     return report(stored.error());
-  return print(arguments.json ? dumpAscii(describe(*folder, *stored), 2) + "\n"
-                              : table(*folder, *stored));
+  if (arguments.json)
+    return printJson(dumpAscii(describe(*folder, *stored), 2) + "\n");
+  return print(table(*folder, *stored));
 }
 
 } // namespace fsdpc::ckpt

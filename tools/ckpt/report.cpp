@@ -11,8 +11,11 @@ namespace fsdpc::ckpt {
 // as one line and a full disk does not look like success.
 int report(const Error &error) { return int(runtime::printError(error)); }
 
-int print(const std::string &content, ExitCode code) {
-  std::string text = runtime::printableLines(content);
+int print(const std::string &text, ExitCode code) {
+  return printJson(runtime::printableLines(text), code);
+}
+
+int printJson(const std::string &text, ExitCode code) {
   size_t wrote = std::fwrite(text.data(), 1, text.size(), stdout);
   if (wrote == text.size() && std::fflush(stdout) == 0)
     return int(code);

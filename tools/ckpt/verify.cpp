@@ -54,8 +54,9 @@ int verify(const Arguments &arguments) {
     for (const std::string &fault : faults)
       text += fault + "\n";
   }
-  return print(arguments.json ? dumpAscii(list, 2) + "\n" : text,
-               whole ? ExitCode::success : ExitCode::wrongInput);
+  ExitCode code = whole ? ExitCode::success : ExitCode::wrongInput;
+  return arguments.json ? printJson(dumpAscii(list, 2) + "\n", code)
+                        : print(text, code);
 }
 
 } // namespace fsdpc::ckpt

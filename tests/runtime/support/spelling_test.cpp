@@ -48,6 +48,36 @@ TEST(Printable, IsIdempotent) {
   EXPECT_EQ(printable(once), once);
 }
 
+// The message around a name of a megabyte is read, and the name is recognised.
+TEST(Printable, ShortensLongWordsInTheMiddle) {
+  std::string path(500, 'p'), name = "first" + std::string(1000000, 'n');
+  EXPECT_EQ(printable("'" + path.substr(2) + "' is"),
+            "'" + path.substr(2) + "' is");
+  std::string line = printable("input '" + name + "last' has no data");
+  EXPECT_EQ(line.substr(0, 14), "input 'firstnn");
+  EXPECT_NE(line.find("nn[...999636_bytes...]nn"), line.npos) << line;
+  EXPECT_EQ(line.substr(line.size() - 19), "nnlast' has no data");
+  EXPECT_LT(line.size(), 450u);
+  EXPECT_EQ(printable(line), line);
+  EXPECT_EQ(printableLines("a " + name + "\n\tb"),
+            "a " + printable(name) + "\n\tb");
+}
+
+// No character is cut, and a name that has blanks is shortened as a line.
+TEST(Printable, ShortensLinesAndLeavesCharactersWhole) {
+  std::string name, blanks;
+  for (int i = 0; i < 300000; ++i) {
+    name += "重み";
+    blanks += "a ";
+  }
+  for (const std::string &text : {name, "x" + name, "xy" + name}) {
+    EXPECT_TRUE(isUtf8(printable(text)));
+    EXPECT_EQ(printable(text).find("\\x"), std::string::npos);
+  }
+  EXPECT_LT(printable(blanks).size(), 16000u);
+  EXPECT_EQ(printable(printable(blanks)), printable(blanks));
+}
+
 TEST(Printable, LeavesTheEndsOfLines) {
   EXPECT_EQ(printableLines("a\tb\nc\x1b\n"), "a\tb\nc\\x1b\n");
 }
