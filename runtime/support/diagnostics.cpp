@@ -70,6 +70,9 @@ int guarded(const std::function<int()> &body) {
   }
 }
 
-void outliveReaders() { std::signal(SIGPIPE, SIG_IGN); }
+void protectFiles() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
 
 } // namespace fsdpc::runtime

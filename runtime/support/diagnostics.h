@@ -26,9 +26,9 @@ int guarded(const std::function<int()> &body);
 /// "error: reason" without allocating memory, and removes temporary folders.
 [[noreturn]] void endWithoutMemory(const char *reason);
 
-/// From now on the process goes on if nobody reads what it prints, as with
-/// `PROGRAM 2>&1 | head`: for whatever writes files, which are worth more than
-/// its messages. What only prints ends by SIGPIPE, as other tools do.
-void outliveReaders();
+/// For whatever writes files, which are worth more than its messages: from now
+/// on the process goes on if nobody reads what it prints (SIGPIPE), and a limit
+/// of file sizes is an error, as a full disk is (SIGXFSZ).
+void protectFiles();
 
 } // namespace fsdpc::runtime

@@ -21,7 +21,7 @@ namespace fsdpc {
 
 namespace {
 
-constexpr int endings[] = {SIGINT, SIGTERM, SIGHUP};
+constexpr int endings[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU};
 constexpr int deepest = 4; // our folders have one level below them
 
 std::atomic<const char *> folders[8];

@@ -20,7 +20,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -194,7 +193,7 @@ ExitCode runProgram(int argc, char **argv, const fsdpc_program &program) {
 } // namespace
 
 int fsdpc_main(int argc, char **argv, const fsdpc_program *program) {
-  outliveReaders();
+  protectFiles();
   // Without AVX-512, oneDNN's products allocate large buffers in each call,
   // which the plan does not hold. Returned at once they cost little; kept in
   // one heap per thread they would exceed the plan. One heap for all threads,
@@ -203,9 +202,6 @@ int fsdpc_main(int argc, char **argv, const fsdpc_program *program) {
   mallopt(M_ARENA_MAX, 1);
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   mallopt(M_TRIM_THRESHOLD, 128 << 10);
-  // A file that reaches the size limit shall be an error like a full disk, not
-  // a signal.
-  std::signal(SIGXFSZ, SIG_IGN);
   // Data may lie in thousands of files, which are open all the time.
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {

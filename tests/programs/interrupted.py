@@ -4,10 +4,12 @@
 
 usage: interrupted.py --build DIR
 
-Ends compiles by SIGINT, SIGTERM and SIGHUP, as soon as there is a temporary folder and again at the link. The process
-ends by that signal, its temporary folder is gone, and no output has appeared.
+Ends compiles by SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGXCPU, as soon as there is a temporary folder and again at the link. The
+process ends by that signal, its temporary folder is gone, and no output has appeared. A limit of file sizes, which has a signal too,
+is one error of each command that writes files.
 """
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -17,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import harness
 from harness import Failure
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
 
 
 def end(words: list, ending: signal.Signals, begun, environment: dict[str, str]) -> None:
@@ -47,7 +49,32 @@ def check_compile(bench, ending: signal.Signals, moment: str, pattern: str) -> N
     print(f"{ending.name} {moment}: nothing is left", flush=True)
 
 
+def check_file_sizes(bench, limit: int) -> None:
+    fsdpc, fixture, folder = bench.build / "bin" / "fsdpc", harness.fixture("linears"), bench.path(f"limit-{limit}")
+    program, checkpoints, weights = bench.path("trained"), bench.path("checkpoints"), bench.path("weights.st")
+    if not program.exists():
+        bench.compile_fixture(fixture, program.name)
+        harness.run([program, *fixture.data, "--steps=1", "--checkpoint", checkpoints, "--save", weights])
+    for number, command in enumerate((
+            [fsdpc, fixture.model, "-q", "-o", "out"], [fsdpc, fixture.model, "-q", "-o", "out", "--dump-ir=ir"],
+            [fsdpc, "ckpt", "consolidate", checkpoints, "-o", "out.st"], [fsdpc, "ckpt", "reshard", checkpoints, "-o", "out", "--ranks=3"],
+            [fsdpc, "export", fixture.model, "--weights", weights, "-o", "out.onnx"])):
+        work = folder / str(number)
+        work.mkdir(parents=True)
+        done = subprocess.run([str(word) for word in command], cwd=work, env={**os.environ, "TMPDIR": str(work)}, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=harness.TIMEOUT,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        # Dumps that fit the limit are whole, and stay, as the lock of a folder does.
+        left = [path.name for path in work.rglob("*") if path.is_file() and path.parent.name != "ir" or "tmp-" in path.name]
+        left = [name for name in left if name != ".lock"]
+        if done.returncode not in (1, 3) or done.stderr.count("error:") != 1 or left:
+            raise Failure(f"with files of at most {limit} bytes {command[1:3]} ends with {done.returncode}, leaves {left}: {done.stderr}")
+        print(f"{' '.join(map(str, command[1:3]))} with files of at most {limit} bytes: {done.stderr.strip()}", flush=True)
+
+
 def test(bench, options):
+    for limit in (0, 4096):
+        check_file_sizes(bench, limit)
     for ending in SIGNALS:
         check_compile(bench, ending, "at first", "fsdpc-*")
         check_compile(bench, ending, "at the link", "fsdpc-*/*.o")
