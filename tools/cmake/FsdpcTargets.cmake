@@ -132,6 +132,9 @@ function(fsdpc_compile_options name)
     target_compile_options(${name} PRIVATE -fsanitize=${sanitizer} -fno-omit-frame-pointer)
     target_link_options(${name} PUBLIC -fsanitize=${sanitizer})
   endforeach()
+  if(undefined IN_LIST FSDPC_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    target_compile_options(${name} PRIVATE -fsanitize-ignorelist=${CMAKE_SOURCE_DIR}/tools/cmake/unchecked-headers.txt)
+  endif()
 endfunction()
 
 # fsdpc_harden(NAME): as distributions harden what they build. Functions with
