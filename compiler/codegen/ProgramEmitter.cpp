@@ -220,6 +220,7 @@ llvm::Value *ProgramEmitter::emitPointer(rt::PointerOp op) {
       break;
     case rt::Space::whole:
     case rt::Space::gradient:
+    case rt::Space::gathered:
       index = tables.layouts.index(name);
       break;
     case rt::Space::constant:
@@ -230,10 +231,17 @@ llvm::Value *ProgramEmitter::emitPointer(rt::PointerOp op) {
       break;
     }
   }
-  return call("fsdpc_pointer",
-              {integer(static_cast<int32_t>(op.getSpace())), integer(index),
-               wide(offset)},
-              builder.getPtrTy());
+  auto ask = [&](int64_t byte) {
+    return call("fsdpc_pointer",
+                {integer(static_cast<int32_t>(op.getSpace())), integer(index),
+                 wide(byte)},
+                builder.getPtrTy());
+  };
+  // The runtime chooses where gathered parameters begin.
+  if (op.getSpace() == rt::Space::gathered)
+    return builder.CreateConstGEP1_64(builder.getInt8Ty(), ask(*op.getAt()),
+                                      offset);
+  return ask(offset);
 }
 
 // verify-rt lets only pointers, calls and the return through.
@@ -257,7 +265,8 @@ static_assert(static_cast<int>(rt::Space::arena) == FSDPC_SPACE_ARENA &&
               static_cast<int>(rt::Space::buffer) == FSDPC_SPACE_BUFFER &&
               static_cast<int>(rt::Space::whole) == FSDPC_SPACE_WHOLE &&
               static_cast<int>(rt::Space::random) == FSDPC_SPACE_RANDOM &&
-              static_cast<int>(rt::Space::gradient) == FSDPC_SPACE_GRADIENT);
+              static_cast<int>(rt::Space::gradient) == FSDPC_SPACE_GRADIENT &&
+              static_cast<int>(rt::Space::gathered) == FSDPC_SPACE_GATHERED);
 static_assert(static_cast<int>(rt::Stream::compute) == FSDPC_STREAM_COMPUTE &&
               static_cast<int>(rt::Stream::gather) == FSDPC_STREAM_GATHER &&
               static_cast<int>(rt::Stream::reduce) == FSDPC_STREAM_REDUCE);

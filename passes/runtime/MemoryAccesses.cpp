@@ -43,6 +43,12 @@ MemoryAccess accessThrough(rt::PointerOp pointer, bool write) {
   switch (pointer.getSpace()) {
   case rt::Space::arena:
     return {rt::ArenaMemory::get(), {}, begin, end, write};
+  case rt::Space::gathered:
+    return {rt::ArenaMemory::get(),
+            {},
+            int64_t(*pointer.getAt()) + begin,
+            int64_t(*pointer.getAt()) + end,
+            write};
   case rt::Space::whole:
     return {fsdp::ParameterMemory::get(), pointer.getSymbolAttr(), 0, kAllBytes,
             write};
@@ -126,6 +132,15 @@ LogicalResult addOperand(OpOperand &operand,
     return op->emitOpError("writes to space '")
            << rt::stringifySpace(pointer.getSpace())
            << "', which only the runtime writes";
+  bool isGathered = pointer.getSpace() == rt::Space::gathered;
+  if (isGathered && write && !op->hasTrait<fsdp::ReachesPadding>())
+    return op->emitOpError("writes to the gathered parameters of '")
+           << pointer.getSymbolAttr().getValue()
+           << "', which may be the shards of all ranks; only a gather may";
+  // Shards that lie side by side are what a gather would have written.
+  if (isGathered && read)
+    accesses.push_back({fsdp::ParameterMemory::get(), pointer.getSymbolAttr(),
+                        0, kAllBytes, false});
   // Shards have padding, so a gather may write more than its destination, and
   // secondary shards are cut from that too. Its slot has room
   // for that; any other buffer there would be overwritten.

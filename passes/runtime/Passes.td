@@ -31,7 +31,7 @@ def ConvertToRT : Pass<"convert-to-rt", "::mlir::ModuleOp"> {
     ```mlir
     rt.event_record compute 0
     rt.event_wait gather 0
-    %0 = rt.pointer arena + 4096 bytes 9216
+    %0 = rt.pointer gathered @h.1.flat + 0 bytes 9216 at 4096
     rt.all_gather [@h.1.flat] -> %0
     rt.event_record gather 1
     %1 = rt.pointer arena + 0 bytes 1536

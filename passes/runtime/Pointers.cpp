@@ -36,10 +36,12 @@ PointerBuilder::PointerBuilder(SymbolTable &symbols,
 
 Value PointerBuilder::pointer(Location loc, rt::Space space,
                               FlatSymbolRefAttr symbol, int64_t offset,
-                              int64_t bytes) {
+                              int64_t bytes, IntegerAttr at) {
+  auto of64 = [&](int64_t value) { return builder.getI64IntegerAttr(value); };
   return rt::PointerOp::create(builder, loc,
                                rt::PointerType::get(builder.getContext()),
-                               space, symbol, offset, bytes);
+                               rt::SpaceAttr::get(builder.getContext(), space),
+                               symbol, of64(offset), of64(bytes), at);
 }
 
 // Equal constants share one symbol, which has their value.
@@ -123,10 +125,14 @@ Value PointerBuilder::get(Location loc, Value value) {
   auto offsets =
       op->getAttrOfType<DenseI64ArrayAttr>(fsdp::FSDPDialect::kOffsetsAttr);
   assert(offsets && "verify-memory lets no unplanned value through");
+  unsigned number = cast<OpResult>(root).getResultNumber();
+  if (auto gather = dyn_cast<fsdp::AllGatherStartOp>(op))
+    return pointer(loc, rt::Space::gathered,
+                   cast<FlatSymbolRefAttr>(gather.getLayouts()[number]), offset,
+                   bytes, builder.getI64IntegerAttr(offsets[number]));
   FlatSymbolRefAttr layout = owners.lookup(root);
   return pointer(loc, layout ? rt::Space::gradient : rt::Space::arena, layout,
-                 offsets[cast<OpResult>(root).getResultNumber()] + offset,
-                 bytes);
+                 offsets[number] + offset, bytes);
 }
 
 // Inputs keep their tensor types on the symbols, since the function loses its

@@ -67,9 +67,10 @@ private:
   mlir::FlatSymbolRefAttr share(mlir::func::FuncOp kernel,
                                 llvm::StringRef mark);
   mlir::FlatSymbolRefAttr constant(nn::ConstantOp op);
+  /// `at` is where in the arena gathered parameters begin.
   mlir::Value pointer(mlir::Location loc, rt::Space space,
                       mlir::FlatSymbolRefAttr symbol, int64_t offset,
-                      int64_t bytes);
+                      int64_t bytes, mlir::IntegerAttr at = {});
 
   mlir::SymbolTable &symbols;
   const OwnersOfMemory &owners;

@@ -71,6 +71,23 @@ bool computesOnMaster(const Manifest &manifest, const Layout &layout) {
   return manifest.computeDtypeOf(layout) == "f32" && layout.wire.empty();
 }
 
+// What persists is what is gathered only if it has the compute type. Groups
+// and owners have other shards, and what is offloaded has no address.
+bool gathersInPlace(const Manifest &manifest, const Layout &layout) {
+  return !manifest.target.starts_with("cuda") && !layout.masterWhole &&
+         !layout.computeWhole && !layout.inGroups && !layout.secondary &&
+         !layout.owned && !layout.parametersOffloaded && layout.wire.empty() &&
+         (!needsMaster(manifest, layout) || computesOnMaster(manifest, layout));
+}
+
+int64_t sideBySideBytes(const Manifest &manifest, const Layout &layout,
+                        int ranks) {
+  if (!gathersInPlace(manifest, layout))
+    return 0;
+  int64_t whole = ranks * shardElements(layout, ranks, manifest.shardAlignment);
+  return roundUp(whole * dtypeBytes(manifest.computeDtypeOf(layout)), 64);
+}
+
 bool hasComputeCopy(const Manifest &manifest, const Layout &layout) {
   return !layout.noMaster && layout.computeWhole &&
          manifest.computeDtypeOf(layout) != "f32";

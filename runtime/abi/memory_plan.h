@@ -132,6 +132,15 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
 /// rank's shard of it.
 bool computesOnMaster(const Manifest &manifest, const Layout &layout);
 
+/// Returns true if the shards of all ranks, one behind the other, are what a
+/// gather of the layout brings. On a host, ranks that reach each other's memory
+/// then hold them so, and gathers copy nothing. On each rank the shard takes
+/// the bytes that layoutMemory says.
+bool gathersInPlace(const Manifest &manifest, const Layout &layout);
+/// Returns the bytes of these shards together; 0 if the layout has none.
+int64_t sideBySideBytes(const Manifest &manifest, const Layout &layout,
+                        int ranks);
+
 /// Return true if a rank has a part of the layout's gradient, or of its
 /// parameters, in memory that nothing else lies in and that no other rank has
 /// besides: only that can be offloaded. Gradients also must be reduced by

@@ -83,8 +83,8 @@ struct Incoming {
 
 /// Owned by the rank's Job. One thread at a time may call it, except that
 /// different channels may be used at the same time. All calls but rank(),
-/// size() and transfer() are collective and return when this rank's part is
-/// done.
+/// size(), allGatherInPlace() and transfer() are collective and return when
+/// this rank's part is done.
 class Communicator {
 public:
   virtual ~Communicator() = default;
@@ -96,6 +96,9 @@ public:
   /// whole[r * stride …].
   void allGather(const void *shard, void *whole, size_t shardBytes,
                  size_t stride = 0);
+  /// The same for shards that lie side by side in memory of all ranks: there is
+  /// nothing to do but to count. Needs no counterpart.
+  void allGatherInPlace(size_t shardBytes) { countSent(shardBytes); }
   /// Sums all ranks' gradients and leaves rank r with part r of the sum.
   void reduceScatter(const ReduceScatter &part);
   /// Lets later calls of reduceScatter() sum the ranks of each node first, and

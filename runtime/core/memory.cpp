@@ -55,7 +55,10 @@ char *fsdpc_rank::takeOffloaded(int64_t bytes) {
 
 // Allocates a layout's buffers and finds this rank's shard in each. Zeroes
 // them, because padding takes part in sums and updates and must not hold NaN.
-void fsdpc_rank::allocateLayout(const Layout &layout, int owner) {
+// If all ranks' shards are to lie at `gathered`, this rank's gets its place
+// there.
+void fsdpc_rank::allocateLayout(const Layout &layout, int owner,
+                                char *gathered) {
   LayoutMemory memory =
       layoutMemory(manifest, layout, job.size, groupRanks, owner, job.rank);
   LayoutBuffers buffers;
@@ -70,11 +73,22 @@ void fsdpc_rank::allocateLayout(const Layout &layout, int owner) {
     return pointer;
   };
 
-  char *master = zeroed(memory.master, memory.offloaded.master);
-  char *compute = zeroed(memory.compute, memory.offloaded.compute);
+  std::string type = manifest.computeDtypeOf(layout);
+  int64_t computeBytes = dtypeBytes(type);
+  auto parameters = [&](int64_t bytes, int64_t offloaded) {
+    if (!gathered || bytes == 0)
+      return zeroed(bytes, offloaded);
+    taken += bytes;
+    char *place = gathered + first * computeBytes;
+    device->zero(place, size_t(memory.shard * computeBytes));
+    return place;
+  };
+
+  buffers.gathered = gathered;
+  char *master = parameters(memory.master, memory.offloaded.master);
+  char *compute = parameters(memory.compute, memory.offloaded.compute);
   // With f32 compute there is one copy: the master is the compute copy, or a
   // part of it.
-  std::string type = manifest.computeDtypeOf(layout);
   bool same = computesOnMaster(manifest, layout);
   if (same && layout.computeWhole)
     master = compute;
@@ -82,7 +96,6 @@ void fsdpc_rank::allocateLayout(const Layout &layout, int owner) {
     compute = master;
   bool masterWhole = layout.masterWhole || (same && layout.computeWhole);
   bool computeWhole = layout.computeWhole || (same && layout.masterWhole);
-  int64_t computeBytes = dtypeBytes(type);
   // If the buffer is replicated, the shard is a part of it, `first` elements
   // from its start; else the buffer is the shard.
   if (master)
@@ -181,8 +194,14 @@ Status fsdpc_rank::allocate(const MemoryPlan &plan) {
   FSDPC_TRY(device->reserve(plan));
   try {
     std::vector<int> owners = ownersOf(manifest, job.size);
-    for (size_t i = 0; i < owners.size(); ++i)
-      allocateLayout(manifest.layouts[i], owners[i]);
+    char *next = sideBySide;
+    for (size_t i = 0; i < owners.size(); ++i) {
+      const Layout &layout = manifest.layouts[i];
+      int64_t bytes =
+          sideBySide ? sideBySideBytes(manifest, layout, job.size) : 0;
+      allocateLayout(layout, owners[i], bytes ? next : nullptr);
+      next += bytes;
+    }
     for (const Buffer &buffer : manifest.buffers)
       buffers.push_back(take(bufferBytes(buffer)));
     for (const Output &output : manifest.outputs)

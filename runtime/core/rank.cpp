@@ -38,6 +38,10 @@ void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
     return at(rank->random[slot]);
   case FSDPC_SPACE_GRADIENT:
     return at(rank->layouts[size_t(index)].unsummed);
+  case FSDPC_SPACE_GATHERED:
+    if (char *gathered = rank->layouts[size_t(index)].gathered)
+      return gathered;
+    return at(rank->arena);
   }
   fail(inputError(concat("the program uses memory space ", space,
                          ", which does not exist")));

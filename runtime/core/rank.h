@@ -78,6 +78,9 @@ struct LayoutBuffers : LayoutCut {
   /// In the compute type. Null if the layout has no such copy, and gathers cast
   /// the master instead.
   char *computeShard = nullptr, *computeWhole = nullptr;
+  /// The shards of all ranks side by side, this one's among them, so that a
+  /// gather copies nothing. Null if this rank has its shard to itself.
+  char *gathered = nullptr;
   float *gradientShard = nullptr, *gradientWhole = nullptr;
   /// The gradient of a layout that is unsummed, in the compute type; the other
   /// two are null then.
@@ -128,6 +131,11 @@ struct fsdpc_rank {
   const fsdpc_program &program;
   fsdpc::runtime::Job &job;
   int groupRanks; ///< of a shard group; set before `allocate`
+  /// Memory that all ranks of the job reach, for the shards of layouts that are
+  /// gathered in place (sideBySideBytes, one layout's after another's). Set
+  /// before `allocate`, and outlives the rank. Null: each rank has its shards
+  /// to itself.
+  char *sideBySide = nullptr;
   /// The groups of the gather and of the reduce channel, which the loop owns.
   /// Null if no layout is gathered or reduced in groups, and on GPUs.
   std::array<fsdpc::runtime::ShardGroups *, 2> groups{};
@@ -198,7 +206,7 @@ private:
   char *allocateBlock(int64_t bytes);
   char *take(int64_t bytes); ///< allocates and counts towards plan.allocated
   char *takeOffloaded(int64_t bytes);
-  void allocateLayout(const fsdpc::Layout &layout, int owner);
+  void allocateLayout(const fsdpc::Layout &layout, int owner, char *gathered);
   void findFactors();
   fsdpc::Status allocateSlot(int slot);
   struct Block {

@@ -38,6 +38,8 @@ void gatherValues(fsdpc_rank &rank, int32_t index, void *destination) {
   WireType type = computeTypeOf(rank, index);
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
   size_t bytes = size_t(layout.shard) * elementBytes(type);
+  if (layout.gathered)
+    return gathererOf(rank, index).allGatherInPlace(bytes);
   char *own = layout.computeShard;
   if (!own) {
     own = static_cast<char *>(destination) +
@@ -175,12 +177,22 @@ void HostDevice::reduce(fsdpc_rank &rank, int count, const int32_t *layouts,
                         add);
 }
 
-// An owner's copy lies in the destination already.
+// An owner's copy lies in the destination already. Shards that all ranks read
+// where they lie are updated only after the exchange of the step's losses, when
+// all have read them. So the ranks must meet only between the updates and the
+// first gather behind them.
 void HostDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
                            void *const *destinations) {
+  bool meets = meetsForGather &&
+               std::any_of(layouts, layouts + count, [&](int32_t index) {
+                 return rank.layouts[size_t(index)].gathered;
+               });
+  meetsForGather &= !meets;
   layouts = keep(FSDPC_STREAM_GATHER, layouts, count);
   void *const *to = keep(FSDPC_STREAM_GATHER, destinations, count);
   run(FSDPC_STREAM_GATHER, [=, this, &rank] {
+    if (meets)
+      channelOf(rank, gatherChannel).barrier();
     auto shareOf = [&](int i) { return ownedValues(rank, layouts[i], to[i]); };
     splitOwned(rank, count, layouts, shared, shareOf,
                [&](int i) { gather(rank, layouts[i], to[i]); });

@@ -91,6 +91,7 @@ void HostDevice::enter(fsdpc_rank &rank, const Section &section,
   // microbatch.
   if (section.first)
     reported.zeroed = 0;
+  meetsForGather |= section.first;
   entry(&rank);
 }
 

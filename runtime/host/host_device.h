@@ -150,6 +150,9 @@ private:
   /// Kept, so that a step allocates nothing.
   std::vector<OwnedGradient> ownedGradients;
   std::vector<OwnedValues> shared;
+  /// The next gather in place waits for all ranks: it is the first one since
+  /// they may have updated their shards.
+  bool meetsForGather = false;
   BlockReducer blockReducer; ///< of the stream `reduce`
   /// Last, so that their threads start after, and end before, what they use.
   std::unique_ptr<Stream> streams[FSDPC_STREAMS];

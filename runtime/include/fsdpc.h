@@ -99,16 +99,21 @@ enum {
   FSDPC_SPACE_WHOLE =
       4, /* a layout's parameters, all of them, in the compute type; index:
           * the layout; only where the layout keeps them (zero1, zero2, ddp) */
-  FSDPC_SPACE_RANDOM = 5,  /* uint32[4]: seed low, seed high, microbatch j (0 …
-                            * V-1 within the step), step (from 0); then float:
-                            * the scale of the step's loss, 1/V, and the
-                            * factors of the microbatch's means */
-  FSDPC_SPACE_GRADIENT = 6 /* a layout's gradient in the compute type; index:
-                            * the layout; only where nothing is added to it */
+  FSDPC_SPACE_RANDOM = 5,   /* uint32[4]: seed low, seed high, microbatch j (0 …
+                             * V-1 within the step), step (from 0); then float:
+                             * the scale of the step's loss, 1/V, and the
+                             * factors of the microbatch's means */
+  FSDPC_SPACE_GRADIENT = 6, /* a layout's gradient in the compute type; index:
+                             * the layout; only where nothing is added to it */
+  FSDPC_SPACE_GATHERED = 7  /* a layout's parameters, from their gather until
+                             * the arena's bytes have another use; index: the
+                             * layout */
 };
-/* Returns the address of byte `offset` in a space. The addresses of INPUT and
- * RANDOM alternate between two slots: ask for them in every microbatch. All
- * others stay the same for the whole run. */
+/* Returns the address of byte `offset` in a space. For GATHERED, `offset` is
+ * where in the arena the gather puts the layout, and the result where it is in
+ * this run: elsewhere if the ranks hold their shards side by side. The
+ * addresses of INPUT and RANDOM alternate between two slots: ask for them in
+ * every microbatch. All others stay the same for the whole run. */
 void *fsdpc_pointer(fsdpc_rank *, int32_t space, int32_t index, int64_t offset);
 
 /* ---- whose statistics of a microbatch a buffer takes ---- */

@@ -112,7 +112,9 @@ void fsdpc_report_zeroed(fsdpc_rank *, const void *zeroed);
  * converted. The length is padded to equal shards, so that the destination has
  * room for padding after its last element, up to 128 bytes per rank, or a
  * block. A destination that is the layout's own memory (space `whole`) is
- * gathered in place. */
+ * gathered in place. Where the ranks of a run hold their shards side by side,
+ * a destination in space `gathered` is these shards: nothing is copied, and
+ * the first gather of a step waits until all ranks have updated theirs. */
 void fsdpc_all_gather(fsdpc_rank *, int32_t count, const int32_t *layouts,
                       void *const *destinations);
 

@@ -156,6 +156,7 @@ Status Trainer::load() {
   rank =
       std::make_unique<fsdpc_rank>(manifest, program, job, std::move(*device));
   rank->groupRanks = info.groupRanks;
+  rank->sideBySide = sideBySide ? sideBySide->begin() : nullptr;
   rank->seed = options.seed;
   for (size_t channel = 0; channel < groups.size(); ++channel)
     rank->groups[channel] = groups[channel].get();
@@ -252,6 +253,17 @@ Status Trainer::makeGroups() {
   return {};
 }
 
+// Makes the memory in which the ranks of one node hold their shards side by
+// side, where that saves gathers their copies.
+Status Trainer::placeShards() {
+  int64_t bytes = 0;
+  for (const Layout &layout : manifest.layouts)
+    bytes += sideBySideBytes(manifest, layout, job.size);
+  if (bytes > 0 && job.ranksOnNode == job.size)
+    sideBySide = CommonMemory::make(job, size_t(bytes));
+  return {};
+}
+
 static Error otherBase(const std::string &path, const std::string &there,
                        const std::string &here) {
   return inputError("'" + path +
@@ -316,6 +328,7 @@ Status Trainer::prepare() {
   info.batch = samples.batch();
   info.samples = samples.count();
   FSDPC_TRY(agree(job, makeGroups()));
+  FSDPC_TRY(agree(job, placeShards()));
   FSDPC_TRY(agree(job, load()));
   FSDPC_TRY(agree(job, findBase()));
   FSDPC_TRY(agree(job, checkBase()));

@@ -15,6 +15,7 @@
 #include "runtime/checkpoint/loss_scaler.h"
 #include "runtime/checkpoint/training_checkpoint.h"
 #include "runtime/checkpoint/training_state.h"
+#include "runtime/comm/common_memory.h"
 #include "runtime/core/rank.h"
 #include "runtime/data/samples.h"
 #include "runtime/data/weights.h"
@@ -73,6 +74,7 @@ private:
   Status checkPaths() const;
   Status checkStepSize() const;
   Status makeGroups();
+  Status placeShards();
   Status load();
   Status findBase();
   Status checkBase() const;
@@ -197,6 +199,8 @@ private:
   /// For the gather and for the reduce channel; null if no layout is gathered
   /// or reduced in groups, and on GPUs.
   std::array<std::unique_ptr<ShardGroups>, 2> groups;
+  /// Of the shards that are gathered in place; null if there are none.
+  std::shared_ptr<CommonMemory> sideBySide;
   std::unique_ptr<fsdpc_rank> rank;
   std::unique_ptr<FlightRecorder> recorder; ///< both from `train` on
   std::unique_ptr<StepWatch> watch;

@@ -60,7 +60,7 @@ def RT_Space : I32EnumAttr<"Space", "memory space, FSDPC_SPACE_* of the ABI", [
     I32EnumAttrCase<"arena", 0>, I32EnumAttrCase<"input", 1>,
     I32EnumAttrCase<"constant", 2>, I32EnumAttrCase<"buffer", 3>,
     I32EnumAttrCase<"whole", 4>, I32EnumAttrCase<"random", 5>,
-    I32EnumAttrCase<"gradient", 6>]> {
+    I32EnumAttrCase<"gradient", 6>, I32EnumAttrCase<"gathered", 7>]> {
   let cppNamespace = "::fsdpc::rt";
 }
 

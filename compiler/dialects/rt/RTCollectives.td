@@ -19,7 +19,9 @@ def RT_AllGatherOp : RT_Command<"all_gather", "gather",
     with a `wire` come in blocks and are converted. The length is padded to equal shards,
     so that the destination has room for padding after its last element, up to 128 bytes
     per rank, or a block. A destination that is the layout's own memory
-    (space `whole`) is gathered in place.
+    (space `whole`) is gathered in place. Where the ranks of a run hold their shards side
+    by side, a destination in space `gathered` is these shards: nothing is copied, and the
+    first gather of a step waits until all ranks have updated theirs.
 
     **Constraints**
     - There is one destination per layout.
@@ -27,7 +29,7 @@ def RT_AllGatherOp : RT_Command<"all_gather", "gather",
 
     Example:
     ```mlir
-    %flat = rt.pointer arena + 4096 bytes 9216
+    %flat = rt.pointer gathered @h.1.flat + 0 bytes 9216 at 4096
     rt.all_gather [@h.1.flat] -> %flat
     ```
   }];
@@ -49,7 +51,7 @@ def RT_KeepSecondaryOp : RT_Command<"keep_secondary", "gather",
 
     Example:
     ```mlir
-    %flat = rt.pointer arena + 4096 bytes 9216
+    %flat = rt.pointer gathered @h.1.flat + 0 bytes 9216 at 4096
     rt.all_gather [@h.1.flat] -> %flat
     rt.keep_secondary [@h.1.flat], %flat
     ```
@@ -73,7 +75,7 @@ def RT_GatherSecondaryOp : RT_Command<"gather_secondary", "gather",
 
     Example:
     ```mlir
-    %flat = rt.pointer arena + 4096 bytes 9216
+    %flat = rt.pointer gathered @h.1.flat + 0 bytes 9216 at 4096
     rt.gather_secondary [@h.1.flat] -> %flat
     ```
   }];

@@ -61,6 +61,14 @@ LogicalResult RTDialect::verifyRegionArgAttribute(Operation *op, unsigned,
   return nn::verifyArgumentAttribute(op, attribute, {});
 }
 
+LogicalResult PointerOp::verify() {
+  if ((getSpace() == Space::gathered) == getAt().has_value())
+    return success();
+  return emitOpError("points to space '")
+         << stringifySpace(getSpace())
+         << "'; 'at' belongs to the space 'gathered', which needs it";
+}
+
 // Checks that a kernel exists and is marked `nn.kernel`. Its type is not
 // checked: pointers carry no shapes.
 static LogicalResult verifyKernel(Operation *op, FlatSymbolRefAttr name,

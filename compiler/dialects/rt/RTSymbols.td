@@ -72,21 +72,30 @@ def RT_PointerOp : RT_Op<"pointer", [Pure]> {
     | `whole` | `fsdp.layout` | a layout's parameters in the compute type, where every rank keeps all of them |
     | `random` | none | four i32: seed low, seed high, microbatch, step; then an f32: the scale of the loss |
     | `gradient` | `fsdp.layout` | the gradient of a layout that is unsummed, in the compute type |
+    | `gathered` | `fsdp.layout` | a layout's parameters in the compute type, from their gather to their free |
+
+    Gathered parameters begin at byte `at` of the arena. Where the ranks of a run hold
+    their shards side by side, the runtime returns that memory instead, and the bytes of
+    the arena stay unused. So only gathers write to this space, and whoever reads from it
+    reads the layout's parameters as well.
 
     **Constraints**
     - The space's symbol is as the table says.
+    - `at` is given for the space `gathered`, and for no other.
     - A pointer into the arena or a gradient stays within its bytes (`verify-rt`).
 
     Example:
     ```mlir
     %activation = rt.pointer arena + 4096 bytes 81920
     %parameters = rt.pointer whole @h.0.flat + 0 bytes 3548928
+    %weight = rt.pointer gathered @h.1.flat + 9216 bytes 36864 at 4096
     ```
   }];
   let arguments = (ins RT_Space:$space, OptionalAttr<FlatSymbolRefAttr>:$symbol,
-                       I64Attr:$offset, I64Attr:$bytes);
+                       I64Attr:$offset, I64Attr:$bytes, OptionalAttr<I64Attr>:$at);
   let results = (outs RT_Pointer:$result);
-  let assemblyFormat = "$space ($symbol^)? `+` $offset `bytes` $bytes attr-dict";
+  let assemblyFormat = "$space ($symbol^)? `+` $offset `bytes` $bytes (`at` $at^)? attr-dict";
+  let hasVerifier = 1;
 }
 
 def RT_EventRecordOp : RT_Event<"event_record",

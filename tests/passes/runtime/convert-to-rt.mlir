@@ -3,18 +3,18 @@
 // RUN: fsdpc-opt %s --convert-to-rt --elide-events --verify-rt --split-input-file -o %t
 
 // A start waits for everything enqueued on compute before it, and a wait makes
-// compute wait. A view is an offset (element 16 is byte 64), and a free is
-// nothing. A call keeps its op's unit and costs, for traces.
+// compute wait. A view is an offset (element 16 is byte 64) in the layout, which
+// is gathered at byte 64 of the arena, and a free is nothing. A call keeps its op's unit and costs, for traces.
 // CHECK: rt.input @x : tensor<4x4xf32>
 // CHECK-LABEL: func.func @microbatch()
 // CHECK-NEXT: rt.event_record compute 0
 // CHECK-NEXT: rt.event_wait gather 0
-// CHECK-NEXT: %[[F:.*]] = rt.pointer arena + 64 bytes 128
+// CHECK-NEXT: %[[F:.*]] = rt.pointer gathered @a.flat + 0 bytes 128 at 64
 // CHECK-NEXT: rt.all_gather [@a.flat] -> %[[F]]
 // CHECK-NEXT: rt.event_record gather 1
 // CHECK-NEXT: rt.event_wait compute 1
 // CHECK-NEXT: %[[X:.*]] = rt.pointer input @x + 0 bytes 64
-// CHECK-NEXT: %[[W:.*]] = rt.pointer arena + 128 bytes 64
+// CHECK-NEXT: %[[W:.*]] = rt.pointer gathered @a.flat + 64 bytes 64 at 64
 // CHECK-NEXT: %[[Y:.*]] = rt.pointer arena + 0 bytes 64
 // CHECK-NEXT: rt.matmul <4 x 4 x 4, f32, f32 -> f32 {{.*}}> %[[X]], %[[W]] -> %[[Y]] {fsdp.bytes = 192 : i64, fsdp.flops = 128 : i64, fsdp.unit = @a}
 // CHECK-NEXT: return

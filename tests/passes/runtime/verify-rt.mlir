@@ -465,3 +465,92 @@ module attributes {fsdp.arena = {bytes = 64 : i64}} {
     return
   }
 }
+
+// -----
+
+// Gathered parameters may be the shards of all ranks, so only a gather writes
+// to them.
+module attributes {fsdp.arena = {bytes = 128 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    %1 = rt.pointer gathered @a.flat + 0 bytes 64 at 64
+    // expected-error @below {{writes to the gathered parameters of 'a.flat', which may be the shards of all ranks; only a gather may}}
+    rt.launch @exp(%0, %1)
+    return
+  }
+}
+
+// -----
+
+// They lie in the arena: what overwrites them there waits for their readers.
+module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 1 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  fsdp.layout @b.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+  func.func @microbatch() {
+    %0 = rt.pointer gathered @a.flat + 0 bytes 64 at 64
+    %1 = rt.pointer arena + 0 bytes 64
+    // expected-note @below {{conflicting access is here}}
+    rt.launch @exp(%0, %1)
+    %2 = rt.pointer gathered @b.flat + 0 bytes 64 at 64
+    // expected-error @below {{accesses arena bytes [64, 256) without waiting for}}
+    rt.all_gather [@b.flat] -> %2
+    return
+  }
+}
+
+// -----
+
+// And they may be the shards, which are written where their owner updates them.
+module attributes {fsdp.arena = {bytes = 128 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+  func.func @microbatch() {
+    %0 = rt.pointer gathered @a.flat + 0 bytes 64 at 64
+    %1 = rt.pointer arena + 0 bytes 64
+    // expected-note @below {{conflicting access is here}}
+    rt.launch @exp(%0, %1)
+    %2 = rt.pointer whole @a.flat + 0 bytes 64
+    // expected-error @below {{accesses parameters of 'a.flat' without waiting for}}
+    rt.all_gather [@a.flat] -> %2
+    return
+  }
+}
+
+// -----
+
+// Where gathered parameters begin in the arena is said of them alone.
+func.func @microbatch() {
+  // expected-error @below {{points to space 'gathered'; 'at' belongs to the space 'gathered', which needs it}}
+  %0 = rt.pointer gathered @a.flat + 0 bytes 64
+  return
+}
+
+// -----
+
+func.func @microbatch() {
+  // expected-error @below {{points to space 'arena'; 'at' belongs to the space 'gathered', which needs it}}
+  %0 = rt.pointer arena + 0 bytes 64 at 64
+  return
+}

@@ -78,6 +78,31 @@ TEST_F(PlannedMemory, KeptWholeHoldsTheMaster) {
   EXPECT_EQ(memory.compute, 3 * 352 * 4);
 }
 
+// Shards lie side by side only where they are, as they are, what is gathered.
+// On 3 ranks they are 3 x 352 elements.
+TEST_F(PlannedMemory, ShardsAreGatheredInPlace) {
+  EXPECT_EQ(sideBySideBytes(manifest, layout, 3), 3 * 352 * 4);
+  auto expectNone = [&](auto change) {
+    Manifest other = manifest;
+    change(other, other.layouts[0]);
+    EXPECT_EQ(sideBySideBytes(other, other.layouts[0], 3), 0);
+  };
+  expectNone([](Manifest &, Layout &own) { own.computeWhole = true; });
+  expectNone([](Manifest &, Layout &own) { own.masterWhole = true; });
+  expectNone([](Manifest &, Layout &own) { own.inGroups = true; });
+  expectNone([](Manifest &, Layout &own) { own.secondary = true; });
+  expectNone([](Manifest &, Layout &own) { own.owned = true; });
+  expectNone([](Manifest &, Layout &own) { own.parametersOffloaded = true; });
+  expectNone([](Manifest &, Layout &own) { own.wire = "i8"; });
+  expectNone([](Manifest &other, Layout &) { other.target = "cuda"; });
+  // Masters are cast before they are gathered in bf16, but not where the
+  // parameters themselves are bf16.
+  expectNone([](Manifest &other, Layout &) { other.computeDtype = "bf16"; });
+  manifest.computeDtype = "bf16";
+  layout.noMaster = true;
+  EXPECT_EQ(sideBySideBytes(manifest, layout, 3), 3 * 352 * 2);
+}
+
 // Gradients travel in bf16 only if the layout and the reduction have it, so the
 // layouts that stay f32 decide the size, even if another one has more elements.
 // 1000 elements on 4 ranks are 4 x 256 with padding, 1200 are 4 x 320.

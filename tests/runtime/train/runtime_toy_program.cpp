@@ -133,6 +133,11 @@ void *arena(fsdpc_rank *rank, int64_t index, int64_t offset = 0) {
   return fsdpc_pointer(rank, FSDPC_SPACE_ARENA, 0, index * slot + offset);
 }
 
+void *gatheredParameters(fsdpc_rank *rank, int32_t layout) {
+  return fsdpc_pointer(rank, FSDPC_SPACE_GATHERED, layout,
+                       (gatheredAt + layout) * slot);
+}
+
 void order(fsdpc_rank *rank, int32_t from, int32_t to, int32_t event) {
   fsdpc_event_record(rank, from, event);
   fsdpc_event_wait(rank, to, event);
@@ -169,7 +174,7 @@ void microbatch(fsdpc_rank *rank) {
   for (int32_t layout : all)
     parameters[layout] = whole
                              ? fsdpc_pointer(rank, FSDPC_SPACE_WHOLE, layout, 0)
-                             : arena(rank, gatheredAt + layout);
+                             : gatheredParameters(rank, layout);
   if (!whole) {
     order(rank, FSDPC_STREAM_COMPUTE, FSDPC_STREAM_GATHER, computed);
     if (reshards) {
