@@ -60,8 +60,8 @@ class QuantizedLinear(torch.nn.Module):
         """The weight that the codes stand for, in float32."""
         codes = self.weight_codes
         if self.kind != "int8":
-            wide = codes.to(torch.int32)
-            codes = torch.stack([wide // 16, wide % 16], -1).reshape(-1, BLOCK)
+            # In uint8: the exporter writes a test of the sign for quotients of int32, and a tensor that is tested counts as a mask.
+            codes = torch.stack([codes // 16, codes % 16], -1).reshape(-1, BLOCK).to(torch.int32)
         if self.kind == "nf4":
             values = self.codebook[codes]
         else:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Exports with quantize_base: what the file has, that the program trains as the module with those weights, and what load takes back."""
+import subprocess
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -10,7 +12,7 @@ from torch.nn import functional as F
 import fsdpc
 from fsdpc.quantizing import KINDS, NF4, quantized
 
-WIDTH = 320     # codes of more than 64 KiB, which the compiler does not fold
+WIDTH = 384     # codes of more than 64 KiB, also in 4 bits, which the compiler does not fold
 
 
 class Adapted(nn.Module):
@@ -55,6 +57,10 @@ def test_the_program_trains_as_the_quantised_module(kind, model, inputs, tmp_pat
         assert types[f"{layer}.base.weight_codes"] == codes
         assert types[f"{layer}.base.weight_scales"] == (onnx.TensorProto.FLOAT, [WIDTH * WIDTH // 64, 1])
         assert f"{layer}.base.weight" not in types
+    # Nothing is folded: the program reads codes and scales, and computes the weights itself.
+    fsdpc.compile(path, tmp_path / "train", optimizer="sgd", lr=1)
+    shown = subprocess.run([tmp_path / "train", "--info"], capture_output=True, text=True, check=True).stdout
+    assert all(f"{layer}.base.{part} " in shown for layer in ("one", "two") for part in ("weight_codes", "weight_scales"))
     # The module itself is as before.
     assert type(model.one.base) is nn.Linear
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
