@@ -35,6 +35,16 @@ else:
     print(tokenizer.encode(sys.argv[2]).ids if sys.argv[1] == "encode" else tokenizer.decode(eval(sys.argv[2])))
 """
 
+# Runs the page's Python, one JSON line a block, and answers each with a line of what it has printed.
+SESSION = """
+import contextlib, io, json, sys
+scope = {"__name__": "__main__"}
+for line in sys.stdin:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(json.loads(line), scope)
+    print(json.dumps(printed.getvalue()), flush=True)
+"""
+
 
 def expect(condition: bool, what: str) -> None:
     if not condition:
@@ -107,7 +117,7 @@ class Page:
         self.environment = {
             **os.environ, "FSDPC": str(ROOT), "PYTHONPATH": str(ROOT / "frontends/torch"), "PATH": f"{bench.build / 'bin'}:{self.python.parent}:{os.environ['PATH']}",
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
-        self.session, self.printed = "", []  # stdout and stderr of each block
+        self.printed = []  # stdout and stderr of each block
 
     def call(self, *command) -> subprocess.CompletedProcess:
         return run(command, cwd=self.folder, env=self.environment)
@@ -116,20 +126,26 @@ class Page:
         return self.call(self.python, "-c", HELPER, *words).stdout
 
     def run(self) -> None:
-        """Every block in order. Python blocks are one session, so a block runs those before it again."""
+        """Every block in order. Python blocks are one session."""
         blocks = BLOCK.findall(PAGE.read_text())
         expect(len(blocks) == PAGE.read_text().count("```") / 2, "a block of the page is not marked to be run")
         if not self.torch:
             shutil.copy(MODELS / "fine_tune.onnx", self.folder / "gpt2.onnx")
-        for needs_torch, language, text in blocks:
-            if needs_torch and not self.torch:
-                continue
-            if language == "sh":
-                done = self.call("bash", "-e", "-c", text)
-            else:
-                self.session += text
-                done = self.call(self.python, "-c", self.session)
-            self.printed.append((done.stdout, done.stderr))
+        errors = self.folder / "session.txt"
+        with errors.open("w") as stderr, subprocess.Popen([self.python, "-c", SESSION], cwd=self.folder, env=self.environment, text=True,
+                                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr) as session:
+            for needs_torch, language, text in blocks:
+                if needs_torch and not self.torch:
+                    continue
+                if language == "sh":
+                    done = self.call("bash", "-e", "-c", text)
+                    self.printed.append((done.stdout, done.stderr))
+                    continue
+                session.stdin.write(json.dumps(text) + "\n")
+                session.stdin.flush()
+                answer = session.stdout.readline()
+                expect(bool(answer), f"{text}\nends the session:\n{errors.read_text()[-4000:]}")
+                self.printed.append((json.loads(answer), ""))
 
     def lines(self, log: str) -> list[dict]:
         return [json.loads(line) for line in (self.folder / log).read_text().splitlines()]
@@ -200,6 +216,23 @@ def check_adapters(page: Page) -> None:
           f"the checkpoint, {whole} of the whole model")
 
 
+def check_quantized(page: Page) -> None:
+    """With a base in 4 bits a rank plans less memory than with one in f32, and far less than to train it; PEFT's loss is the run's."""
+    size = lambda name: sum(file.stat().st_size for file in page.folder.glob(name))
+    logs = {name: page.lines(f"{name}.jsonl") for name in ("wide", "wide-lora", "qlora")}
+    peaks = {name: lines[0]["plan"]["peak"] for name, lines in logs.items()}
+    losses = {name: [line["eval_loss"] for line in lines if "eval_step" in line][-1] for name, lines in logs.items()}
+    for name in logs:
+        steps = [line["step"] for line in logs[name] if "step" in line]
+        print(f"{name}: {len(steps)} steps, eval_loss {losses[name]:.3f}, planned peak {peaks[name]} bytes; {size(name + '.onnx')} bytes of model, "
+              f"{size(name + '.safetensors')} saved, {size(name + '-ckpt/**/*.safetensors')} in the checkpoint")
+    expect(peaks["qlora"] < 0.7 * peaks["wide-lora"] < 0.5 * peaks["wide"], f"planned peaks {peaks}")
+    expect(size("qlora.onnx") < 0.4 * size("wide-lora.onnx"), f"{size('qlora.onnx')} bytes, with a base in f32 {size('wide-lora.onnx')}")
+    expect(losses["qlora"] < losses["wide"], f"losses of the unseen text {losses}")
+    printed, = (float(loss) for out, _ in page.printed for loss in re.findall(r"^quantized_loss (.*)$", out, re.MULTILINE))
+    expect(abs(printed / losses["qlora"] - 1) < 1e-5, f"PEFT finds the loss {printed}, logged is {losses['qlora']}")
+
+
 def check_text(page: Page, weights) -> None:
     """Text from the saved weights: NumPy's, and with --torch the same from PyTorch."""
     ids = json.loads(page.helper("encode", PROMPT))
@@ -231,6 +264,7 @@ def test(bench, options) -> None:
     check_text(page, weights)
     if page.torch:
         check_adapters(page)
+        check_quantized(page)
     if options.update:
         update_model(page, options)
 
