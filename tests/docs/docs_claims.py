@@ -104,7 +104,7 @@ class Repository:
         passes = "".join((ROOT / name).read_text() for name in self.files if name.endswith("Passes.td"))
         self.passes = {"--" + name for name in re.findall(r'Pass<"([\w-]+)"', passes)} | {
             "--verify-diagnostics", "--split-input-file", "--load-pass-plugin", "--pass-pipeline"}
-        scripts = {name: (ROOT / name).read_text() for name in self.files if re.fullmatch(r"(tools|tests)/.*\.(sh|py)", name)}
+        scripts = {name: (ROOT / name).read_text() for name in self.files if re.fullmatch(r"(tools|tests|docs)/.*\.(sh|py)", name)}
         self.scripts = set()
         for name, text in scripts.items():
             parsed = re.findall(r'add_argument\(\s*"(--[\w-]+)"', text)
