@@ -61,6 +61,7 @@ void endWithoutMemory(const char *reason) {
 
 int guarded(const std::function<int()> &body) {
   std::set_terminate(endByException);
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return body();
   } catch (const std::bad_alloc &) {
@@ -70,9 +71,6 @@ int guarded(const std::function<int()> &body) {
   }
 }
 
-void protectFiles() {
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);
-}
+void outliveReaders() { std::signal(SIGPIPE, SIG_IGN); }
 
 } // namespace fsdpc::runtime

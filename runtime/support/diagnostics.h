@@ -19,7 +19,8 @@ void printWarning(const std::string &message);
 
 /// Runs the body of a `main`, and returns its exit code. An exception of a
 /// library ends the process with a line and not with a signal, whatever thread
-/// throws it.
+/// throws it. A limit of file sizes is an error of a write, as a full disk is,
+/// and no signal (SIGXFSZ).
 int guarded(const std::function<int()> &body);
 
 /// Ends the process with the code of a run that failed, from any thread. Prints
@@ -27,8 +28,7 @@ int guarded(const std::function<int()> &body);
 [[noreturn]] void endWithoutMemory(const char *reason);
 
 /// For whatever writes files, which are worth more than its messages: from now
-/// on the process goes on if nobody reads what it prints (SIGPIPE), and a limit
-/// of file sizes is an error, as a full disk is (SIGXFSZ).
-void protectFiles();
+/// on the process goes on if nobody reads what it prints (SIGPIPE).
+void outliveReaders();
 
 } // namespace fsdpc::runtime

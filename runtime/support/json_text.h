@@ -19,7 +19,7 @@ namespace fsdpc::runtime {
 /// others. Throws J::parse_error where it is not JSON, and a std::runtime_error
 /// where it holds what no file of ours does: lists and objects nested deeper,
 /// one key twice in an object (the parser would keep the last without a word),
-/// millions of values, or thousands of keys in an object that keeps their
+/// millions of values, or more than 1000 keys in an object that keeps their
 /// order. The text of either may repeat bytes of the file, so it is for
 /// `printable`.
 template <typename J = nlohmann::ordered_json>

@@ -94,13 +94,14 @@ static std::string shortened(std::string_view text, size_t most) {
     --head;
   while (tail < text.size() && isInside(tail))
     ++tail;
-  return concat(text.substr(0, head), "[...", tail - head, "_bytes...]",
+  return concat(text.substr(0, head), " [... ", tail - head, " bytes ...] ",
                 text.substr(tail));
 }
 
-// A word is a name or a path: one of a megabyte would bury the message.
+// A word is a name or a path: one of a megabyte would bury the message. Paths
+// stay whole, so that they can be copied.
 static std::string withShortWords(std::string_view text) {
-  constexpr size_t longestWord = 500;
+  constexpr size_t longestWord = 4096; // PATH_MAX
   std::string result;
   while (!text.empty()) {
     size_t end = text.find_first_of(" \t\n");

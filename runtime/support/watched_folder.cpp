@@ -88,8 +88,14 @@ void removeWatchedFolders() {
 // Watched before it is made: mkdtemp writes the name before it makes the
 // folder.
 Status WatchedFolder::make(const std::string &prefix) {
-  for (int ending : endings)
-    signal(ending, endBySignal);
+  for (int ending : endings) {
+    // nohup and background shells start a process with signals ignored; that
+    // choice stays.
+    struct sigaction before;
+    if (sigaction(ending, nullptr, &before) == 0 &&
+        before.sa_handler != SIG_IGN)
+      signal(ending, endBySignal);
+  }
   name = prefix + "XXXXXX";
   for (std::atomic<const char *> &slot : folders) {
     const char *none = nullptr;

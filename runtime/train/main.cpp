@@ -193,7 +193,7 @@ ExitCode runProgram(int argc, char **argv, const fsdpc_program &program) {
 } // namespace
 
 int fsdpc_main(int argc, char **argv, const fsdpc_program *program) {
-  protectFiles();
+  outliveReaders();
   // Without AVX-512, oneDNN's products allocate large buffers in each call,
   // which the plan does not hold. Returned at once they cost little; kept in
   // one heap per thread they would exceed the plan. One heap for all threads,

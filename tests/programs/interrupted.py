@@ -49,6 +49,27 @@ def check_compile(bench, ending: signal.Signals, moment: str, pattern: str) -> N
     print(f"{ending.name} {moment}: nothing is left", flush=True)
 
 
+def limited(command: list, work: Path, limit: int) -> subprocess.CompletedProcess:
+    """Runs a command that may make no larger file, its standard output neither."""
+    with open(work / "stdout", "w") as stdout:
+        return subprocess.run([str(word) for word in command], cwd=work, env={**os.environ, "TMPDIR": str(work)}, stdin=subprocess.DEVNULL,
+                              stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=harness.TIMEOUT,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+
+
+def check_ignored(bench, ending: signal.Signals) -> None:
+    """A signal that is ignored at the start, as nohup and shells set it, stays so."""
+    temporary, output = bench.path(f"{ending.name}-ignored"), bench.path(f"{ending.name}-ignored.out")
+    temporary.mkdir()
+    child = subprocess.Popen([bench.build / "bin" / "fsdpc", harness.MODELS / "gpt.onnx", "-q", "-o", output], stdin=subprocess.DEVNULL,
+                             env={**os.environ, "TMPDIR": str(temporary)}, preexec_fn=lambda: signal.signal(ending, signal.SIG_IGN))
+    while child.poll() is None and not any(temporary.glob("fsdpc-*")):
+        pass
+    child.send_signal(ending)
+    if child.wait(harness.TIMEOUT) != 0:
+        raise Failure(f"a compile that ignores {ending.name} ends with {child.returncode}")
+
+
 def check_file_sizes(bench, limit: int) -> None:
     fsdpc, fixture, folder = bench.build / "bin" / "fsdpc", harness.fixture("linears"), bench.path(f"limit-{limit}")
     program, checkpoints, weights = bench.path("trained"), bench.path("checkpoints"), bench.path("weights.st")
@@ -61,12 +82,10 @@ def check_file_sizes(bench, limit: int) -> None:
             [fsdpc, "export", fixture.model, "--weights", weights, "-o", "out.onnx"])):
         work = folder / str(number)
         work.mkdir(parents=True)
-        done = subprocess.run([str(word) for word in command], cwd=work, env={**os.environ, "TMPDIR": str(work)}, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=harness.TIMEOUT,
-                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        done = limited(command, work, limit)
         # Dumps that fit the limit are whole, and stay, as the lock of a folder does.
         left = [path.name for path in work.rglob("*") if path.is_file() and path.parent.name != "ir" or "tmp-" in path.name]
-        left = [name for name in left if name != ".lock"]
+        left = [name for name in left if name not in (".lock", "stdout")]
         if done.returncode not in (1, 3) or done.stderr.count("error:") != 1 or left:
             raise Failure(f"with files of at most {limit} bytes {command[1:3]} ends with {done.returncode}, leaves {left}: {done.stderr}")
         print(f"{' '.join(map(str, command[1:3]))} with files of at most {limit} bytes: {done.stderr.strip()}", flush=True)
@@ -75,6 +94,11 @@ def check_file_sizes(bench, limit: int) -> None:
 def test(bench, options):
     for limit in (0, 4096):
         check_file_sizes(bench, limit)
+    done = limited([bench.build / "bin" / "fsdpc", "ckpt", "inspect", bench.path("checkpoints")], bench.path("limit-0"), 0)
+    if done.returncode != 3 or "cannot write to stdout" not in done.stderr:
+        raise Failure(f"inspect to a file that may hold nothing ends with {done.returncode}: {done.stderr}")
+    for ending in (signal.SIGHUP, signal.SIGQUIT):
+        check_ignored(bench, ending)
     for ending in SIGNALS:
         check_compile(bench, ending, "at first", "fsdpc-*")
         check_compile(bench, ending, "at the link", "fsdpc-*/*.o")

@@ -74,7 +74,11 @@ def traced_over_tcp(command: list, folder: Path, secrets: Path) -> set[Use]:
     job = {**os.environ, "XDG_RUNTIME_DIR": str(secrets), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     words = [str(word) for word in command]
     with subprocess.Popen(words, cwd=folder, env={**job, "RANK": "1"}, stdin=subprocess.DEVNULL) as other:
-        uses = traced(command, folder, {**job, "RANK": "0"})
+        try:
+            uses = traced(command, folder, {**job, "RANK": "0"})
+        except BaseException:
+            other.kill()
+            raise
     if other.returncode != 0:
         raise Failure(f"the other rank ends with {other.returncode}")
     if not any(use.call == "bind" and f"htons({port})" in use.path for use in uses):

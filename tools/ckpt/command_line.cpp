@@ -254,7 +254,7 @@ int runCkpt(int argc, char **argv) {
   for (auto &command : commands)
     if (name == command.name) {
       if (command.writes)
-        runtime::protectFiles();
+        runtime::outliveReaders();
       return command.run(arguments);
     }
   return usageError("there is no command '" + name + "'");

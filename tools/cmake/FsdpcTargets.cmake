@@ -102,8 +102,8 @@ function(fsdpc_precompile_for_tests name mlir)
   fsdpc_precompile(${name} ${ARGN} <gmock/gmock.h> <gtest/gtest.h>)
 endfunction()
 
-# fsdpc_drawn_tests(NAME…): tests that take long and vary what others always test.
-# tools/test.sh draws some with each commit, and --all runs each.
+# fsdpc_drawn_tests(NAME…): tests that take long, most of which vary what
+# others always test. tools/test.sh draws some with each commit, and --all runs each.
 function(fsdpc_drawn_tests)
   set_property(TEST ${ARGN} APPEND PROPERTY LABELS drawn)
 endfunction()

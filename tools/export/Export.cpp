@@ -104,7 +104,7 @@ Status writeOutput(const ModelFile &model, const Plan &plan,
 } // namespace
 
 int run(const Arguments &arguments) {
-  runtime::protectFiles();
+  runtime::outliveReaders();
   mlir::MLIRContext context;
   driver::DiagnosticPrinter diagnostics(&context, /*quiet=*/false);
   context.loadDialect<fsdp::FSDPDialect>();

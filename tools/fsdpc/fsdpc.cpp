@@ -165,7 +165,7 @@ std::optional<KernelCache> openCache(const CommandLine &line) {
 // The steps of a compile. Returns the exit code.
 int compile(const CommandLine &line) {
   if (writesFiles(line))
-    runtime::protectFiles();
+    runtime::outliveReaders();
   // Ends last, so that freeing the module counts too.
   Timing timing(line.timing);
   timing.begin("import");

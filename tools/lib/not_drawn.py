@@ -28,7 +28,7 @@ def main():
     for test in json.loads(printed("ctest", "--test-dir", build, "--show-only=json-v1"))["tests"]:
         labels = next((each["value"] for each in test.get("properties", []) if each["name"] == "LABELS"), [])
         drawn = hashlib.sha256(f"{commit} {test['name']}".encode()).digest()[0] < 256 // 4
-        if "drawn" in labels and not drawn and changed.isdisjoint(test["command"]):
+        if "drawn" in labels and not drawn and changed.isdisjoint(map(os.path.normpath, test["command"])):
             left_out.append(test["name"])
     print("^(" + "|".join(left_out) + ")$")
 

@@ -126,7 +126,7 @@ int runTop(int argc, char **argv) {
   std::vector<RunLog> logs(arguments.logs.begin(), arguments.logs.end());
   if (arguments.plot.empty())
     return watch(arguments, logs);
-  runtime::protectFiles();
+  runtime::outliveReaders();
   const std::string &plot = arguments.plot;
   std::string ending =
       plot.substr(plot.size() - std::min<size_t>(4, plot.size()));

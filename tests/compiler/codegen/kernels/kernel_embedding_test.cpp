@@ -77,7 +77,8 @@ protected:
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Grid, EmbeddingTest, ::testing::Values(1, 32, 128));
+INSTANTIATE_TEST_SUITE_P(Grid, EmbeddingTest, ::testing::Values(1, 32, 128),
+                         ::testing::PrintToStringParamName());
 
 // The list holds 8192 places. One row has all 20000; then all rows have as many
 // as fill it, so that a block takes fewer of them at a time.

@@ -243,7 +243,8 @@ TEST_P(KernelTest, RowSums) {
 
 // Rows of which several teams of four warps share a block.
 class TeamTest : public KernelTest {};
-INSTANTIATE_TEST_SUITE_P(Grid, TeamTest, ::testing::Values(256));
+INSTANTIATE_TEST_SUITE_P(Grid, TeamTest, ::testing::Values(256),
+                         ::testing::PrintToStringParamName());
 
 TEST_P(TeamTest, RowsAndTheirSums) {
   for (const char *type : {"f32", "bf16"})
