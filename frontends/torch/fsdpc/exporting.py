@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from .checking import check_export, ragged_where_possible
+from .draws import FixedDraws, draws_numbers
 from .errors import Error, ExportError, MismatchError, only_errors
 from .functions import own_backwards_traced
 from .promotions import cast_integers
@@ -223,19 +224,22 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
     """
     inputs = named_inputs(model, example_inputs)
     with settled(model) as settings, quantized(model, quantize_base):
-        _write(model, inputs, Path(path), loss, dtype, dynamic_dims(inputs, dynamic_shapes), external_data, opset, settings)
+        def write(file: Path) -> bool:
+            return _write(model, inputs, file, loss, dtype, dynamic_dims(inputs, dynamic_shapes), external_data, opset, settings)
+
+        draws = write(Path(path))
         if settings.listed:
             print(f"fsdpc.export has set {', '.join(settings.listed)}", file=sys.stderr)
         if check is False:
             print("fsdpc.export has not compared the file with the module: check=False", file=sys.stderr)
         else:
-            _check(model, inputs, Path(path), loss, tool, demanded=check is True)
+            _check(model, inputs, Path(path), loss, tool, demanded=check is True, write=write if draws else None)
     return Path(path)
 
 
 def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, Any] | None, opset: int | None,
-              settings: Settings) -> tuple[Any, dict[str, int]]:
-    """Returns the ONNX program, and how many ops it must have. If torch fails, other attentions are tried, and the first error counts."""
+              settings: Settings) -> tuple[Any, dict[str, int], bool]:
+    """Returns the ONNX program, how many ops it must have, and whether it draws random numbers besides dropouts. If torch fails, other attentions are tried, and the first error counts."""
     first: Exception | None = None
     while True:
         try:
@@ -250,31 +254,36 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, An
                         "BatchNormalization": _calls(program, "aten.batch_norm.default", lambda *arguments: arguments[5])}
             written = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False, opset_version=opset, dynamic_shapes=dims)
             assert written is not None
-            return written, expected
+            return written, expected, draws_numbers(program)
         except ExportError:
             raise
         except Exception as error:  # torch's exporter raises exceptions of many kinds
             first = first or error
             if not settings.change_attention(model):
-                raise refusal_of(first, model) from first
+                raise refusal_of(first) from first
 
 
 def _write(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Callable[..., Any] | None, dtype: torch.dtype | None,
-           dims: dict[str, Any] | None, external_data: bool | None, opset: int | None, settings: Settings) -> None:
+           dims: dict[str, Any] | None, external_data: bool | None, opset: int | None, settings: Settings) -> bool:
+    """Writes the file. Returns true if the module draws random numbers besides those of dropouts."""
     # What forward keeps in the module, such as a cache of positions, would stay there as a FakeTensor.
     with kept(model), parameters_in(model, dtype), prepared(model, inputs, loss), warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
-        written, expected = _exported(model, inputs, dims, opset, settings)
+        written, expected, draws = _exported(model, inputs, dims, opset, settings)
     if dtype is not None:
         masters_kept(model, written.model)
     _check_survivors(model, expected, written.model)
     _annotate(model, written.model)
     _save(written, path, external_data)
+    return draws
 
 
 def _check(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Callable[..., Any] | None, tool: PathLike | None,
-           demanded: bool) -> None:
-    """Compares the file with the module. Unless it is demanded, a check that cannot be made is a line on stderr."""
+           demanded: bool, write: Callable[[Path], bool] | None) -> None:
+    """Compares the file with the module. Unless it is demanded, a check that cannot be made is a line on stderr.
+
+    A module that draws random numbers is compared with another file, which `write` makes of it with fixed values in their place.
+    """
     elements = sum(parameter.numel() for parameter in model.parameters())
     if elements > _CHECKED_ELEMENTS and not demanded:
         print(f"fsdpc.export has not compared the file with the module of {elements // 10**6} million elements; check=True does",
@@ -286,7 +295,13 @@ def _check(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Cal
               file=sys.stderr)
         return
     try:
-        check_export(model, ragged_where_possible(model, inputs, loss), path, loss=loss, tolerance=_TOLERANCE, tool=tool)
+        with contextlib.ExitStack() as stack:
+            if write is not None:
+                path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fsdpc-"))) / path.name
+                stack.enter_context(FixedDraws())
+                if write(path):
+                    raise Error("it draws random numbers")
+            check_export(model, ragged_where_possible(model, inputs, loss), path, loss=loss, tolerance=_TOLERANCE, tool=tool)
     except MismatchError:
         raise
     except Error as error:

@@ -9,7 +9,6 @@ import linecache
 import os
 import re
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -78,31 +77,22 @@ def refuse_control_flow(program: "torch.export.ExportedProgram") -> None:
                 raise ExportError(f"the module calls {name}{at(_line_of_node(node))}, but {cure}")
 
 
-def _dropped_layers(model: torch.nn.Module) -> list[str]:
-    """Returns the settings of transformers by which whole layers are dropped at random in training (LayerDrop)."""
-    configs = [getattr(part, "config", None) for part in model.modules()]
-    settings = [config if isinstance(config, Mapping) else getattr(config, "__dict__", {}) for config in configs]
-    return sorted({f"{name}={value}" for values in settings for name, value in values.items()
-                   if str(name).endswith("layerdrop") and isinstance(value, float) and value > 0})
-
-
-def _cure_of(line: str, model: torch.nn.Module) -> str:
+def _cure_of(line: str) -> str:
     """Returns what to do about a line that needs the value of a tensor."""
     file, _, number = line.rpartition(":")
     if linecache.getline(file, int(number or 0)).strip().startswith("assert "):
         return "a program does not check its values; leave the assert out, as python -O does"
-    dropped = _dropped_layers(model)
-    return _CHOICE + (f"; if it drops layers at random ({', '.join(dropped)}), make the model with 0 there" if dropped else "")
+    return _CHOICE
 
 
-def refusal_of(error: BaseException, model: torch.nn.Module) -> ExportError:
+def refusal_of(error: BaseException) -> ExportError:
     """Returns the refusal for what torch has raised: its innermost cause, which names the module's fault, and the module's line."""
     line = _failing_line(error)
     while error.__cause__ is not None:
         error = error.__cause__
         line = _failing_line(error) or line
     if type(error).__name__ in _VALUE_NEEDED:
-        return ExportError(f"forward needs the value of a tensor in Python{at(line)}, but {_cure_of(line, model)}")
+        return ExportError(f"forward needs the value of a tensor in Python{at(line)}, but {_cure_of(line)}")
     fixes = re.search(r"Constraints violated \((.*)\)!(?:.|\n)*Suggested fixes:\n((?:  .+\n?)+)", str(error))
     if fixes:
         return ExportError(f"'dynamic_shapes' cannot leave {fixes[1]} open, since the module needs "

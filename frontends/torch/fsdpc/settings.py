@@ -17,6 +17,9 @@ EXPORTABLE_EXPERTS = "batched_mm"
 # What to try in place of an attention that cannot be exported, in this order.
 EXPORTABLE_ATTENTIONS = ("sdpa", "eager")
 
+# Decisions that Python takes at random in each forward, of which a file would hold one for all steps: how each is turned off.
+_RANDOM_IN_PYTHON = {"layerdrop": 0.0, "apply_spec_augment": False}
+
 
 @contextlib.contextmanager
 def kept(model: "torch.nn.Module") -> Iterator[None]:
@@ -53,7 +56,7 @@ class Settings:
             self._undo.pop()()
 
     def prepare(self, model: "torch.nn.Module") -> None:
-        """Turns off caches of keys and values, and takes experts that can be exported."""
+        """Turns off caches of keys and values and what Python decides on at random, and takes experts that can be exported."""
         seen: set[int] = set()
         for part in model.modules():
             config = getattr(part, "config", None)
@@ -61,12 +64,22 @@ class Settings:
                 seen.add(id(config))
                 config.use_cache = False
                 self.note("use_cache=False", lambda config=config: setattr(config, "use_cache", True))
+            for holder in (config, part):
+                self._decide(holder)
             can_set = getattr(part, "_can_set_experts_implementation", None)
             before = getattr(config, "_experts_implementation", None)
             if can_set and can_set() and before != EXPORTABLE_EXPERTS:
                 part.set_experts_implementation(EXPORTABLE_EXPERTS)
                 self.note(f'experts_implementation="{EXPORTABLE_EXPERTS}"',
                           lambda part=part, before=before: part.set_experts_implementation(before))
+
+    def _decide(self, holder: Any) -> None:
+        """Turns off what Python decides on at random by the attributes of a module or its configuration."""
+        for name, value in list(getattr(holder, "__dict__", {}).items()):
+            for ending, off in _RANDOM_IN_PYTHON.items():
+                if name.endswith(ending) and type(value) is type(off) and value > off:
+                    setattr(holder, name, off)
+                    self.note(f"{name}={off}", lambda name=name, value=value: setattr(holder, name, value))
 
     def change_attention(self, model: "torch.nn.Module") -> bool:
         """Takes the next attention that can be exported. Returns false if there is none to try."""

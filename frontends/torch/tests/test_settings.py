@@ -58,6 +58,19 @@ class SettingsTest(unittest.TestCase):
         settings.undo()
         self.assertEqual((state(model), state(other)), before)
 
+    def test_what_python_draws_is_turned_off(self):
+        config = SimpleNamespace(use_cache=False, encoder_layerdrop=0.1, decoder_layerdrop=0.0, apply_spec_augment=True, layerdrop=None)
+        model = Model(config=config)
+        model._can_set_experts_implementation = None
+        model.layerdrop = 0.1  # a module may hold its own
+        before = vars(config).copy()
+        settings = Settings()
+        settings.prepare(model)
+        self.assertEqual(settings.listed, ["encoder_layerdrop=0.0", "apply_spec_augment=False", "layerdrop=0.0"])
+        self.assertEqual((config.encoder_layerdrop, config.apply_spec_augment, model.layerdrop), (0.0, False, 0.0))
+        settings.undo()
+        self.assertEqual((vars(config), model.layerdrop), (before, 0.1))
+
     def test_attentions_are_tried_in_order(self):
         for first, tried in (("flex_attention", ["sdpa", "eager"]), ("sdpa", ["eager"]), ("eager", [])):
             inner = Model(attention=first)

@@ -157,15 +157,46 @@ def test_one_tensor_for_two_arguments_and_a_checkpoint_that_re_enters(tmp_path, 
     assert torch.utils.checkpoint.CheckpointFunction is before
 
 
-@pytest.mark.parametrize("config", [types.SimpleNamespace(layerdrop=0.05), dict(layerdrop=0.05)])
-def test_layers_that_are_dropped_at_random(config, inputs, tmp_path):
+def test_layers_that_are_dropped_at_random(inputs, tmp_path, capfd):
+    """As encoders of transformers drop them: a draw of Python's, which would be one for all steps."""
     def dropping(m, x, y):
-        return F.mse_loss(m.a(x) if torch.rand([]) < 0.05 else m.a(-x), y)
+        return F.mse_loss(m.a(-x) if m.config.layerdrop > 0 and torch.rand([]) < m.config.layerdrop else m.a(x), y)
 
     model = Function(dropping)
-    model.config = config
-    with pytest.raises(fsdpc.ExportError, match=r"drops layers at random \(layerdrop=0.05\), make the model with 0 there"):
-        fsdpc.export(model, inputs, tmp_path / "model.onnx")
+    model.config = types.SimpleNamespace(layerdrop=0.05)
+    fsdpc.export(model, inputs, tmp_path / "model.onnx", check=True)
+    assert capfd.readouterr().err == "fsdpc.export has set layerdrop=0.0\n"
+    assert model.config.layerdrop == 0.05
+
+
+def noisy(m, x, y):
+    return F.mse_loss(m.a(x + torch.randn_like(x)), y)
+
+
+def stochastic_depth(m, x, y):
+    keep = 0.9 + torch.rand((x.shape[0], 1))
+    return F.mse_loss(m.a(x) * keep.floor() / 0.9, y)
+
+
+def stochastic_depth_in_place(m, x, y):
+    return F.mse_loss(m.a(x) * x.new_empty((x.shape[0], 1)).bernoulli_(0.5).div_(0.5), y)
+
+
+def gumbel(m, x, y):
+    return F.mse_loss(m.a(F.gumbel_softmax(x)), y)
+
+
+@pytest.mark.parametrize("form", [noisy, stochastic_depth, stochastic_depth_in_place, gumbel])
+def test_what_draws_random_numbers_is_compared(form, inputs, tmp_path, capfd):
+    fsdpc.export(Function(form), inputs, tmp_path / "model.onnx", check=True)
+    assert capfd.readouterr().err == ""
+
+
+def test_the_file_of_what_draws_random_numbers_draws_them(inputs, tmp_path):
+    fsdpc.export(Function(noisy), inputs, tmp_path / "model.onnx", check=True)
+    fsdpc.compile(tmp_path / "model.onnx", tmp_path / "train", optimizer="sgd", lr=0)
+    losses = fsdpc.run(tmp_path / "train", steps=2, data=inputs, progress=False).losses
+    assert losses[0] != losses[1]
 
 
 def test_a_module_that_is_converted_to_its_own_type(inputs, tmp_path):
