@@ -7,7 +7,9 @@
 
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/Linearity.h"
 #include "compiler/dialects/nn/ShapeOps.h"
+#include "passes/grad/CountGuards.h"
 
 #include <algorithm>
 
@@ -21,23 +23,10 @@ using Power = std::optional<CountPower>;
 // A model may reuse a factor in each of many factors.
 constexpr int kMostOps = 64;
 
-bool isSingle(Value value) {
-  return nn::tensorType(value).getNumElements() == 1;
-}
-
-// Returns true for ops that neither compute nor combine elements.
-bool passesOn(Operation *op) {
-  bool keepsValue = (isa<nn::CastOp>(op) && keepsDigits(op)) ||
-                    isa<nn::CopyOp, nn::StopGradientOp>(op);
-  bool keepsCount = isa<nn::ReshapeOp>(op) ||
-                    (isa<nn::BroadcastOp>(op) && isSingle(op->getOperand(0)));
-  return keepsValue || keepsCount;
-}
-
 // Returns true for quotients of integers.
 bool isRounded(Operation *op) {
   return isa<nn::DivOp>(op) &&
-         !isa<FloatType>(nn::tensorType(op->getResult(0)).getElementType());
+         nn::linearityIn(op->getOpOperand(0)) == nn::Linearity::None;
 }
 
 // A number that an op adds, multiplies or compares with.
@@ -79,17 +68,52 @@ public:
 
   Power power(Value value);
 
+  /// Returns true if all guards on the way have tested the count.
+  bool hasGuardsOf(const CountPower &power) const {
+    return llvm::all_of(guards, [&](Value counted) {
+      return power.count && counted == countedBy(power.count->weight, flow);
+    });
+  }
+
 private:
-  std::optional<Count> count(Value value) const;
+  std::optional<Count> count(Value value);
+  Value unguarded(Operation *op);
   Power exponentOf(Value value);
   Power raise(Power power, std::optional<double> exponent) const;
 
   const SampleFlow &flow;
   int left = kMostOps;
+  SmallVector<Value> guards; // what they test
 };
 
+// Returns what a guard takes where there are targets: a choice between that and
+// a number, or `count + (count == 0)`. Returns null for other ops.
+Value Reader::unguarded(Operation *op) {
+  if (auto select = dyn_cast<nn::SelectOp>(op)) {
+    auto presence = presenceOf(select.getCondition(), flow);
+    if (!presence)
+      return nullptr;
+    Value some = select.getOnTrue(), none = select.getOnFalse();
+    if (!presence->ifAny)
+      std::swap(some, none);
+    if (!nn::matchSplat(none))
+      return nullptr;
+    guards.push_back(presence->counted);
+    return some;
+  }
+  if (isa<nn::AddOp>(op))
+    for (unsigned place : {1u, 0u}) {
+      auto presence = presenceOf(op->getOperand(place), flow);
+      if (!presence || presence->ifAny)
+        continue;
+      guards.push_back(presence->counted);
+      return op->getOperand(1 - place);
+    }
+  return nullptr;
+}
+
 // `value` is scale · (max(weight, atLeast) + plus).
-std::optional<Count> Reader::count(Value value) const {
+std::optional<Count> Reader::count(Value value) {
   double atLeast = -std::numeric_limits<double>::infinity(), plus = 0;
   while (!isSum(value, flow)) {
     Operation *op = value.getDefiningOp();
@@ -97,6 +121,10 @@ std::optional<Count> Reader::count(Value value) const {
       return std::nullopt;
     if (passesOn(op)) {
       value = op->getOperand(0);
+      continue;
+    }
+    if (Value some = unguarded(op)) {
+      value = some;
       continue;
     }
     // Clamp: x <= c ? c : x.
@@ -136,7 +164,7 @@ std::optional<Count> Reader::count(Value value) const {
   }
   if (plus < 0 || !isSingle(value))
     return std::nullopt;
-  return Count{value, std::max(atLeast, 0.0), plus};
+  return Count{flow.firstOf(value), std::max(atLeast, 0.0), plus};
 }
 
 Power Reader::raise(Power power, std::optional<double> exponent) const {
@@ -149,13 +177,17 @@ Power Reader::raise(Power power, std::optional<double> exponent) const {
 Power Reader::power(Value value) {
   if (!flow.readsInputs(value))
     return CountPower();
+  size_t known = guards.size();
   if (std::optional<Count> found = count(value))
     return CountPower{found, 1};
+  guards.truncate(known);
   Operation *op = value.getDefiningOp();
   if (!op || --left < 0)
     return std::nullopt;
   if (passesOn(op))
     return power(op->getOperand(0));
+  if (Value some = unguarded(op))
+    return power(some);
   if (isa<nn::SqrtOp, nn::RsqrtOp>(op))
     return raise(power(op->getOperand(0)), isa<nn::SqrtOp>(op) ? 0.5 : -0.5);
   if (isa<nn::PowOp>(op))
@@ -167,7 +199,7 @@ Power Reader::power(Value value) {
   Power left = power(op->getOperand(0)), right = power(op->getOperand(1));
   if (isa<nn::DivOp>(op))
     right = raise(right, -1);
-  return left && right ? product(*left, *right, flow) : std::nullopt;
+  return left && right ? product(*left, *right) : std::nullopt;
 }
 
 // exp(value) is the power.
@@ -188,7 +220,7 @@ Power Reader::exponentOf(Value value) {
           right = exponentOf(op->getOperand(1));
     if (isa<nn::SubOp>(op))
       right = raise(right, -1);
-    return left && right ? product(*left, *right, flow) : std::nullopt;
+    return left && right ? product(*left, *right) : std::nullopt;
   }
   std::optional<Constant> with = constantOf(op);
   if (!with || !isa<nn::MulOp, nn::DivOp>(op))
@@ -203,16 +235,17 @@ Power Reader::exponentOf(Value value) {
 } // namespace
 
 Power powerOf(Value value, const SampleFlow &flow) {
-  return Reader(flow).power(value);
+  Reader reader(flow);
+  Power power = reader.power(value);
+  return power && reader.hasGuardsOf(*power) ? power : std::nullopt;
 }
 
-Power product(const CountPower &one, const CountPower &other,
-              const SampleFlow &flow) {
+Power product(const CountPower &one, const CountPower &other) {
   if (!one.count || one.exponent == 0)
     return other;
   if (!other.count || other.exponent == 0)
     return one;
-  if (flow.firstOf(one.count->weight) != flow.firstOf(other.count->weight) ||
+  if (one.count->weight != other.count->weight ||
       one.count->atLeast != other.count->atLeast ||
       one.count->plus != other.count->plus)
     return std::nullopt;

@@ -12,7 +12,7 @@ namespace fsdpc::passes {
 
 /// A sum over the samples of a microbatch, by which a mean divides.
 struct Count {
-  mlir::Value weight; ///< the sum
+  mlir::Value weight; ///< the sum: the first value that is computed so
   /// The divisor is max(weight, atLeast) + plus, times a constant.
   double atLeast = 0, plus = 0;
 };
@@ -28,7 +28,7 @@ struct CountPower {
 std::optional<CountPower> powerOf(mlir::Value value, const SampleFlow &flow);
 
 /// Returns the product of two powers, or nothing if they are of two counts.
-std::optional<CountPower>
-product(const CountPower &one, const CountPower &other, const SampleFlow &flow);
+std::optional<CountPower> product(const CountPower &one,
+                                  const CountPower &other);
 
 } // namespace fsdpc::passes

@@ -61,10 +61,14 @@ def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
     count as much as those with many. Therefore each such mean is multiplied by
     `fsdp.loss_factor`, and `fsdp.loss_weight` says how the runtime computes the weight.
     A mean has a factor if the loss is linear in it, with factors that combine no
-    samples. Terms without such a mean stay as they are. What divides by 0 becomes 1.
+    samples. Terms without such a mean stay as they are. What divides by 0 becomes 1. A
+    model may guard a mean against having no target, by a test of the count
+    (`where(count > 0, …, 0)`) or of the mean (`where(isnan(mean), 0, mean)`).
 
-    A sum over the elements of one sample is no weight: its axis of samples is followed from
-    the inputs. Where the loss depends in another way on what the samples of a microbatch
+    A count is any value of inputs that is a sum of terms with one sample each, as linear ops
+    make them (`nn::linearityIn`): sums, products, the last element of a running sum, and what
+    padding leaves of all places. A sum over the elements of one sample is no weight: its
+    axis of samples is followed from the inputs. Where the loss depends in another way on what the samples of a microbatch
     have together, as on the square root of a count or on shares of classes, nothing
     changes, and a remark names the place.
 

@@ -22,12 +22,9 @@ using Uses = llvm::DenseSet<mlir::OpOperand *>;
 enum class Samples {
   None, ///< from no sample: the same in all microbatches of a step
   Rows, ///< each from one sample
-  Sum,  ///< each is a sum over samples, times a constant
+  Sum,  ///< each is a sum of terms, each of one sample
   Mixed ///< from several samples in another way
 };
-
-/// Returns true for casts that drop no digits of a number.
-bool keepsDigits(mlir::Operation *cast);
 
 /// The state of a value that depends on inputs and constants alone.
 struct SampleState {

@@ -7,10 +7,11 @@
 #include "passes/grad/WeightedMeans.h"
 
 #include "compiler/dialects/nn/Build.h"
-#include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/Linearity.h"
 #include "compiler/dialects/nn/LossOps.h"
-#include "compiler/dialects/nn/ShapeOps.h"
+#include "passes/grad/CountGuards.h"
 #include "passes/grad/LoneCounts.h"
+#include "passes/grad/LossWeights.h"
 
 #include "llvm/Support/SaveAndRestore.h"
 
@@ -28,8 +29,8 @@ struct Term {
 
 class Search {
 public:
-  Search(Block &body, Value loss)
-      : body(body), flow(body), needed(valuesOf(body, loss)) {}
+  Search(Block &body, Value loss, const SampleFlow &flow)
+      : body(body), flow(flow), needed(valuesOf(body, loss)) {}
 
   FoundMeans run(OpOperand &loss);
 
@@ -44,17 +45,23 @@ private:
   void visitBeside(Value factor, OpOperand &operand);
   std::optional<Term> takeFactor(Operation *op) const;
   void takeEntropy(Operation *op);
+  void visitSelect(nn::SelectOp select);
+  bool takeGuard(OpOperand &test, bool ifAny);
+  bool counts(const WeightedMean &mean, Value counted) const;
+  SmallVector<OpOperand *> guardedUses(const CountFactor &factor) const;
   template <typename OpTy> bool readsOthers(Operation *op) const;
   bool hasOtherUses(Value value) const;
   bool isLinear(const WeightedMean &mean) const;
 
   Block &body;
-  SampleFlow flow;
+  const SampleFlow &flow;
   /// The search is within a factor of inputs alone, or beside one that has
   /// elements of its own for each sample.
   bool inFactor = false, hasRowFactor = false;
   DenseSet<Value> needed, seen;
   Uses walked, explained;
+  /// Tests of whether there are targets, and what they count.
+  SmallVector<std::pair<OpOperand *, Value>> guards;
   FoundMeans found;
 };
 
@@ -76,9 +83,9 @@ OpOperand *scaledBy(Operation *op) {
     bool isLeft = !divides && nn::matchSplat(op->getOperand(0));
     return isLeft ? &op->getOpOperand(1) : nullptr;
   }
-  return isa<nn::NegOp, nn::ReshapeOp, nn::CastOp, nn::BroadcastOp>(op)
-             ? &op->getOpOperand(0)
-             : nullptr;
+  bool isLinear = op->getNumOperands() == 1 &&
+                  nn::linearityIn(op->getOpOperand(0)) == nn::Linearity::Term;
+  return isLinear ? &op->getOpOperand(0) : nullptr;
 }
 
 // Takes a power of a count off a product or quotient: of two factors the one
@@ -121,7 +128,7 @@ void Search::visitFactors(Operation *op) {
     if (!inner || hasOtherUses(rest))
       return;
     if (std::optional<Term> more = takeFactor(inner)) {
-      std::optional<CountPower> power = product(term->power, more->power, flow);
+      std::optional<CountPower> power = product(term->power, more->power);
       if (!power)
         return;
       term->power = *power;
@@ -147,7 +154,7 @@ void Search::visitFactors(Operation *op) {
     found.others.push_back(op);
   else
     found.means.push_back(
-        {op->getResult(0), *term->power.count, std::move(term->factors)});
+        {op->getResult(0), *term->power.count, std::move(term->factors), {}});
 }
 
 // Continues through a product or quotient by what combines no samples. A mask
@@ -168,6 +175,8 @@ void Search::visitRest(Operation *op) {
       continue;
     if (!flow.combines(factor->get()))
       return visitBeside(factor->get(), *other);
+    if (takeGuard(*factor, true))
+      return visit(*other);
     llvm::SaveAndRestore enter(inFactor, true);
     return visit(*factor);
   }
@@ -192,7 +201,7 @@ void Search::takeEntropy(Operation *op) {
       readsOthers<nn::LinearCrossEntropyOp>(op))
     found.others.push_back(op);
   else if (countsTargets(op, flow))
-    found.means.push_back({op->getResult(0), {}, {}});
+    found.means.push_back({op->getResult(0), {}, {}, {}});
 }
 
 void Search::visit(OpOperand &use) {
@@ -205,29 +214,81 @@ void Search::visit(OpOperand &use) {
     return takeEntropy(op);
   if (isa<nn::MulOp, nn::DivOp>(op))
     return visitFactors(op);
-  // Products and convolutions are linear in either operand.
-  if (isa<nn::LibraryCallOpInterface>(op) && op->getNumOperands() == 2)
-    return visitRest(op);
-  if (isa<nn::AddOp, nn::SubOp, nn::ConcatOp>(op)) {
-    for (OpOperand &term : op->getOpOperands())
-      visit(term);
-  } else if (isa<nn::BroadcastOp>(op) && hasRowFactor &&
-             nn::tensorType(op->getOperand(0)).getNumElements() == 1) {
-    // A mean of all samples times a factor of each is no mean.
+  if (auto select = dyn_cast<nn::SelectOp>(op))
+    return visitSelect(select);
+  bool repeats = isa<nn::ElementSourceOpInterface>(op) &&
+                 op->getNumOperands() == 1 && isSingle(op->getOperand(0)) &&
+                 !isSingle(value);
+  // A mean of all samples times a factor of each is no mean.
+  if (repeats && hasRowFactor)
     return;
-  } else if (isa<nn::NegOp, nn::ReshapeOp, nn::CastOp, nn::BroadcastOp,
-                 nn::CopyOp>(op)) {
-    visit(op->getOpOperand(0));
-  } else if (auto reduce = dyn_cast<nn::ReduceOp>(op)) {
-    if (reduce.getKind() == nn::ReduceKind::sum)
-      visit(op->getOpOperand(0));
-  } else if (auto select = dyn_cast<nn::SelectOp>(op)) {
-    // A model may guard against a divisor of 0.
-    if (nn::matchSplat(select.getOnTrue()) == 0)
-      visit(select.getOnFalseMutable());
-    else if (nn::matchSplat(select.getOnFalse()) == 0)
-      visit(select.getOnTrueMutable());
+  if (op->getNumOperands() == 2 &&
+      llvm::all_of(op->getOpOperands(), [](OpOperand &operand) {
+        return nn::linearityIn(operand) == nn::Linearity::Factor;
+      }))
+    return visitRest(op);
+  for (OpOperand &operand : op->getOpOperands())
+    if (nn::linearityIn(operand) == nn::Linearity::Term)
+      visit(operand);
+}
+
+// A model may guard against a divisor of 0 by a test of the count, or of the
+// mean.
+void Search::visitSelect(nn::SelectOp select) {
+  OpOperand &test = select.getConditionMutable();
+  bool hasNumber = false;
+  for (OpOperand *side :
+       {&select.getOnTrueMutable(), &select.getOnFalseMutable()}) {
+    OpOperand &other = side == &select.getOnTrueMutable()
+                           ? select.getOnFalseMutable()
+                           : select.getOnTrueMutable();
+    if (!nn::matchSplat(other.get()))
+      continue;
+    hasNumber = true;
+    takeGuard(test, side == &select.getOnTrueMutable());
   }
+  Uses reads;
+  if (hasNumber && testsFinite(test.get(), reads)) {
+    walked.insert_range(reads);
+    walked.insert(&test);
+  }
+  visit(select.getOnTrueMutable());
+  visit(select.getOnFalseMutable());
+}
+
+// Returns true if `test` holds, or does not, where there are targets.
+bool Search::takeGuard(OpOperand &test, bool ifAny) {
+  std::optional<Presence> presence = presenceOf(test.get(), flow);
+  if (!presence || presence->ifAny != ifAny)
+    return false;
+  guards.emplace_back(&test, presence->counted);
+  return true;
+}
+
+bool Search::counts(const WeightedMean &mean, Value counted) const {
+  if (mean.count.weight)
+    return countedBy(mean.count.weight, flow) == counted;
+  return ignoresAs(targetsOf(mean.mean.getDefiningOp()), counted, flow);
+}
+
+// Returns the uses of the count that must not meet a count of 0. The gradient
+// of a factor that reads parameters needs its divisors to be finite.
+SmallVector<OpOperand *> Search::guardedUses(const CountFactor &factor) const {
+  if (!flow.readsOthers(factor.use->get()))
+    return {factor.use};
+  SmallVector<OpOperand *> found, stack = {factor.use};
+  Uses known;
+  while (!stack.empty()) {
+    OpOperand *use = stack.pop_back_val();
+    if (!flow.readsInputs(use->get()) || !known.insert(use).second)
+      continue;
+    if (flow.firstOf(use->get()) == factor.weight)
+      found.push_back(use);
+    else if (Operation *op = use->get().getDefiningOp())
+      for (OpOperand &operand : op->getOpOperands())
+        stack.push_back(&operand);
+  }
+  return found;
 }
 
 // Returns true if whatever the loss computes from the mean is linear in it.
@@ -253,8 +314,14 @@ FoundMeans Search::run(OpOperand &loss) {
   llvm::erase_if(found.means,
                  [&](const WeightedMean &mean) { return !isLinear(mean); });
   DenseSet<Operation *> entropies(found.others.begin(), found.others.end());
-  for (const WeightedMean &mean : found.means) {
+  for (WeightedMean &mean : found.means) {
     explain(mean.factors);
+    for (const CountFactor &factor : mean.factors)
+      mean.guarded.append(guardedUses(factor));
+    explained.insert_range(mean.guarded);
+    for (auto [test, counted] : guards)
+      if (counts(mean, counted))
+        explained.insert(test);
     if (mean.factors.empty())
       entropies.insert(mean.mean.getDefiningOp());
   }
@@ -264,8 +331,9 @@ FoundMeans Search::run(OpOperand &loss) {
 
 } // namespace
 
-FoundMeans findMeans(Block &body, fsdp::ReportLossOp report) {
-  return Search(body, report.getLoss()).run(report.getLossMutable());
+FoundMeans findMeans(Block &body, fsdp::ReportLossOp report,
+                     const SampleFlow &flow) {
+  return Search(body, report.getLoss(), flow).run(report.getLossMutable());
 }
 
 } // namespace fsdpc::passes

@@ -22,6 +22,8 @@ struct WeightedMean {
   Count count;      ///< by which it divides; no weight: the entropy's targets
   /// They make 1 / count together. None: a cross-entropy divides.
   llvm::SmallVector<CountFactor> factors;
+  /// Uses of the count, or of what follows from it, that divide by it.
+  llvm::SmallVector<mlir::OpOperand *> guarded;
 };
 
 /// A place where the loss meets what samples of a microbatch make together,
@@ -42,6 +44,7 @@ struct FoundMeans {
 
 /// Returns the means that the reported loss depends on linearly, with factors
 /// that do not combine samples. All others keep their value.
-FoundMeans findMeans(mlir::Block &body, fsdp::ReportLossOp report);
+FoundMeans findMeans(mlir::Block &body, fsdp::ReportLossOp report,
+                     const SampleFlow &flow);
 
 } // namespace fsdpc::passes

@@ -46,6 +46,12 @@ MEANS = {
     "shares": lambda l, x, y, m: (l * F.normalize(m.flatten(), p=1, dim=0).view_as(m)).sum(),
     "class_weights": lambda l, x, y, m: (l * class_weights(y, m)).sum() / class_weights(y, m).sum(),
     "decaying_weights": lambda l, x, y, m: (l * m * torch.exp(-x / 3)).sum() / (m * torch.exp(-x / 3)).sum(),
+    "guarded": lambda l, x, y, m: torch.where(m.sum() > 0, (l * m).sum() / m.sum().clamp(min=1), 0.0),
+    "guarded_divisor": lambda l, x, y, m: (l * m).sum() / (m.sum() + (m.sum() == 0)),
+    "guarded_by_nan": lambda l, x, y, m: (lambda mean: torch.where(torch.isnan(mean), 0.0, mean))((l * m).sum() / m.sum()),
+    "end_of_a_running_sum": lambda l, x, y, m: (l * m).sum() / m.flatten().cumsum(0)[-1],
+    "all_but_padding": lambda l, x, y, m: (l * m).sum() / (m.numel() - (1 - m).sum()),
+    "norm": lambda l, x, y, m: (l * m).sum() / torch.linalg.vector_norm(m) ** 2,
     "selected": lambda l, x, y, m: l[m > 0].mean(),
     "selected_targets": lambda l, x, y, m: (l[m > 0] * F.one_hot(y[m > 0], CLASSES).sum(-1)).mean(),
 }
@@ -118,6 +124,22 @@ def test_what_is_no_mean_over_targets_is_remarked_on(name, tmp_path):
     check(OTHERS[name], data(), tmp_path, remarks=True, whole=False)
 
 
-@pytest.mark.parametrize("name", ["power", "mean_of_each_sample"])
-def test_a_microbatch_may_have_one_sample(name, tmp_path):
-    check((MEANS | OF_SAMPLES)[name], data(1), tmp_path, remarks=False, whole=True)
+def weighted_samples(l, x, y, m):
+    each, weight = (l * m).sum(1) / m.sum(1), m.sum(1)
+    return (each * weight).sum() / weight.sum()
+
+
+@pytest.mark.parametrize("form", [MEANS["power"], OF_SAMPLES["mean_of_each_sample"], weighted_samples])
+def test_a_microbatch_may_have_one_sample(form, tmp_path):
+    check(form, data(1), tmp_path, remarks=False, whole=True)
+
+
+@pytest.mark.parametrize("form", [MEANS["guarded"], MEANS["guarded_by_nan"]])
+def test_a_microbatch_may_have_no_target(form, tmp_path):
+    """Its gradient is 0, and no NaN."""
+    inputs = data()
+    inputs["m"][:SAMPLES] = 0
+    found, _ = trained(Scores(form), inputs, tmp_path)
+    last = {name: value[SAMPLES:] for name, value in inputs.items()}
+    expected = gradients(Scores(form), [last])
+    assert torch.linalg.norm(found - expected) < 2e-6 * torch.linalg.norm(expected)

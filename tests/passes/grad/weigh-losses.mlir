@@ -335,6 +335,179 @@ module {
 
 // -----
 
+// A test of whether there are targets is part of the mean that it guards. So is one of
+// the mean itself, which is NaN without targets.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"]
+// CHECK-NOT: fsdp.loss_weight
+// CHECK: fsdp.loss_factor
+// CHECK: fsdp.loss_factor
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %zero = nn.constant dense<0.0> : tensor<1xf32>
+    %one = nn.constant dense<1.0> : tensor<1xf32>
+    %any = nn.cmp gt %b, %zero : tensor<1xf32> -> tensor<1xi1>
+    %d = nn.maximum %b, %one : tensor<1xf32>
+    %q = nn.div %a, %d : tensor<1xf32>
+    %guarded = nn.select %any, %q, %zero : tensor<1xi1>, tensor<1xf32>
+    %r = nn.div %a, %d : tensor<1xf32>
+    %nan = nn.cmp ne %r, %r : tensor<1xf32> -> tensor<1xi1>
+    %number = nn.select %nan, %zero, %r : tensor<1xi1>, tensor<1xf32>
+    %s = nn.add %guarded, %number : tensor<1xf32>
+    %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// Divisors may be guarded in the same way. A count that is computed twice is one weight.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"]
+// CHECK-NOT: fsdp.loss_weight
+// CHECK: fsdp.loss_factor
+// CHECK: fsdp.loss_factor
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %zero = nn.constant dense<0.0> : tensor<1xf32>
+    %one = nn.constant dense<1.0> : tensor<1xf32>
+    %none = nn.cmp eq %b, %zero : tensor<1xf32> -> tensor<1xi1>
+    %d = nn.select %none, %one, %b : tensor<1xi1>, tensor<1xf32>
+    %q = nn.div %a, %d : tensor<1xf32>
+    %more = nn.cast %none : tensor<1xi1> -> tensor<1xf32>
+    %c = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %e = nn.add %c, %more : tensor<1xf32>
+    %r = nn.div %a, %e : tensor<1xf32>
+    %s = nn.add %q, %r : tensor<1xf32>
+    %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// A test of whether there are many targets is not explained by the mean.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"]
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-note@below {{samples are combined here}}
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %zero = nn.constant dense<0.0> : tensor<1xf32>
+    %two = nn.constant dense<2.0> : tensor<1xf32>
+    %any = nn.cmp gt %b, %two : tensor<1xf32> -> tensor<1xi1>
+    %q = nn.div %a, %b : tensor<1xf32>
+    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
+    %s = nn.select %any, %q, %zero : tensor<1xi1>, tensor<1xf32>
+    %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// A count is any sum over samples: what padding leaves of all places, the end of a
+// running sum, or the sum over one sample.
+// CHECK-LABEL: module
+// CHECK-COUNT-2: fsdp.loss_weight @loss_weight{{(_[0-9]+)?}} ["m"]
+// CHECK: fsdp.loss_weight @loss_weight{{(_[0-9]+)?}} ["n"]
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}, %n: tensor<1xf32> {fsdp.input = "n"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %ones = nn.constant dense<1.0> : tensor<4xf32>
+    %all = nn.constant dense<4.0> : tensor<1xf32>
+    %hidden = nn.sub %ones, %m : tensor<4xf32>
+    %padding = nn.reduce sum %hidden [0] : tensor<4xf32> -> tensor<1xf32>
+    %rest = nn.sub %all, %padding : tensor<1xf32>
+    %q = nn.div %a, %rest : tensor<1xf32>
+    %m1 = nn.slice %m [0] by [1] : tensor<4xf32> -> tensor<3xf32>
+    %s1 = nn.pad %m1 [1] by [1] : tensor<3xf32> -> tensor<4xf32>
+    %sum1 = nn.add %m, %s1 : tensor<4xf32>
+    %m2 = nn.slice %sum1 [0] by [1] : tensor<4xf32> -> tensor<2xf32>
+    %s2 = nn.pad %m2 [2] by [1] : tensor<2xf32> -> tensor<4xf32>
+    %sum2 = nn.add %sum1, %s2 : tensor<4xf32>
+    %end = nn.slice %sum2 [3] by [1] : tensor<4xf32> -> tensor<1xf32>
+    %r = nn.div %a, %end : tensor<1xf32>
+    %p1 = nn.mul %a, %n : tensor<1xf32>
+    %a1 = nn.reduce sum %p1 [0] : tensor<1xf32> -> tensor<1xf32>
+    %b1 = nn.reduce sum %n [0] : tensor<1xf32> -> tensor<1xf32>
+    %u = nn.div %a1, %b1 : tensor<1xf32>
+    %v = nn.add %q, %r : tensor<1xf32>
+    %s = nn.add %v, %u : tensor<1xf32>
+    %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// Products of two dimensions keep samples apart.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4x3xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %table = nn.constant dense<[[1.0], [2.0], [3.0]]> : tensor<3x1xf32>
+    %rows = nn.matmul %m, %table : tensor<4x3xf32>, tensor<3x1xf32> -> tensor<4x1xf32>
+    %k = nn.reshape %rows : tensor<4x1xf32> -> tensor<4xf32>
+    %p = nn.mul %w, %k : tensor<4xf32>
+    %s = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// A factor with a parameter has a gradient, so its divisor is guarded and not its value.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"]
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %scale = nn.slice %w [0] by [1] : tensor<4xf32> -> tensor<1xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    // CHECK: %[[DIVISOR:.*]] = nn.select
+    // CHECK-NEXT: %[[SHARE:.*]] = nn.div %{{.*}}, %[[DIVISOR]]
+    // CHECK: nn.mul %{{.*}}, %[[SHARE]]
+    %f = nn.div %scale, %b : tensor<1xf32>
+    %s = nn.mul %a, %f : tensor<1xf32>
+    %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
 // The logarithm of an entropy's mean is no mean over the step's targets.
 // CHECK-LABEL: module
 // CHECK-NOT: fsdp.loss_weight

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Masks and weights are not negative, so one has an element above 0 if and only
+// if its sum and its maximum are. A mean without targets is 0 / 0, which is
+// NaN, and models replace that as well.
+#include "passes/grad/CountGuards.h"
+
+#include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/Linearity.h"
+#include "compiler/dialects/nn/ShapeOps.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace fsdpc::passes {
+
+bool isSingle(Value value) {
+  return nn::tensorType(value).getNumElements() == 1;
+}
+
+bool passesOn(Operation *op) {
+  if (nn::keepsValue(op))
+    return nn::linearityIn(op->getOpOperand(0)) == nn::Linearity::Term;
+  auto moves = dyn_cast<nn::ElementSourceOpInterface>(op);
+  if (!moves || op->getNumOperands() != 1)
+    return false;
+  auto sources = moves.getElementSources();
+  return sources.size() == 1 && sources.front().conditions.empty() &&
+         (!sources.front().map || isSingle(op->getOperand(0)));
+}
+
+// Returns true for comparisons that hold where the left side is above 0, if
+// that is not negative.
+static bool isAboveZero(nn::CmpOp compare) {
+  return nn::matchSplat(compare.getRhs()) == 0.0 &&
+         (compare.getPredicate() == nn::Predicate::gt ||
+          compare.getPredicate() == nn::Predicate::ne);
+}
+
+Value countedBy(Value count, const SampleFlow &flow) {
+  while (Operation *op = count.getDefiningOp()) {
+    auto reduce = dyn_cast<nn::ReduceOp>(op);
+    auto compare = dyn_cast<nn::CmpOp>(op);
+    bool isCount = reduce && (reduce.getKind() == nn::ReduceKind::sum ||
+                              reduce.getKind() == nn::ReduceKind::max);
+    if (!isCount && !nn::keepsValue(op) && !passesOn(op) &&
+        !(compare && isAboveZero(compare)))
+      break;
+    count = op->getOperand(0);
+  }
+  return flow.firstOf(count);
+}
+
+// Returns true for a sum or a maximum over samples.
+static bool isCount(Value value, const SampleFlow &flow) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (auto reduce = dyn_cast<nn::ReduceOp>(op);
+        reduce && reduce.getKind() == nn::ReduceKind::max)
+      return flow.combines(value);
+    if (!nn::keepsValue(op) && !passesOn(op))
+      break;
+    value = op->getOperand(0);
+  }
+  return flow.of(value).kind == Samples::Sum;
+}
+
+// Compares a count with a number: nothing unless that tells 0 from the others.
+static std::optional<bool> ifAbove(nn::Predicate predicate, double number) {
+  bool isBelowOne = number >= 0 && number < 1,
+       isUpToOne = number > 0 && number <= 1;
+  switch (predicate) {
+  case nn::Predicate::gt:
+    return isBelowOne ? std::optional(true) : std::nullopt;
+  case nn::Predicate::ge:
+    return isUpToOne ? std::optional(true) : std::nullopt;
+  case nn::Predicate::ne:
+    return number == 0 ? std::optional(true) : std::nullopt;
+  case nn::Predicate::le:
+    return isBelowOne ? std::optional(false) : std::nullopt;
+  case nn::Predicate::lt:
+    return isUpToOne ? std::optional(false) : std::nullopt;
+  case nn::Predicate::eq:
+    return number == 0 ? std::optional(false) : std::nullopt;
+  }
+  llvm_unreachable("all predicates return");
+}
+
+std::optional<Presence> presenceOf(Value condition, const SampleFlow &flow) {
+  if (flow.readsOthers(condition) || !flow.combines(condition))
+    return std::nullopt;
+  bool ifAny = true, isTest = false;
+  while (Operation *op = condition.getDefiningOp()) {
+    isTest |= nn::tensorType(condition).getElementType().isInteger(1);
+    if (auto compare = dyn_cast<nn::CmpOp>(op)) {
+      std::optional<double> number = nn::matchSplat(compare.getRhs());
+      auto above =
+          number ? ifAbove(compare.getPredicate(), *number) : std::nullopt;
+      if (!above || !isCount(compare.getLhs(), flow))
+        return std::nullopt;
+      return Presence{countedBy(compare.getLhs(), flow), *above == ifAny};
+    }
+    if (isa<nn::NotOp>(op))
+      ifAny = !ifAny;
+    else if (!nn::keepsValue(op) && !passesOn(op))
+      break;
+    condition = op->getOperand(0);
+  }
+  if (!isTest || !isCount(condition, flow))
+    return std::nullopt;
+  return Presence{countedBy(condition, flow), ifAny};
+}
+
+bool testsFinite(Value condition, Uses &reads) {
+  Operation *op = condition.getDefiningOp();
+  if (!op)
+    return false;
+  if (auto compare = dyn_cast<nn::CmpOp>(op)) {
+    bool isEquality = compare.getPredicate() == nn::Predicate::eq ||
+                      compare.getPredicate() == nn::Predicate::ne;
+    bool isInfinite = std::isinf(nn::matchSplat(compare.getRhs()).value_or(0));
+    if (!isEquality || !(isInfinite || compare.getLhs() == compare.getRhs()))
+      return false;
+    if (auto abs = compare.getLhs().getDefiningOp<nn::AbsOp>())
+      reads.insert(&abs->getOpOperand(0));
+    reads.insert(&op->getOpOperand(0));
+    reads.insert(&op->getOpOperand(1));
+    return true;
+  }
+  // Tests may be joined by logical ops, and moved.
+  for (OpOperand &operand : op->getOpOperands()) {
+    bool isTest =
+        nn::tensorType(operand.get()).getElementType().isInteger(1) &&
+        isa<nn::ElementwiseOpInterface, nn::ElementSourceOpInterface>(op);
+    if (!isTest || !testsFinite(operand.get(), reads))
+      return false;
+    reads.insert(&operand);
+  }
+  return op->getNumOperands() > 0;
+}
+
+} // namespace fsdpc::passes
