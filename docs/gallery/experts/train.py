@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Trains a GPT with a mixture of experts on a book, by fsdpc and by torch.
+
+usage: train.py [--small] [--build DIR] [--out DIR]
+"""
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
+import book
+from entry import Entry, main
+
+LENGTH, PROMPT = 64, "MARRIAGE, n. "
+
+
+def make_module(small):
+    from model import ExpertGPT
+    return ExpertGPT(layers=1, width=32, heads=2, length=16) if small else ExpertGPT(layers=2, width=96, heads=4, length=LENGTH)
+
+
+def make_samples(count, small):
+    return {"ids": book.windows(count, 16 if small else LENGTH)}
+
+
+def result(model, folder):
+    from language_model import write
+    return f"“{write(model, PROMPT, 60)}”"
+
+
+ENTRY = Entry("GPT, 2 layers of 4 experts", "The Devil's Dictionary, bytes", make_module, make_samples, steps=100, batch=8,
+              flags=dict(optimizer="adamw", lr=1e-3, weight_decay=0.01, clip_grad_norm=1.0, unit_class="*Block"), schedule="cosine", result=result)
+
+if __name__ == "__main__":
+    sys.exit(main(ENTRY))
