@@ -125,7 +125,12 @@ def check_page(browser: Browser, page: Path, screenshots: Path) -> str:
         browser.screenshot(page, screenshots / f"{page.stem}-{name}.png", *flags)
     units = rows_of(dom, "unit-rows")
     demand(sorted(row[0] for row in units) == sorted(row[0] for row in plan["units"]["rows"]), f"units are missing: {units}")
-    demand(len(rows_of(dom, "owners")) == len(plan["memory"]["owners"]), "owners at the peak are missing")
+    owners = rows_of(dom, "owners")
+    demand(len(owners) == len(plan["memory"]["owners"]), "owners at the peak are missing")
+    # No memory is shown as none. The page's smallest unit is a tenth of a KiB.
+    shown = {name: float(size.split()[0].replace(",", "")) for name, size in owners}
+    vanished = [name for name, size in plan["memory"]["owners"] if size > 100 and not shown.get(name)]
+    demand(not vanished, f"owners of memory are shown without any: {vanished}")
     demand(said["images"] == 0, "a name became markup")
     return dom
 

@@ -5,7 +5,8 @@
 
 const number = (value, digits = 3) => value.toLocaleString('en-US', {minimumFractionDigits: digits, maximumFractionDigits: digits});
 const ms = us => number(us / 1e3) + ' ms';
-const mib = bytes => number(bytes / 1048576, 1) + ' MiB';
+// Small tensors have a few KiB, which would round to no MiB.
+const mib = bytes => bytes < 104857.6 ? number(bytes / 1024, 1) + ' KiB' : number(bytes / 1048576, 1) + ' MiB';
 const percent = share => number(100 * share, 1) + ' %';
 
 // Elements get their texts as text nodes only: names come from a model.

@@ -133,7 +133,8 @@ function drawMemory() {
   }
   pen.fillStyle = colour('faint');
   const unit = roundStep(top);
-  for (let bytes = unit; bytes < top; bytes += unit) pen.fillText(number(bytes / 1048576, bytes < 1e8 ? 1 : 0), 4, y(bytes));
+  // The name of the axis stands at its top.
+  for (let bytes = unit; bytes < top && y(bytes) > 20; bytes += unit) pen.fillText(number(bytes / 1048576, bytes < 1e8 ? 1 : 0), 4, y(bytes));
   pen.fillText('MiB', 4, 8);
 }
 
