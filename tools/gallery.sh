@@ -4,7 +4,7 @@
 # Trains the models of docs/gallery by fsdpc and by torch, in build/gallery, and
 # prints the table of docs/gallery/README.md. Some ten minutes on two cores.
 #
-# usage: tools/gallery.sh [--write] [--python PYTHON] [NAME…]
+# usage: tools/gallery.sh [--python PYTHON] [--write | NAME…]
 #
 # NAME is a folder of docs/gallery; without one, all are trained. With --write,
 # the table and the curves replace those in docs/gallery. PYTHON has torch, onnx,
@@ -22,6 +22,7 @@ while [[ ${1:-} == --* ]]; do
     *) sed -n '7,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
 done
+[[ ! $write || $# == 0 ]] || die "--write needs the rows of all trainings; leave out $*"
 if [[ ! $python ]]; then
   python=$build/peer/bin/python
   [[ -x $python ]] || "$root"/tools/bench/setup-peer.sh "$build/peer"

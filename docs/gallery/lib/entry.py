@@ -52,19 +52,13 @@ class Entry:
     steps: int
     batch: int                                # samples of a microbatch
     flags: Mapping[str, Any]                  # of the compile; `optimizer`, `lr`, `weight_decay` and `clip_grad_norm` are torch's as well
-    accumulate: int = 1                       # microbatches of a rank in a step
     schedule: str | None = None               # --lr-schedule
     result: Callable[["torch.nn.Module", Path], str] | None = None  # what the trained module can do, in a few words; it may write files
-
-    @property
-    def microbatches(self) -> int:
-        """Microbatches of a step."""
-        return RANKS * self.accumulate
 
     def samples(self, small: bool) -> dict[str, np.ndarray]:
         """All samples of a training, in the order in which both take them."""
         steps, batch = (SMALL_STEPS, min(self.batch, 4)) if small else (self.steps, self.batch)
-        return dict(self.make_samples(steps * self.microbatches * batch, small))
+        return dict(self.make_samples(steps * RANKS * batch, small))
 
 
 @dataclass
@@ -86,7 +80,7 @@ def train_ours(entry: Entry, model: Path, samples: Mapping[str, np.ndarray], ste
     """Compiles the model and trains it on two ranks, which are threads of one process."""
     fsdpc.compile(model, folder / "train", plan_ranks=RANKS, **entry.flags)
     before = processor_seconds()
-    run = fsdpc.run(folder / "train", RANKS, steps=steps, data=samples, accumulate=entry.accumulate, threads=1,
+    run = fsdpc.run(folder / "train", RANKS, steps=steps, data=samples, threads=1,
                     lr_schedule=entry.schedule, log=folder / "fsdpc.jsonl", save=folder / "trained.safetensors")
     return Training(run.losses, processor_seconds() - before, run.steps[-1].values["resident_bytes"] / 2**20, run.header)
 
@@ -168,7 +162,7 @@ def main(entry: Entry) -> int:
     options = parser.parse_args()
     # Other programs may slow a rank, which changes no loss.
     warnings.filterwarnings("ignore", "rank .* has been slow", fsdpc.ToolWarning)
-    os.environ.setdefault("FSDPC", str(options.build.resolve() / "bin/fsdpc"))
+    os.environ["FSDPC"] = str(options.build.resolve() / "bin/fsdpc")
     folder = (options.out or options.build / "gallery" / (name + "-small" if options.small else name)).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if options.torch:
