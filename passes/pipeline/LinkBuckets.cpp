@@ -54,6 +54,8 @@ bool areEqual(Operation &one, Operation &other) {
     copy->walk([](rt::PointerOp pointer) {
       if (pointer.getSpace() == rt::Space::arena)
         pointer.setOffset(0);
+      if (pointer.getAt())
+        pointer.setAt(0);
     });
   }
   bool equal = OperationEquivalence::isEquivalentTo(

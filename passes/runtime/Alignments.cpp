@@ -24,7 +24,9 @@ fsdpc::passes::launchAlignments(ModuleOp module) {
     // A missing optional buffer is null, whose alignment does not matter.
     for (auto [least, buffer] : llvm::zip(bytes, launch.getBuffers()))
       if (auto pointer = buffer.getDefiningOp<rt::PointerOp>())
-        least = std::gcd(least, static_cast<int64_t>(pointer.getOffset()));
+        for (uint64_t place :
+             {pointer.getOffset(), pointer.getAt().value_or(0)})
+          least = std::gcd(least, static_cast<int64_t>(place));
   });
   return known;
 }

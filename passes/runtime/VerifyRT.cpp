@@ -55,20 +55,45 @@ struct Bounds {
   bool onGpu;
 };
 
-// Only a gradient that is unsummed is memory of which a pointer tells parts.
-LogicalResult verifyGradient(Operation *op, rt::PointerOp pointer,
-                             const SymbolTable &symbols) {
+// Gradients that are unsummed and gathered parameters are memory of one layout,
+// behind which that of others may lie.
+LogicalResult verifyWithinLayout(Operation *op, rt::PointerOp pointer,
+                                 const SymbolTable &symbols) {
+  bool isGradient = pointer.getSpace() == rt::Space::gradient;
+  if (!isGradient && pointer.getSpace() != rt::Space::gathered)
+    return success();
+  StringRef what = isGradient ? "the gradient" : "the gathered parameters";
   auto layout =
       symbols.lookup<fsdp::LayoutOp>(pointer.getSymbolAttr().getAttr());
-  if (!layout || !fsdp::isUnsummed(layout))
-    return pointer.emitOpError("points to the gradient of '")
-           << pointer.getSymbolAttr().getValue()
-           << "', which is no layout that is unsummed";
+  if (!layout || (isGradient && !fsdp::isUnsummed(layout)))
+    return pointer.emitOpError("points to ")
+           << what << " of '" << pointer.getSymbolAttr().getValue()
+           << "', which is no layout"
+           << (isGradient ? " that is unsummed" : "");
   int64_t bytes = nn::tensorBytes(fsdp::getFlatType(layout));
   int64_t end = pointer.getOffset() + pointer.getBytes();
   if (end > bytes)
-    return op->emitOpError("accesses the gradient of layout '")
-           << layout.getSymName() << "' up to byte " << end << " of " << bytes;
+    return op->emitOpError("accesses ")
+           << what << " of layout '" << layout.getSymName() << "' up to byte "
+           << end << " of " << bytes;
+  return success();
+}
+
+// The runtime chooses where a layout is gathered, and asks only its own
+// pointers.
+LogicalResult verifyDestinations(rt::AllGatherOp gather) {
+  for (auto [layout, destination] :
+       llvm::zip(gather.getLayouts().getAsRange<FlatSymbolRefAttr>(),
+                 gather.getDestinations())) {
+    auto pointer = destination.getDefiningOp<rt::PointerOp>();
+    bool isOwn = pointer && (pointer.getSpace() == rt::Space::gathered ||
+                             pointer.getSpace() == rt::Space::whole);
+    if (!isOwn || pointer.getSymbolAttr() != layout || pointer.getOffset() != 0)
+      return gather.emitOpError("gathers '")
+             << layout.getValue()
+             << "' to what is not the first byte of its own memory (space "
+                "'gathered' or 'whole')";
+  }
   return success();
 }
 
@@ -83,10 +108,11 @@ LogicalResult verifyBounds(const Command &command, const Bounds &bounds) {
              << " bytes";
   for (Value operand : command.op->getOperands())
     if (auto pointer = operand.getDefiningOp<rt::PointerOp>();
-        pointer && pointer.getSpace() == rt::Space::gradient &&
-        failed(verifyGradient(command.op, pointer, bounds.symbols)))
+        pointer &&
+        failed(verifyWithinLayout(command.op, pointer, bounds.symbols)))
       return failure();
-  return success();
+  auto gather = dyn_cast<rt::AllGatherOp>(command.op);
+  return gather ? verifyDestinations(gather) : success();
 }
 
 // The diagnostic names the later command, which is where the missing wait

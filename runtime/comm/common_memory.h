@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One block of memory that all ranks of a job reach, each at an address of its
-// own.
+// One block of memory that all ranks of a job reach, at the same address.
 #pragma once
 
 #include "runtime/comm/communicator.h"

@@ -189,7 +189,7 @@ Status Evaluation::runRound(fsdpc_rank &rank, const Group &group, int64_t step,
   for (int64_t k = 0; k < rank.accumulate; ++k) {
     rank.microbatch = k;
     FSDPC_TRY(fill(rank, group, k, first + k * rank.job.size + rank.job.rank));
-    Section section;
+    Section section; // `first`: an update may have changed the parameters
     section.evaluate = true;
     section.slot = rank.slot;
     section.microbatch = k;

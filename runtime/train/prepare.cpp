@@ -255,13 +255,12 @@ Status Trainer::makeGroups() {
 
 // Makes the memory in which the ranks of one node hold their shards side by
 // side, where that saves gathers their copies.
-Status Trainer::placeShards() {
+void Trainer::placeShards() {
   int64_t bytes = 0;
   for (const Layout &layout : manifest.layouts)
     bytes += sideBySideBytes(manifest, layout, job.size);
   if (bytes > 0 && job.ranksOnNode == job.size)
     sideBySide = CommonMemory::make(job, size_t(bytes));
-  return {};
 }
 
 static Error otherBase(const std::string &path, const std::string &there,
@@ -328,7 +327,7 @@ Status Trainer::prepare() {
   info.batch = samples.batch();
   info.samples = samples.count();
   FSDPC_TRY(agree(job, makeGroups()));
-  FSDPC_TRY(agree(job, placeShards()));
+  placeShards();
   FSDPC_TRY(agree(job, load()));
   FSDPC_TRY(agree(job, findBase()));
   FSDPC_TRY(agree(job, checkBase()));

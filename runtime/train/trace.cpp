@@ -38,6 +38,8 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
     const Layout &layout = rank.manifest.layouts[size_t(index)];
     const LayoutBuffers &buffers = rank.layouts[size_t(index)];
     int64_t element = dtypeBytes(rank.manifest.computeDtypeOf(layout));
+    if (command.op == "all_gather" && buffers.gathered)
+      continue; // it lies there already
     if (command.op == "all_gather" && !layout.wire.empty())
       bytes += buffers.shard * 4 +
                2 * blockedBytes(buffers.whole, blockTypeOf(layout.wire)) +

@@ -74,7 +74,7 @@ private:
   Status checkPaths() const;
   Status checkStepSize() const;
   Status makeGroups();
-  Status placeShards();
+  void placeShards();
   Status load();
   Status findBase();
   Status checkBase() const;

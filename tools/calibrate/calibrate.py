@@ -106,7 +106,7 @@ def compute_samples(commands: dict, classes: dict) -> None:
     for (stream, op, _, flops, bytes), (us, calls) in commands.items():
         if stream == 0 and (op in PRODUCTS or op == "launch"):
             classes[op].append(Sample(flops, bytes, us, calls))
-        elif op in COLLECTIVES:                   # of one rank
+        elif op in COLLECTIVES and bytes:         # of one rank; a gather in place moves none
             classes["copy"].append(Sample(0, bytes, us, calls))
 
 

@@ -12,7 +12,8 @@ def RT_PoisonOp : RT_Command<"poison", "compute"> {
   let description = [{
     Calls `fsdpc_poison` on stream `compute`. For the debug option `--poison`: every
     bit of the bytes becomes 1, which is NaN in every float type, so that a read of a
-    dead value shows in the loss.
+    dead value shows in the loss. Parameters that ranks of one process hold side by
+    side stay as they are, so such reads show under mpirun.
 
     **Constraints**
     - `bytes` does not exceed the pointer's bytes.

@@ -11,8 +11,9 @@ module attributes {fsdp.arena = {bytes = 4096 : i64}, fsdp.options = {"max-ranks
     members = [#fsdp.member<@w[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch() {
     %0 = rt.pointer arena + 0 bytes 128
+    %1 = rt.pointer gathered @a.flat + 0 bytes 128 at 0
     // expected-note @below {{conflicting access is here}}
-    rt.all_gather [@a.flat] -> %0
+    rt.all_gather [@a.flat] -> %1
     // expected-error @below {{on copies of stream 'gather' accesses arena bytes [0, 128) without waiting for stream 'gather'; add an event between them}}
     rt.fetch %0 bytes 128 from 0
     return
@@ -29,7 +30,8 @@ module attributes {fsdp.arena = {bytes = 4096 : i64}, fsdp.options = {"max-ranks
     members = [#fsdp.member<@w[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch() {
     %0 = rt.pointer arena + 0 bytes 128
-    rt.all_gather [@a.flat] -> %0
+    %1 = rt.pointer gathered @a.flat + 0 bytes 128 at 0
+    rt.all_gather [@a.flat] -> %1
     rt.event_record gather 0
     rt.event_wait gather 0
     rt.fetch %0 bytes 128 from 0
@@ -47,7 +49,8 @@ module attributes {fsdp.arena = {bytes = 4096 : i64}, fsdp.options = {"max-ranks
     members = [#fsdp.member<@w[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch() {
     %0 = rt.pointer arena + 0 bytes 128
-    rt.all_gather [@a.flat] -> %0
+    %1 = rt.pointer gathered @a.flat + 0 bytes 128 at 0
+    rt.all_gather [@a.flat] -> %1
     rt.fetch %0 bytes 128 from 0
     return
   }

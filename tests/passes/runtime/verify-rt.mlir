@@ -84,7 +84,7 @@ module attributes {fsdp.arena = {bytes = 64 : i64}, fsdp.options = {"max-ranks" 
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
     members = [#fsdp.member<@a.w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch() {
-    %0 = rt.pointer arena + 0 bytes 64
+    %0 = rt.pointer gathered @a.flat + 0 bytes 64 at 0
     // expected-error @below {{accesses memory up to byte 320 of an arena of 64 bytes}}
     rt.all_gather [@a.flat] -> %0
     return
@@ -104,7 +104,7 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
     return %y : tensor<4x4xf32>
   }
   func.func @microbatch() {
-    %0 = rt.pointer arena + 0 bytes 64
+    %0 = rt.pointer gathered @a.flat + 0 bytes 64 at 0
     // expected-note @below {{conflicting access is here}}
     rt.all_gather [@a.flat] -> %0
     rt.event_record gather 0
@@ -162,7 +162,8 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
     rt.launch @exp(%1, %1)
     rt.event_record compute 1
     rt.event_wait gather 1
-    rt.all_gather [@a.flat] -> %0
+    %2 = rt.pointer gathered @a.flat + 0 bytes 64 at 0
+    rt.all_gather [@a.flat] -> %2
     return
   }
 }
@@ -553,4 +554,60 @@ func.func @microbatch() {
   // expected-error @below {{points to space 'arena'; 'at' belongs to the space 'gathered', which needs it}}
   %0 = rt.pointer arena + 0 bytes 64 at 64
   return
+}
+
+// -----
+
+// The runtime chooses where a layout is gathered: not behind its back.
+module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 1 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @a.w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@a.w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    // expected-error @below {{gathers 'a.flat' to what is not the first byte of its own memory (space 'gathered' or 'whole')}}
+    rt.all_gather [@a.flat] -> %0
+    return
+  }
+}
+
+// -----
+
+// Nor into another layout's.
+module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 1 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @a.w : tensor<16xf32> trainable unit @a
+  fsdp.parameter @a.v : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@a.w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  fsdp.layout @b.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@a.v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch() {
+    %0 = rt.pointer gathered @b.flat + 0 bytes 64 at 0
+    // expected-error @below {{gathers 'a.flat' to what is not the first byte of its own memory}}
+    rt.all_gather [@a.flat] -> %0
+    return
+  }
+}
+
+// -----
+
+// Side by side, the shards of other layouts lie behind a layout's own.
+module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 1 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @a.w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@a.w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+  func.func @microbatch() {
+    %0 = rt.pointer gathered @a.flat + 4 bytes 64 at 0
+    %1 = rt.pointer arena + 256 bytes 64
+    // expected-error @below {{accesses the gathered parameters of layout 'a.flat' up to byte 68 of 64}}
+    rt.launch @exp(%0, %1)
+    return
+  }
 }
