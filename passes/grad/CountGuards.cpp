@@ -52,17 +52,20 @@ Value countedBy(Value count, const SampleFlow &flow) {
   return flow.firstOf(count);
 }
 
-// Returns true for a sum or a maximum over samples.
+// Returns true for one number that is a sum or a maximum over samples. Where it
+// is cut to an integer, 0.4 has become 0.
 static bool isCount(Value value, const SampleFlow &flow) {
+  if (!isSingle(value))
+    return false;
   while (Operation *op = value.getDefiningOp()) {
     if (auto reduce = dyn_cast<nn::ReduceOp>(op);
         reduce && reduce.getKind() == nn::ReduceKind::max)
-      return flow.combines(value);
-    if (!nn::keepsValue(op) && !passesOn(op))
+      return isSingle(value) && flow.combines(value);
+    if (!passesOn(op))
       break;
     value = op->getOperand(0);
   }
-  return flow.of(value).kind == Samples::Sum;
+  return isSingle(value) && flow.of(value).kind == Samples::Sum;
 }
 
 // Compares a count with a number: nothing unless that tells 0 from the others.
@@ -98,7 +101,11 @@ std::optional<Presence> presenceOf(Value condition, const SampleFlow &flow) {
           number ? ifAbove(compare.getPredicate(), *number) : std::nullopt;
       if (!above || !isCount(compare.getLhs(), flow))
         return std::nullopt;
-      return Presence{countedBy(compare.getLhs(), flow), *above == ifAny};
+      Value counted = countedBy(compare.getLhs(), flow);
+      // Weights that are fractions may have a sum between 0 and the number.
+      if (*number != 0 && !nn::tensorType(counted).getElementType().isInteger())
+        return std::nullopt;
+      return Presence{counted, *above == ifAny};
     }
     if (isa<nn::NotOp>(op))
       ifAny = !ifAny;

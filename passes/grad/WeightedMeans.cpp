@@ -46,8 +46,9 @@ private:
   std::optional<Term> takeFactor(Operation *op) const;
   void takeEntropy(Operation *op);
   void visitSelect(nn::SelectOp select);
-  bool takeGuard(OpOperand &test, bool ifAny);
+  bool takeGuard(OpOperand &test, bool ifAny, Value guarded);
   bool counts(const WeightedMean &mean, Value counted) const;
+  bool leadsTo(Value value, Value mean) const;
   SmallVector<OpOperand *> guardedUses(const CountFactor &factor) const;
   template <typename OpTy> bool readsOthers(Operation *op) const;
   bool hasOtherUses(Value value) const;
@@ -60,8 +61,11 @@ private:
   bool inFactor = false, hasRowFactor = false;
   DenseSet<Value> needed, seen;
   Uses walked, explained;
-  /// Tests of whether there are targets, and what they count.
-  SmallVector<std::pair<OpOperand *, Value>> guards;
+  struct Guard {
+    OpOperand *test; ///< of whether there are targets
+    Value counted, guarded;
+  };
+  SmallVector<Guard> guards;
   FoundMeans found;
 };
 
@@ -175,7 +179,7 @@ void Search::visitRest(Operation *op) {
       continue;
     if (!flow.combines(factor->get()))
       return visitBeside(factor->get(), *other);
-    if (takeGuard(*factor, true))
+    if (takeGuard(*factor, true, other->get()))
       return visit(*other);
     llvm::SaveAndRestore enter(inFactor, true);
     return visit(*factor);
@@ -222,6 +226,14 @@ void Search::visit(OpOperand &use) {
   // A mean of all samples times a factor of each is no mean.
   if (repeats && hasRowFactor)
     return;
+  // Inputs may choose of one microbatch's mean where another has a factor.
+  if (auto moves = dyn_cast<nn::ElementSourceOpInterface>(op);
+      moves && op->getNumOperands() > 1 &&
+      llvm::any_of(op->getOperands(), [&](Value operand) {
+        return nn::tensorType(operand).getElementType().isInteger() &&
+               flow.readsInputs(operand);
+      }))
+    return;
   if (op->getNumOperands() == 2 &&
       llvm::all_of(op->getOpOperands(), [](OpOperand &operand) {
         return nn::linearityIn(operand) == nn::Linearity::Factor;
@@ -236,7 +248,7 @@ void Search::visit(OpOperand &use) {
 // mean.
 void Search::visitSelect(nn::SelectOp select) {
   OpOperand &test = select.getConditionMutable();
-  bool hasNumber = false;
+  bool hasNumber = false, isGuard = false;
   for (OpOperand *side :
        {&select.getOnTrueMutable(), &select.getOnFalseMutable()}) {
     OpOperand &other = side == &select.getOnTrueMutable()
@@ -245,23 +257,51 @@ void Search::visitSelect(nn::SelectOp select) {
     if (!nn::matchSplat(other.get()))
       continue;
     hasNumber = true;
-    takeGuard(test, side == &select.getOnTrueMutable());
+    isGuard |= takeGuard(test, side == &select.getOnTrueMutable(), side->get());
   }
   Uses reads;
   if (hasNumber && testsFinite(test.get(), reads)) {
     walked.insert_range(reads);
     walked.insert(&test);
+  } else if (!isGuard && flow.readsInputs(test.get()) &&
+             (flow.readsOthers(test.get()) || flow.combines(test.get()))) {
+    return; // microbatches choose otherwise than all samples together
   }
+  llvm::SaveAndRestore enter(
+      hasRowFactor, hasRowFactor || flow.of(test.get()).kind == Samples::Rows);
   visit(select.getOnTrueMutable());
   visit(select.getOnFalseMutable());
 }
 
 // Returns true if `test` holds, or does not, where there are targets.
-bool Search::takeGuard(OpOperand &test, bool ifAny) {
+bool Search::takeGuard(OpOperand &test, bool ifAny, Value guarded) {
   std::optional<Presence> presence = presenceOf(test.get(), flow);
   if (!presence || presence->ifAny != ifAny)
     return false;
-  guards.emplace_back(&test, presence->counted);
+  guards.push_back({&test, presence->counted, guarded});
+  return true;
+}
+
+// Returns true if `value` is the mean, with constant factors and guards.
+bool Search::leadsTo(Value value, Value mean) const {
+  while (value != mean) {
+    Operation *op = value.getDefiningOp();
+    if (!op)
+      return false;
+    auto select = dyn_cast<nn::SelectOp>(op);
+    if (select && nn::matchSplat(select.getOnFalse()))
+      value = select.getOnTrue();
+    else if (select && nn::matchSplat(select.getOnTrue()))
+      value = select.getOnFalse();
+    else if (OpOperand *input = scaledBy(op))
+      value = input->get();
+    else if (isa<nn::MulOp>(op) && presenceOf(op->getOperand(0), flow))
+      value = op->getOperand(1);
+    else if (isa<nn::MulOp>(op) && presenceOf(op->getOperand(1), flow))
+      value = op->getOperand(0);
+    else
+      return false;
+  }
   return true;
 }
 
@@ -319,9 +359,9 @@ FoundMeans Search::run(OpOperand &loss) {
     for (const CountFactor &factor : mean.factors)
       mean.guarded.append(guardedUses(factor));
     explained.insert_range(mean.guarded);
-    for (auto [test, counted] : guards)
-      if (counts(mean, counted))
-        explained.insert(test);
+    for (const Guard &guard : guards)
+      if (counts(mean, guard.counted) && leadsTo(guard.guarded, mean.mean))
+        explained.insert(guard.test);
     if (mean.factors.empty())
       entropies.insert(mean.mean.getDefiningOp());
   }

@@ -71,6 +71,10 @@ OTHERS = {
     "weighted_mean": lambda l, x, y, m: ((l * m).sum() / m.sum() * (1 + x[:, 0])).mean(),
     "truncated": lambda l, x, y, m: (l * m).sum() / (m.sum() * 0.4).long().clamp(min=1),
     "any": lambda l, x, y, m: torch.where(m.min() > 0.5, 2.0, 1.0) * l.mean(),
+    "columns": lambda l, x, y, m: torch.where(m.sum(0) > 0, (l * m).sum() / m.sum(), 0.0).sum(),
+    "chosen_by_row": lambda l, x, y, m: torch.where(x[:, 0] > 2, (l * m).sum() / m.sum(), l.mean(1)).mean(),
+    "chosen_by_loss": lambda l, x, y, m: torch.where(l.mean() > 1, (l * m).sum() / m.sum(), l.mean()),
+    "fraction": lambda l, x, y, m: torch.where((m * 0.3).sum() >= 1, (l * m * 0.3).sum() / (m * 0.3).sum(), 0.0),
 }
 
 
@@ -122,6 +126,10 @@ def test_means_are_those_of_one_batch(name, tmp_path):
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_no_mean_over_targets_is_remarked_on(name, tmp_path):
     check(OTHERS[name], data(), tmp_path, remarks=True, whole=False)
+
+
+def test_a_guard_belongs_to_its_mean(tmp_path):
+    check(lambda l, x, y, m: (l * m).sum() / m.sum() + torch.where(m.sum() > 0, l.mean(), 0.0), data(), tmp_path, remarks=True, whole=True)
 
 
 def weighted_samples(l, x, y, m):

@@ -398,9 +398,9 @@ module {
 
 // -----
 
-// A test of whether there are many targets is not explained by the mean.
+// A test of whether there are many targets may choose otherwise in a microbatch than it
+// would for all samples: the mean stays that of its microbatch.
 // CHECK-LABEL: module
-// CHECK: fsdp.loss_weight @loss_weight ["m"]
 // CHECK-NOT: fsdp.loss_weight
 module {
   fsdp.parameter @w : tensor<4xf32> trainable
@@ -413,9 +413,36 @@ module {
     %zero = nn.constant dense<0.0> : tensor<1xf32>
     %two = nn.constant dense<2.0> : tensor<1xf32>
     %any = nn.cmp gt %b, %two : tensor<1xf32> -> tensor<1xi1>
-    %q = nn.div %a, %b : tensor<1xf32>
     // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
+    %q = nn.div %a, %b : tensor<1xf32>
     %s = nn.select %any, %q, %zero : tensor<1xi1>, tensor<1xf32>
+    %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// A guard belongs to the mean that it guards.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"]
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-note@below {{samples are combined here}}
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %zero = nn.constant dense<0.0> : tensor<1xf32>
+    %any = nn.cmp gt %b, %zero : tensor<1xf32> -> tensor<1xi1>
+    %q = nn.div %a, %b : tensor<1xf32>
+    %o = nn.reduce sum %w [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
+    %g = nn.select %any, %o, %zero : tensor<1xi1>, tensor<1xf32>
+    %s = nn.add %q, %g : tensor<1xf32>
     %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
     fsdp.report_loss %l : tensor<f32>
     return
