@@ -86,7 +86,9 @@ void fsdpc_attention_grad(fsdpc_rank *, int32_t plan, const fsdpc_kernel *rows,
 
 /* Fills memory whose value has ended with NaN. Stream COMPUTE. For the debug
  * option `--poison`: every bit of the bytes becomes 1, which is NaN in every
- * float type, so that a read of a dead value shows in the loss. */
+ * float type, so that a read of a dead value shows in the loss. Parameters
+ * that ranks of one process hold side by side stay as they are, so such reads
+ * show under mpirun. */
 void fsdpc_poison(fsdpc_rank *, void *memory, int64_t bytes);
 
 /* Reports the microbatch's loss. Stream COMPUTE. Reads `loss`, one f32, and

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The rules of texts from outside, which the parser's callback checks, and the
+// library's parser and writer for both of its types of objects.
 #include "runtime/support/json_text.h"
 
 #include "runtime/support/concat.h"

@@ -40,6 +40,8 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <array>
+#include <csignal>
 #include <iostream>
 #include <unistd.h>
 
@@ -294,6 +296,17 @@ int runTool(int argc, char **argv) {
   return printed(compile(line));
 }
 
+// Returns the signals that nohup or a background shell has set to be ignored.
+// LLVM takes them all.
+SmallVector<int> ignoredSignals() {
+  return llvm::to_vector(llvm::make_filter_range(
+      std::array{SIGINT, SIGTERM, SIGHUP, SIGQUIT}, [](int signal) {
+        struct sigaction now;
+        return sigaction(signal, nullptr, &now) == 0 &&
+               now.sa_handler == SIG_IGN;
+      }));
+}
+
 // LLVM ends the process by a signal when it is out of threads or memory. These
 // are errors like any other, and what the compile has made so far goes.
 void endByError(void *, const char *reason, bool) {
@@ -311,8 +324,11 @@ void endByMemory(void *, const char *, bool) {
 } // namespace
 
 int main(int argc, char **argv) {
+  SmallVector<int> ignored = ignoredSignals();
   // LLVM would end the process with a code of its own at a closed pipe.
   llvm::InitLLVM init(argc, argv, /*InstallPipeSignalExitHandler=*/false);
+  for (int signal : ignored)
+    std::signal(signal, SIG_IGN);
   llvm::install_fatal_error_handler(endByError);
   llvm::install_bad_alloc_error_handler(endByMemory);
   int code = runtime::guarded([&] { return runTool(argc, argv); });
