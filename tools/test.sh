@@ -11,7 +11,8 @@
 #        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
 #
 # With --quick, builds and runs the tests of lit, the unit tests and those of the
-# pages: what does not compile and run whole programs.
+# pages that take less than twenty seconds: what does not compile and run whole
+# programs.
 #
 # Without flags, what is long runs as a sample that the commit decides: a quarter of
 # the tests with the label `drawn`, and parts of others. With --all each test and
@@ -34,7 +35,7 @@ set -euo pipefail
 all=
 case ${1:-} in
   --all) all=--all; shift ;;
-  --quick) set -- -LE 'numeric|drawn' ;;
+  --quick) set -- -LE 'numeric|drawn|long' ;;
 esac
 if [[ $# == 0 ]]; then
   packages+=(clang-tidy-22)

@@ -108,11 +108,21 @@ function(fsdpc_drawn_tests)
   set_property(TEST ${ARGN} APPEND PROPERTY LABELS drawn)
 endfunction()
 
+# fsdpc_long_tests(NAME…): tests of some twenty seconds and more, which
+# tools/test.sh --quick leaves out. Those that are not built are passed over.
+function(fsdpc_long_tests)
+  foreach(name IN LISTS ARGN)
+    if(TEST ${name})
+      set_property(TEST ${name} APPEND PROPERTY LABELS long)
+    endif()
+  endforeach()
+endfunction()
+
 # fsdpc_thread_tests(NAME…): tests that the thread sanitizer runs too (tools/test.sh).
 # The target thread_tests builds them, and they have the label threads.
 add_custom_target(thread_tests)
 function(fsdpc_thread_tests)
-  set_tests_properties(${ARGN} PROPERTIES LABELS threads)
+  set_property(TEST ${ARGN} APPEND PROPERTY LABELS threads)
   add_dependencies(thread_tests ${ARGN})
 endfunction()
 
