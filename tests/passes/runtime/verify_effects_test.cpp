@@ -304,12 +304,14 @@ TEST_F(VerifyEffectsTest, OrdersForeignOpsLikeTheRuntimes) {
 // Two commands that use one channel's window must be ordered like any others.
 TEST_F(VerifyEffectsTest, OrdersCommunicationWindows) {
   EXPECT_ERROR(verifyRT(pointers + std::string(R"(
-    rt.all_gather [@l] -> %0
+    %own = rt.pointer gathered @l + 0 bytes 64 at 0
+    rt.all_gather [@l] -> %own
     "test.window"() : () -> ())")),
                "accesses window of channel 'gather' without waiting for stream "
                "'gather'");
   EXPECT_EQ(verifyRT(pointers + std::string(R"(
-    rt.all_gather [@l] -> %0
+    %own = rt.pointer gathered @l + 0 bytes 64 at 0
+    rt.all_gather [@l] -> %own
     rt.event_record gather 0
     rt.event_wait compute 0
     "test.window"() : () -> ())")),
