@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The rules of texts from outside, which the parser's callback checks, and the
-// library's parser and writer for both of its types of objects.
+// A text from outside is checked while nlohmann's parser reads it, by the
+// parser's callback: what breaks a rule never becomes a tree in memory. The
+// parser and the writer are instantiated here alone, for both types of objects.
 #include "runtime/support/json_text.h"
 
 #include "runtime/support/concat.h"
