@@ -8,9 +8,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 import book
+import texts
 from entry import Entry, main
 
-LENGTH, PROMPT = 64, "MARRIAGE, n. "
+LENGTH = 64
 
 
 def make_module(small):
@@ -19,16 +20,12 @@ def make_module(small):
 
 
 def make_samples(count, small):
-    return {"ids": book.windows(count, 16 if small else LENGTH)}
-
-
-def result(model, folder):
-    from language_model import write
-    return f"“{write(model, PROMPT, 60)}”"
+    return {"ids": texts.windows(book.text(), count, 16 if small else LENGTH)}
 
 
 ENTRY = Entry("GPT, 2 layers of 4 experts", "The Devil's Dictionary, bytes", make_module, make_samples, steps=100, batch=8,
-              flags=dict(optimizer="adamw", lr=1e-3, weight_decay=0.01, clip_grad_norm=1.0, unit_class="*Block"), schedule="cosine", result=result)
+              flags=dict(optimizer="adamw", lr=1e-3, weight_decay=0.01, clip_grad_norm=1.0, unit_class="*Block"), schedule="cosine",
+              result=texts.written_after("MARRIAGE, n. "))
 
 if __name__ == "__main__":
     sys.exit(main(ENTRY))

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
-import numpy as np
+import texts
 from entry import Entry, TRAINED, main
 
-LENGTH, PROMPT = 64, "You may "
+LENGTH = 64
 TEXT = Path("/usr/share/common-licenses/GPL-3")  # of the package base-files
 
 
@@ -26,19 +26,12 @@ def make_module(small):
 
 
 def make_samples(count, small):
-    length = 16 if small else LENGTH
-    text = np.frombuffer(TEXT.read_bytes(), np.uint8)
-    starts = np.random.default_rng(0).integers(len(text) - length, size=count)
-    return {"ids": text[starts[:, None] + np.arange(length + 1)].astype(np.int64)}
-
-
-def result(model, folder):
-    from language_model import write
-    return f"“{write(model, PROMPT, 60)}”"
+    return {"ids": texts.windows(TEXT.read_bytes(), count, 16 if small else LENGTH)}
 
 
 ENTRY = Entry("adapters of rank 8 on the GPT", "the GPL, bytes", make_module, make_samples, steps=120, batch=8,
-              flags=dict(optimizer="adamw", lr=5e-3, weight_decay=0.0, clip_grad_norm=1.0, unit_class="*Block"), schedule="cosine", result=result)
+              flags=dict(optimizer="adamw", lr=5e-3, weight_decay=0.0, clip_grad_norm=1.0, unit_class="*Block"), schedule="cosine",
+              result=texts.written_after("You may "))
 
 if __name__ == "__main__":
     sys.exit(main(ENTRY))
