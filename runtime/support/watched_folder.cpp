@@ -4,6 +4,7 @@
 // It may interrupt malloc, so it makes nothing but system calls: opendir and
 // readdir allocate, getdents64 does not.
 #include "runtime/support/watched_folder.h"
+#include "runtime/support/signals.h"
 #include "runtime/support/system_error.h"
 
 #include <atomic>
@@ -88,14 +89,9 @@ void removeWatchedFolders() {
 // Watched before it is made: mkdtemp writes the name before it makes the
 // folder.
 Status WatchedFolder::make(const std::string &prefix) {
-  for (int ending : endings) {
-    // nohup and background shells start a process with signals ignored; that
-    // choice stays.
-    struct sigaction before;
-    if (sigaction(ending, nullptr, &before) == 0 &&
-        before.sa_handler != SIG_IGN)
+  for (int ending : endings)
+    if (!isIgnored(ending))
       signal(ending, endBySignal);
-  }
   name = prefix + "XXXXXX";
   for (std::atomic<const char *> &slot : folders) {
     const char *none = nullptr;

@@ -3,6 +3,8 @@
 // The signal handler only stores the number: nothing else is safe there.
 #include "runtime/train/stop_request.h"
 
+#include "runtime/support/signals.h"
+
 #include <csignal>
 #include <initializer_list>
 
@@ -26,12 +28,9 @@ void remember(int signal) {
 
 void catchStopSignals() {
   for (int signal : {SIGTERM, SIGINT, SIGUSR1}) {
-    // nohup and background shells start a process with signals ignored; that
-    // choice stays.
-    struct sigaction before, now = {};
-    if (sigaction(signal, nullptr, &before) != 0 ||
-        before.sa_handler == SIG_IGN)
+    if (isIgnored(signal))
       continue;
+    struct sigaction now = {};
     now.sa_handler = remember;
     now.sa_flags = SA_RESTART; // calls of libraries need not expect a signal
     sigemptyset(&now.sa_mask);

@@ -13,6 +13,7 @@
 #include "passes/pipeline/Pipeline.h"
 #include "passes/pipeline/Registration.h"
 #include "runtime/support/diagnostics.h"
+#include "runtime/support/signals.h"
 #include "runtime/support/spelling.h"
 #include "runtime/support/threads.h"
 #include "tools/calibrate/command.h"
@@ -296,17 +297,6 @@ int runTool(int argc, char **argv) {
   return printed(compile(line));
 }
 
-// Returns the signals that nohup or a background shell has set to be ignored.
-// LLVM takes them all.
-SmallVector<int> ignoredSignals() {
-  return llvm::to_vector(llvm::make_filter_range(
-      std::array{SIGINT, SIGTERM, SIGHUP, SIGQUIT}, [](int signal) {
-        struct sigaction now;
-        return sigaction(signal, nullptr, &now) == 0 &&
-               now.sa_handler == SIG_IGN;
-      }));
-}
-
 // LLVM ends the process by a signal when it is out of threads or memory. These
 // are errors like any other, and what the compile has made so far goes.
 void endByError(void *, const char *reason, bool) {
@@ -324,7 +314,9 @@ void endByMemory(void *, const char *, bool) {
 } // namespace
 
 int main(int argc, char **argv) {
-  SmallVector<int> ignored = ignoredSignals();
+  // LLVM takes signals without asking whether they are ignored.
+  auto ignored = llvm::to_vector(llvm::make_filter_range(
+      std::array{SIGINT, SIGTERM, SIGHUP, SIGQUIT}, isIgnored));
   // LLVM would end the process with a code of its own at a closed pipe.
   llvm::InitLLVM init(argc, argv, /*InstallPipeSignalExitHandler=*/false);
   for (int signal : ignored)
