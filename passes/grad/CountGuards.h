@@ -24,7 +24,7 @@ bool isSingle(mlir::Value value);
 /// one element or repeated from one.
 bool passesOn(mlir::Operation *op);
 
-/// Returns the mask or the weights of which `count` is the sum or the maximum.
+/// Returns the mask or the weights whose sum or maximum is `count`.
 mlir::Value countedBy(mlir::Value count, const SampleFlow &flow);
 
 /// Returns what a condition, or a number that it was converted to, tests.

@@ -66,11 +66,11 @@ def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
     (`where(count > 0, …, 0)`) or of the mean (`where(isnan(mean), 0, mean)`).
 
     A count is any value of inputs that is a sum of terms with one sample each, as linear ops
-    make them (`nn::linearityIn`): sums, products, the last element of a running sum, and what
-    padding leaves of all places. A sum over the elements of one sample is no weight: its
-    axis of samples is followed from the inputs. Where the loss depends in another way on what the samples of a microbatch
-    have together, as on the square root of a count or on shares of classes, nothing
-    changes, and a remark names the place.
+    make them (`nn::linearityIn`): sums, products, the last element of a running sum, and the
+    number of places without the padded ones. A sum over the elements of one sample is not a
+    weight: its axis of samples is followed from the inputs. Where the loss depends in another
+    way on what the samples of a microbatch have together, as on the square root of a count or
+    on shares of classes, nothing changes, and a remark names the place.
 
     A loss that computes its gradients in the forward takes the factor as its scale. A
     weight that depends on parameters as well keeps the microbatch's mean, with a remark.

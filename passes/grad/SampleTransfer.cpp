@@ -70,7 +70,7 @@ SampleState Transfer::ofElements() const {
   }
   if (isApart)
     return rows;
-  // What a sum lacks of a constant is a sum too: the padding of a microbatch.
+  // A constant minus a sum is a sum too: all places but the padded ones.
   bool isRest = isa<nn::SubOp>(op) && operands[1].kind == Samples::Sum &&
                 nn::matchSplat(op.getOperand(0));
   return isRest ? combined(Samples::Sum) : ofTerms();

@@ -223,7 +223,7 @@ void Search::visit(OpOperand &use) {
   bool repeats = isa<nn::ElementSourceOpInterface>(op) &&
                  op->getNumOperands() == 1 && isSingle(op->getOperand(0)) &&
                  !isSingle(value);
-  // A mean of all samples times a factor of each is no mean.
+  // A mean of all samples, multiplied by a factor of each, is not a mean.
   if (repeats && hasRowFactor)
     return;
   // Inputs may choose of one microbatch's mean where another has a factor.
@@ -249,15 +249,13 @@ void Search::visit(OpOperand &use) {
 void Search::visitSelect(nn::SelectOp select) {
   OpOperand &test = select.getConditionMutable();
   bool hasNumber = false, isGuard = false;
-  for (OpOperand *side :
-       {&select.getOnTrueMutable(), &select.getOnFalseMutable()}) {
-    OpOperand &other = side == &select.getOnTrueMutable()
-                           ? select.getOnFalseMutable()
-                           : select.getOnTrueMutable();
-    if (!nn::matchSplat(other.get()))
+  for (bool ifAny : {true, false}) {
+    Value some = ifAny ? select.getOnTrue() : select.getOnFalse();
+    Value none = ifAny ? select.getOnFalse() : select.getOnTrue();
+    if (!nn::matchSplat(none))
       continue;
     hasNumber = true;
-    isGuard |= takeGuard(test, side == &select.getOnTrueMutable(), side->get());
+    isGuard |= takeGuard(test, ifAny, some);
   }
   Uses reads;
   if (hasNumber && testsFinite(test.get(), reads)) {

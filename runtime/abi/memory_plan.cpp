@@ -71,7 +71,7 @@ bool computesOnMaster(const Manifest &manifest, const Layout &layout) {
   return manifest.computeDtypeOf(layout) == "f32" && layout.wire.empty();
 }
 
-// What persists is what is gathered only if it has the compute type. Groups
+// A shard is gathered where it lies only if it has the compute type. Groups
 // and owners have other shards, and what is offloaded has no address.
 bool gathersInPlace(const Manifest &manifest, const Layout &layout) {
   return !manifest.target.starts_with("cuda") && !layout.masterWhole &&

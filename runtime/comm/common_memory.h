@@ -13,7 +13,7 @@ class CommonMemory {
 public:
   /// Collective, on the control channel: makes `bytes` zeroed bytes. They live
   /// as long as the last rank that holds the result. Returns null on every rank
-  /// if the ranks are not threads of one process, or if there is no memory.
+  /// if the ranks are not threads of one process, or if memory has run out.
   static std::shared_ptr<CommonMemory> make(Job &job, size_t bytes);
   ~CommonMemory();
   CommonMemory(const CommonMemory &) = delete;

@@ -8,6 +8,7 @@
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/LibraryOps.h"
+#include "compiler/dialects/nn/ScalarBuilder.h"
 #include "compiler/dialects/nn/ShapeOps.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -16,11 +17,8 @@ using namespace mlir;
 
 namespace fsdpc::nn {
 
-static bool isFloat(Value value) {
-  return isa<FloatType>(tensorType(value).getElementType());
-}
-
-// Casts of floats to integers drop digits, and truth values are no numbers.
+// A cast of a float to an integer drops digits, and one to a truth value drops
+// the number.
 static bool keepsDigits(CastOp cast) {
   return isFloat(cast) || (!isFloat(cast.getInput()) &&
                            !tensorType(cast).getElementType().isInteger(1));

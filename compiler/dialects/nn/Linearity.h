@@ -29,9 +29,8 @@ bool isLinearIn(mlir::Operation *op,
 /// Returns true if the result is the operand, in another type at most.
 bool keepsValue(mlir::Operation *op);
 
-/// Returns the axis of a library call's result of which each element depends on
-/// the same element of the operand's axis alone, or nothing if the call
-/// combines elements along it.
+/// Returns the axis of a library call's result that follows the operand's axis
+/// element by element. Returns nothing if the call combines elements along it.
 std::optional<int64_t> resultAxis(LibraryCallOpInterface call, unsigned operand,
                                   int64_t axis);
 
