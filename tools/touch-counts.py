@@ -5,7 +5,7 @@
 usage: touch-counts.py [--at REV]… [--list]
 
 One example stands for each kind: an elementwise op (erf), a library op (pooling), a pointwise optimizer (Lion), an optimizer of
-whole parameters (Muon), a strategy (hybrid), and both kinds of compressed reductions (power-sgd, top-k). The last row counts the files with a TypeSwitch,
+whole parameters (Muon), a strategy (hybrid), and each kind of compressed reductions (power-sgd, top-k, one-bit). The last row counts the files with a TypeSwitch,
 which list ops. Production files are the sources, ODS, build files and scripts of the compiler, the passes, the runtime, the
 frontends and the tools, without tests, documents, benchmarks and third parties. --at counts in a revision instead of the working
 tree, one column per revision. --list prints the files.
@@ -34,6 +34,7 @@ KINDS = {
     "strategy (hybrid)": r"(?i)hybrid",
     "compressed reduction (power-sgd)": r"(?i)power[-_ ]?sgd",
     "compressed reduction (top-k)": r"(?i)top[-_]k(?![a-z])",
+    "compressed reduction (one-bit)": r"(?i)one[-_]?bit(?![a-z])",
     "files with a TypeSwitch": r"\bTypeSwitch<",
 }
 

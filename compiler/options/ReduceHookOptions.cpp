@@ -90,12 +90,12 @@ std::string parseCompression(StringRef text, ReduceHook &hook) {
                            "100");
   }
   int64_t number = 0;
-  bool fits =
-      !text.getAsInteger(10, number) && number >= 1 && number <= value.most;
+  bool fits = !text.getAsInteger(10, number) && number >= value.least &&
+              number <= value.most;
   hook.number = double(number);
   return fits ? ""
-              : has(text, "is not a " + Twine(value.noun) + " from 1 to " +
-                              Twine(value.most));
+              : has(text, "is not a " + Twine(value.noun) + " from " +
+                              Twine(value.least) + " to " + Twine(value.most));
 }
 
 // Returns how a compression is written here that others give this name; empty

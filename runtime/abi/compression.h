@@ -30,12 +30,13 @@ struct Compression {
 /// The shapes of a layout's members, in their order.
 using MemberShapes = std::vector<std::vector<int64_t>>;
 
-/// The value of the option, NAME=VALUE: an integer from 1 to `most`, or a share
-/// in percent, above 0 and at most 100.
+/// The value of the option, NAME=VALUE: an integer from `least` to `most`, or a
+/// share in percent, above 0 and at most 100.
 struct CompressionValue {
   const char *form; ///< for users: "RANK", "X%"
   const char *noun; ///< of an integer: "rank"
   int64_t most = 0; ///< 0: a share
+  int64_t least = 1;
 
   bool isShare() const { return most == 0; }
 };
@@ -106,7 +107,7 @@ public:
     return 0;
   }
   /// The bytes that a GPU computes with. Layouts take turns.
-  virtual int64_t deviceBytes(int64_t elements) const = 0;
+  virtual int64_t deviceBytes(int64_t elements, int64_t amount) const = 0;
 
   /// The elements of a member's state, and of those of all members.
   int64_t stateElements(int64_t amount,

@@ -5,6 +5,7 @@
 // for GPUs (runtime/cuda), and a word in the help of --reduce-hook.
 #pragma once
 
+#include "runtime/abi/one_bit.h"
 #include "runtime/abi/power_sgd.h"
 #include "runtime/abi/top_k.h"
 
@@ -16,7 +17,8 @@ namespace fsdpc {
 /// Expands ROW(Kind) for each kind.
 #define FSDPC_COMPRESSIONS(ROW)                                                \
   ROW(TopK)                                                                    \
-  ROW(PowerSgd)
+  ROW(PowerSgd)                                                                \
+  ROW(OneBit)
 
 /// Returns the description of a kind.
 template <typename Kind> const CompressionInfo &infoOf() {

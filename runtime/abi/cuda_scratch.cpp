@@ -267,8 +267,9 @@ int64_t compressionBytes(const Manifest &manifest) {
   int64_t largest = 0;
   for (const Layout &layout : manifest.layouts)
     if (layout.compression)
-      largest = std::max(
-          largest, infoOf(layout.compression).deviceBytes(layout.elements));
+      largest = std::max(largest, infoOf(layout.compression)
+                                      .deviceBytes(layout.elements,
+                                                   layout.compression.amount));
   return largest;
 }
 

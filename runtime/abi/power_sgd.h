@@ -144,7 +144,7 @@ public:
     return powerBytes(sizesOf(amount, shapes).right, ranks);
   }
   /// The lanes of a sum.
-  int64_t deviceBytes(int64_t /*elements*/) const override {
+  int64_t deviceBytes(int64_t /*elements*/, int64_t /*amount*/) const override {
     return powerLanes * int64_t(sizeof(double));
   }
 

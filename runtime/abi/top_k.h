@@ -71,7 +71,7 @@ public:
   }
   /// Two words per segment and for the threshold, and a word per digit of each
   /// strip.
-  int64_t deviceBytes(int64_t elements) const override {
+  int64_t deviceBytes(int64_t elements, int64_t /*amount*/) const override {
     return 16 * (selectionSegments(elements) + 1) +
            8 * selectionDigits * selectionStrips(elements);
   }

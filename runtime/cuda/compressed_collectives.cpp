@@ -2,7 +2,7 @@
 //
 // Reductions of the CUDA device that send less than the gradient and keep the
 // rest in a residual, with the bits of the host (runtime/comm/top_k.cpp,
-// runtime/comm/power_sgd.cpp). All of a layout's members take their turns on
+// power_sgd.cpp and one_bit.cpp). All of a layout's members take their turns on
 // one stream.
 #include "runtime/abi/compressions.h"
 #include "runtime/cuda/device.h"
@@ -206,6 +206,58 @@ void CudaDevice::addPart(const SumPart &part, const float *values,
   sum.to = part.sum + (first - part.begin);
   sum.elements = last - first;
   context.launch(sum, sum.elements, FSDPC_STREAM_REDUCE);
+}
+
+// A thread reads its element of all ranks, so members take one kernel for the
+// sum.
+template <>
+void CudaDevice::reduceAs<OneBit>(fsdpc_rank &rank, int32_t index,
+                                  const void *gradient, WireType type,
+                                  bool add) {
+  constexpr int stream = FSDPC_STREAM_REDUCE;
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  SignBlocks shape = {layout.compression.amount};
+  int64_t signWords = SignBlocks::signWords(shape.block), stride = 0;
+  for (const Member &member : layout.members)
+    stride += shape.words(member.elements);
+  auto *exchanged = reinterpret_cast<uint32_t *>(rank.compressed);
+  uint32_t *own = exchanged + rank.job.rank * stride;
+  auto *sums = static_cast<double *>(compressionMemory);
+  uint32_t *words = own;
+  for (const Member &member : layout.members) {
+    int64_t elements = member.elements, blocks = shape.blocks(elements);
+    float *values = rank.layouts[size_t(index)].residual + member.offset;
+    addMember(member, gradient, type, /*add=*/true, values);
+    context.launch(SendSigns{values, elements, shape.block, blocks, signWords,
+                             words, sums},
+                   blocks * signWords, stream);
+    context.launch(
+        SendScales{elements, shape.block, blocks, signWords, sums, words},
+        blocks, stream);
+    context.launch(AddSigns{words, shape.block, signWords, stride, 1, 0,
+                            elements, /*negated=*/true, values},
+                   elements, stream);
+    words += shape.words(elements);
+  }
+  if (!isAlone())
+    channel(reduceChannel)
+        .allGather(own, exchanged, size_t(stride) * sizeof(uint32_t));
+  SumPart part = sumPartOf(rank, index);
+  if (!add)
+    context.fill(part.sum, 0, size_t(part.elements) * sizeof(float), stream);
+  words = exchanged;
+  for (const Member &member : layout.members) {
+    int64_t first = std::max(member.offset, part.begin);
+    int64_t last =
+        std::min(member.offset + member.elements, part.begin + part.elements);
+    if (first < last)
+      context.launch(AddSigns{words, shape.block, signWords, stride,
+                              rank.job.size, first - member.offset,
+                              last - first, /*negated=*/false,
+                              part.sum + (first - part.begin)},
+                     last - first, stream);
+    words += shape.words(member.elements);
+  }
 }
 
 // The manifest has been checked, so one of the kinds is meant.

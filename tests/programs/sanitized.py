@@ -59,6 +59,7 @@ CASES = {
     "blocks": Case("linears", ("--param-dtype=bf16", "--gather-dtype=i8", "--reduce-dtype=i8")),
     "top-k": Case("gpt", (HOOKED + "top-k=5%",), resuming=2),
     "power-sgd": Case("gpt", (HOOKED + "power-sgd=2",), resuming=2),
+    "one-bit": Case("gpt", (HOOKED + "one-bit=100",), resuming=2),
     "muon": Case("gpt", ("--optimizer=muon", "--group=bias|ln_|wte|wpe|lm_head: optimizer=adamw lr=1e-3")),
     "mpirun": Case("gpt", ("--strategy=zero3", "--clip-grad-norm=0.25"), local=False),
 }

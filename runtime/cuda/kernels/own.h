@@ -8,6 +8,7 @@
 #include "runtime/cuda/kernels/mark.h"
 #include "runtime/cuda/kernels/matrices.h"
 #include "runtime/cuda/kernels/norm.h"
+#include "runtime/cuda/kernels/one_bit.h"
 #include "runtime/cuda/kernels/plain.h"
 #include "runtime/cuda/kernels/pooling.h"
 #include "runtime/cuda/kernels/power_sgd.h"
@@ -33,17 +34,16 @@ template <typename... Arguments> struct KernelList {
 };
 
 /// The order is that of the numbers; a new kernel goes to the end.
-using OwnKernels =
-    KernelList<Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip,
-               ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
-               PoolingCells, PlainProduct, FinishProduct, SumRows,
-               PlainConvolution, StoreRows, Mark, TakeNumbers, KeepBuffers,
-               SumGroups, SumMembers, RoundSums, SumFactors, UpdateFactors,
-               ScaleRows, MultiplyFactors, MomentumUpdates, PlaceUpdates,
-               MatrixSquares, NormalizeMatrix, CombineMatrices, ScaleMatrix,
-               ToBlocks, FromBlocks, CountDigits, PickDigit, CountChosen,
-               CountBefore, TakeChosen, AddChosen, AddValues, Orthonormalise,
-               MultiplyRight, MultiplyLeft, SpreadFactors, CountZeroed>;
+using OwnKernels = KernelList<
+    Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip, ReportLoss,
+    UpdateStatistics, SoftmaxRows, SoftmaxGradRows, PoolingCells, PlainProduct,
+    FinishProduct, SumRows, PlainConvolution, StoreRows, Mark, TakeNumbers,
+    KeepBuffers, SumGroups, SumMembers, RoundSums, SumFactors, UpdateFactors,
+    ScaleRows, MultiplyFactors, MomentumUpdates, PlaceUpdates, MatrixSquares,
+    NormalizeMatrix, CombineMatrices, ScaleMatrix, ToBlocks, FromBlocks,
+    CountDigits, PickDigit, CountChosen, CountBefore, TakeChosen, AddChosen,
+    AddValues, Orthonormalise, MultiplyRight, MultiplyLeft, SpreadFactors,
+    CountZeroed, SendSigns, SendScales, AddSigns>;
 
 /// A kernel on the host: runs one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);

@@ -50,3 +50,21 @@ module attributes {fsdp.options = {"reduce-hook" = ["power-sgd=2"]}} {
     return
   }
 }
+
+// -----
+
+// --reduce-hook=one-bit: a layout sends a scale per block and a bit per element
+// if these are fewer words than its elements.
+// CHECK: fsdp.layout @u.flat of @u trainable elements 1024 : f32 one_bit 64 states 2
+// CHECK: fsdp.layout @v.flat of @v trainable elements 1 : f32 states 2
+module attributes {fsdp.options = {"reduce-hook" = ["one-bit=64"]}} {
+  fsdp.parameter @w : tensor<32x32xf32> trainable unit @u
+  fsdp.parameter @scale : tensor<f32> trainable unit @v
+  fsdp.unit @u
+  fsdp.unit @v
+  func.func @microbatch(%x: tensor<32x32xf32>, %y: tensor<f32>) {
+    fsdp.gradient @w, %x {fsdp.unit = @u, fsdp.backward} : tensor<32x32xf32>
+    fsdp.gradient @scale, %y {fsdp.unit = @v, fsdp.backward} : tensor<f32>
+    return
+  }
+}

@@ -94,3 +94,27 @@ module {
     members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch() { return }
 }
+
+// -----
+
+module {
+  fsdp.unit @a
+  fsdp.parameter @v : tensor<16xf32> trainable unit @a
+  // expected-error@+1 {{has a one_bit of 31; it must be from 32 to 65536}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 one_bit 31 states 2 {
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch() { return }
+}
+
+// -----
+
+// All ranks read blocks of the size that the option says.
+module attributes {fsdp.options = {"reduce-hook" = ["one-bit=64"]}} {
+  fsdp.unit @a
+  fsdp.parameter @v : tensor<16x16xf32> trainable unit @a
+  // expected-error@+1 {{breaks rule 'compression': layout 'a.flat' reduces one_bit 128, and --reduce-hook wants one_bit 64}}
+  fsdp.layout @a.flat of @a trainable elements 256 : f32 one_bit 128 states 2 {
+    members = [#fsdp.member<@v[0, 256] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch() { return }
+  func.func @update() { return }
+}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks that the tests of compressed reductions share (top_k.py, power_sgd.py): bits under all strategies, volumes and convergence,
-steps that are left out, and checkpoints."""
+"""Checks that the tests of compressed reductions share (top_k.py, power_sgd.py, one_bit.py): bits of numpy and under all strategies,
+volumes and convergence, steps that are left out, and checkpoints."""
 import re
 import shutil
 import sys
@@ -17,6 +17,40 @@ from sample_gradients import SampleGradients
 # Strategy and further flags -> whether ranks are threads.
 STRATEGIES = {("zero3",): (True, False), ("zero3", "--prefetch=none"): (True,), ("zero2",): (True,), ("zero1",): (True,),
               ("ddp",): (True, False), ("ddp", "--max-accumulate=1"): (True,)}
+STEPS, MICROBATCHES = 4, 4                    # of check_bits
+
+
+def expected(model: SampleGradients, send, ranks: int, once: bool) -> np.ndarray:
+    """Returns the parameters after all steps, if each rank sends send(residual), which takes that out of the residual."""
+    weights = model.flat(model.start)
+    residuals = np.zeros((ranks, weights.size), np.float32)
+    for step in range(STEPS):
+        total = np.zeros_like(weights)
+        # A microbatch of all ranks after the other.
+        for first in range(0, MICROBATCHES, MICROBATCHES if once else ranks):
+            for rank in range(ranks):
+                samples = range(first + rank, MICROBATCHES if once else first + rank + 1, ranks)
+                residuals[rank] += sum(model.gradient(step * MICROBATCHES + sample) for sample in samples)
+                total += send(residuals[rank])
+        weights = weights - total * np.float32(1 / MICROBATCHES)
+    return weights
+
+
+def check_bits(bench, shapes: dict, cases: dict, sender, target: str) -> None:
+    """Compares parameters with numpy's, to the bit. A case is a hook and flags, with its numbers of ranks; sender(model, value) is the
+    `send` of expected under that value of the hook."""
+    model = SampleGradients(bench, shapes, STEPS * MICROBATCHES, target)
+    for (hook, *flags), several in cases.items():
+        program = model.compile("sent", f"--reduce-hook={hook}", *flags)
+        for ranks in several:
+            wanted = expected(model, sender(model, hook.split("=")[1]), ranks, "--reduce=step" in flags)
+            # On GPUs the ranks are processes for NCCL.
+            for local in (True,) if target == "host" or ranks == 1 else (True, False):
+                found = model.train(program, ranks, STEPS, MICROBATCHES // ranks, local=local)
+                if not np.array_equal(found, wanted):
+                    raise Failure(f"{hook} {' '.join(flags)} on {ranks} ranks: {np.count_nonzero(found != wanted)} of {wanted.size} "
+                                  "parameters are not numpy's")
+    print(f"sent: numpy's bits after {STEPS} steps, {len(cases)} programs", flush=True)
 
 
 def check_strategies(bench, chosen, hook: str, target: str) -> None:

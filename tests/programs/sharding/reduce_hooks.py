@@ -84,6 +84,8 @@ REFUSED = [
     ("top-k=nan%", "is not of the form X%"),
     ("power-sgd=0", "is not a rank from 1 to 65536"),
     ("power-sgd", "is not a rank from 1 to 65536"),
+    ("one-bit=31", "is not a block size from 32 to 65536"),
+    ("one-bit=65537", "is not a block size from 32 to 65536"),
     ("none.mlir:@f", "cannot be read"),
     ("fp16_compress_hook", "which is 'cast=f16' here"),
     ("powerSGD_hook", "which is 'power-sgd=RANK' here"),

@@ -18,12 +18,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import harness
 import numpy as np
-from sharding.compressed import check_convergence, check_left_out, check_resumed, check_strategies
-from harness import Failure
+from sharding.compressed import check_bits, check_convergence, check_left_out, check_resumed, check_strategies
 from sample_gradients import SampleGradients
 
 SHAPES = {"matrix": (37, 24), "vector": (19,)}
-STEPS, MICROBATCHES = 4, 4
 # Flags -> the ranks.
 CHOSEN = {("top-k=1%",): (1, 2, 4), ("top-k=0.01%",): (2,), ("top-k=100%",): (2, 4), ("top-k=7%", "--strategy=zero2"): (2,),
           ("top-k=7%", "--strategy=ddp"): (1, 2), ("top-k=7%", "--strategy=ddp", "--reduce=step"): (2,),
@@ -39,41 +37,14 @@ def take_largest(residual: np.ndarray, count: int) -> np.ndarray:
     return sent
 
 
-def expected(model: SampleGradients, percent: float, ranks: int, once: bool) -> np.ndarray:
-    weights = model.flat(model.start)
-    count = int(np.ceil(weights.size * percent / 100))
-    residuals = np.zeros((ranks, weights.size), np.float32)
-    for step in range(STEPS):
-        total = np.zeros_like(weights)
-        # A microbatch of all ranks after the other.
-        for first in range(0, MICROBATCHES, MICROBATCHES if once else ranks):
-            for rank in range(ranks):
-                samples = range(first + rank, MICROBATCHES if once else first + rank + 1, ranks)
-                for sample in samples:
-                    residuals[rank] += model.gradient(step * MICROBATCHES + sample)
-                total += take_largest(residuals[rank], count)
-        weights = weights - total * np.float32(1 / MICROBATCHES)
-    return weights
-
-
-def check_chosen(bench, target: str) -> None:
-    model = SampleGradients(bench, SHAPES, STEPS * MICROBATCHES, target)
-    for (hook, *flags), several in CHOSEN.items():
-        program = model.compile("chosen", f"--reduce-hook={hook}", *flags)
-        percent = float(hook.removeprefix("top-k=").removesuffix("%"))
-        for ranks in several:
-            wanted = expected(model, percent, ranks, "--reduce=step" in flags)
-            # On GPUs the ranks are processes for NCCL.
-            for local in (True,) if target == "host" or ranks == 1 else (True, False):
-                found = model.train(program, ranks, STEPS, MICROBATCHES // ranks, local=local)
-                if not np.array_equal(found, wanted):
-                    raise Failure(f"{hook} {' '.join(flags)} on {ranks} ranks: {np.count_nonzero(found != wanted)} of {wanted.size} "
-                                  "parameters are not numpy's")
-    print(f"chosen: numpy's bits after {STEPS} steps, {len(CHOSEN)} programs", flush=True)
+def sender(model: SampleGradients, value: str):
+    """Returns a function that takes what is sent out of a residual, and returns it."""
+    count = int(np.ceil(model.offsets()[1] * float(value.removesuffix("%")) / 100))
+    return lambda residual: take_largest(residual, count)
 
 
 def test(bench, options):
-    check_chosen(bench, options.target)
+    check_bits(bench, SHAPES, CHOSEN, sender, options.target)
     check_left_out(bench, "top-k=1%", options.target)
     check_resumed(bench, "top-k=1%", options.target)
     chosen = harness.fixture("gpt")

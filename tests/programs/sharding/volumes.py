@@ -53,6 +53,7 @@ COMPRESSED = {"top-k": ["--reduce-hook=top-k=1%"], "top-k, zero2": ["--reduce-ho
               "top-k, ddp": ["--reduce-hook=top-k=3%", "--strategy=ddp"],
               "top-k, reduced once a step": ["--reduce-hook=top-k=3%", "--reduce=step"],
               "top-k and strategies": ["--reduce-hook=top-k=3%", "--strategy-of=layers.0=ddp", "--strategy-of=layers.1=zero1"],
+              "one-bit": ["--reduce-hook=one-bit=100"], "one-bit, ddp": ["--reduce-hook=one-bit=64", "--strategy=ddp"],
               "power-sgd": ["--reduce-hook=power-sgd=4"], "power-sgd, ddp": ["--reduce-hook=power-sgd=4", "--strategy=ddp"],
               "power-sgd, reduced once a step": ["--reduce-hook=power-sgd=4", "--reduce=step", "--strategy=zero1"]}
 

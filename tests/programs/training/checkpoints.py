@@ -333,6 +333,7 @@ def test(bench, options) -> None:
     check_reshard(bench, folder, resume)
     check_residuals(bench, chosen, "top-k=3%", set())
     check_residuals(bench, chosen, "power-sgd=1", {"right factor"})
+    check_residuals(bench, chosen, "one-bit=64", set())
     check_memory(bench)
     if not options.python:
         stand_in = bench.path("stand-in")

@@ -49,7 +49,8 @@ TEST(Compressions, AreToldApart) {
 // than all, and states are whole.
 TEST(Compressions, AllowTheAmountsThatTheyMake) {
   for (const CompressionInfo *info : compressions()) {
-    int64_t amount = info->amountFor(1, elements, shapes);
+    int64_t amount =
+        info->amountFor(double(info->value.least), elements, shapes);
     ASSERT_GT(amount, 0) << info->name;
     EXPECT_EQ(info->faultOf(amount, elements), "") << info->name;
     EXPECT_NE(info->faultOf(0, elements), "") << info->name;
@@ -57,7 +58,7 @@ TEST(Compressions, AllowTheAmountsThatTheyMake) {
     EXPECT_NE(info->faultOf(1, int64_t(1) << 48), "") << info->name;
     EXPECT_LT(info->sentBytes(amount, shapes), 4 * elements) << info->name;
     EXPECT_GT(info->exchangedBytes(amount, shapes, 4), 0) << info->name;
-    EXPECT_GT(info->deviceBytes(elements), 0) << info->name;
+    EXPECT_GT(info->deviceBytes(elements, amount), 0) << info->name;
     int64_t kept = info->stateElements(amount, shapes);
     EXPECT_EQ(kept > 0, info->state != nullptr) << info->name;
     EXPECT_GE(info->stateBytes(amount, shapes, 4), 4 * kept) << info->name;
@@ -90,6 +91,22 @@ TEST(PowerSgd, SendsFactorsOfLargeMatrices) {
   EXPECT_EQ(info.exchangedBytes(2, shapes, 4), powerBytes(128 + 33, 4));
   EXPECT_EQ(info.faultOf(65537, 16),
             "has a power_sgd of 65537; it must be from 1 to 65536");
+}
+
+// A block of 100 elements has a scale and four words of signs, and the last one
+// of 4096 elements, which has 96, three. A layout of scalars gains nothing.
+TEST(OneBit, SendsAScaleAndSignsPerBlock) {
+  const CompressionInfo &info = infoOf<OneBit>();
+  EXPECT_EQ(info.amountFor(100, elements, shapes), 100);
+  EXPECT_EQ(info.amountFor(100, 1, {{}}), 0);
+  EXPECT_EQ(info.sentElements(100, {{64, 64}}), 40 * 5 + 4);
+  EXPECT_EQ(info.sentElements(100, shapes), 40 * 5 + 4 + 2 + 2);
+  EXPECT_EQ(info.sentElements(32, {{0, int64_t(1) << 40, int64_t(1) << 40}}),
+            0);
+  EXPECT_EQ(info.exchangedBytes(64, {{64, 64}}, 4), 4 * 4 * 64 * 3);
+  EXPECT_EQ(info.deviceBytes(4096, 100), 41 * 4 * 8);
+  EXPECT_EQ(info.faultOf(31, 4096),
+            "has a one_bit of 31; it must be from 32 to 65536");
 }
 
 } // namespace
