@@ -65,19 +65,16 @@ void CudaDevice::reduceAs<TopK>(fsdpc_rank &rank, int32_t index,
 Status CudaDevice::uploadFirstStates() {
   for (const Layout &layout : context.manifest.layouts) {
     const CompressionInfo *info = findCompression(layout.compression.kind);
-    std::vector<float> all;
-    // A layout without states has an empty table.
-    bool hasState = info && info->state;
-    for (const Member &member : layout.members) {
-      if (!hasState)
-        break;
-      size_t begin = all.size();
-      int64_t elements =
-          info->stateElements(layout.compression.amount, member.shape);
-      all.resize(begin + size_t(elements));
-      applyInitRule({InitRule::normal, {0, 1}}, member.name, info->state->seed,
-                    0, elements, all.data() + begin);
-    }
+    std::vector<float> all; // empty for a layout without states
+    if (info && info->state)
+      for (const Member &member : layout.members) {
+        size_t begin = all.size();
+        int64_t elements =
+            info->stateElements(layout.compression.amount, member.shape);
+        all.resize(begin + size_t(elements));
+        applyInitRule({InitRule::normal, {0, 1}}, member.name,
+                      info->state->seed, 0, elements, all.data() + begin);
+      }
     firstStates.push_back(nullptr);
     FSDPC_TRY(memory.uploadTable(all, firstStates.back()));
   }
