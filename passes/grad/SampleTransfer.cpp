@@ -20,6 +20,21 @@ namespace {
 
 SampleState constant() { return {}; }
 
+// Returns how many elements a chain of sums adds up for each of its own.
+int64_t summedElements(Value sum) {
+  int64_t elements = 1;
+  while (Operation *op = sum.getDefiningOp()) {
+    auto reduce = dyn_cast<nn::ReduceOp>(op);
+    if (reduce && reduce.getKind() == nn::ReduceKind::sum)
+      for (int64_t axis : reduce.getAxes())
+        elements *= nn::shapeOf(reduce.getInput())[axis];
+    else if (!isa<nn::ReshapeOp>(op) && !nn::keepsValue(op))
+      break;
+    sum = op->getOperand(0);
+  }
+  return elements;
+}
+
 // Derives the state of an op's results from those of its operands.
 class Transfer {
 public:
@@ -70,9 +85,11 @@ SampleState Transfer::ofElements() const {
   }
   if (isApart)
     return rows;
-  // A constant minus a sum is a sum too: all places but the padded ones.
+  // The number of all places minus a sum over them is a sum too: that of the
+  // places without the padded ones.
   bool isRest = isa<nn::SubOp>(op) && operands[1].kind == Samples::Sum &&
-                nn::matchSplat(op.getOperand(0));
+                nn::matchSplat(op.getOperand(0)) ==
+                    double(summedElements(op.getOperand(1)));
   return isRest ? combined(Samples::Sum) : ofTerms();
 }
 

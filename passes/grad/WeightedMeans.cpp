@@ -12,6 +12,7 @@
 #include "passes/grad/CountGuards.h"
 #include "passes/grad/LoneCounts.h"
 #include "passes/grad/LossWeights.h"
+#include "passes/grad/SampleSums.h"
 
 #include "llvm/Support/SaveAndRestore.h"
 
@@ -59,6 +60,7 @@ private:
   /// The search is within a factor of inputs alone, or beside one that has
   /// elements of its own for each sample.
   bool inFactor = false, hasRowFactor = false;
+  int64_t rowAxis = -1; ///< the axis of samples of such a factor
   DenseSet<Value> needed, seen;
   Uses walked, explained;
   struct Guard {
@@ -152,7 +154,7 @@ void Search::visitFactors(Operation *op) {
   // The mean of a factor that is itself a sum over samples is a number of the
   // microbatch, such as a baseline.
   Value rest = term->rest->get();
-  if (inFactor && flow.combines(rest))
+  if ((inFactor && flow.combines(rest)) || !addsUp(rest, flow))
     return;
   if (flow.readsOthers(term->power.count->weight))
     found.others.push_back(op);
@@ -188,8 +190,10 @@ void Search::visitRest(Operation *op) {
 
 // Visits an operand that is multiplied by a factor which combines no samples.
 void Search::visitBeside(Value factor, OpOperand &operand) {
-  llvm::SaveAndRestore enter(
-      hasRowFactor, hasRowFactor || flow.of(factor).kind == Samples::Rows);
+  SampleState state = flow.of(factor);
+  bool isRows = state.kind == Samples::Rows;
+  llvm::SaveAndRestore enter(hasRowFactor, hasRowFactor || isRows);
+  llvm::SaveAndRestore along(rowAxis, isRows ? state.axis : rowAxis);
   visit(operand);
 }
 
@@ -220,11 +224,8 @@ void Search::visit(OpOperand &use) {
     return visitFactors(op);
   if (auto select = dyn_cast<nn::SelectOp>(op))
     return visitSelect(select);
-  bool repeats = isa<nn::ElementSourceOpInterface>(op) &&
-                 op->getNumOperands() == 1 && isSingle(op->getOperand(0)) &&
-                 !isSingle(value);
   // A mean of all samples, multiplied by a factor of each, is not a mean.
-  if (repeats && hasRowFactor)
+  if (hasRowFactor && repeatsSamples(op, rowAxis))
     return;
   // Inputs may choose of one microbatch's mean where another has a factor.
   if (auto moves = dyn_cast<nn::ElementSourceOpInterface>(op);
@@ -265,8 +266,10 @@ void Search::visitSelect(nn::SelectOp select) {
              (flow.readsOthers(test.get()) || flow.combines(test.get()))) {
     return; // microbatches choose otherwise than all samples together
   }
-  llvm::SaveAndRestore enter(
-      hasRowFactor, hasRowFactor || flow.of(test.get()).kind == Samples::Rows);
+  SampleState state = flow.of(test.get());
+  bool isRows = state.kind == Samples::Rows;
+  llvm::SaveAndRestore enter(hasRowFactor, hasRowFactor || isRows);
+  llvm::SaveAndRestore along(rowAxis, isRows ? state.axis : rowAxis);
   visit(select.getOnTrueMutable());
   visit(select.getOnFalseMutable());
 }

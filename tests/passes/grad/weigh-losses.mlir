@@ -490,6 +490,125 @@ module {
 
 // -----
 
+// The square of a sum is no sum over samples, so its quotient is no mean.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-note@below {{samples are combined here}}
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %s = nn.mul %a, %a : tensor<1xf32>
+    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
+    %q = nn.div %s, %b : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// Nor is the product of a sum and a mean over samples.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-note@below {{samples are combined here}}
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %four = nn.constant dense<4.0> : tensor<1xf32>
+    %all = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %mean = nn.div %all, %four : tensor<1xf32>
+    %s = nn.mul %a, %mean : tensor<1xf32>
+    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
+    %q = nn.div %s, %b : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// Nor the largest loss, nor the exponential of a sum.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-note@below {{samples are combined here}}
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %max = nn.reduce max %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %exp = nn.exp %a : tensor<1xf32>
+    %s = nn.add %max, %exp : tensor<1xf32>
+    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
+    %q = nn.div %s, %b : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// A constant minus a sum is no count, unless it is the number of elements.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-note@below {{samples are combined here}}
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %ten = nn.constant dense<10.0> : tensor<1xf32>
+    %c = nn.sub %ten, %b : tensor<1xf32>
+    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
+    %q = nn.div %a, %c : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// Sums over the samples, one per column, that are repeated beside a factor of each sample.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<4x3xf32> trainable
+  func.func @microbatch(%m: tensor<4x3xf32> {fsdp.input = "m"}, %x: tensor<4x3xf32> {fsdp.input = "x"}) {
+    %w = fsdp.load @w : tensor<4x3xf32>
+    %p = nn.mul %w, %m : tensor<4x3xf32>
+    %a = nn.reduce sum %p [0] : tensor<4x3xf32> -> tensor<1x3xf32>
+    // expected-note@below {{samples are combined here}}
+    %b = nn.reduce sum %m [0, 1] : tensor<4x3xf32> -> tensor<1x1xf32>
+    %each = nn.broadcast %b : tensor<1x1xf32> -> tensor<1x3xf32>
+    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
+    %q = nn.div %a, %each : tensor<1x3xf32>
+    %all = nn.broadcast %q : tensor<1x3xf32> -> tensor<4x3xf32>
+    %f = nn.mul %all, %x : tensor<4x3xf32>
+    %s = nn.reduce sum %f [0, 1] : tensor<4x3xf32> -> tensor<1x1xf32>
+    %l = nn.reshape %s : tensor<1x1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
 // Products of two dimensions keep samples apart.
 // CHECK-LABEL: module
 // CHECK-NOT: fsdp.loss_weight
