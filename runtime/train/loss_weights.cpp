@@ -21,7 +21,10 @@ void WeightSum::add(double own) {
 }
 
 double WeightSum::divisorOf(double value) const {
-  return std::max(value, weight->atLeast) + weight->plus;
+  // Without a bound a sum of weights of both signs may be negative.
+  double bounded =
+      weight->atLeast > 0 ? std::max(value, weight->atLeast) : value;
+  return bounded + weight->plus;
 }
 
 // Also where V times a weight is not what the sum is rounded to.

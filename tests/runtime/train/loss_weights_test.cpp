@@ -165,6 +165,9 @@ TEST(LossWeights, Factors) {
   EXPECT_EQ(factorsOf({0, 0}), (std::vector<float>{0, 0}));
   // The divisor of the step is clamped as that of a microbatch is.
   EXPECT_EQ(factorsOf({3, 0}, 1), (std::vector<float>{2, 2.f / 3}));
+  // Weights of classes may be negative, and so may their sums.
+  EXPECT_EQ(factorsOf({-3, 1}), (std::vector<float>{3, -1}));
+  EXPECT_EQ(factorsOf({-3, -1}), (std::vector<float>{1.5, 0.5}));
 }
 
 } // namespace
