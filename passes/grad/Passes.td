@@ -61,7 +61,7 @@ def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
     count as much as those with many. Therefore each such mean is multiplied by
     `fsdp.loss_factor`, and `fsdp.loss_weight` says how the runtime computes the weight.
     A mean has a factor if the loss is linear in it, with factors that combine no
-    samples. Terms without such a mean stay as they are. What divides by 0 becomes 1. A
+    samples, and if its numerator adds up over samples: not a square of a sum. Terms without such a mean stay as they are. What divides by 0 becomes 1. A
     model may guard a mean against having no target, by a test of the count
     (`where(count > 0, …, 0)`) or of the mean (`where(isnan(mean), 0, mean)`).
 

@@ -5,6 +5,7 @@
 // counts as one that still keeps samples apart.
 #include "passes/grad/SampleSums.h"
 
+#include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/Linearity.h"
 #include "compiler/dialects/nn/ShapeOps.h"
 #include "passes/grad/CountGuards.h"
@@ -27,6 +28,30 @@ static bool followsFromReduction(Value value, const SampleFlow &flow) {
     if (isa<nn::ReduceOp>(op))
       return true;
     stack.append(op->operand_begin(), op->operand_end());
+  }
+  return false;
+}
+
+// Returns true if elements that a sum adds up follow from one number that is
+// itself a sum over samples, as `losses - losses.mean()`. The search ends at
+// library calls and composites, since models mix samples on purpose, as by
+// batch norm.
+static bool followsFromSum(Value value, const SampleFlow &flow) {
+  SmallVector<Value> stack = {value};
+  DenseSet<Value> seen;
+  while (!stack.empty()) {
+    Value next = stack.pop_back_val();
+    Operation *op = next.getDefiningOp();
+    if (!op || !flow.readsInputs(next) || !flow.readsOthers(next) ||
+        !seen.insert(next).second)
+      continue;
+    if (isSingle(next)) {
+      if (followsFromReduction(next, flow))
+        return true;
+      continue;
+    }
+    if (isa<nn::ElementwiseOpInterface, nn::ElementSourceOpInterface>(op))
+      stack.append(op->operand_begin(), op->operand_end());
   }
   return false;
 }
@@ -55,8 +80,12 @@ bool addsUp(Value value, const SampleFlow &flow) {
         factors += linearity == nn::Linearity::Factor;
       }
     if (auto reduce = dyn_cast<nn::ReduceOp>(op);
-        reduce && reduce.getKind() == nn::ReduceKind::sum)
+        reduce && reduce.getKind() == nn::ReduceKind::sum) {
+      Value terms = reduce.getInput();
+      if (!isSingle(terms) && followsFromSum(terms, flow))
+        return false;
       continue;
+    }
     // A product of rows sums over samples as a reduction does.
     bool isProduct = factors > 1 && !isSingle(op->getOperand(0));
     if (isProduct)

@@ -561,6 +561,30 @@ module {
 
 // -----
 
+// Losses less their mean are not losses of one sample each.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %all = nn.broadcast %a : tensor<1xf32> -> tensor<4xf32>
+    %c = nn.sub %p, %all : tensor<4xf32>
+    %s = nn.reduce sum %c [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-note@below {{samples are combined here}}
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
+    %q = nn.div %s, %b : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
 // A constant minus a sum is no count, unless it is the number of elements.
 // CHECK-LABEL: module
 // CHECK-NOT: fsdp.loss_weight
