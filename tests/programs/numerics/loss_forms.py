@@ -204,7 +204,7 @@ def complaint(bench: harness.Bench, form: Form) -> str:
             data += ["--data", f"{input}={bench.path(f'{name}-{input}.npy')}"]
     done = subprocess.run([str(word) for word in (bench.path(name), *data, "--steps", 1, "--accumulate", MICROBATCHES, "--threads", 1,
                                                   "--save-gradients", gradients)], capture_output=True, text=True)
-    remarked = "--loss-mean=microbatch" in made.stdout + made.stderr
+    remarked = "('--loss-mean=microbatch')" in made.stdout + made.stderr
     with np.errstate(all="ignore"):
         allowed = form.allowed(remarked)
     if done.returncode != 0:                  # a loss that is not finite ends the run
