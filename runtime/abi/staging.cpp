@@ -4,6 +4,7 @@
 // gathers never touches the pages that reducing needs, so they cost nothing.
 // The memory plan counts what is touched, not what is mapped.
 #include "runtime/abi/staging.h"
+#include "runtime/abi/connections.h"
 #include "runtime/abi/kept_bytes.h"
 #include "runtime/support/round_up.h"
 
@@ -87,6 +88,13 @@ static int64_t keptBytes(int ranks, int ranksPerNode) {
          peers * channels * int64_t(2 * leastKeptBytes);
 }
 
+// The same of the ranks of one node, which exchange data through windows.
+static int64_t windowedBytes(int ranks) {
+  return Staging::of(gatherChannel, ranks).touchedBytes(ranks) +
+         Staging::of(reduceChannel, ranks).touchedBytes(ranks) +
+         channels * roundPeers(ranks) * int64_t(2 * leastKeptBytes);
+}
+
 int64_t communicationBytes(int ranks, int ranksPerNode,
                            const std::string &transport) {
   if (ranks <= 1)
@@ -94,10 +102,13 @@ int64_t communicationBytes(int ranks, int ranksPerNode,
   bool severalNodes = ranksPerNode > 0 && ranksPerNode < ranks;
   // Over messages only the staging of the reduce channel is ever touched.
   int64_t half = int64_t(Staging::of(reduceChannel, ranks).half);
-  if (transport == "tcp")
-    return 2 * half + handingOnBytes(ranks, ranksPerNode) +
-           nodeReductionBytes(ranks, ranksPerNode, true) +
-           keptBytes(ranks, ranksPerNode);
+  if (transport == "tcp") {
+    int64_t messages = 2 * half + handingOnBytes(ranks, ranksPerNode) +
+                       nodeReductionBytes(ranks, ranksPerNode, true) +
+                       keptBytes(ranks, ranksPerNode);
+    // The ranks of one node use messages only where they cannot share windows.
+    return severalNodes ? messages : std::max(messages, windowedBytes(ranks));
+  }
   // Threads read each other's buffers within a node.
   if (severalNodes)
     return 2 * half +

@@ -24,6 +24,12 @@ enum Channel {
   channels = 3
 };
 
+/// Over TCP all ranks send small pieces of a gather to all others if there are
+/// at most so many of them. More ranks pass pieces of at most so many bytes on,
+/// in rounds (runtime/comm/tcp/tcp_channel.cpp).
+constexpr int mostDirect = 8;
+constexpr size_t mostInRounds = 4096;
+
 /// The staging memory of one channel.
 struct Staging {
   static constexpr size_t header = 4096; ///< of a window, for its barrier

@@ -162,9 +162,26 @@ private:
 
 } // namespace
 
+// In each round the ranks that have the bytes send them to as many others, so
+// a rank has log2(ranks) peers at most.
+static void broadcastByTree(Communicator &ranks, void *data, size_t bytes,
+                            int root) {
+  int size = ranks.size(), self = (ranks.rank() + size - root) % size;
+  int distance = 1;
+  for (; distance < size && !(self & distance); distance *= 2)
+    ;
+  if (distance < size)
+    receive(ranks, data, bytes, (self - distance + root) % size);
+  while (distance /= 2)
+    if (self + distance < size)
+      send(ranks, data, bytes, (self + distance + root) % size);
+}
+
 // The root scatters and all gather, so that it sends the bytes once, and not
 // once to each rank.
 void broadcast(Communicator &ranks, void *data, size_t bytes, int root) {
+  if (ranks.size() > mostDirect && bytes <= mostInRounds)
+    return broadcastByTree(ranks, data, bytes, root);
   size_t count = size_t(ranks.size());
   auto begin = [&](size_t rank) {
     // The first ranks take a byte more where the parts are not equal.

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The first rank makes the memory and tells the others its name, which is
-// random and says by what it is found there that all ranks mean the same
-// memory. The name goes before the job begins, so that nothing is left of a job
-// that dies.
+// The first rank makes the memory, and the others find it among its open files
+// in /proc. It begins with random bytes, which the first rank tells the others:
+// that they find them says that all mean the same memory, and not that of a
+// process of another host with this number.
 #include "runtime/comm/shared_memory.h"
 #include "runtime/comm/collectives.h"
 #include "runtime/comm/wire.h"
+#include "runtime/support/concat.h"
 #include "runtime/support/descriptor.h"
 #include "runtime/support/round_up.h"
 
 #include <algorithm>
-#include <array>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -23,39 +24,52 @@ namespace {
 
 constexpr int64_t page = 4096;
 
+// Where the memory is: file `file` of a process, if `file` is not negative.
+struct Place {
+  int32_t process, file;
+  Bytes32 mark; // its first bytes
+};
+
 } // namespace
 
 std::unique_ptr<SharedMemory> SharedMemory::make(Communicator &ranks,
                                                  size_t bytes) {
   std::unique_ptr<SharedMemory> made(
       new SharedMemory(ranks.size(), size_t(roundUp(int64_t(bytes), page))));
-  bool first = ranks.rank() == 0;
-  Bytes32 random = randomBytes();
-  broadcast(ranks, random.data(), random.size(), 0);
-  std::string name = "/fsdpc-" + hexOf(random);
-  int32_t whole = 0;
-  if (first) {
-    Descriptor file(shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600));
-    // Allocated at once: a lack of space would be a SIGBUS later.
+  Place place = {getpid(), -1, randomBytes()};
+  Descriptor file(-1);
+  if (ranks.rank() == 0) {
+    file.file = memfd_create("fsdpc", MFD_CLOEXEC);
+    // Allocated at once: a lack of memory would be a SIGBUS later.
     off_t all = off_t(made->bytes) * ranks.size();
-    whole = file.file >= 0 && posix_fallocate(file.file, 0, all) == 0 &&
-            made->map(file.file);
+    if (file.file >= 0 && posix_fallocate(file.file, 0, all) == 0 &&
+        made->map(file.file)) {
+      memcpy(made->memory, place.mark.data(), place.mark.size());
+      place.file = file.file;
+    }
   }
-  broadcast(ranks, &whole, sizeof whole, 0);
-  if (!first && whole) {
-    Descriptor file(shm_open(name.c_str(), O_RDWR, 0));
+  broadcast(ranks, &place, sizeof place, 0);
+  if (ranks.rank() != 0 && place.file >= 0) {
+    std::string path = concat("/proc/", place.process, "/fd/", place.file);
+    // O_NONBLOCK, since a stranger's file may be a pipe.
+    file.file = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
     struct stat state;
-    whole = file.file >= 0 && fstat(file.file, &state) == 0 &&
-            state.st_uid == geteuid() &&
-            state.st_size == off_t(made->bytes) * ranks.size() &&
-            made->map(file.file);
+    if (file.file >= 0 && fstat(file.file, &state) == 0 &&
+        state.st_uid == geteuid() && S_ISREG(state.st_mode) &&
+        state.st_size == off_t(made->bytes) * ranks.size())
+      made->map(file.file);
   }
+  int32_t isWhole = made->memory && memcmp(made->memory, place.mark.data(),
+                                           place.mark.size()) == 0;
   std::vector<int32_t> all(size_t(ranks.size()));
-  ranks.allGather(&whole, all.data(), sizeof whole);
-  if (first)
-    shm_unlink(name.c_str());
+  ranks.allGather(&isWhole, all.data(), sizeof isWhole);
   if (std::find(all.begin(), all.end(), 0) != all.end())
     return nullptr;
+  // All have seen it. Zeroed memory is a valid barrier, which nobody may use
+  // before.
+  if (ranks.rank() == 0)
+    memset(made->memory, 0, place.mark.size());
+  ranks.barrier();
   return made;
 }
 

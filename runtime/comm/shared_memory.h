@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Memory that the ranks of a host share, for processes that no MPI serves. It
-// has a name only while the ranks open it.
+// has no name, so nothing is left of a job that dies, and no limit but that of
+// memory, which /dev/shm has.
 #pragma once
 
 #include "runtime/comm/communicator.h"
@@ -15,8 +16,8 @@ class SharedMemory {
 public:
   /// Collective over `ranks`, which should be on one host: makes a zeroed
   /// window of `bytes` for each. Returns null on every rank if one of them
-  /// cannot open it: it is on another host, or in another container, or has no
-  /// space left in /dev/shm.
+  /// cannot open it: it is on another host, or in a container with processes of
+  /// its own, or memory has run out.
   static std::unique_ptr<SharedMemory> make(Communicator &ranks, size_t bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory &) = delete;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A TCP job from the connections that the meeting made: the watch and the
-// channels. The meeting's two sides are in tcp_meeting.cpp and tcp_caller.cpp,
-// and the connections between the other ranks in tcp_peers.cpp.
+// channels. The meeting's two sides are in tcp_meeting.cpp and tcp_caller.cpp;
+// the other connections are made when ranks first use them (tcp_mender.cpp).
 #include "runtime/comm/tcp/tcp.h"
+#include "runtime/abi/connections.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/interfaces.h"
 #include "runtime/comm/tcp/tcp_channel.h"
@@ -12,6 +13,7 @@
 #include "runtime/comm/tcp/tcp_session.h"
 #include "runtime/support/concat.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
@@ -66,20 +68,22 @@ static int64_t openFiles() {
 // A rank of a large job has more connections than the usual limit of 1024 open
 // files. Too few would show as connections that cannot be made, one by one, so
 // they are counted before the first.
-static Status allowOpenFiles(const LaunchEnvironment &environment) {
+static Status allowOpenFiles(const LaunchEnvironment &environment,
+                             int ranksPerNode) {
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
     return {};
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-  // Rank 0 has the watch's link to each rank, the others one to rank 0. Beyond
-  // the connections there are events of each link and of three threads,
+  // Beyond the connections there are events of each link and of three threads,
   // listeners for several addresses, callers, and the secret; then the run's
   // own files, such as data, the log and checkpoints.
   constexpr int64_t others = (links + 3) + 4 + 4 + 1 + 8;
-  int64_t ranks = environment.ranks;
-  int64_t connections = environment.rank == 0 ? (ranks - 1) * links
-                                              : links + (ranks - 2) * channels;
+  int ranks = environment.ranks;
+  // A launcher that does not say how many are on a host may start one on each.
+  int perNode =
+      ranksPerNode > 0 ? ranksPerNode : std::max(environment.ranksOnHost, 1);
+  int64_t connections = connectionsOfRank(environment.rank, ranks, perNode);
   int64_t needed = openFiles() + connections + others;
   if (needed <= int64_t(limit.rlim_max))
     return {};
@@ -117,7 +121,7 @@ struct Connections {
 Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
                                      int ranksPerNode, double silence) {
   int ranks = environment.ranks;
-  FSDPC_TRY(allowOpenFiles(environment));
+  FSDPC_TRY(allowOpenFiles(environment, ranksPerNode));
   auto shared = std::make_shared<Connections>(ranks, silence);
   Mesh &mesh = shared->mesh;
   if (!environment.interface.empty()) {
@@ -144,7 +148,9 @@ Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
   // The loss of rank 0 is printed once per machine: by rank 1, and by the first
   // rank of every other host.
   Links &all = shared->all;
-  all.open(watchLink, std::move(mesh.peers[watchLink]));
+  for (int peer = 0; peer < ranks; ++peer)
+    if (mesh.watch[size_t(peer)].isOpen())
+      all.at(watchLink, peer).open(std::move(mesh.watch[size_t(peer)]));
   TcpSession &session =
       shared->session.emplace(job->rank, job->rank == 1 || job->rankOnHost == 0,
                               silence, std::move(hosts), all);
@@ -156,12 +162,8 @@ Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
     fflush(nullptr);
     _exit(int(code));
   };
-  // Before the other connections exist, so that a failure ends all ranks.
+  // Before the first collective, so that a failure ends all ranks.
   setAbort(job->abort);
-  connectPeers(environment, mesh);
-  for (int i = 0; i < channels; ++i)
-    all.open(i, std::move(mesh.peers[i]));
-  session.mend();
   shared->mender.emplace(
       environment, mesh, all,
       [&session](int link, int peer, const std::string &why) {

@@ -24,7 +24,7 @@ std::span<const uint8_t> bytesOf(const Message &message) {
 // seconds after somebody listens, it is elsewhere.
 constexpr double secretSeconds = 5;
 
-// One rank's calls to rank 0, which recognises a second call by the process's
+// One rank's call to rank 0, which recognises a second call by the process's
 // `self` and not by an address.
 class OtherRank {
 public:
@@ -34,22 +34,21 @@ public:
   Status call() {
     // Rank 0 gives up first, because it knows which ranks are missing.
     Deadline deadline = inSeconds(environment.seconds + 5);
-    for (int link = 0; link < links; ++link)
-      FSDPC_TRY(connect(link, deadline));
+    FSDPC_TRY(connect(deadline));
     return awaitStart(deadline);
   }
 
 private:
-  // Opens one connection. Tries again, with growing pauses, until rank 0
+  // Opens the connection. Tries again, with growing pauses, until rank 0
   // answers. Any failure before the answer is worth another try: rank 0 may not
   // be up yet, or a process of another job may still hold the port.
-  Status connect(int link, Deadline deadline) {
+  Status connect(Deadline deadline) {
     auto pause = std::chrono::milliseconds(50);
     for (;;) {
-      Result<Answer> answer = greet(link, deadline);
+      Result<Answer> answer = greet(deadline);
       if (answer)
         return judge(*answer);
-      mesh.peers[link][0].close();
+      mesh.watch[0].close();
       if (isOwn(answer.error()))
         return answer.error().reworded(
             concat("rank ", environment.rank, " cannot call rank 0 at ",
@@ -87,7 +86,7 @@ private:
   }
 
   // Connects, greets and returns rank 0's answer.
-  Result<Answer> greet(int link, Deadline deadline) {
+  Result<Answer> greet(Deadline deadline) {
     // Read for each try: a job that was killed may have left a file, which rank
     // 0 replaces.
     Result<Bytes32> key = findJobKey(environment);
@@ -102,26 +101,24 @@ private:
     }
     // The key has appeared, so that limit no longer applies.
     withoutSecret = never;
-    Socket &connection = mesh.peers[link][0];
+    Socket &connection = mesh.watch[0];
     connection = std::move(*connected);
     FSDPC_TRY(listenBeside(connection));
     // A stranger may listen there, accept, and then say nothing.
     Deadline soon = std::min(deadline, inSeconds(10));
-    Conversation conversation = {*key, {}, {}};
+    conversation = {*key, {}, {}};
     // Set before the exchange and cleared after it: if the connection breaks in
     // between, the next attempt can still say what was wrong.
     stranger =
         machineError("the process that listens there is not rank 0 of an "
                      "fsdpc program, or knows another secret");
     Result<Answer> answer = introduce(
-        connection, greetingFor(environment, 0, link, mesh.self, listener),
+        connection, greetingFor(environment, 0, watchLink, mesh.self, listener),
         conversation, soon);
     if (!answer)
       return answer.error().message.empty() ? *stranger : answer.error();
     stranger.reset();
     mesh.key = *key;
-    if (link == controlChannel)
-      control = conversation;
     return answer;
   }
 
@@ -165,11 +162,11 @@ private:
   // Waits for rank 0's word that all ranks are there, and for their hosts.
   Status awaitStart(Deadline deadline) {
     Start word;
-    Socket &connection = mesh.peers[controlChannel][0];
+    Socket &connection = mesh.watch[0];
     Status got = connection.receive(&word, sizeof word, deadline);
     std::optional<Start> start;
     if (got)
-      start = parseStart(bytesOf(word), control);
+      start = parseStart(bytesOf(word), conversation);
     if (got && !start)
       got = machineError("it does not know the job's secret any more");
     // Rank 0 has printed why, so the error has no message.
@@ -209,7 +206,7 @@ private:
 
   const LaunchEnvironment &environment;
   Mesh &mesh;
-  Conversation control = {};
+  Conversation conversation = {};
   Endpoint listener;              // this rank's
   std::optional<Error> stranger;  // about the last listener that failed
   Deadline withoutSecret = never; // when to give up for lack of a secret

@@ -13,7 +13,7 @@ void Calls::begin(const Greeting &greeting, const Endpoint &place) {
     call.socket = std::move(*made);
     calls.push_back(std::move(call));
   } else {
-    ended(call, {{}, isRefusal(made.error())});
+    ended(call, {{}, isRefusal(made.error()), made.error().message});
   }
 }
 
@@ -42,7 +42,7 @@ void Calls::advance(std::span<const pollfd> entries) {
   std::vector<Call> under = std::move(calls);
   calls.clear();
   for (size_t i = 0; i < under.size(); ++i) {
-    End end;
+    End end = {{}, false, "no answer"};
     bool goesOn = now < under[i].deadline;
     if (entries[i].revents)
       goesOn = step(under[i], end) && goesOn;
@@ -58,6 +58,7 @@ bool Calls::step(Call &call, End &end) {
   if (call.stage == Call::connecting) {
     if (Status made = call.socket.connected(); !made) {
       end.isRefused = isRefusal(made.error());
+      end.why = made.error().message;
       return false;
     }
     call.stage = Call::saidHello;

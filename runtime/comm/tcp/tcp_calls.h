@@ -33,6 +33,7 @@ public:
   struct End {
     std::optional<Answer> answer;
     bool isRefused = false; ///< nobody listens there
+    std::string why;        ///< without an answer
   };
   /// Hears how a call has ended.
   using Ended = std::function<void(Call &call, const End &end)>;

@@ -86,7 +86,10 @@ protected:
   void gather(const char *piece, char *whole, size_t bytes,
               size_t stride) override {
     operation = Operation::gather;
-    ExchangeCommunicator::gather(piece, whole, bytes, stride);
+    if (ranks > mostDirect && bytes <= mostInRounds)
+      gatherInRounds(piece, whole, bytes, stride);
+    else
+      ExchangeCommunicator::gather(piece, whole, bytes, stride);
     operation = Operation::transfer;
   }
   void exchange(const char *from, char *to, size_t bytes) override {
@@ -104,6 +107,8 @@ private:
     return flow.sends ? linkTo(flow.peer).isPushed()
                       : flow.done == sizeof(Header) + flow.bytes;
   }
+  void gatherInRounds(const char *piece, char *whole, size_t bytes,
+                      size_t stride);
   bool progress(Flow &flow);
   void check(const Flow &flow) const;
   void sleep();
@@ -119,7 +124,29 @@ private:
   // Belongs to the transfer under way; kept, so that a step allocates nothing.
   std::vector<Flow> flows;
   std::vector<pollfd> entries;
+  std::vector<char> pieces; // of gatherInRounds; grows once
 };
+
+// Each round doubles the pieces that a rank has, beginning with its own: it
+// receives those of the ranks after them, as many as it has. Each piece reaches
+// each rank once, and a rank has log2(ranks) messages and peers each way
+// instead of one per rank (Bruck et al., "Efficient algorithms for all-to-all
+// communications in multiport message-passing systems", 1997).
+void TcpChannel::gatherInRounds(const char *piece, char *whole, size_t bytes,
+                                size_t stride) {
+  pieces.resize(std::max(pieces.size(), size_t(ranks) * bytes));
+  memcpy(pieces.data(), piece, bytes);
+  for (int have = 1; have < ranks; have *= 2) {
+    size_t length = size_t(std::min(have, ranks - have)) * bytes;
+    Outgoing send = {(self + ranks - have) % ranks, pieces.data(), length};
+    Incoming receive = {(self + have) % ranks,
+                        pieces.data() + size_t(have) * bytes, length};
+    doTransfer({&send, 1}, {&receive, 1});
+  }
+  for (int i = 0; i < ranks; ++i)
+    memcpy(whole + size_t((self + i) % ranks) * stride,
+           pieces.data() + size_t(i) * bytes, bytes);
+}
 
 // Moves what can be moved without waiting. Returns true if that was anything. A
 // link that breaks is the mender's business.
@@ -218,8 +245,9 @@ std::unique_ptr<TcpChannel> TcpChannel::part(int color) {
 class TcpWindows : public WindowCommunicator {
 public:
   TcpWindows(std::unique_ptr<TcpChannel> messages,
-             std::unique_ptr<SharedMemory> memory, Staging staging)
-      : WindowCommunicator(messages->rank(), memory->windows(), staging),
+             std::unique_ptr<SharedMemory> memory)
+      : WindowCommunicator(messages->rank(), memory->windows(),
+                           Staging::of(messages->channel(), messages->size())),
         messages(std::move(messages)), memory(std::move(memory)) {}
 
   void doTransfer(std::span<const Outgoing> sends,
@@ -235,30 +263,55 @@ private:
   const std::unique_ptr<SharedMemory> memory;
 };
 
+// Returns windows for ranks of one node, or null on all of them if they cannot
+// share memory. Collective.
+std::unique_ptr<SharedMemory> windowsOf(TcpChannel &ranks) {
+  return SharedMemory::make(
+      ranks, Staging::of(ranks.channel(), ranks.size()).windowBytes());
+}
+
+void warnWithoutWindows(const TcpChannel &ranks, const char *consequence) {
+  if (ranks.rank() == 0 && ranks.channel() == gatherChannel)
+    printWarning(concat("ranks of a machine cannot share memory, so ",
+                        consequence,
+                        "; let them see each other in /proc (one PID "
+                        "namespace, for containers --pid=host)"));
+}
+
+// Ranks of one node exchange everything through windows, except messages and
+// the few values of the control channel. Collective.
+std::unique_ptr<Communicator> onNode(std::unique_ptr<TcpChannel> flat) {
+  auto memory = windowsOf(*flat);
+  if (memory)
+    return std::make_unique<TcpWindows>(std::move(flat), std::move(memory));
+  warnWithoutWindows(*flat, "they exchange data over connections");
+  return flat;
+}
+
 // Lets the ranks of a node hand on to each other what they gather, if all of
 // them can share memory. Collective.
 std::unique_ptr<Communicator> overNodes(std::unique_ptr<TcpChannel> flat) {
   NodeGrid grid = flat->grid();
-  if (flat->channel() == controlChannel || !grid.isDeep())
+  if (flat->channel() == controlChannel || flat->size() == 1)
+    return flat;
+  if (grid.nodes == 1)
+    return onNode(std::move(flat));
+  if (!grid.isDeep())
     return flat;
   auto near = flat->part(grid.nodeOf(flat->rank()));
   auto far = flat->part(grid.placeOf(flat->rank()));
-  Staging staging = Staging::of(flat->channel(), grid.ranks);
-  auto memory = SharedMemory::make(*near, staging.windowBytes());
+  auto memory = windowsOf(*near);
   int32_t shares = memory != nullptr;
   std::vector<int32_t> allShare(size_t(flat->size()));
   flat->allGather(&shares, allShare.data(), sizeof shares);
   if (std::find(allShare.begin(), allShare.end(), 0) != allShare.end()) {
-    if (flat->rank() == 0 && flat->channel() == gatherChannel)
-      printWarning("ranks of a machine cannot share memory, so each byte of a "
-                   "gather enters it several times, and --reduce-order=fast "
-                   "has no effect; enlarge /dev/shm (mount -o "
-                   "remount,size=1g /dev/shm, docker run --shm-size=1g)");
+    warnWithoutWindows(*flat, "each byte of a gather enters it several times, "
+                              "and --reduce-order=fast has no effect");
     return flat;
   }
   return std::make_unique<NodeCommunicator>(
       std::move(flat),
-      std::make_unique<TcpWindows>(std::move(near), std::move(memory), staging),
+      std::make_unique<TcpWindows>(std::move(near), std::move(memory)),
       std::move(far));
 }
 

@@ -42,21 +42,31 @@ void signal(int event) {
 
 } // namespace
 
-void Link::open(Socket first, int whenBroken, int whenMended) {
+void Link::open(Socket first) {
   std::lock_guard<std::mutex> lock(mutex);
   socket = std::move(first);
-  broken = whenBroken;
-  mended = whenMended;
-  number = 1;
+  isWanted = true;
+  number = asked = 1;
 }
 
-bool Link::isUsed() const {
+void Link::want() {
   std::lock_guard<std::mutex> lock(mutex);
-  return number > 0;
+  wantLocked();
+}
+
+void Link::wantLocked() {
+  if (isWanted)
+    return;
+  isWanted = true;
+  if (number > 0) // the other end has used it first
+    return;
+  since = std::chrono::steady_clock::now();
+  signal(broken);
 }
 
 void Link::beginMessage(std::array<iovec, 2> parts) {
   std::lock_guard<std::mutex> lock(mutex);
+  wantLocked();
   message = parts;
   begun = ends;
   ends += parts[0].iov_len + parts[1].iov_len;
@@ -162,6 +172,7 @@ void Link::say(uint8_t byte) {
 
 size_t Link::receive(std::span<const iovec, 2> ranges) {
   std::lock_guard<std::mutex> lock(mutex);
+  wantLocked();
   if (earlyTaken < early.size()) {
     size_t moved = 0;
     for (const iovec &range : ranges) {
@@ -201,7 +212,8 @@ int Link::descriptor() const {
 
 Link::State Link::state() const {
   std::lock_guard<std::mutex> lock(mutex);
-  return {number > 0 && !socket.isOpen(), next < begun, number, since, why};
+  return {(isWanted || number > 0) && !socket.isOpen(), next < begun, number,
+          since, why};
 }
 
 uint64_t Link::breakOff(const std::string &reason, int which) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The stream of bytes between two ranks on one channel, both ways. It outlives
-// its connections: after one has broken, both ends say how many bytes they
-// have, and the next connection goes on there. Nothing is added to the bytes,
-// so a connection that does not break costs nothing but what is kept.
+// The stream of bytes between two ranks on one channel, both ways. It asks for
+// its first connection when it is first used, and outlives its connections:
+// after one has broken, both ends say how many bytes they have, and the next
+// connection goes on there. Nothing is added to the bytes, so a connection that
+// does not break costs nothing but what is kept.
 //
 // Bytes that the other machine's kernel has acknowledged are in the memory of
 // the receiving rank, which reads them out of a broken connection. So only the
@@ -33,21 +34,23 @@
 namespace fsdpc::runtime {
 
 /// One end of a stream. One thread sends and receives, another one (Mender)
-/// exchanges connections; each function may be called on both. Positions count
-/// bytes from the beginning of the stream.
+/// makes and exchanges connections; each function may be called on both.
+/// Positions count bytes from the beginning of the stream.
 class Link {
 public:
   static constexpr size_t leastKept = leastKeptBytes;
 
-  Link() = default;
+  /// A link without a connection. `broken` and `mended` are eventfds, which
+  /// must outlive the link. `broken` is written to when there is something to
+  /// do for the other thread, `mended` when there is for the one that receives.
+  Link(int broken, int mended) : broken(broken), mended(mended) {}
   Link(const Link &) = delete;
 
-  /// Takes the first connection. `broken` and `mended` are eventfds, which must
-  /// outlive the link. `broken` is written to when there is something to do for
-  /// the other thread, `mended` when there is for the one that receives.
-  void open(Socket first, int broken, int mended);
-  /// Returns true once open() was called.
-  bool isUsed() const;
+  /// Takes the first connection, for a link whose ends have met already.
+  void open(Socket first);
+  /// Asks for the first connection if there was none yet, as the first message
+  /// in either direction does.
+  void want();
 
   // For the thread that sends and receives.
 
@@ -75,10 +78,10 @@ public:
   // For the thread that exchanges connections.
 
   struct State {
-    bool broken = false;
+    bool broken = false;   ///< wants a connection and has none
     bool mustPush = false; ///< kept bytes are to be sent again
-    int number = 0;        ///< of the last connection; 0: the link is not used
-    Deadline since;        ///< when that one broke
+    int number = 0;        ///< of the last connection; 0: there was none
+    Deadline since;        ///< when that one broke, or was first wanted
     std::string why;
   };
   State state() const;
@@ -96,6 +99,7 @@ public:
   bool adopt(Socket next, Side side, int number, uint64_t peerReceived);
 
 private:
+  void wantLocked();
   void breakOffLocked(const std::string &why);
   bool pushLocked();
   Status confirm();
@@ -105,9 +109,10 @@ private:
 
   mutable std::mutex mutex;
   Socket socket;
-  int broken = -1, mended = -1;
+  const int broken, mended;
+  bool isWanted = false; ///< somebody uses the link
   int number = 0,
-      asked = 1;           ///< of connections: the last one, and one asked for
+      asked = 0;           ///< of connections: the last one, and one asked for
   bool isConfirmed = true; ///< the peer goes on over this connection too
   Deadline since = {};
   std::string why;

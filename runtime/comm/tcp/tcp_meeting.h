@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Lets the ranks of a TCP job find each other. Rank 0 listens; every other rank
-// opens one connection per channel to it, and one more for the watch. Rank 0
-// then tells all of them where the others listen, and they connect to each
-// other. Both ends of a connection prove that they know the job's key before
-// they believe anything (wire.h).
+// Lets the ranks of a TCP job find each other. Rank 0 listens, and every other
+// rank opens the watch's connection to it. Rank 0 then tells all of them where
+// the others listen. Connections for data are made later, when two ranks first
+// exchange something (tcp_mender.h). Both ends of a connection prove that they
+// know the job's key before they believe anything (wire.h).
 #pragma once
 
 #include "runtime/comm/launch_environment.h"
@@ -17,19 +17,17 @@
 
 namespace fsdpc::runtime {
 
-/// The connections of one rank.
+/// What one rank knows of the others.
 struct Mesh {
   /// A mesh without connections. Those that are made break after `silence`
   /// seconds without an answer (socket.h).
-  Mesh(int ranks, double silence) : silence(silence), members(size_t(ranks)) {
-    for (std::vector<Socket> &link : peers)
-      link.resize(size_t(ranks));
-  }
+  Mesh(int ranks, double silence)
+      : silence(silence), watch(size_t(ranks)), members(size_t(ranks)) {}
 
   const double silence;
-  /// peers[link][r] is connected to rank r; a rank's own entry is closed. On
-  /// the watch's link only rank 0 has connections to all.
-  std::vector<Socket> peers[links];
+  /// By rank: the watch's connections, on rank 0 to all others and on the
+  /// others to rank 0.
+  std::vector<Socket> watch;
   /// The addresses of the interface to use; empty: the system chooses.
   std::vector<Endpoint> own;
   std::vector<Member> members; ///< by rank
@@ -47,9 +45,6 @@ Status holdMeeting(const LaunchEnvironment &environment, Mesh &mesh);
 /// The side of the other ranks. Returns once rank 0 says that all ranks are
 /// there. The error has no message if another rank prints the reason.
 Status joinMeeting(const LaunchEnvironment &environment, Mesh &mesh);
-/// Connects the ranks other than rank 0 to each other. The watch must run by
-/// now: a failure ends the job by one line of one rank (failure.h).
-void connectPeers(const LaunchEnvironment &environment, Mesh &mesh);
 
 /// The caller's part of the conversation on a new connection: proves itself to
 /// the listener and the other way round, sends the greeting, whose seal it

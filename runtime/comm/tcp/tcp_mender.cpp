@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // One thread receives calls, and one calls. Neither waits for any one rank, so
-// a machine that is gone delays no other link. Until a connection breaks both
-// sleep in poll().
+// a machine that is gone delays no other link. While all connections that are
+// wanted stand both sleep in poll().
 #include "runtime/comm/tcp/tcp_mender.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/thread.h"
@@ -25,6 +25,10 @@ namespace {
 constexpr double pause = 0.25, toCall = 5, toBeGone = 1, toAsk = 0.5;
 // As long as Linux tries by itself.
 constexpr double systemLimit = 15 * 60;
+// All ranks have met already, so a first connection needs no longer than the
+// system takes to find that a machine does not answer. The rank that calls
+// gives up first, because it knows why it could not connect.
+constexpr double toConnect = 60, toBeCalled = 5;
 
 // A relay had taken them, and nobody has them any more.
 const char *const bytesAreGone =
@@ -55,10 +59,9 @@ double secondsSince(Deadline begin) {
 } // namespace
 
 Links::Links(int ranks) : ranks(ranks), broken(makeEvent()) {
-  for (int link = 0; link < runtime::links; ++link) {
+  for (int link = 0; link < links; ++link) {
     mended[size_t(link)] = makeEvent();
-    for (int peer = 0; peer < ranks; ++peer)
-      all[link].push_back(std::make_unique<Link>());
+    all[link] = std::vector<std::atomic<Link *>>(size_t(ranks));
   }
 }
 
@@ -68,17 +71,28 @@ Links::~Links() {
     close(event);
 }
 
-void Links::open(int link, std::vector<Socket> sockets) {
-  for (int peer = 0; peer < ranks; ++peer)
-    if (sockets[size_t(peer)].isOpen())
-      at(link, peer)
-          .open(std::move(sockets[size_t(peer)]), broken, mended[size_t(link)]);
+Link &Links::at(int number, int peer) {
+  std::atomic<Link *> &place = all[number][size_t(peer)];
+  if (Link *link = place.load(std::memory_order_acquire))
+    return *link;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!place.load(std::memory_order_relaxed))
+    place.store(
+        &made.emplace_back(number, peer, broken, mended[size_t(number)]).link,
+        std::memory_order_release);
+  return *place.load(std::memory_order_relaxed);
 }
 
-template <typename Body> void Mender::forEach(const Body &body) {
-  for (int peer = 0; peer < all.ranks; ++peer)
-    for (int link = 0; link < links; ++link)
-      body(link, peer, all.at(link, peer));
+// Those that are made while it runs may be left out: who uses one signals that.
+template <typename Body> void Links::forEach(const Body &body) {
+  std::vector<Made *> those;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (Made &each : made)
+      those.push_back(&each);
+  }
+  for (Made *each : those)
+    body(each->number, each->peer, each->link);
 }
 
 Mender::Mender(const LaunchEnvironment &environment, const Mesh &mesh,
@@ -116,22 +130,24 @@ void Mender::receive() {
       std::this_thread::sleep_for(std::chrono::duration<double>(pause));
 }
 
-// Exchanges the connection if a higher rank calls, or gives it up if a lower
-// one asks for another one.
+// Takes the connection of a higher rank that calls. A lower one asks for a
+// call: for the first one, or for another one, so the one that stands is given
+// up.
 void Mender::admit(Guest &guest) {
   const Greeting &greeting = guest.greeting;
   int self = environment.rank, peer = greeting.rank;
   bool isOurs = greeting.job == job && greeting.ranks == environment.ranks &&
-                peer < environment.ranks && greeting.to == self &&
-                greeting.connection > 0;
+                peer < environment.ranks && peer != self && greeting.to == self;
   if (!isOurs)
     return;
   Link &link = all.at(greeting.link, peer);
   bool exchanges = peer > self;
   int number = link.state().number;
   // A call that is older than the connection may arrive late: its caller has
-  // given up, and has more by now than it said.
-  if (number == 0 || (exchanges && greeting.connection <= number))
+  // given up, and has more by now than it said. The watch's connections were
+  // made when the ranks met.
+  if ((exchanges && greeting.connection <= number) ||
+      (greeting.link == watchLink && number == 0))
     return;
   Answer reply = {Verdict::welcome, 0, 0, {}, {}};
   if (greeting.called != mesh.self ||
@@ -142,7 +158,9 @@ void Mender::admit(Guest &guest) {
   seal(reply, guest.conversation);
   if (!sendAtOnce(guest.socket, reply) || reply.verdict != Verdict::welcome)
     return;
-  if (!exchanges)
+  if (!exchanges && greeting.connection == 0)
+    link.want();
+  else if (!exchanges)
     link.breakOff("the other end had lost it", greeting.connection);
   else if (!link.adopt(std::move(guest.socket), Link::Side::host,
                        greeting.connection, greeting.received))
@@ -154,7 +172,7 @@ void Mender::mend() {
     Deadline next = std::min(callAll(), calls.next());
     std::vector<pollfd> entries;
     std::vector<std::pair<Link *, int>> watched; // with their numbers
-    forEach([&](int, int, Link &link) {
+    all.forEach([&](int, int, Link &link) {
       Link::State state = link.state();
       int file = link.descriptor();
       if (file < 0)
@@ -179,7 +197,7 @@ void Mender::mend() {
 // call is due.
 Deadline Mender::callAll() {
   Deadline next = never;
-  forEach([&](int number, int peer, Link &link) {
+  all.forEach([&](int number, int peer, Link &link) {
     Link::State state = link.state();
     if (state.mustPush)
       link.push();
@@ -187,11 +205,8 @@ Deadline Mender::callAll() {
       return;
     auto now = std::chrono::steady_clock::now();
     double since = secondsSince(state.since);
-    if (since > limit) {
-      char text[64];
-      snprintf(text, sizeof text, "; not made again within %g s", limit);
-      lost(number, peer, state.why + text);
-    }
+    if (double most = limitOf(peer, state); since > most)
+      giveUp(number, peer, state, concat(" within ", secondsText(most), " s"));
     if (calls.isCalling(number, peer))
       return;
     Deadline &at = due[size_t(number)][size_t(peer)];
@@ -206,11 +221,36 @@ Deadline Mender::callAll() {
   return next;
 }
 
+double Mender::limitOf(int peer, const Link::State &state) const {
+  if (state.number > 0)
+    return limit;
+  double most = std::min(environment.seconds, toConnect);
+  return peer > environment.rank ? most + toBeCalled : most;
+}
+
+void Mender::giveUp(int link, int peer, const Link::State &state,
+                    const std::string &more) {
+  if (state.number > 0) {
+    lost(link, peer,
+         state.why + (more.empty() ? "" : "; not made again" + more));
+    return;
+  }
+  std::string why = failures[peer];
+  lost(link, peer,
+       concat("rank ", environment.rank, " could not connect to rank ", peer,
+              " at ", textOf(mesh.members[size_t(peer)].listener), more, " (",
+              why.empty() ? "no answer" : why,
+              "); the ranks of a job connect to each other on ports that the "
+              "system chooses: allow them between these machines, or use "
+              "mpirun"));
+}
+
 // Calls a lower rank, or asks a higher one to call.
 void Mender::call(int link, int peer, const Link::State &state) {
   const Member &member = mesh.members[size_t(peer)];
   if (member.listener.family == 0) { // it has found no port to listen on
-    lost(link, peer, state.why);
+    failures[peer] = "it has no port to listen on";
+    giveUp(link, peer, state, "");
     return;
   }
   Link &broken = all.at(link, peer);
@@ -230,13 +270,14 @@ void Mender::hear(Call &call, const Calls::End &end) {
   Link &broken = all.at(link, peer);
   Link::State state = broken.state();
   Deadline &firstRefusal = refused[size_t(peer)];
+  failures[peer] = end.why;
   if (end.isRefused) {
     // Refusals of an earlier time without a connection say nothing of this one.
     if (firstRefusal < state.since)
       firstRefusal = never;
     firstRefusal = std::min(firstRefusal, std::chrono::steady_clock::now());
     if (secondsSince(firstRefusal) >= toBeGone)
-      lost(link, peer, state.why);
+      giveUp(link, peer, state, "");
     return;
   }
   firstRefusal = never;
@@ -249,7 +290,8 @@ void Mender::hear(Call &call, const Calls::End &end) {
   if (broken.adopt(std::move(call.socket), Link::Side::caller,
                    call.greeting.connection, end.answer->received)) {
     due[size_t(link)][size_t(peer)] = {};
-    report(peer, state);
+    if (state.number > 0)
+      report(peer, state);
   } else {
     lost(link, peer, bytesAreGone);
   }

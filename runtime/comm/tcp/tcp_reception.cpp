@@ -23,10 +23,7 @@ Reception::Reception(const LaunchEnvironment &environment, Mesh &mesh,
     : environment(environment), mesh(mesh),
       callers(environment.rank, environment.ranks, mesh.silence, listeners,
               key),
-      job(digestOf(environment.job)),
-      // The watch is between rank 0 and each other rank.
-      expected(mesh.peers, environment.rank == 0 ? links : channels),
-      holders(size_t(environment.ranks)) {}
+      job(digestOf(environment.job)), holders(size_t(environment.ranks)) {}
 
 Status Reception::serve(Deadline until) {
   deadline = until;
@@ -36,39 +33,28 @@ Status Reception::serve(Deadline until) {
   return {};
 }
 
-// Returns true if the rank has all its connections, those that have broken but
-// were not noticed yet included.
-bool Reception::isHere(int peer) const {
-  return std::all_of(expected.begin(), expected.end(), [&](const auto &link) {
-    return link[size_t(peer)].isOpen();
-  });
-}
-
 // Returns true if all ranks are connected. A connection that broke meanwhile is
 // dropped, and its rank may call again.
 bool Reception::isComplete() {
-  for (int peer = environment.rank + 1; peer < environment.ranks; ++peer)
-    if (!isHere(peer))
-      return false;
-  bool complete = true;
-  for (std::vector<Socket> &link : expected)
-    for (size_t peer = size_t(environment.rank) + 1; peer < link.size(); ++peer)
-      if (link[peer].isBroken()) {
-        link[peer].close();
-        complete = false;
-        // If its process has ended nobody will call again, so the rest of the
-        // time would be waited for in vain.
-        deadline = std::min(deadline, inSeconds(returnSeconds));
-      }
-  return complete;
+  std::span<Socket> others = std::span(mesh.watch).subspan(1);
+  if (arrived < others.size())
+    return false;
+  for (Socket &each : others)
+    if (each.isBroken()) {
+      each.close();
+      --arrived;
+      // If its process has ended nobody will call again, so the rest of the
+      // time would be waited for in vain.
+      deadline = std::min(deadline, inSeconds(returnSeconds));
+    }
+  return arrived == others.size();
 }
 
 // Answers a greeting, and keeps the connection if it belongs here.
 void Reception::admit(Guest &guest) {
   const Greeting &greeting = guest.greeting;
-  // A rank that has met all others already, and calls again since a connection
-  // has broken. It will try later.
-  if (greeting.connection > 0)
+  // A rank of a job that has met already, for its own data.
+  if (greeting.link != watchLink || greeting.connection > 0)
     return;
   Answer reply = {judge(greeting), 0, 0, {}, {}};
   if (reply.verdict == Verdict::rankTaken) {
@@ -81,19 +67,11 @@ void Reception::admit(Guest &guest) {
     return;
   size_t rank = size_t(greeting.rank);
   Holder &holder = holders[rank];
-  // A new process has the rank. Connections of the old one are broken, or
-  // `judge` would have refused.
-  if (holder.greeting.self != greeting.self)
-    for (std::vector<Socket> &link : expected)
-      link[rank].close(); // of a process that is gone
-  holder.greeting = greeting;
   // Start is sent on this connection, so its seal needs these nonces.
-  if (greeting.link == controlChannel)
-    holder.control = guest.conversation;
-  // What rank 0 has said of it stays.
-  if (environment.rank == 0)
-    mesh.members[rank] = {greeting.host, greeting.listener, greeting.self};
-  mesh.peers[greeting.link][rank] = std::move(guest.socket);
+  holder = {greeting, guest.conversation};
+  mesh.members[rank] = {greeting.host, greeting.listener, greeting.self};
+  arrived += !mesh.watch[rank].isOpen();
+  mesh.watch[rank] = std::move(guest.socket);
 }
 
 // A process that calls again takes its own place. Another one takes it only
@@ -107,25 +85,24 @@ Verdict Reception::judge(const Greeting &greeting) const {
       greeting.rank >= environment.ranks || greeting.to != environment.rank)
     return Verdict::otherSize;
   size_t rank = size_t(greeting.rank);
-  if (holders[rank].greeting.self != greeting.self)
-    for (const std::vector<Socket> &link : expected)
-      if (link[rank].isOpen() && !link[rank].isBroken())
-        return Verdict::rankTaken;
-  return Verdict::welcome;
+  const Socket &held = mesh.watch[rank];
+  bool isTaken = holders[rank].greeting.self != greeting.self &&
+                 held.isOpen() && !held.isBroken();
+  return isTaken ? Verdict::rankTaken : Verdict::welcome;
 }
 
 // A failure is not reported here: the watch covers every rank from now on, and
 // finds a rank that is gone by now.
 void Reception::start(int peer, bool starts, Deadline until) {
-  Socket &control = mesh.peers[controlChannel][size_t(peer)];
-  if (!control.isOpen())
+  Socket &connection = mesh.watch[size_t(peer)];
+  if (!connection.isOpen())
     return;
   Start word = {
-      starts, listenerFor(control), digestOf(bytesOf(mesh.members)), {}};
-  seal(word, holders[size_t(peer)].control);
-  if (control.send(&word, sizeof word, until) && starts)
-    (void)control.send(mesh.members.data(), bytesOf(mesh.members).size(),
-                       until);
+      starts, listenerFor(connection), digestOf(bytesOf(mesh.members)), {}};
+  seal(word, holders[size_t(peer)].conversation);
+  if (connection.send(&word, sizeof word, until) && starts)
+    (void)connection.send(mesh.members.data(), bytesOf(mesh.members).size(),
+                          until);
 }
 
 // Rank 0 gives the job's port back, and listens on another one of the address
@@ -150,8 +127,8 @@ Endpoint Reception::listenerFor(const Socket &connection) {
 std::string Reception::missing() const {
   std::string names;
   int count = 0;
-  for (int peer = environment.rank + 1; peer < environment.ranks; ++peer)
-    if (!isHere(peer) && ++count <= 8)
+  for (int peer = 1; peer < environment.ranks; ++peer)
+    if (!mesh.watch[size_t(peer)].isOpen() && ++count <= 8)
       names += concat(names.empty() ? "" : ", ", peer);
   if (count > 8)
     names += concat(" and ", count - 8, " more");

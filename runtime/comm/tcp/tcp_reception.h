@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The listening side of a TCP job's meeting: rank 0 receives all other ranks,
-// and then each rank those above it.
+// The listening side of a TCP job's meeting, where rank 0 receives all others.
 #pragma once
 
 #include "runtime/comm/tcp/tcp_callers.h"
@@ -9,8 +8,8 @@
 
 namespace fsdpc::runtime {
 
-/// Fills `mesh` with one connection for each rank above this one and each of
-/// its links. All references must outlive the reception. For one thread.
+/// Fills `mesh` with one connection to each other rank. All references must
+/// outlive the reception. For one thread.
 class Reception {
 public:
   Reception(const LaunchEnvironment &environment, Mesh &mesh,
@@ -23,20 +22,18 @@ public:
   /// Returns the ranks that are not here, as "1, 3": at most eight of them.
   std::string missing() const;
   /// Tells a rank that all are connected, with the addresses of all, or that
-  /// the job does not start. Only on rank 0.
+  /// the job does not start.
   void start(int peer, bool starts, Deadline until);
   /// Callers that did not know the key.
   int strangers() const { return callers.strangers(); }
 
 private:
-  /// The process that has a rank, and what binds a seal to its control
-  /// connection.
+  /// The process that has a rank, and what binds a seal to its connection.
   struct Holder {
     Greeting greeting = {};
-    Conversation control = {};
+    Conversation conversation = {};
   };
 
-  bool isHere(int peer) const;
   bool isComplete();
   void admit(Guest &guest);
   Endpoint listenerFor(const Socket &connection);
@@ -46,9 +43,9 @@ private:
   Mesh &mesh;
   Callers callers;
   const Bytes32 job;
-  const std::span<std::vector<Socket>> expected; ///< links of each higher rank
   Deadline deadline;
   std::vector<Holder> holders; ///< by rank
+  size_t arrived = 0;          ///< open connections
 };
 
 } // namespace fsdpc::runtime

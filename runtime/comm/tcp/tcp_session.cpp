@@ -38,6 +38,9 @@ TcpSession::TcpSession(int rank, bool speaks, double silence,
     : self(rank), speaks(speaks), silence(silence), hosts(std::move(hosts)),
       all(all), heard(size_t(all.ranks), std::chrono::steady_clock::now()),
       left(size_t(all.ranks)), wake(eventfd(0, EFD_CLOEXEC)) {
+  for (int peer = 0; peer < all.ranks; ++peer)
+    if (peer != self && (self == 0 || peer == 0))
+      peers.push_back(peer);
   watcher = startThread("the watch of connections", [this] { watch(); });
 }
 
@@ -61,8 +64,8 @@ std::string TcpSession::nameOf(int peer) const {
 // May be called on any thread. A peer that cannot take a byte will be found to
 // be silent.
 void TcpSession::tell(Word word, int except) {
-  for (int peer = 0; peer < all.ranks; ++peer)
-    if (link(peer).isUsed() && peer != except)
+  for (int peer : peers)
+    if (peer != except)
       link(peer).say(byteOf(word));
 }
 
@@ -114,18 +117,23 @@ Deadline TcpSession::judgeLosses() {
   }
   Deadline next = never;
   for (const Loss &loss : posted) {
-    for (int peer = 0; peer < all.ranks; ++peer)
-      if (link(peer).isUsed())
-        hear(peer);
+    for (int peer : peers)
+      hear(peer);
     bool isWatch = loss.link == watchLink;
     // A rank that has left needs its watch no more, but may owe data.
     if ((left[size_t(loss.peer)] && (isWatch || leaving)) ||
-        (leaving && !isWatch) || !all.at(loss.link, loss.peer).state().broken)
+        (leaving && !isWatch))
+      continue;
+    Link::State state = all.at(loss.link, loss.peer).state();
+    if (!state.broken)
       continue;
     Deadline patience =
         loss.since + std::chrono::seconds(isWatch ? 0 : secondsToSayWhy);
-    if (std::chrono::steady_clock::now() >= patience)
+    if (std::chrono::steady_clock::now() >= patience) {
+      if (state.number == 0) // rank 0 has reached it, and cannot say why
+        fail(machineError(loss.why));
       gone(loss.peer, loss.why);
+    }
     next = std::min(next, patience);
   }
   return next;
@@ -133,7 +141,7 @@ Deadline TcpSession::judgeLosses() {
 
 // Returns true if the peer has the last word, or will never have it.
 bool TcpSession::isDone(int peer) {
-  if (!link(peer).isUsed() || link(peer).isDelivered())
+  if (link(peer).isDelivered())
     return true;
   std::lock_guard<std::mutex> lock(mutex);
   return std::any_of(losses.begin(), losses.end(), [&](const Loss &loss) {
@@ -152,10 +160,6 @@ void TcpSession::hear(int peer) {
     for (size_t at = 0; at < got; ++at)
       hear(peer, words[at]);
   } while (got == sizeof words);
-  // A rank that has said it leaves may close.
-  if (!mends && !left[size_t(peer)])
-    if (Link::State state = link(peer).state(); state.broken)
-      gone(peer, state.why);
 }
 
 void TcpSession::hear(int peer, uint8_t byte) {
@@ -179,16 +183,11 @@ void TcpSession::watch() {
   double pause = silence > 0 ? std::min(beat, silence / 4) : beat;
   Deadline next = std::chrono::steady_clock::now();
   auto allLeft = [&] {
-    for (int peer = 0; peer < all.ranks; ++peer)
-      if (link(peer).isUsed() && !left[size_t(peer)])
-        return false;
-    return true;
+    return std::ranges::all_of(peers,
+                               [&](int peer) { return left[size_t(peer)]; });
   };
   auto allAreDone = [&] {
-    for (int peer = 0; peer < all.ranks; ++peer)
-      if (!isDone(peer))
-        return false;
-    return true;
+    return std::ranges::all_of(peers, [&](int peer) { return isDone(peer); });
   };
   while (true) {
     Deadline losses = judgeLosses();
@@ -211,7 +210,7 @@ void TcpSession::watch() {
     int mended = all.mended[watchLink];
     std::vector<pollfd> entries = {{wakes ? wake : -1, POLLIN, 0},
                                    {mended, POLLIN, 0}};
-    for (int peer = 0; peer < all.ranks; ++peer)
+    for (int peer : peers)
       entries.push_back({link(peer).descriptor(), POLLIN, 0});
     // No event says that a byte was acknowledged.
     Deadline soon = ends ? inSeconds(0.01) : std::min(next, losses);
@@ -221,11 +220,10 @@ void TcpSession::watch() {
     uint64_t count;
     if (entries[1].revents)
       (void)!read(mended, &count, sizeof count);
-    for (int peer = 0; peer < all.ranks; ++peer) {
-      if (!link(peer).isUsed())
-        continue;
+    for (size_t i = 0; i < peers.size(); ++i) {
+      int peer = peers[i];
       // A link that is broken, or was, may have words that were read early.
-      if (entries[size_t(peer) + 2].revents || entries[1].revents) {
+      if (entries[i + 2].revents || entries[1].revents) {
         hear(peer);
       } else if (silence > 0 && !left[size_t(peer)] &&
                  std::chrono::steady_clock::now() - heard[size_t(peer)] >

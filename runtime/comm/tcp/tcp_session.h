@@ -4,7 +4,7 @@
 // which a thread of its own listens: it notices when the other end is silent,
 // ends the job then, and passes on that another rank has ended it. The channels
 // cannot do this, because they wait for as long as a collective takes. What
-// breaks is made again by the mender (tcp_mender.h).
+// breaks is made again by the mender (tcp_mender.h), which must run.
 #pragma once
 
 #include "runtime/comm/tcp/tcp_mender.h"
@@ -31,10 +31,9 @@ public:
 
   /// Ends all ranks. The caller has printed the reason.
   [[noreturn]] void abort(ExitCode code);
-  /// From now on links that break are mended.
-  void mend() { mends = true; }
-  /// Says that a link to `peer` cannot be mended. The watch's thread then ends
-  /// the job, unless it has heard meanwhile that the job is ending anyway.
+  /// Says that a link to `peer` cannot be made or mended (Mender::Lost). The
+  /// watch's thread then ends the job, unless it has heard meanwhile that the
+  /// job is ending anyway.
   void lost(int link, int peer, const std::string &why);
   /// Names a rank for messages: "rank 2 on node 'x'".
   std::string nameOf(int peer) const;
@@ -60,9 +59,10 @@ private:
   const double silence;
   const std::vector<std::string> hosts;
   Links &all;
-  std::vector<Deadline> heard;
-  std::vector<bool> left; ///< ranks that announced that they leave
-  std::atomic<bool> mends = false, leaving = false;
+  std::vector<int> peers;      ///< with which this rank has a watch's link
+  std::vector<Deadline> heard; ///< by rank
+  std::vector<bool> left;      ///< ranks that announced that they leave
+  std::atomic<bool> leaving = false;
   std::mutex mutex;
   std::vector<Loss>
       losses;    ///< guarded by `mutex`; of each link and peer the first

@@ -48,9 +48,9 @@ TEST_F(BrokenLinks, goOnAfterACutAtEveryByte) {
     End one(there, allBack.size()), two(back, allThere.size());
     auto [a, relayA] = connectionOf(listener);
     auto [b, relayB] = connectionOf(listener);
-    Link left, right;
-    left.open(std::move(a), broken, mended);
-    right.open(std::move(b), broken, mended);
+    Link left(broken, mended), right(broken, mended);
+    left.open(std::move(a));
+    right.open(std::move(b));
     size_t budget = passed;
     bool cut = false;
     auto relay = [&](Socket &from, Socket &to) {
@@ -99,9 +99,9 @@ TEST_F(BrokenLinks, loseNothingThatWasOnItsWay) {
     all += messages.emplace_back(noise(1 + i * 997 % 40000, i));
   End one(messages, 0), two({}, all.size());
   auto [a, b] = connectionOf(listener);
-  Link left, right;
-  left.open(std::move(a), broken, mended);
-  right.open(std::move(b), broken, mended);
+  Link left(broken, mended), right(broken, mended);
+  left.open(std::move(a));
+  right.open(std::move(b));
   Deadline deadline = inSeconds(patience);
   bool done = false;
   for (int i = 1; !done && std::chrono::steady_clock::now() < deadline; ++i) {
@@ -126,8 +126,8 @@ TEST_F(BrokenLinks, loseNothingThatWasOnItsWay) {
 // So is a peer that claims what was never sent.
 TEST_F(BrokenLinks, refuseToGoOnWithoutWhatIsGone) {
   auto [a, relay] = connectionOf(listener);
-  Link left;
-  left.open(std::move(a), broken, mended);
+  Link left(broken, mended);
+  left.open(std::move(a));
   std::string text = noise(20000, 1);
   size_t read = 0;
   left.beginMessage({iovec{text.data(), text.size()}, iovec{}});
@@ -159,9 +159,9 @@ TEST_F(BrokenLinks, haveWhatWasAcknowledgedWhileAnEndGaveUp) {
   for (int i = 0; i < 200; ++i) {
     End two({}, text.size());
     auto [a, b] = connectionOf(listener);
-    Link left, right;
-    left.open(std::move(a), broken, mended);
-    right.open(std::move(b), broken, mended);
+    Link left(broken, mended), right(broken, mended);
+    left.open(std::move(a));
+    right.open(std::move(b));
     left.beginMessage({iovec{text.data(), text.size()}, iovec{}});
     std::thread sender([&] {
       while (!left.isPushed() && !left.state().broken)
@@ -190,8 +190,8 @@ TEST_F(BrokenLinks, haveWhatWasAcknowledgedWhileAnEndGaveUp) {
 TEST_F(BrokenLinks, trustNoAcknowledgementBeforeTheCallerGoesOn) {
   std::string text = noise(100000, 1);
   auto [a, b] = connectionOf(listener);
-  Link host;
-  host.open(std::move(a), broken, mended);
+  Link host(broken, mended);
+  host.open(std::move(a));
   host.breakOff("a test");
   auto [c, d] = connectionOf(listener);
   ASSERT_TRUE(host.adopt(std::move(c), Link::Side::host, 2, 0));
@@ -220,9 +220,9 @@ TEST_F(BrokenLinks, tellTheCallersFirstByteFromTheStream) {
   for (int i = 0; i < 2000; ++i) {
     End end({}, text.size());
     auto [a, b] = connectionOf(listener);
-    Link caller, host;
-    caller.open(std::move(a), broken, mended);
-    host.open(std::move(b), broken, mended);
+    Link caller(broken, mended), host(broken, mended);
+    caller.open(std::move(a));
+    host.open(std::move(b));
     caller.breakOff("a test");
     host.breakOff("a test");
     auto [c, d] = connectionOf(listener);

@@ -55,9 +55,7 @@ protected:
     auto [a, b] = connectionOf(one.mesh.listeners[0]);
     for (auto [rank, other, socket] :
          {std::tuple{&one, &two, &a}, {&two, &one, &b}}) {
-      std::vector<Socket> sockets(ranks.size());
-      sockets[size_t(other->environment.rank)] = std::move(*socket);
-      rank->all.open(link, std::move(sockets));
+      rank->all.at(link, other->environment.rank).open(std::move(*socket));
     }
   }
 
@@ -214,7 +212,6 @@ protected:
   void startSession(Rank &rank, std::optional<TcpSession> &session) {
     session.emplace(rank.environment.rank, true, patience,
                     std::vector<std::string>(2, "here"), rank.all);
-    session->mend();
   }
 
   std::optional<TcpSession> lowSession, highSession;

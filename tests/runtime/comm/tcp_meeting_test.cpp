@@ -158,16 +158,17 @@ TEST_F(Meeting, silentConnectionsDelayNobody) {
 // A rank whose first connection broke, or only seems to stand, takes its own
 // place again; once it is gone, another process may have the place.
 TEST_F(Meeting, aRankMayCallAgain) {
-  start(withSecret(0, 2), {"leave"});
+  start(withSecret(0, 3), {"leave"});
   Bytes32 self = randomBytes();
   Socket first, second, third;
-  EXPECT_EQ(greet(first, 1, 2, 0, self), Verdict::welcome);
-  EXPECT_EQ(greet(second, 1, 2, 0, self), Verdict::welcome);
-  EXPECT_EQ(greet(third, 1, 2, 0, randomBytes()), Verdict::rankTaken);
+  EXPECT_EQ(greet(first, 1, 3, watchLink, self), Verdict::welcome);
+  EXPECT_EQ(greet(second, 1, 3, watchLink, self), Verdict::welcome);
+  EXPECT_EQ(greet(third, 1, 3, watchLink, randomBytes()), Verdict::rankTaken);
   for (Socket *socket : {&first, &second, &third})
     socket->close();
-  start(withSecret(1, 2), {"leave"});
-  EXPECT_EQ(ends(patience), std::vector<int>(2, 0)) << printed();
+  for (int rank : {1, 2})
+    start(withSecret(rank, 3), {"leave"});
+  EXPECT_EQ(ends(patience), std::vector<int>(3, 0)) << printed();
 }
 
 // Two processes that are both rank 2: the second one names both and ends; the
@@ -288,13 +289,11 @@ TEST_F(Meeting, onlyTheNamedInterfaceListens) {
 TEST_F(Meeting, wordsOfARankAreChecked) {
   for (uint8_t byte : {128, 2, 127}) {
     start(withSecret(0, 2), {"stop", "9"});
-    Socket sockets[links];
-    Bytes32 self = randomBytes();
-    for (int link = 0; link < links; ++link)
-      EXPECT_EQ(greet(sockets[link], 1, 2, link, self), Verdict::welcome);
+    Socket socket;
+    EXPECT_EQ(greet(socket, 1, 2, watchLink, randomBytes()), Verdict::welcome);
     Start word;
-    EXPECT_TRUE(sockets[controlChannel].receive(&word, sizeof word, soon()));
-    EXPECT_TRUE(sockets[watchLink].send(&byte, 1, soon()));
+    EXPECT_TRUE(socket.receive(&word, sizeof word, soon()));
+    EXPECT_TRUE(socket.send(&byte, 1, soon()));
     EXPECT_EQ(ends(patience), std::vector<int>{5});
     EXPECT_THAT(printed(), HasSubstr("it sent a word that no rank sends"));
     EXPECT_EQ(ftruncate(output, 0), 0);
@@ -304,22 +303,21 @@ TEST_F(Meeting, wordsOfARankAreChecked) {
 
 // Rank 1 listens for rank 2, which is this test, on the interface by which it
 // reached rank 0 only. Silent callers, a guessed key, a greeting meant for rank
-// 0 and a second watch get nowhere and delay nobody.
+// 0 or for another process, a watch and a second call for one connection get
+// nowhere and delay nobody.
 TEST_F(Meeting, peersReceiveOnlyRanks) {
   for (int rank : {0, 1}) {
     Variables variables = withSecret(rank, 3);
     variables["MASTER_ADDR"] = "127.0.0.1";
     start(variables, {"leave"});
   }
-  Socket toRank0[links];
+  Socket watch;
   Bytes32 self = randomBytes();
-  for (int link = 0; link < links; ++link)
-    EXPECT_EQ(greet(toRank0[link], 2, 3, link, self), Verdict::welcome);
+  EXPECT_EQ(greet(watch, 2, 3, watchLink, self), Verdict::welcome);
   Start word;
   std::vector<Member> members(3);
-  Socket &control = toRank0[controlChannel];
-  ASSERT_TRUE(control.receive(&word, sizeof word, soon()));
-  ASSERT_TRUE(control.receive(members.data(), bytesOf(members).size(), soon()));
+  ASSERT_TRUE(watch.receive(&word, sizeof word, soon()));
+  ASSERT_TRUE(watch.receive(members.data(), bytesOf(members).size(), soon()));
   EXPECT_TRUE(areEqual(word.members, digestOf(bytesOf(members))));
   const Endpoint &place = members[1].listener;
   EXPECT_EQ(textOf(place), "'127.0.0.1' port " + std::to_string(place.port));
@@ -333,27 +331,31 @@ TEST_F(Meeting, peersReceiveOnlyRanks) {
   environment.rank = 2;
   environment.ranks = 3;
   environment.job = ".";
-  auto call = [&](Socket &socket, const char *key, int to, int link) {
+  auto call = [&](Socket &socket, const char *key, int to, int link,
+                  const Bytes32 &called) {
     socket = std::move(*connectTo(place, soon(), patience));
     Conversation talk = {digestOf(key), {}, {}};
-    return introduce(socket, greetingFor(environment, to, link, self, {}), talk,
-                     soon());
+    Greeting greeting = greetingFor(environment, to, link, self, {});
+    greeting.connection = 1;
+    greeting.called = called;
+    return introduce(socket, greeting, talk, soon());
   };
   Socket toRank1[channels], other;
-  EXPECT_FALSE(call(other, "a guess of the secret", 1, 0));
-  EXPECT_FALSE(call(other, secret.c_str(), 1, watchLink));
-  auto misled = call(other, secret.c_str(), 0, 0);
+  const Bytes32 &rank1 = members[1].self;
+  EXPECT_FALSE(call(other, "a guess of the secret", 1, 0, rank1));
+  EXPECT_FALSE(call(other, secret.c_str(), 1, watchLink, rank1));
+  EXPECT_FALSE(call(other, secret.c_str(), 0, 0, rank1));
+  auto misled = call(other, secret.c_str(), 1, 0, randomBytes());
   ASSERT_TRUE(misled);
-  EXPECT_EQ(misled->verdict, Verdict::otherSize);
+  EXPECT_EQ(misled->verdict, Verdict::otherProcess);
   for (int link = 0; link < channels; ++link) {
-    auto answer = call(toRank1[link], secret.c_str(), 1, link);
+    auto answer = call(toRank1[link], secret.c_str(), 1, link, rank1);
     ASSERT_TRUE(answer);
     EXPECT_EQ(answer->verdict, Verdict::welcome);
   }
+  EXPECT_FALSE(call(other, secret.c_str(), 1, 0, rank1));
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(4));
-  // With all ranks there nobody is admitted that does not call again.
-  EXPECT_FALSE(call(other, secret.c_str(), 1, 0));
-  toRank0[watchLink].close();
+  watch.close();
   EXPECT_EQ(ends(patience), std::vector<int>(2, 5));
   EXPECT_THAT(error(), HasSubstr("rank 2 on node '"));
 }

@@ -12,6 +12,7 @@
 //
 // FILES, if set, is its limit of open files, PER_NODE the ranks of a virtual
 // node.
+#include "runtime/abi/connections.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/tcp/tcp.h"
 #include "runtime/comm/wire.h"
@@ -120,12 +121,15 @@ int main(int argc, char **argv) {
     return 0;
   }
   if (action == "timeouts") {
-    std::string found = timeoutsOfConnections();
+    // With each other rank on each channel.
+    int value = 0;
+    std::vector<int> all(size_t(job->size));
+    for (auto &channel : job->channel)
+      channel->allGather(&value, all.data(), sizeof value);
+    std::string found = timeoutsOfConnections(), expected;
     job->channel[controlChannel]->barrier();
-    std::string expected;
-    int ranks = job->size;
-    int connections =
-        job->rank == 0 ? (ranks - 1) * links : links + (ranks - 2) * channels;
+    int64_t connections =
+        connectionsOfRank(job->rank, job->size, job->ranksOnNode);
     for (int i = 0; i < connections; ++i)
       expected += std::to_string(int(silenceSeconds * 1000)) + " ";
     if (found != expected)

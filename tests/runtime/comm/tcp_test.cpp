@@ -18,10 +18,12 @@ namespace {
 
 class Tcp : public TcpJob {};
 
-// Each process runs the cases and compares with ranks as threads.
+// Each process runs the cases and compares with ranks as threads. Those of one
+// node share memory.
 TEST_F(Tcp, collectivesHaveTheBitsOfThreads) {
-  for (int ranks : {2, 3, 4}) {
-    startAll(ranks, {"cases"});
+  for (auto [ranks, perNode] :
+       {std::pair{2, "0"}, {4, "0"}, {2, "1"}, {3, "1"}, {4, "1"}}) {
+    startAll(ranks, {"cases"}, {{"PER_NODE", perNode}});
     EXPECT_EQ(ends(2 * patience), std::vector<int>(size_t(ranks), 0))
         << printed();
     port = freePort();
@@ -57,7 +59,7 @@ TEST_F(Tcp, ranksThatDisagreeOnTheirNodeEnd) {
 // nothing is lost or comes twice.
 TEST_F(Tcp, connectionsThatCloseAreMadeAgain) {
   for (int ranks : {2, 3}) {
-    startAll(ranks, {"cuts"}, {{"SILENCE", "60"}});
+    startAll(ranks, {"cuts"}, {{"SILENCE", "60"}, {"PER_NODE", "1"}});
     EXPECT_EQ(ends(4 * patience), std::vector<int>(size_t(ranks), 0))
         << printed();
     EXPECT_THAT(printed(), HasSubstr(" has made its connection to rank 0 "));
@@ -65,9 +67,10 @@ TEST_F(Tcp, connectionsThatCloseAreMadeAgain) {
   }
 }
 
-// On values of each type, and on groups of ranks.
+// On values of each type, and on groups of ranks. More than eight ranks pass
+// small values on in rounds.
 TEST_F(Tcp, typedCollectivesEqualPlainLoops) {
-  for (int ranks : {1, 2, 5, 8}) {
+  for (int ranks : {1, 2, 5, 8, 13}) {
     startAll(ranks, {"typed"});
     EXPECT_EQ(ends(2 * patience), std::vector<int>(size_t(ranks), 0))
         << printed();
@@ -141,7 +144,7 @@ TEST_F(Tcp, aRankThatRefusesItsInputGivesTheCode) {
 // for a silent rank. Without a limit the system decides.
 TEST_F(Tcp, connectionsBreakAfterTheSilenceThatIsAllowed) {
   for (const char *silence : {"60", "300", "0"}) {
-    startAll(4, {"timeouts"}, {{"SILENCE", silence}});
+    startAll(4, {"timeouts"}, {{"SILENCE", silence}, {"PER_NODE", "1"}});
     EXPECT_EQ(ends(patience), std::vector<int>(4, 0)) << printed();
     port = freePort();
   }
@@ -158,14 +161,15 @@ TEST_F(Tcp, tooFewOpenFilesAreNamedAtTheStart) {
 
 // The number that is named is enough.
 TEST_F(Tcp, theNumberOfOpenFilesThatIsNamedIsEnough) {
-  startAll(4, {"cases"}, {{"FILES", "24"}});
+  startAll(4, {"cases"}, {{"FILES", "24"}, {"PER_NODE", "1"}});
   ends(patience);
   std::string text = error();
   size_t at = text.find("needs ");
   ASSERT_NE(at, std::string::npos) << text;
   port = freePort();
   startAll(4, {"cases"},
-           {{"FILES", text.substr(at + 6, text.find(" open") - at - 6)}});
+           {{"PER_NODE", "1"},
+            {"FILES", text.substr(at + 6, text.find(" open") - at - 6)}});
   EXPECT_EQ(ends(patience), std::vector<int>(4, 0)) << printed();
 }
 
