@@ -149,10 +149,12 @@ std::optional<Greeting> parseGreeting(std::span<const uint8_t> bytes,
   auto greeting = sealedCopyOf<Greeting>(bytes, conversation);
   if (!greeting)
     return {};
-  // While the ranks meet, each calls lower ones only. The upper bound of `rank`
-  // depends on the job, so the reception judges it; `link` indexes an array.
+  // While the ranks meet, each calls lower ones only. Later calls name the
+  // process that is called. The upper bound of `rank` depends on the job, so
+  // the reception judges it; `link` indexes an array.
   int32_t rank = greeting->rank, to = greeting->to;
-  bool isCall = greeting->connection > 0 ? rank != to : rank > to;
+  bool isLater = greeting->connection > 0 || greeting->called != Bytes32{};
+  bool isCall = isLater ? rank != to : rank > to;
   int linksOfBoth = rank == 0 || to == 0 ? links : channels;
   if (rank < 0 || to < 0 || greeting->connection < 0 || !isCall ||
       greeting->link < 0 || greeting->link >= linksOfBoth)

@@ -4,8 +4,9 @@
 // watch. Everything here is a function of bytes, without a socket, so that it
 // can be tested and fuzzed.
 //
-// Every rank calls all lower ones: rank 0 first, and the others once rank 0 has
-// said where they listen. The host of a connection is the rank that listens.
+// Every rank calls rank 0, and other lower ones once it has said where they
+// listen and the two first exchange something. The host of a connection is the
+// rank that listens.
 // The caller and the host exchange random nonces. Each then proves that it
 // knows the job's key, by a seal over both nonces:
 //
@@ -38,8 +39,8 @@
 
 namespace fsdpc::runtime {
 
-/// Two ranks have one connection per channel; with rank 0 there is one more,
-/// for the watch.
+/// Two ranks have at most one connection per channel; with rank 0 there is one
+/// more, for the watch.
 constexpr int watchLink = channels, links = channels + 1;
 
 using Bytes32 = std::array<uint8_t, 32>;
@@ -79,7 +80,8 @@ struct Greeting {
   int32_t rank, ranks, link, process;
   int32_t to; ///< the rank that is called
   /// Number of the link's connection: of the one to be made, or, if a lower
-  /// rank asks for one, of the one that is lost. 0 while the ranks meet.
+  /// rank asks for one, of the one that is lost, 0 if there was none. 0 while
+  /// the ranks meet.
   int32_t connection;
   Endpoint listener; ///< where other ranks can call this one
   uint64_t received; ///< bytes of the link that the caller has

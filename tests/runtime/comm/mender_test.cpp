@@ -121,6 +121,34 @@ TEST_F(Menders, makeAConnectionAgain) {
   EXPECT_EQ(lost, "");
 }
 
+// Whichever end uses it first: the higher one calls, the lower one asks it to.
+TEST_F(Menders, makeAConnectionWhenALinkIsFirstUsed) {
+  startMender(low(), lowMender);
+  startMender(high(), highMender);
+  for (auto [number, user] : {std::pair{1, &low()}, {2, &high()}}) {
+    Link &one = low().all.at(number, 1), &two = high().all.at(number, 0);
+    EXPECT_FALSE(one.state().broken || two.state().broken);
+    (user == &low() ? one : two).want();
+    Deadline deadline = inSeconds(patience);
+    while ((one.state().number == 0 || two.state().number == 0) &&
+           std::chrono::steady_clock::now() < deadline)
+      usleep(1000);
+    EXPECT_GT(one.state().number, 0);
+    EXPECT_EQ(one.state().number, two.state().number);
+  }
+  EXPECT_EQ(lost, "");
+}
+
+// The message has the address, since no connection has shown that it is right.
+TEST_F(Menders, sayWhereTheyCouldNotConnect) {
+  low().mesh.listeners.clear();
+  startMender(high(), highMender);
+  high().all.at(1, 0).want();
+  EXPECT_THAT(awaitLoss(),
+              ::testing::StartsWith("0: rank 1 could not connect to rank 0 at "
+                                    "'127.0.0.1' port "));
+}
+
 // A process that has ended listens no more.
 TEST_F(Menders, knowAProcessThatHasEnded) {
   high().mesh.listeners.clear();
