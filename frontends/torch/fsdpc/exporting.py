@@ -29,6 +29,7 @@ from .checking import check_export, ragged_where_possible
 from .draws import FixedDraws, draws_numbers
 from .errors import Error, ExportError, MismatchError, only_errors
 from .functions import own_backwards_traced
+from .masked_writes import write_by_masks
 from .promotions import cast_integers
 from .quantizing import quantized
 from .refusals import refusal_of, refuse_control_flow
@@ -249,6 +250,7 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, An
             _check_loss(program)
             detach_no_grad_blocks(program)
             cast_integers(program)
+            write_by_masks(program)
             # A dropout of probability 0 changes nothing, and the exporter leaves it out.
             expected = {"Dropout": _calls(program, "aten.dropout.default", lambda x, p, train: train and p > 0),
                         "BatchNormalization": _calls(program, "aten.batch_norm.default", lambda *arguments: arguments[5])}

@@ -42,7 +42,7 @@ _OF_ELEMENTS = (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.binary_
                 F.soft_margin_loss)
 # Their mean is over the weights.
 _OF_WEIGHTS = (F.mse_loss, F.l1_loss)
-_index = torch.Tensor.__getitem__
+_index, _assign = torch.Tensor.__getitem__, torch.Tensor.__setitem__
 
 
 class Selection:
@@ -273,8 +273,16 @@ def selections_traced(model: torch.nn.Module) -> Iterator[None]:
     def masked_select(input: torch.Tensor, mask: torch.Tensor) -> Any:
         return item(*((input, mask) if input.shape == mask.shape else torch.broadcast_tensors(input, mask)))
 
+    def assign(tensor: torch.Tensor, index: Any, value: Any) -> None:
+        if isinstance(value, Selection) and selects(tensor, index) and _same(index, value.mask):
+            rows = value.rows.reshape(*index.shape, *value.rows.shape[1:])
+            tensor.copy_(torch.where(index.reshape(*index.shape, *[1] * (tensor.ndim - index.ndim)), rows, tensor))
+        else:
+            _assign(tensor, *selected((index, value)))
+
     before = torch.masked_select, torch.Tensor.masked_select
     torch.Tensor.__getitem__ = item  # type: ignore[assignment,method-assign]
+    torch.Tensor.__setitem__ = assign  # type: ignore[assignment,method-assign]
     torch.masked_select, torch.Tensor.masked_select = masked_select, masked_select  # type: ignore[assignment,method-assign]
     returned = model.register_forward_hook(lambda module, arguments, output: selected(output))
     try:
@@ -282,4 +290,5 @@ def selections_traced(model: torch.nn.Module) -> Iterator[None]:
     finally:
         returned.remove()
         torch.Tensor.__getitem__ = _index  # type: ignore[method-assign]
+        torch.Tensor.__setitem__ = _assign  # type: ignore[method-assign]
         torch.masked_select, torch.Tensor.masked_select = before  # type: ignore[method-assign]
