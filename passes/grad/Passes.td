@@ -61,9 +61,10 @@ def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
     count as much as those with many. Therefore each such mean is multiplied by
     `fsdp.loss_factor`, and `fsdp.loss_weight` says how the runtime computes the weight.
     A mean has a factor if the loss is linear in it, with factors that combine no
-    samples, and if its numerator adds up over samples: not a square of a sum. Terms without such a mean stay as they are. What divides by 0 becomes 1. A
-    model may guard a mean against having no target, by a test of the count
-    (`where(count > 0, …, 0)`) or of the mean (`where(isnan(mean), 0, mean)`).
+    samples, and if its numerator adds up over samples: not a square of a sum. Terms without
+    such a mean stay as they are. What divides by 0 becomes 1. A model may guard a mean
+    against having no target, by a test of the count (`where(count > 0, …, 0)`) or of the
+    mean (`where(isnan(mean), 0, mean)`).
 
     A count is any value of inputs that is a sum of terms with one sample each, as linear ops
     make them (`nn::linearityIn`): sums, products, the last element of a running sum, and the
@@ -75,7 +76,8 @@ def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
     A loss that computes its gradients in the forward takes the factor as its scale. A
     weight that depends on parameters as well keeps the microbatch's mean, with a remark.
     With `--loss-mean=microbatch` the weights are described, but nothing is multiplied.
-    `build-evaluate` copies the factors to @evaluate.
+    `build-evaluate` copies the factors to @evaluate. The importer keeps reductions over axes of
+    size 1, since such an axis may be the samples of a microbatch of one; they are removed.
 
     Before:
     ```mlir

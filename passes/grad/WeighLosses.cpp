@@ -69,19 +69,40 @@ void multiply(const WeightedMean &mean, fsdp::LossWeightOp weight) {
   before.replaceAllUsesExcept(part.getResult(), part.getOperation());
 }
 
+// Removes reductions of axes of size 1. The importer keeps them for the search,
+// as such an axis may be that of the samples. Returns true if there were any.
+bool removeReductionsOfOne(func::FuncOp function) {
+  bool any = false;
+  function.walk([&](nn::ReduceOp reduce) {
+    if (reduce.getType() != reduce.getInput().getType())
+      return;
+    reduce.replaceAllUsesWith(reduce.getInput());
+    reduce.erase();
+    any = true;
+  });
+  return any;
+}
+
 struct WeighLosses : impl::WeighLossesBase<WeighLosses> {
   void runOnOperation() override {
-    ModuleOp module = getOperation();
-    auto microbatch = fsdp::getMicrobatch(module);
+    auto microbatch = fsdp::getMicrobatch(getOperation());
     if (failed(microbatch))
       return signalPassFailure();
-    Block &body = microbatch->front();
+    bool weighs = weigh(*microbatch);
+    if (!removeReductionsOfOne(*microbatch) && !weighs)
+      markAllAnalysesPreserved();
+  }
+
+  // Returns false if the module has no means to weigh.
+  bool weigh(func::FuncOp microbatch) {
+    ModuleOp module = getOperation();
+    Block &body = microbatch.front();
     // The module may come from a dump that has them. The gradients that a model
     // gives are of its own mean.
     auto reports = llvm::to_vector(body.getOps<fsdp::ReportLossOp>());
     if (!module.getOps<fsdp::LossWeightOp>().empty() || reports.size() != 1 ||
         !body.getOps<fsdp::GradientOp>().empty())
-      return markAllAnalysesPreserved();
+      return false;
     SampleFlow flow(body);
     FoundMeans found = findMeans(body, reports.front(), flow);
     bool ofStep =
@@ -89,7 +110,7 @@ struct WeighLosses : impl::WeighLossesBase<WeighLosses> {
     for (Operation *op : found.others)
       if (ofStep)
         keepsOwn(op, "depends on more than the model's inputs");
-    LossWeights weights(*microbatch, flow);
+    LossWeights weights(microbatch, flow);
     SmallVector<std::pair<WeightedMean, fsdp::LossWeightOp>> weighed;
     for (const WeightedMean &mean : found.means) {
       fsdp::LossWeightOp weight = weights.weightOf(mean);
@@ -100,12 +121,13 @@ struct WeighLosses : impl::WeighLossesBase<WeighLosses> {
                  "is not computed quickly from inputs, before the step");
     }
     if (!ofStep)
-      return;
+      return true;
     for (const LoneCount &lone : found.lone)
       reportLone(lone);
     for (auto &[mean, weight] : weighed)
       multiply(mean, weight);
     numMeans += weighed.size();
+    return true;
   }
 
   static void keepsOwn(Operation *op, StringRef why) {

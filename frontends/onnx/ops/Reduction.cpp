@@ -16,11 +16,7 @@ using namespace fsdpc::frontend;
 using nn::ReduceKind;
 
 // Each function reduces along axes and keeps them with extent 1.
-// The sum of one number stays an op: it may be that over the samples of a
-// microbatch of one, which weigh-losses asks for.
 static Value sum(Node &node, Value x, ArrayRef<int64_t> axes) {
-  if (!axes.empty() && tensorType(x).getNumElements() == 1)
-    return node.b.make<nn::ReduceOp>(tensorType(x), ReduceKind::sum, x, axes);
   return node.b.reduce(ReduceKind::sum, x, axes);
 }
 static Value max(Node &node, Value x, ArrayRef<int64_t> axes) {
@@ -33,8 +29,7 @@ static Value prod(Node &node, Value x, ArrayRef<int64_t> axes) {
   return node.b.reduce(ReduceKind::prod, x, axes);
 }
 static Value average(Node &node, Value x, ArrayRef<int64_t> axes) {
-  return tensorType(x).getNumElements() == 1 ? sum(node, x, axes)
-                                             : node.b.mean(x, axes);
+  return node.b.mean(x, axes);
 }
 static Value l1(Node &node, Value x, ArrayRef<int64_t> axes) {
   return sum(node, node.b.unary<nn::AbsOp>(x), axes);
@@ -185,6 +180,9 @@ static LogicalResult running(Node &node) {
     offsets[*axis] = reverse ? 0 : by;
     return b.make<nn::PadOp>(value.getType(), part, offsets, strides);
   };
+  // That over the samples of a microbatch of one (Emitter::reduce).
+  if (size == 1)
+    x = b.reduce(isProduct ? ReduceKind::prod : ReduceKind::sum, x, {*axis});
   for (int64_t by = 1; by < size; by *= 2)
     x = b.binary<OpT>(x, shift(x, by));
   // The exclusive sum is the inclusive one moved by one.

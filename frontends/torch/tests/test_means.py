@@ -142,6 +142,16 @@ def test_a_microbatch_may_have_one_sample(form, tmp_path):
     check(form, data(1), tmp_path, remarks=False, whole=True)
 
 
+@pytest.mark.parametrize("form", [
+    lambda l, x, y, m: ((l * m).sum(0) / m.sum(0).clamp(min=1)).sum(),
+    lambda l, x, y, m: (l * m * m.amax(0)).sum(0).mean(),
+    lambda l, x, y, m: (l.T * (m.T.sum(1, keepdim=True) + 1)).mean(),
+    lambda l, x, y, m: (l / m.cumsum(0).clamp(min=1)).mean(),
+])
+def test_one_sample_is_summed_with_a_remark_as_several_are(form, tmp_path):
+    check(form, data(1), tmp_path, remarks=True, whole=False)
+
+
 @pytest.mark.parametrize("form", [MEANS["guarded"], MEANS["guarded_by_nan"]])
 def test_a_microbatch_may_have_no_target(form, tmp_path):
     """Its gradient is 0, and no NaN."""
