@@ -38,6 +38,13 @@ static bool isAboveZero(nn::CmpOp compare) {
           compare.getPredicate() == nn::Predicate::ne);
 }
 
+// Returns true for products with a constant above 0, and quotients by one.
+static bool isPositiveMultiple(Operation *op) {
+  return isa<nn::MulOp, nn::DivOp>(op) &&
+         nn::linearityIn(op->getOpOperand(0)) == nn::Linearity::Factor &&
+         nn::matchSplat(op->getOperand(1)).value_or(0) > 0;
+}
+
 Value countedBy(Value count, const SampleFlow &flow) {
   while (Operation *op = count.getDefiningOp()) {
     auto reduce = dyn_cast<nn::ReduceOp>(op);
@@ -45,7 +52,7 @@ Value countedBy(Value count, const SampleFlow &flow) {
     bool isCount = reduce && (reduce.getKind() == nn::ReduceKind::sum ||
                               reduce.getKind() == nn::ReduceKind::max);
     if (!isCount && !nn::keepsValue(op) && !passesOn(op) &&
-        !(compare && isAboveZero(compare)))
+        !isPositiveMultiple(op) && !(compare && isAboveZero(compare)))
       break;
     count = op->getOperand(0);
   }
@@ -105,7 +112,9 @@ std::optional<Presence> presenceOf(Value condition, const SampleFlow &flow) {
       // Weights that are fractions may have a sum between 0 and the number.
       if (*number != 0 && !nn::tensorType(counted).getElementType().isInteger())
         return std::nullopt;
-      return Presence{counted, *above == ifAny};
+      bool isEquality = compare.getPredicate() == nn::Predicate::eq ||
+                        compare.getPredicate() == nn::Predicate::ne;
+      return Presence{counted, *above == ifAny, !isEquality};
     }
     if (isa<nn::NotOp>(op))
       ifAny = !ifAny;

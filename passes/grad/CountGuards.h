@@ -15,6 +15,7 @@ namespace fsdpc::passes {
 struct Presence {
   mlir::Value counted; ///< as `countedBy` returns it
   bool ifAny;          ///< the test's result where there are some
+  bool ofSign = false; ///< a count below 0 counts as none
 };
 
 /// Returns true for values of one element.

@@ -62,9 +62,11 @@ def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
     `fsdp.loss_factor`, and `fsdp.loss_weight` says how the runtime computes the weight.
     A mean has a factor if the loss is linear in it, with factors that combine no
     samples, and if its numerator adds up over samples: not a square of a sum. Terms without
-    such a mean stay as they are. What divides by 0 becomes 1. A model may guard a mean
-    against having no target, by a test of the count (`where(count > 0, …, 0)`) or of the
-    mean (`where(isnan(mean), 0, mean)`).
+    such a mean stay as they are. A microbatch whose weights add up to 0 divides by 1, and its
+    factor is V / (the step's divisor): weights may have both signs, and losses no mask. A
+    model may guard a mean against having no target, by a test of the count
+    (`where(count > 0, …, 0)`), which becomes that of the step's count, or of the mean
+    (`where(isnan(mean), 0, mean)`).
 
     A count is any value of inputs that is a sum of terms with one sample each, as linear ops
     make them (`nn::linearityIn`): sums, products, the last element of a running sum, and the

@@ -7,6 +7,7 @@
 #include "passes/grad/LossWeights.h"
 #include "passes/grad/PassOn.h"
 #include "passes/grad/Passes.h"
+#include "passes/grad/StepCount.h"
 #include "passes/grad/WeightedMeans.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
@@ -24,36 +25,25 @@ using namespace mlir;
 
 namespace {
 
-// A microbatch without targets has a factor of 0, which must not meet 0 / 0:
-// what divides by its count becomes 1.
-void guard(OpBuilder &builder, OpOperand &factor, Value count) {
-  Location loc = factor.getOwner()->getLoc();
-  builder.setInsertionPoint(factor.getOwner());
-  auto type = nn::tensorType(factor.get());
-  auto single = nn::tensorType(count);
-  Value none = nn::CmpOp::create(
-      builder, loc, single.clone(builder.getI1Type()), nn::Predicate::eq, count,
-      nn::splat(builder, loc, single, 0));
-  SmallVector<int64_t> ones(type.getRank(), 1);
-  none = nn::broadcastTo(builder, loc, nn::reshapeTo(builder, loc, none, ones),
-                         type.getShape());
-  Value one = nn::splat(builder, loc, type, 1);
-  factor.set(nn::SelectOp::create(builder, loc, type, none, one, factor.get()));
-}
-
 // Multiplies a mean by its factor.
-void multiply(const WeightedMean &mean, fsdp::LossWeightOp weight) {
-  Operation *op = mean.mean.getDefiningOp();
+void multiply(const WeightedMean &mean, fsdp::LossWeightOp weight,
+              const SampleFlow &flow) {
+  Operation *op = mean.mean.getDefiningOp(), *first = op;
+  for (const CountFactor &factor : mean.factors)
+    if (factor.use->getOwner()->isBeforeInBlock(first))
+      first = factor.use->getOwner();
   Location loc = op->getLoc();
   MarkPlace mark(op);
   OpBuilder builder(op->getContext(), &mark);
-  builder.setInsertionPoint(op);
+  builder.setInsertionPoint(first);
   auto f32 = RankedTensorType::get({}, builder.getF32Type());
   Value factor =
       fsdp::LossFactorOp::create(builder, loc, f32, weight.getSymName());
-  if (mean.count.atLeast == 0 && mean.count.plus == 0)
-    for (OpOperand *use : mean.guarded)
-      guard(builder, *use, mean.count.weight);
+  StepCount count(mean, factor, flow, builder);
+  for (const CountFactor &each : mean.factors)
+    count.replace(*each.use);
+  for (OpOperand *test : mean.tests)
+    count.replace(*test);
   // It computes its gradients in the forward, and they are rounded there.
   if (auto linear = dyn_cast<nn::LinearCrossEntropyOp>(op);
       linear && linear.getLoss().getType() == f32)
@@ -125,7 +115,7 @@ struct WeighLosses : impl::WeighLossesBase<WeighLosses> {
     for (const LoneCount &lone : found.lone)
       reportLone(lone);
     for (auto &[mean, weight] : weighed)
-      multiply(mean, weight);
+      multiply(mean, weight, flow);
     numMeans += weighed.size();
     return true;
   }

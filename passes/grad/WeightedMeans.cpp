@@ -358,11 +358,11 @@ FoundMeans Search::run(OpOperand &loss) {
   for (WeightedMean &mean : found.means) {
     explain(mean.factors);
     for (const CountFactor &factor : mean.factors)
-      mean.guarded.append(guardedUses(factor));
-    explained.insert_range(mean.guarded);
+      explained.insert_range(guardedUses(factor));
     for (const Guard &guard : guards)
       if (counts(mean, guard.counted) && leadsTo(guard.guarded, mean.mean))
-        explained.insert(guard.test);
+        mean.tests.push_back(guard.test);
+    explained.insert_range(mean.tests);
     if (mean.factors.empty())
       entropies.insert(mean.mean.getDefiningOp());
   }

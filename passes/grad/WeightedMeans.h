@@ -22,8 +22,8 @@ struct WeightedMean {
   Count count;      ///< by which it divides; no weight: the entropy's targets
   /// They make 1 / count together. None: a cross-entropy divides.
   llvm::SmallVector<CountFactor> factors;
-  /// Uses of the count, or of what follows from it, that divide by it.
-  llvm::SmallVector<mlir::OpOperand *> guarded;
+  /// Tests of whether there are targets, behind the mean.
+  llvm::SmallVector<mlir::OpOperand *> tests;
 };
 
 /// A place where the loss meets what samples of a microbatch make together,

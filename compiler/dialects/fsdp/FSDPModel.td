@@ -129,8 +129,9 @@ def FSDP_LossFactorOp : FSDP_Op<"loss_factor",
     divisor of the step (`fsdp.loss_weight`), where V is the number of microbatches of a
     step over all ranks. The mean over V microbatches of factor times mean is the mean
     over all targets of the step. The factor is exactly 1 where all microbatches of the
-    step have equal weights, and 0 where the microbatch has no target. The runtime
-    computes it before the step's first microbatch.
+    step have equal weights, and 0 where the step has no target. A microbatch without
+    targets divides by 1, in its mean as in its factor. The runtime computes the factor
+    before the step's first microbatch.
 
     In @evaluate the microbatches are those of the whole evaluation. The factor is 1 there
     if `fsdp.report_loss` has a divisor, by which the runtime weights the losses itself.

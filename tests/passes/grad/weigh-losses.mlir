@@ -65,10 +65,10 @@ module {
     %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
     %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
     %one = nn.constant dense<1.0> : tensor<1xf32>
-    // CHECK: %[[R:.*]] = nn.div
     // CHECK: fsdp.loss_factor @loss_weight : tensor<f32>
-    // CHECK: %[[GUARDED:.*]] = nn.select %{{.*}}, %{{.*}}, %[[R]]
-    // CHECK: %[[MEAN:.*]] = nn.mul %{{.*}}, %[[GUARDED]] : tensor<1xf32>
+    // CHECK: %[[GUARDED:.*]] = nn.select
+    // CHECK: %[[R:.*]] = nn.div %{{.*}}, %[[GUARDED]]
+    // CHECK: %[[MEAN:.*]] = nn.mul %{{.*}}, %[[R]] : tensor<1xf32>
     // CHECK: nn.mul %[[MEAN]], %{{.*}} : tensor<1xf32>
     %r = nn.div %one, %b : tensor<1xf32>
     %q = nn.mul %a, %r : tensor<1xf32>

@@ -159,7 +159,8 @@ TEST(LossWeights, SumsOfNothingHaveNoDivisor) {
 }
 
 TEST(LossWeights, Factors) {
-  EXPECT_EQ(factorsOf({3, 1, 0, 0}), (std::vector<float>{3, 1, 0, 0}));
+  // The program divides by 1 where a microbatch's weights add up to 0.
+  EXPECT_EQ(factorsOf({4, 2, 0, 2}), (std::vector<float>{2, 1, 0.5, 1}));
   // Three times 0.1 is not what their sum is rounded to.
   EXPECT_EQ(factorsOf({0.1, 0.1, 0.1}), (std::vector<float>{1, 1, 1}));
   EXPECT_EQ(factorsOf({0, 0}), (std::vector<float>{0, 0}));
