@@ -22,7 +22,7 @@
 # every constant of the optimizers, all node tests of the onnx package, eight
 # microbatches on every number of ranks, resuming under every strategy, a flipped
 # bit in every block of a checkpoint, 500 runs that are killed and resumed, 2000
-# random graphs, thousands of edits of dumps and the failure of every system call
+# random graphs, 3000 losses, thousands of edits of dumps and the failure of every system call
 # are tried. TensorBoard, from PyPI, reads the event files, and
 # tools/data/fsdpc-data converts what pyarrow and tokenizers wrote. The wheel is
 # built, and trains in a minimal system. With arguments
@@ -96,6 +96,8 @@ if [[ $all ]]; then
   /usr/bin/python3 "$root"/tests/programs/little_memory.py --build "$build" --all
   part "random graphs"
   /usr/bin/python3 "$root"/tests/programs/numerics/graphs.py --build "$build" --count 2000 --all
+  part "random losses"
+  /usr/bin/python3 "$root"/tests/programs/numerics/loss_forms.py --build "$build" --all
   part "editing dumps"
   /usr/bin/python3 "$root"/tests/programs/schedules/edited_dumps.py --build "$build" --edits 60 --moves 15 \
     linears gpt_opset18 gpt_dropout conv_net gpt vit

@@ -143,16 +143,10 @@ def minimise(graph, graphs: Graphs, names: list[str], lines: list[str]):
     return graph, lines
 
 
-def first_seed() -> int:
-    """Returns a seed that the commit decides, so that each commit tries other graphs and can be tried again."""
-    done = subprocess.run(["git", "-C", harness.PROGRAMS, "rev-parse", "HEAD"], capture_output=True, text=True)
-    return int(done.stdout[:6], 16) if done.returncode == 0 else 0
-
-
 def test(bench, options):
     graphs, failed = Graphs(bench), []
     others = [name for name in PROGRAMS if name != FIRST]
-    first = first_seed() if options.seed is None else options.seed
+    first = harness.seed_of_commit() if options.seed is None else options.seed
 
     def attempt(seed):
         graph = generate(seed)

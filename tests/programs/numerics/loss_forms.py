@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Draws small losses and compares their gradient over ragged microbatches with that of what the user wrote.
 
-usage: loss_forms.py --build DIR [--seed S] [--count N]
+usage: loss_forms.py --build DIR [--seed S] [--count N] [--all]
 
-A loss is one or two terms of sums, means, masks, counts, guards, casts and products. Unless the compile remarks on it, a term that
-divides by a count must give the gradient of one batch of all samples, in f64, and any other term the mean of the microbatches'
-gradients. With a remark each term may give either. A form that fails is printed as the expression that it is.
+A loss is one or two terms of sums, means, masks, counts, guards, casts, products and cross-entropies, and a microbatch has one sample
+or two. Unless the compile remarks on it, a term that divides by a count must give the gradient of one batch of all samples, in f64,
+and any other term the mean of the microbatches' gradients. With a remark each term may give either. What is not finite, as with a
+divisor of 0, is not compared. A form that fails is printed as the expression that it is.
 """
 import itertools
 import subprocess
@@ -21,16 +22,16 @@ import onnx_wire as wire
 from compare import read_safetensors
 from harness import Failure
 
-SAMPLES, LENGTH, MICROBATCHES = 2, 3, 3
-COUNTED = [[3, 1], [1, 0], [2, 3]]            # targets of each sample
+LENGTH, MICROBATCHES = 3, 3
+IGNORED = -100                                # of the labels
 TOLERANCE = 2e-5
 
 
 class Writer:
     """Computes an expression in f64, or writes its ONNX nodes."""
 
-    def __init__(self, values: dict | None = None):
-        self.values, self.nodes, self.constants = values, [], []
+    def __init__(self, samples: int, values: dict | None = None):
+        self.samples, self.values, self.nodes, self.constants = samples, values, [], []
 
     def call(self, op: str, compute, *operands, **attributes):
         operands = [self.number(x) if isinstance(x, float) else x for x in operands]
@@ -52,7 +53,7 @@ class Writer:
 
     def size(self) -> float:
         """The number of elements of the mask."""
-        return float(SAMPLES * LENGTH if self.values is None else self.values["m"].size)
+        return float(self.samples * LENGTH)
 
     def mul(self, a, b):
         return self.call("Mul", np.multiply, a, b)
@@ -66,14 +67,37 @@ class Writer:
     def sub(self, a, b):
         return self.call("Sub", np.subtract, a, b)
 
+    def integers(self, *numbers: int) -> str:
+        name = f"i{len(self.constants)}"
+        self.constants.append(wire.tensor(name, (len(numbers),), np.int64(numbers).tobytes(), wire.INT64))
+        return name
+
     def sum(self, a, axis: int | None = None):
-        if axis is None:
-            return self.call("ReduceSum", np.sum, a, keepdims=0)
-        axes = f"a{len(self.constants)}"
-        self.constants.append(wire.tensor(axes, (1,), np.int64([axis]).tobytes(), wire.INT64))
         if self.values is not None:
             return np.sum(a, axis)
-        return self.call("ReduceSum", None, a, axes, keepdims=0)
+        axes = [] if axis is None else [self.integers(axis)]
+        return self.call("ReduceSum", None, a, *axes, keepdims=0)
+
+    def reshape(self, a, *shape: int):
+        if self.values is not None:
+            return np.reshape(a, shape)
+        return self.call("Reshape", None, a, self.integers(*shape))
+
+    def concat(self, a, b, axis: int):
+        return self.call("Concat", lambda *parts: np.concatenate(parts, axis), a, b, axis=axis)
+
+    def cast(self, a, to: int):
+        computed = {wire.INT64: np.int64, wire.FLOAT: np.float64}[to]
+        return self.call("Cast", lambda value: np.asarray(value).astype(computed), a, to=to)
+
+    def entropy(self, scores, labels, weights: list[int]):
+        """Returns the mean cross-entropy over the labels that are not ignored, or 0 if all are."""
+        if self.values is None:
+            table = self.cast(self.integers(*weights), wire.FLOAT)
+            return self.call("SoftmaxCrossEntropyLoss", None, scores, labels, table, ignore_index=IGNORED, reduction="mean")
+        own = np.where(labels == IGNORED, 0, np.array(weights)[np.maximum(labels, 0)])
+        logs = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+        return -np.sum(own * logs[np.arange(len(labels)), np.maximum(labels, 0)]) / (np.sum(own) or 1)
 
     def mean(self, a):
         return self.call("ReduceMean", np.mean, a, keepdims=0)
@@ -82,7 +106,8 @@ class Writer:
         return self.call(op, compute, a)
 
     def where(self, test, a, b):
-        return self.call("Where", np.where, test, a, b)
+        # The gradient of what is not chosen is 0 times its own.
+        return self.call("Where", lambda test, a, b: np.where(test, a, b) + 0 * (a + b), test, a, b)
 
     def positive(self, a):
         return self.call("Greater", np.greater, a, 0.0)
@@ -94,6 +119,7 @@ WEIGHTS = {
     "m * (1 + x²)": lambda w: w.mul(w.read("m"), w.add(w.mul(w.read("x"), w.read("x")), 1.0)),
     "where(m > 0, 2, 0)": lambda w: w.where(w.positive(w.read("m")), 2.0, 0.0),
     "m * sign": lambda w: w.mul(w.read("m"), w.read("s")),
+    "float(m > 0)": lambda w: w.cast(w.positive(w.read("m")), wire.FLOAT),
 }
 # Divisors, of an array of weights.
 COUNTS = {
@@ -108,6 +134,10 @@ COUNTS = {
     "sum²": lambda w, c: w.mul(w.sum(c), w.sum(c)),
     "exp(log(sum))": lambda w, c: w.unary("Exp", np.exp, w.unary("Log", np.log, w.add(w.mul(w.sum(c), w.sum(c)), 1.0))),
     "max": lambda w, c: w.call("ReduceMax", np.max, c, keepdims=0),
+    "reshape(c).sum(1).sum": lambda w, c: w.sum(w.sum(w.reshape(c, LENGTH, -1), 1)),
+    "concat(c, 2 * c).sum": lambda w, c: w.sum(w.concat(c, w.mul(c, 2.0), 0)),
+    "float(int(c > 0).sum)": lambda w, c: w.cast(w.sum(w.cast(w.positive(c), wire.INT64)), wire.FLOAT),
+    "float(int(0.4 * sum))": lambda w, c: w.cast(w.cast(w.mul(w.sum(c), 0.4), wire.INT64), wire.FLOAT),
 }
 # Numerators, of losses and weights.
 SUMS = {
@@ -120,6 +150,8 @@ SUMS = {
     "((l - l.mean) * c).sum": lambda w, l, c: w.sum(w.mul(w.sub(l, w.mean(l)), c)),
     "max(l)": lambda w, l, c: w.call("ReduceMax", np.max, l, keepdims=0),
     "sum(l * c) - 1": lambda w, l, c: w.sub(w.sum(w.mul(l, c)), 1.0),
+    "reshape(l * c).sum": lambda w, l, c: w.sum(w.reshape(w.mul(l, c), -1)),
+    "concat(l * c, l).sum": lambda w, l, c: w.sum(w.concat(w.mul(l, c), l, 1)),
     "max((l * c).sum, 1)": lambda w, l, c: w.call("Max", np.maximum, w.sum(w.mul(l, c)), 1.0),
 }
 # What becomes of numerator and divisor; the last one is of means without a count.
@@ -133,41 +165,85 @@ FORMS = {
     "0.5 * (n / d + 1)": lambda w, n, d: w.mul(w.add(w.div(n, d), 1.0), 0.5),
 }
 
+# Other terms, of losses and weights.
+COLUMNS = {
+    "((l * c).sum(0) / (c.sum(0) + 1)).sum": lambda w, l, c: w.sum(w.div(w.sum(w.mul(l, c), 0), w.add(w.sum(c, 0), 1.0))),
+    "(l * c * (c.sum(0) + 1)).mean": lambda w, l, c: w.mean(w.mul(w.mul(l, c), w.add(w.sum(c, 0), 1.0))),
+}
+ENTROPIES = {
+    "e": lambda w, e: e,
+    "e²": lambda w, e: w.mul(e, e),
+    "0.5 * e": lambda w, e: w.mul(e, 0.5),
+    "where(count > 0, e, 0)": lambda w, e: w.where(w.positive(w.sum(w.read("k"))), e, 0.0),
+}
+
+
+class Term:
+    """A quotient, or a term with counts in other ways."""
+
+    def __init__(self, random: np.random.Generator):
+        pick = lambda of: list(of)[random.integers(len(of))]
+        weights, kind, self.of_samples = pick(WEIGHTS), random.random(), False
+        c, l = WEIGHTS[weights], lambda w: w.mul(self.scores(w), self.scores(w))
+        if kind < 0.75:
+            count, total, form = pick(COUNTS), pick(SUMS), pick(FORMS)
+            self.text = f"{form}, n = {total}, d = {count}, c = {weights}"
+            self.compute = lambda w: FORMS[form](w, SUMS[total](w, l(w), c(w)), COUNTS[count](w, c(w)))
+        elif kind < 0.85:
+            form = pick(COLUMNS)
+            self.text = f"{form}, c = {weights}"
+            self.compute = lambda w: COLUMNS[form](w, l(w), c(w))
+        else:
+            form, classes = pick(ENTROPIES), pick([[1, 1, 1], [1, 2, 5]])
+            self.text = f"{form}, e = cross-entropy(x * p), classes = {classes}"
+            self.compute = lambda w: ENTROPIES[form](w, w.entropy(self.scores(w), w.read("t"), classes))
+
+    @staticmethod
+    def scores(w: Writer):
+        return w.mul(w.read("x"), w.read("p"))
+
+
+class MeanOfSamples:
+    text, of_samples = "(x * p)².mean", True
+
+    @staticmethod
+    def compute(w: Writer):
+        return w.mean(w.mul(Term.scores(w), Term.scores(w)))
+
 
 class Form:
     def __init__(self, seed: int):
         random = np.random.default_rng(seed)
-        self.seed = seed
-        pick = lambda of: list(of)[random.integers(len(of))]
-        self.terms = [tuple(pick(of) for of in (WEIGHTS, COUNTS, SUMS, FORMS)) for _ in range(random.integers(1, 3))]
+        self.seed, self.samples = seed, int(random.integers(1, 3))
+        self.terms = [Term(random) for _ in range(random.integers(1, 3))]
         if random.random() < 0.2:
-            self.terms.append(None)           # a mean over samples
-        shape = (SAMPLES * MICROBATCHES, LENGTH)
+            self.terms.append(MeanOfSamples)
+        rows = self.samples * MICROBATCHES
         self.start = random.normal(size=(1, LENGTH)).astype(np.float32)
-        lengths = np.array(COUNTED).reshape(-1, 1)
-        signs = np.where(random.random(shape) < 0.3, -1.0, 1.0)
-        self.inputs = {"x": random.normal(size=shape), "m": (np.arange(LENGTH) < lengths) * 1.0, "s": signs}
+        lengths = random.integers(0, LENGTH + 1, size=(rows, 1))
+        lengths[0] = LENGTH
+        labels = random.integers(LENGTH, size=rows)
+        kept = np.arange(rows) % 3 != 1
+        self.inputs = {
+            "x": random.normal(size=(rows, LENGTH)),
+            "m": np.arange(LENGTH) < lengths,
+            "s": np.where(random.random((rows, LENGTH)) < 0.3, -1, 1),
+            "k": kept,
+        }
         self.inputs = {name: value.astype(np.float32) for name, value in self.inputs.items()}
+        self.inputs["t"] = np.where(kept, labels, IGNORED).astype(np.int64)
 
     def __str__(self) -> str:
-        return " + ".join("(x * p)².mean" if term is None else "{3}, n = {2}, d = {1}, c = {0}".format(*term) for term in self.terms)
-
-    def term(self, w: Writer, term):
-        y = w.mul(w.read("x"), w.read("p"))
-        l = w.mul(y, y)
-        if term is None:
-            return w.mean(l)
-        weights, count, total, form = term
-        c = WEIGHTS[weights](w)
-        return FORMS[form](w, SUMS[total](w, l, c), COUNTS[count](w, c))
+        return f"{self.samples} per microbatch: " + " + ".join(term.text for term in self.terms)
 
     def model(self) -> bytes:
-        w = Writer()
+        w = Writer(self.samples)
         total = w.number(0.0)
         for term in self.terms:
-            total = w.add(total, self.term(w, term))
+            total = w.add(total, term.compute(w))
         w.nodes.append(wire.node("Identity", [total], ["loss"]))
-        inputs = [wire.value(name, (SAMPLES, LENGTH)) for name in self.inputs]
+        inputs = [wire.value(name, (self.samples, *value.shape[1:]), *([wire.INT64] if name == "t" else []))
+                  for name, value in self.inputs.items()]
         return wire.model(w.nodes, inputs, [wire.value("loss", ())], [wire.tensor("p", (1, LENGTH), self.start.tobytes()), *w.constants])
 
     def gradient(self, term, rows: slice) -> np.ndarray:
@@ -176,17 +252,17 @@ class Form:
         for i, sign in itertools.product(range(LENGTH), (1, -1)):
             moved = start.copy()
             moved[0, i] += sign * 1e-6
-            values = {name: value[rows].astype(np.float64) for name, value in self.inputs.items()} | {"p": moved}
-            found[i] += sign * float(self.term(Writer(values), term)) / 2e-6
+            values = {name: value[rows].astype(np.int64 if name == "t" else np.float64) for name, value in self.inputs.items()}
+            found[i] += sign * float(term.compute(Writer(len(values["x"]), values | {"p": moved}))) / 2e-6
         return found
 
     def allowed(self, remarked: bool) -> list[np.ndarray]:
         choices = []
         for term in self.terms:
-            parts = [slice(SAMPLES * j, SAMPLES * (j + 1)) for j in range(MICROBATCHES)]
+            parts = [slice(self.samples * j, self.samples * (j + 1)) for j in range(MICROBATCHES)]
             own = sum(self.gradient(term, part) for part in parts) / MICROBATCHES
             whole = self.gradient(term, slice(None))
-            choices.append([own, whole] if remarked else [own if term is None else whole])
+            choices.append([own, whole] if remarked else [own if term.of_samples else whole])
         return [sum(of) for of in itertools.product(*choices)]
 
 
@@ -207,28 +283,32 @@ def complaint(bench: harness.Bench, form: Form) -> str:
     remarked = "('--loss-mean=microbatch')" in made.stdout + made.stderr
     with np.errstate(all="ignore"):
         allowed = form.allowed(remarked)
-    if done.returncode != 0:                  # a loss that is not finite ends the run
-        return "" if not all(np.isfinite(each).all() for each in allowed) else done.stderr
+        any_infinite = not all(np.isfinite(each).all() for each in form.allowed(True))
+    finite = [each for each in allowed if np.isfinite(each).all()]
+    if done.returncode != 0:                  # a loss that is not finite in a microbatch ends the run
+        return "" if any_infinite else done.stderr
     found = read_safetensors(gradients)["p"].reshape(-1)
-    off = [np.linalg.norm(found - each) / (np.linalg.norm(each) + 1e-6) for each in allowed]
-    return "" if min(off, default=1) < TOLERANCE else f"the gradient is off by {min(off):.2e}, {'with' if remarked else 'without'} a remark"
+    off = [np.linalg.norm(found - each) / (np.linalg.norm(each) + 1e-6) for each in finite]
+    return "" if min(off, default=0) < TOLERANCE else f"the gradient is off by {min(off):.2e}, {'with' if remarked else 'without'} a remark"
 
 
 def test(bench: harness.Bench, options) -> None:
-    failed = []
+    failed, count = [], options.count or (3000 if options.all else 40)
     with ThreadPoolExecutor(2) as pool:
-        forms = [Form(seed) for seed in range(options.seed, options.seed + options.count)]
+        first = harness.seed_of_commit() if options.seed is None else options.seed
+        forms = [Form(seed) for seed in range(first, first + count)]
         for form, wrong in zip(forms, pool.map(lambda form: complaint(bench, form), forms)):
             if wrong:
                 failed.append(form.seed)
                 print(f"seed {form.seed}: {form}\n  {wrong}", flush=True)
     if failed:
-        raise Failure(f"{len(failed)} of {options.count} forms fail; run loss_forms.py again with --count 1 and --seed {failed[0]}")
+        raise Failure(f"{len(failed)} of {count} forms fail; run loss_forms.py again with --count 1 and --seed {failed[0]}")
 
 
 def arguments(parser):
-    parser.add_argument("--seed", type=int, default=0, help="of the first form")
-    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--seed", type=int, help="of the first form (default: from the commit)")
+    parser.add_argument("--count", type=int, help="default: 40")
+    parser.add_argument("--all", action="store_true", help="3000 forms")
 
 
 if __name__ == "__main__":
