@@ -29,12 +29,13 @@ from .checking import check_export, ragged_where_possible
 from .draws import FixedDraws, draws_numbers
 from .errors import Error, ExportError, MismatchError, only_errors
 from .functions import own_backwards_traced
+from .keeping import kept
 from .masked_writes import write_by_masks
 from .promotions import cast_integers
 from .quantizing import quantized
 from .refusals import refusal_of, refuse_control_flow
 from .selections import selections_traced
-from .settings import Settings, kept
+from .settings import Settings
 from .shapes import dynamic_dims
 from .ties import parted, under_all_names
 from .tool import PathLike
@@ -268,7 +269,6 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, An
 def _write(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Callable[..., Any] | None, dtype: torch.dtype | None,
            dims: dict[str, Any] | None, external_data: bool | None, opset: int | None, settings: Settings) -> bool:
     """Writes the file. Returns true if the module draws random numbers besides those of dropouts."""
-    # What forward keeps in the module, such as a cache of positions, would stay there as a FakeTensor.
     with kept(model), parameters_in(model, dtype), prepared(model, inputs, loss), warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
         written, expected, draws = _exported(model, inputs, dims, opset, settings)

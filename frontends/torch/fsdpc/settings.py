@@ -5,8 +5,7 @@ The modules are those of transformers, known by their methods and not by their n
 """
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,22 +18,6 @@ EXPORTABLE_ATTENTIONS = ("sdpa", "eager")
 
 # Decisions that Python takes at random in each forward, of which a file would hold one for all steps: how each is turned off.
 _RANDOM_IN_PYTHON = {"layerdrop": 0.0, "apply_spec_augment": False}
-
-
-@contextlib.contextmanager
-def kept(model: "torch.nn.Module") -> Iterator[None]:
-    """Restores the attributes, parameters and buffers of all modules in `model`, as far as forward assigns to them."""
-    before = [(part, dict(vars(part)), {name: dict(value) for name, value in vars(part).items() if type(value) is dict})
-              for part in model.modules()]
-    try:
-        yield
-    finally:
-        for part, attributes, dictionaries in before:
-            vars(part).clear()
-            vars(part).update(attributes)
-            for name, values in dictionaries.items():
-                attributes[name].clear()
-                attributes[name].update(values)
 
 
 class Settings:

@@ -121,6 +121,28 @@ def test_a_module_is_as_before(inputs, tmp_path):
     assert dict(vars(model)) == before
 
 
+def test_hooks_lists_and_objects_are_as_before(inputs, tmp_path):
+    """As models of transformers do on their first call, with a flag that says that the hook is there."""
+    def hooking(m, x, y):
+        if not getattr(m, "hooked", False):
+            m.hooked = True
+            m.a.register_forward_hook(lambda part, arguments, output: m.seen.append(output))
+        m.seen.clear()
+        loss = F.mse_loss(m.a(x), y)
+        m.state.last = m.state.by_name["last"] = m.seen[-1]
+        m.hidden[0].weight = None
+        assert len(m.seen) == 1
+        return loss
+
+    model = Function(hooking)
+    model.seen, model.state, model.hidden = [1], types.SimpleNamespace(last=2, by_name={}), [nn.Linear(1, 1)]
+    before, weight = dict(vars(model)), model.hidden[0].weight
+    fsdpc.export(model, inputs, tmp_path / "model.onnx", check=True)
+    assert dict(vars(model)) == before and not model.a._forward_hooks
+    assert model.seen == [1] and vars(model.state) == dict(last=2, by_name={}) and model.hidden[0].weight is weight
+    hooking(model, **inputs)
+
+
 def test_ragged_inputs():
     ids = torch.arange(24).reshape(3, 8)
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "padding_mask": torch.zeros(3, 8, dtype=torch.bool),
