@@ -5,8 +5,11 @@ The modules are those of transformers, known by their methods and not by their n
 """
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from .keeping import remembered
 
 if TYPE_CHECKING:
     import torch
@@ -69,13 +72,18 @@ class Settings:
         # Setting one on a model sets it on the models in it as well, so all are looked at first.
         parts = [(part, getattr(getattr(part, "config", None), "_attn_implementation", None))
                  for part in model.modules() if hasattr(part, "set_attn_implementation")]
+        self._undo.append(remembered(part.config for part, before in parts if before is not None))
         changed = ""
         for part, before in parts:
             if before in (None, EXPORTABLE_ATTENTIONS[-1]):
                 continue
-            changed = EXPORTABLE_ATTENTIONS[EXPORTABLE_ATTENTIONS.index(before) + 1 if before in EXPORTABLE_ATTENTIONS else 0]
-            part.set_attn_implementation(changed)
-            self._undo.append(lambda part=part, before=before: part.set_attn_implementation(before))
+            for name in EXPORTABLE_ATTENTIONS[EXPORTABLE_ATTENTIONS.index(before) + 1 if before in EXPORTABLE_ATTENTIONS else 0:]:
+                # A model refuses what it, or a model in it, does not have. Those in it are asked in their turn.
+                with contextlib.suppress(ValueError):
+                    part.set_attn_implementation(name)
+                if part.config._attn_implementation != before:
+                    changed = name
+                    break
         if changed:
             self.listed = [text for text in self.listed if not text.startswith("attn_implementation")]
             self.listed.append(f'attn_implementation="{changed}"')

@@ -83,6 +83,28 @@ class SettingsTest(unittest.TestCase):
             settings.undo()
             self.assertEqual(model.config._attn_implementation, first)
 
+    def test_a_part_that_refuses_an_attention_keeps_its_own(self):
+        class Refusing(Model):
+            def set_attn_implementation(self, name):
+                raise ValueError(f"no {name}")
+
+        class Whole(Model):
+            def set_attn_implementation(self, name):
+                for part in self.parts:
+                    part.set_attn_implementation(name)
+                super().set_attn_implementation(name)
+
+        apart, within, refusing = Model(attention="sdpa"), Model(attention="eager"), Refusing(attention="sdpa")
+        whole = Whole(within, apart)
+        model = Plain(whole, Refusing(apart, attention="sdpa"), refusing)
+        settings = Settings()
+        self.assertTrue(settings.change_attention(model))
+        self.assertEqual([state(part)["_attn_implementation"] for part in (whole, within, apart, refusing)], ["eager", "eager", "eager", "sdpa"])
+        # What is left refuses, so there is none to try.
+        self.assertFalse(settings.change_attention(model))
+        settings.undo()
+        self.assertEqual([state(part)["_attn_implementation"] for part in (whole, within, apart, refusing)], ["sdpa", "eager", "sdpa", "sdpa"])
+
 
 if __name__ == "__main__":
     unittest.main()
