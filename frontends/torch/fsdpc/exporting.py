@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from .checking import check_export, ragged_where_possible
-from .draws import FixedDraws, draws_numbers
+from .draws import FixedDraws, draw_in, draws_undone
 from .errors import Error, ExportError, MismatchError, only_errors
 from .functions import own_backwards_traced
 from .keeping import kept
@@ -225,23 +225,26 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
     as use_cache=False, is undone and listed on stderr. Raises ExportError, or MismatchError; with check=True also what compile raises.
     """
     inputs = named_inputs(model, example_inputs)
-    with settled(model) as settings, quantized(model, quantize_base):
-        def write(file: Path) -> bool:
+    with draws_undone(), settled(model) as settings, quantized(model, quantize_base):
+        def write(file: Path) -> str:
             return _write(model, inputs, file, loss, dtype, dynamic_dims(inputs, dynamic_shapes), external_data, opset, settings)
 
-        draws = write(Path(path))
+        draw = write(Path(path))
         if settings.listed:
             print(f"fsdpc.export has set {', '.join(settings.listed)}", file=sys.stderr)
         if check is False:
             print("fsdpc.export has not compared the file with the module: check=False", file=sys.stderr)
         else:
-            _check(model, inputs, Path(path), loss, tool, demanded=check is True, write=write if draws else None)
+            _check(model, inputs, Path(path), loss, tool, demanded=check is True, write=write if draw else None)
     return Path(path)
 
 
 def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, Any] | None, opset: int | None,
-              settings: Settings) -> tuple[Any, dict[str, int], bool]:
-    """Returns the ONNX program, how many ops it must have, and whether it draws random numbers besides dropouts. If torch fails, other attentions are tried, and the first error counts."""
+              settings: Settings) -> tuple[Any, dict[str, int], str]:
+    """Returns the ONNX program, how many ops it must have, and the first draw of random numbers besides dropouts, in words.
+
+    If torch fails, other attentions are tried, and the first error counts.
+    """
     first: Exception | None = None
     while True:
         try:
@@ -257,7 +260,7 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, An
                         "BatchNormalization": _calls(program, "aten.batch_norm.default", lambda *arguments: arguments[5])}
             written = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False, opset_version=opset, dynamic_shapes=dims)
             assert written is not None
-            return written, expected, draws_numbers(program)
+            return written, expected, draw_in(program)
         except ExportError:
             raise
         except Exception as error:  # torch's exporter raises exceptions of many kinds
@@ -267,21 +270,21 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, An
 
 
 def _write(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Callable[..., Any] | None, dtype: torch.dtype | None,
-           dims: dict[str, Any] | None, external_data: bool | None, opset: int | None, settings: Settings) -> bool:
-    """Writes the file. Returns true if the module draws random numbers besides those of dropouts."""
+           dims: dict[str, Any] | None, external_data: bool | None, opset: int | None, settings: Settings) -> str:
+    """Writes the file. Returns the first draw of random numbers besides those of dropouts, in words, or ""."""
     with kept(model), parameters_in(model, dtype), prepared(model, inputs, loss), warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
-        written, expected, draws = _exported(model, inputs, dims, opset, settings)
+        written, expected, draw = _exported(model, inputs, dims, opset, settings)
     if dtype is not None:
         masters_kept(model, written.model)
     _check_survivors(model, expected, written.model)
     _annotate(model, written.model)
     _save(written, path, external_data)
-    return draws
+    return draw
 
 
 def _check(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Callable[..., Any] | None, tool: PathLike | None,
-           demanded: bool, write: Callable[[Path], bool] | None) -> None:
+           demanded: bool, write: Callable[[Path], str] | None) -> None:
     """Compares the file with the module. Unless it is demanded, a check that cannot be made is a line on stderr.
 
     A module that draws random numbers is compared with another file, which `write` makes of it with fixed values in their place.
@@ -301,8 +304,9 @@ def _check(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Cal
             if write is not None:
                 path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fsdpc-"))) / path.name
                 stack.enter_context(FixedDraws())
-                if write(path):
-                    raise Error("it draws random numbers")
+                if draw := write(path):
+                    raise Error(f"it draws random numbers by {draw}, for which the check has no fixed values; draw them by torch.rand or "
+                                "torch.randn, or give them as an input")
             check_export(model, ragged_where_possible(model, inputs, loss), path, loss=loss, tolerance=_TOLERANCE, tool=tool)
     except MismatchError:
         raise

@@ -55,7 +55,8 @@ def _failing_line(error: BaseException) -> str:
     return lines[-1] if lines else ""
 
 
-def _line_of_node(node: torch.fx.Node) -> str:
+def line_of_node(node: torch.fx.Node) -> str:
+    """Returns FILE:LINE of the user's source that made a node, or ""."""
     lines = re.findall(r'File "(.+)", line (\d+)', node.meta.get("stack_trace") or "")
     users = [f"{file}:{line}" for file, line in lines if _is_users(file)]
     return users[-1] if users else ""
@@ -74,7 +75,7 @@ def refuse_control_flow(program: "torch.export.ExportedProgram") -> None:
         for node in part.graph.nodes:
             if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() in _CONTROL_FLOW:
                 name, cure = _CONTROL_FLOW[node.target.name()]
-                raise ExportError(f"the module calls {name}{at(_line_of_node(node))}, but {cure}")
+                raise ExportError(f"the module calls {name}{at(line_of_node(node))}, but {cure}")
 
 
 def _cure_of(line: str) -> str:

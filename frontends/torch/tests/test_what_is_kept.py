@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tests what an export compares, sets and refuses by itself: `pytest frontends/torch/tests` with torch, and the tool in $FSDPC or on PATH."""
+import contextlib
 import inspect
+import random
 import types
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -12,6 +15,7 @@ from torch.nn import functional as F
 
 import fsdpc
 from fsdpc import checking
+from fsdpc.draws import FixedDraws
 
 
 class Function(nn.Module):
@@ -208,10 +212,67 @@ def gumbel(m, x, y):
     return F.mse_loss(m.a(F.gumbel_softmax(x)), y)
 
 
-@pytest.mark.parametrize("form", [noisy, stochastic_depth, stochastic_depth_in_place, gumbel])
+def layers_dropped_by_samples(m, x, y):
+    keep = torch.bernoulli(torch.full((x.shape[0], 1), 0.9))
+    return F.mse_loss(m.a(x) * keep / 0.9 + m.a(-x) * torch.distributions.Bernoulli(probs=torch.full((3,), 0.1), validate_args=False).sample(), y)
+
+
+def sampled_rows(m, x, y):
+    h, rows = m.a(x), torch.randint(0, x.shape[0], (5,))
+    return F.mse_loss(h[rows], y[rows]) + (h * torch.randint_like(y, 1, 4)).mean()
+
+
+def sampled_classes(m, x, y):
+    chances = m.a(x).softmax(1)
+    taken = torch.multinomial(chances.detach(), 2)
+    return -(chances.gather(1, taken).log() * y[:, :2]).mean() + chances.detach().multinomial(4, replacement=True).float().mean()
+
+
+def log_normal_and_geometric(m, x, y):
+    return F.mse_loss(m.a(x) * torch.empty_like(y).log_normal_(0, 0.3), y * torch.empty_like(y).geometric_(0.5))
+
+
+@pytest.mark.parametrize("form", [noisy, stochastic_depth, stochastic_depth_in_place, gumbel, layers_dropped_by_samples, sampled_rows,
+                                  sampled_classes, log_normal_and_geometric])
 def test_what_draws_random_numbers_is_compared(form, inputs, tmp_path, capfd):
     fsdpc.export(Function(form), inputs, tmp_path / "model.onnx", check=True)
     assert capfd.readouterr().err == ""
+
+
+def test_fixed_draws_drop_and_keep_layers():
+    with FixedDraws():
+        for draw in (lambda: torch.rand(4, 1) < 0.1, lambda: torch.bernoulli(torch.full((4, 1), 0.1)) > 0,
+                     lambda: torch.empty(4).bernoulli_(0.9) > 0, lambda: (0.95 + torch.rand(4, 1)).floor() > 0):
+            assert 0 < draw().sum() < 4
+        assert torch.randperm(3).tolist() == [2, 1, 0] and torch.randint(3, 5, (4,)).tolist() == [3, 4, 3, 4]
+        assert torch.randint(2, (3,)).tolist() == torch.randint(high=2, size=(3,)).tolist() == [0, 1, 0]
+        assert torch.multinomial(torch.tensor([[0.0, 2, 1], [1, 1, 0]]), 2).tolist() == [[1, 2], [0, 1]]
+
+
+def test_a_draw_without_fixed_values_is_named(inputs, tmp_path, capfd):
+    class Cauchy(Function):
+        def forward(self, x, y):
+            return F.mse_loss(self.a(x), y * torch.empty_like(y).cauchy_())
+
+    fsdpc.export(Cauchy(None), inputs, tmp_path / "model.onnx")
+    line = inspect.getsourcelines(Cauchy.forward)[1] + 1
+    assert f"it draws random numbers by torch.cauchy_ at {__file__}:{line}, for which the check has no fixed values; draw" in capfd.readouterr().err
+
+
+def test_generators_are_as_before(inputs, tmp_path):
+    def drawing(m, x, y):
+        order = torch.tensor(np.random.permutation(3)[:1] + random.randrange(1))
+        return F.mse_loss(m.a(x + torch.randn_like(x)), y) + 0.0 * order.sum() + torch.empty(3).cauchy_().sum() * 0.0
+
+    def state():
+        return torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()
+
+    model, before = Function(drawing), state()
+    fsdpc.export(model, inputs, tmp_path / "model.onnx")
+    assert state() == before
+    with contextlib.suppress(fsdpc.MismatchError):
+        fsdpc.check_export(model, inputs, tmp_path / "model.onnx")
+    assert state() == before
 
 
 def test_the_file_of_what_draws_random_numbers_draws_them(inputs, tmp_path):
