@@ -13,7 +13,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -54,10 +54,12 @@ class Selection:
     def __init__(self, tensor: torch.Tensor, mask: torch.Tensor):
         self.tensor, self.mask = tensor, mask
         self._versions = tensor._version, mask._version
+        # What was computed of this Selection has the same object, as it may be a view of it.
+        self._fate = SimpleNamespace(overwritten=False, is_tensor_elsewhere=False)
 
     def refuse_changed(self) -> None:
-        """Raises ExportError if the tensor or the mask has changed since the mask selected."""
-        if self._versions != (self.tensor._version, self.mask._version):
+        """Raises ExportError if the tensor, the mask or this Selection has changed since the mask selected."""
+        if self._fate.overwritten or self._versions != (self.tensor._version, self.mask._version):
             raise ExportError(f"a tensor or its mask is changed in place before what the mask has selected is used{at(calling_line(sys._getframe(1)))}; "
                               "change a copy")
 
@@ -77,6 +79,7 @@ class Selection:
     def selected(self) -> torch.Tensor:
         """Returns the tensor that torch would give."""
         self.refuse_changed()
+        self._fate.is_tensor_elsewhere = True
         # Not by Python's brackets, for which torch.export has a handler that comes back here.
         return torch.ops.aten.index.Tensor(self.tensor, [self.mask])
 
@@ -89,6 +92,22 @@ class Selection:
         """Returns the Selection of other values by the same mask."""
         found = Selection(rows.reshape(*self.mask.shape, *rows.shape[1:]), self.mask)
         found.rows = rows
+        found._fate = self._fate
+        return found
+
+    def overwritten(self, by: Any) -> "Selection | None":
+        """Returns `by` as what this Selection has become by an operator in place, or None if it is no such value.
+
+        `x[mask] += y` assigns it to x[mask]. Other names of this Selection would have the old values, so they are refused from now on;
+        the tensor that torch would give may have other names already.
+        """
+        floats = isinstance(by, Selection) and by.rows.is_floating_point() and self.rows.is_floating_point()
+        same = isinstance(by, Selection) and by.rows.shape == self.rows.shape and (floats or by.rows.dtype == self.rows.dtype)
+        if not same or self._fate.is_tensor_elsewhere:
+            return None
+        found = Selection(by.tensor.to(self.rows.dtype), self.mask)
+        found.rows = by.rows.to(self.rows.dtype)
+        self._fate.overwritten = True
         return found
 
     def reduced(self, reduction: str) -> Any:
@@ -132,12 +151,23 @@ def _forward_operator(name: str) -> Callable[..., Any]:
     return lambda self, *arguments: Selection.__torch_function__(method, (), (self, *arguments))
 
 
+def _in_place_operator(name: str) -> Callable[..., Any]:
+    method, plain = getattr(torch.Tensor, f"__i{name}__"), getattr(torch.Tensor, f"__{name}__")
+
+    def call(self: Selection, other: Any) -> Any:
+        found = self.overwritten(_of_rows(plain, (self, other), {}))
+        return Selection.__torch_function__(method, (), (self, other)) if found is None else found
+
+    return call
+
+
 # Python looks for operators in the class.
 for _name in ("neg", "pos", "abs", "invert", "matmul", "eq", "ne", "lt", "le", "gt", "ge", "getitem", "setitem", "len", "iter", "contains", "bool"):
     setattr(Selection, f"__{_name}__", _forward_operator(f"__{_name}__"))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"):
-    for _kind in ("", "r", "i"):
+    for _kind in ("", "r"):
         setattr(Selection, f"__{_kind}{_name}__", _forward_operator(f"__{_kind}{_name}__"))
+    setattr(Selection, f"__i{_name}__", _in_place_operator(_name))
 Selection.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
@@ -261,6 +291,13 @@ def _same_node(one: Any, other: Any) -> bool:
     return one is other or (pure and one.target is other.target and one.kwargs == other.kwargs and _same_node(one.args, other.args))
 
 
+def _masks_of_bytes(index: Any) -> Any:
+    """Returns an index with booleans for masks of bytes, which torch's exporter has no op for."""
+    if isinstance(index, tuple):
+        return tuple(map(_masks_of_bytes, index))
+    return index.bool() if isinstance(index, torch.Tensor) and index.dtype == torch.uint8 else index
+
+
 @contextlib.contextmanager
 def selections_traced(model: torch.nn.Module) -> Iterator[None]:
     """Makes a Selection of each `x[mask]` and `x.masked_select(mask)`, for as long as the context lasts. What `model` returns has none."""
@@ -268,19 +305,25 @@ def selections_traced(model: torch.nn.Module) -> Iterator[None]:
         return isinstance(mask, torch.Tensor) and mask.dtype == torch.bool and mask.ndim > 0 and mask.shape == tensor.shape[:mask.ndim]
 
     def item(tensor: torch.Tensor, index: Any) -> Any:
+        index = _masks_of_bytes(index)
         return Selection(tensor, index) if selects(tensor, index) else _index(tensor, index)
 
     def masked_select(input: torch.Tensor, mask: torch.Tensor) -> Any:
         return item(*((input, mask) if input.shape == mask.shape else torch.broadcast_tensors(input, mask)))
 
     def assign(tensor: torch.Tensor, index: Any, value: Any) -> None:
+        index = _masks_of_bytes(index)
         if isinstance(value, Selection) and selects(tensor, index) and _same(index, value.mask):
             rows = value.rows.reshape(*index.shape, *value.rows.shape[1:])
             tensor.copy_(torch.where(index.reshape(*index.shape, *[1] * (tensor.ndim - index.ndim)), rows, tensor))
         else:
             _assign(tensor, *selected((index, value)))
 
-    before = torch.masked_select, torch.Tensor.masked_select
+    def is_tensor(value: Any) -> bool:
+        return isinstance(value, (torch.Tensor, Selection))
+
+    before = torch.masked_select, torch.Tensor.masked_select, torch.is_tensor
+    torch.is_tensor = is_tensor  # type: ignore[assignment]
     torch.Tensor.__getitem__ = item  # type: ignore[assignment,method-assign]
     torch.Tensor.__setitem__ = assign  # type: ignore[assignment,method-assign]
     torch.masked_select, torch.Tensor.masked_select = masked_select, masked_select  # type: ignore[assignment,method-assign]
@@ -291,4 +334,4 @@ def selections_traced(model: torch.nn.Module) -> Iterator[None]:
         returned.remove()
         torch.Tensor.__getitem__ = _index  # type: ignore[method-assign]
         torch.Tensor.__setitem__ = _assign  # type: ignore[method-assign]
-        torch.masked_select, torch.Tensor.masked_select = before  # type: ignore[method-assign]
+        torch.masked_select, torch.Tensor.masked_select, torch.is_tensor = before  # type: ignore[method-assign]

@@ -26,6 +26,14 @@ def write(target, index, value):
     target[index] = value
 
 
+def add(target, index, value):
+    target[index] += value
+
+
+def multiply(target, index, value):
+    target[index] *= value
+
+
 FORMS = {
     "number": lambda s, h, m: write(h, ~m, 0),
     "row": lambda s, h, m: write(h, m, s.row),
@@ -42,6 +50,10 @@ FORMS = {
     "sum": lambda s, h, m: h.index_put_((m,), s.row, accumulate=True),
     "rows_of_the_mask": lambda s, h, m: write(h, m, torch.tanh(s.a(h[m].detach()))),
     "rows_of_an_equal_mask": lambda s, h, m: write(h, ~m, (h + 1).sin()[~m] * s.row),
+    "added_row": lambda s, h, m: add(h, m, s.row),
+    "added_and_multiplied": lambda s, h, m: (add(h, m, 1.5), multiply(h, ~m, s.row), multiply(h, h > 0, s.row[0])),
+    "added_rows_of_the_mask": lambda s, h, m: add(h, m, (2 * h)[m]),
+    "bytes": lambda s, h, m: (write(h, m.to(torch.uint8), s.row), write(h, (slice(None), m[0].byte()), s.row)),
 }
 
 

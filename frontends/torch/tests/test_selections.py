@@ -157,7 +157,20 @@ def mask_changed_between(s, l, x, y, m):
     return first + chosen.sum()
 
 
-@pytest.mark.parametrize("function", [changed_before, changed_between, mask_changed_between])
+def other_name_of_changed(s, l, x, y, m):
+    chosen = other = l[m]
+    chosen += 1
+    return chosen.mean() + other.mean()
+
+
+def view_of_changed(s, l, x, y, m):
+    chosen = l[m]
+    view = chosen.detach()
+    chosen *= 2
+    return chosen.mean() + view.mean()
+
+
+@pytest.mark.parametrize("function", [changed_before, changed_between, mask_changed_between, other_name_of_changed, view_of_changed])
 def test_a_change_in_place_is_refused(function):
     with pytest.raises(fsdpc.ExportError, match="is changed in place before what the mask has selected is used at .*; change a copy"):
         exported(function)
@@ -169,10 +182,11 @@ def method(s, l, x, y, m):
     return l[m].mean()
 
 
-def operator(s, l, x, y, m):
+def operator_on_a_tensor_with_a_view(s, l, x, y, m):
     chosen = l[m]
+    view = chosen.t()
     chosen += 1
-    return chosen.mean()
+    return view.mean()
 
 
 def option(s, l, x, y, m):
@@ -187,14 +201,14 @@ def item(s, l, x, y, m):
     return chosen.mean()
 
 
-@pytest.mark.parametrize("function", [method, operator, option, item])
+@pytest.mark.parametrize("function", [method, operator_on_a_tensor_with_a_view, option, item])
 def test_a_change_of_what_is_selected_is_refused(function):
     with pytest.raises(fsdpc.ExportError, match="what a mask has selected is changed in place at .*; compute a new tensor"):
         exported(function)
 
 
 def test_indexing_is_as_before():
-    before = torch.Tensor.__getitem__, torch.masked_select, torch.Tensor.masked_select
+    before = torch.Tensor.__getitem__, torch.masked_select, torch.Tensor.masked_select, torch.is_tensor
     with selections_traced(nn.Linear(1, 1)):
         assert torch.arange(4)[1:3].tolist() == [1, 2]
-    assert (torch.Tensor.__getitem__, torch.masked_select, torch.Tensor.masked_select) == before
+    assert (torch.Tensor.__getitem__, torch.masked_select, torch.Tensor.masked_select, torch.is_tensor) == before
