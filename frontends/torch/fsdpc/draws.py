@@ -18,8 +18,8 @@ from torch.overrides import TorchFunctionMode
 
 from .refusals import at, line_of_node
 
-# A compile turns these off.
-_DROPOUTS = ("dropout", "scaled_dot_product_attention")
+# The file has these as Dropout, which a compile turns off.
+_DROPOUTS = ("aten::dropout", "aten::dropout_", "aten::native_dropout", "aten::scaled_dot_product_attention")
 
 
 def draw_in(program: "torch.export.ExportedProgram") -> str:
@@ -27,7 +27,7 @@ def draw_in(program: "torch.export.ExportedProgram") -> str:
     for part in program.graph_module.modules():
         for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
             if (isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
-                    and not any(name in node.target.name() for name in _DROPOUTS)):
+                    and node.target.name().split(".")[0] not in _DROPOUTS):
                 return f"torch.{node.target.overloadpacket.__name__}{at(line_of_node(node))}"
     return ""
 
@@ -154,6 +154,10 @@ def _gumbel_softmax(logits: torch.Tensor, tau: float = 1, hard: bool = False, ep
     return torch.zeros_like(soft).scatter(dim, soft.argmax(dim, keepdim=True), 1.0) - soft.detach() + soft
 
 
+def _unchanged(input: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    return input
+
+
 _FIXED: dict[Any, Callable[..., Any]] = {
     torch.rand: _drawn(_uniform), torch.randn: _drawn(_normal), torch.rand_like: _drawn_like(_uniform), torch.randn_like: _drawn_like(_normal),
     torch.randint: _randint, torch.randint_like: _randint_like, torch.randperm: _randperm,
@@ -161,6 +165,8 @@ _FIXED: dict[Any, Callable[..., Any]] = {
     torch.bernoulli: _bernoulli, torch.Tensor.bernoulli: _bernoulli, torch.Tensor.bernoulli_: _bernoulli_,
     torch.Tensor.uniform_: _uniform_, torch.Tensor.normal_: _normal_, torch.Tensor.exponential_: _exponential_,
     torch.Tensor.log_normal_: _log_normal_, torch.Tensor.geometric_: _geometric_, F.gumbel_softmax: _gumbel_softmax,
+    # Dropouts that a file has as draws. The module is compared without any dropout.
+    F.alpha_dropout: _unchanged, F.feature_alpha_dropout: _unchanged, F.dropout1d: _unchanged, F.dropout2d: _unchanged, F.dropout3d: _unchanged,
 }
 
 

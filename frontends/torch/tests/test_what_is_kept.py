@@ -232,7 +232,12 @@ def log_normal_and_geometric(m, x, y):
     return F.mse_loss(m.a(x) * torch.empty_like(y).log_normal_(0, 0.3), y * torch.empty_like(y).geometric_(0.5))
 
 
-@pytest.mark.parametrize("form", [noisy, stochastic_depth, stochastic_depth_in_place, gumbel, layers_dropped_by_samples, sampled_rows,
+def dropouts_by_draws(m, x, y):
+    h = F.dropout1d(m.a(x)[None])[0] + F.alpha_dropout(m.a(-x), training=True)
+    return F.mse_loss(F.feature_alpha_dropout(h, training=True), y)
+
+
+@pytest.mark.parametrize("form", [noisy, dropouts_by_draws, stochastic_depth, stochastic_depth_in_place, gumbel, layers_dropped_by_samples, sampled_rows,
                                   sampled_classes, log_normal_and_geometric])
 def test_what_draws_random_numbers_is_compared(form, inputs, tmp_path, capfd):
     fsdpc.export(Function(form), inputs, tmp_path / "model.onnx", check=True)
