@@ -46,6 +46,8 @@ Inputs = Mapping[str, Any]
 _CHECKED_ELEMENTS = 50_000_000
 # What is lost in an export changes a gradient by more; torch's own rounding in f32 changes those of deep vision models by up to 2e-4.
 _TOLERANCE = 1e-3
+# Where the module computes in 16 bits, as under torch.autocast, bfloat16 rounds each value by up to 4e-3.
+_TOLERANCE_OF_16_BITS = 2e-2
 
 
 def named_inputs(model: torch.nn.Module, example_inputs: Any) -> dict[str, Any]:
@@ -219,7 +221,8 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
     program trains the others on them. The module itself keeps its weights.
 
     The program is compiled, and its first loss and gradients are compared with the module's (check_export), on inputs that have padding
-    on both sides and targets of -100 where there is a mask or there are labels; each may differ by 1e-3. By default this is left out,
+    on both sides and targets of -100 where there is a mask or there are labels; each may differ by 1e-3, and by 2e-2 where the module computes in 16 bits,
+    as under torch.autocast. By default this is left out,
     with a line on stderr, for modules of more than 50 million elements, for those whose parameters are not all float32, and where the
     model does not compile without flags; with check=False always, with check=True never. What the export had to set on the module, such
     as use_cache=False, is undone and listed on stderr. Raises ExportError, or MismatchError; with check=True also what compile raises.
@@ -283,6 +286,12 @@ def _write(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Cal
     return draw
 
 
+def _has_16_bits(path: Path) -> bool:
+    import onnx_ir
+    types = {value.dtype for node in onnx_ir.load(path).graph for value in node.outputs}
+    return bool(types & {onnx_ir.DataType.BFLOAT16, onnx_ir.DataType.FLOAT16})
+
+
 def _check(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Callable[..., Any] | None, tool: PathLike | None,
            demanded: bool, write: Callable[[Path], str] | None) -> None:
     """Compares the file with the module. Unless it is demanded, a check that cannot be made is a line on stderr.
@@ -307,7 +316,8 @@ def _check(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Cal
                 if draw := write(path):
                     raise Error(f"it draws random numbers by {draw}, for which the check has no fixed values; draw them by torch.rand or "
                                 "torch.randn, or give them as an input")
-            check_export(model, ragged_where_possible(model, inputs, loss), path, loss=loss, tolerance=_TOLERANCE, tool=tool)
+            tolerance = _TOLERANCE_OF_16_BITS if _has_16_bits(path) else _TOLERANCE
+            check_export(model, ragged_where_possible(model, inputs, loss), path, loss=loss, tolerance=tolerance, tool=tool)
     except MismatchError:
         raise
     except Error as error:

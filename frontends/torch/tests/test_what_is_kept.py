@@ -244,6 +244,17 @@ def test_what_draws_random_numbers_is_compared(form, inputs, tmp_path, capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_a_region_of_autocast_is_compared(inputs, tmp_path, capfd):
+    """Its rounding is that of 16 bits."""
+    def autocast(m, x, y):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            h = m.a(torch.tanh(m.a(x)) @ m.a.weight)
+        return F.mse_loss(h.float(), y)
+
+    fsdpc.export(Function(autocast), inputs, tmp_path / "model.onnx", check=True)
+    assert capfd.readouterr().err == ""
+
+
 def test_fixed_draws_drop_and_keep_layers():
     with FixedDraws():
         for draw in (lambda: torch.rand(4, 1) < 0.1, lambda: torch.bernoulli(torch.full((4, 1), 0.1)) > 0,
