@@ -112,6 +112,7 @@ def run(build: Path, case, folder: Path, steps: int) -> tuple[str, str, str]:
 
 
 def row(name: str, end: str, words: str, what: str) -> str:
+    words = re.sub(r"\S*site-packages/", "", words)
     outcome = {"pass": "compared and trained", "wrong": "differs", "refused": "refused"}[end]
     return f"| `{name}` | {outcome} | {words if end == 'pass' else words[:160]} | {what and f'`{what}`'} |"
 
