@@ -218,7 +218,7 @@ Link::State Link::state() const {
 
 uint64_t Link::breakOff(const std::string &reason, int which) {
   std::lock_guard<std::mutex> lock(mutex);
-  if (socket.isOpen() && (which == 0 || which == number))
+  if (socket.isOpen() && (which == anyConnection || which == number))
     breakOffLocked(reason);
   return received;
 }

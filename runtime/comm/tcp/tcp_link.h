@@ -85,10 +85,12 @@ public:
     std::string why;
   };
   State state() const;
-  /// Gives up the connection with this number, or any if it is 0, and reads
-  /// what it still holds. Returns the number of bytes received so far, which a
-  /// new connection continues.
-  uint64_t breakOff(const std::string &why, int number = 0);
+  static constexpr int anyConnection = -1;
+  /// Gives up the connection if it has this number, and reads what it still
+  /// holds. None has number 0: who has seen a link without a connection must
+  /// not break the one that was made since. Returns the number of bytes
+  /// received so far, which a new connection continues.
+  uint64_t breakOff(const std::string &why, int number = anyConnection);
   /// Returns the number of the next connection that this end asks for.
   int nextNumber();
   enum class Side { caller, host };

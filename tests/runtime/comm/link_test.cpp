@@ -152,6 +152,21 @@ TEST_F(BrokenLinks, refuseToGoOnWithoutWhatIsGone) {
   EXPECT_TRUE(again == text.substr(20000 - Link::leastKept));
 }
 
+// The mender looks at a link before its first connection is adopted, and acts
+// after that on what it has seen.
+TEST_F(BrokenLinks, keepAConnectionThatWasMadeMeanwhile) {
+  Link link(broken, mended);
+  link.want();
+  Link::State seen = link.state();
+  EXPECT_EQ(seen.number, 0);
+  auto [a, b] = connectionOf(listener);
+  ASSERT_TRUE(link.adopt(std::move(a), Link::Side::host, 1, 0));
+  link.breakOff("a test", seen.number);
+  EXPECT_FALSE(link.state().broken);
+  link.breakOff("a test", 1);
+  EXPECT_TRUE(link.state().broken);
+}
+
 // An end that gives up while the other one sends has all that its kernel has
 // acknowledged.
 TEST_F(BrokenLinks, haveWhatWasAcknowledgedWhileAnEndGaveUp) {
