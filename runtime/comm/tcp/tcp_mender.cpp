@@ -25,9 +25,9 @@ namespace {
 constexpr double pause = 0.25, toCall = 5, toBeGone = 1, toAsk = 0.5;
 // As long as Linux tries by itself.
 constexpr double systemLimit = 15 * 60;
-// All ranks have met already, so a first connection needs no longer than the
-// system takes to find that a machine does not answer. The rank that calls
-// gives up first, because it knows why it could not connect.
+// A first connection gets at least as long as the system takes to find that a
+// machine does not answer, however small the watch's limit is. The rank that
+// calls gives up first, because it knows why it could not connect.
 constexpr double toConnect = 60, toBeCalled = 5;
 
 // A relay had taken them, and nobody has them any more.
@@ -224,7 +224,9 @@ Deadline Mender::callAll() {
 double Mender::limitOf(int peer, const Link::State &state) const {
   if (state.number > 0)
     return limit;
-  double most = std::min(environment.seconds, toConnect);
+  // It may be wanted hours after the start, so a pause of the network is as
+  // harmless then as to one that stands.
+  double most = std::max(std::min(environment.seconds, toConnect), limit);
   return peer > environment.rank ? most + toBeCalled : most;
 }
 

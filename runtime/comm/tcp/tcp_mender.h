@@ -64,8 +64,8 @@ public:
   using Lost = std::function<void(int link, int peer, const std::string &why)>;
 
   /// Starts two threads. `mesh` and `all` must outlive it. Links are lost after
-  /// `mesh.silence` seconds, or 15 minutes if that is 0, and those that never
-  /// had a connection after a minute, or the environment's `seconds` if those
+  /// `mesh.silence` seconds, or 15 minutes if that is 0. Those that never had a
+  /// connection have a minute at least, or the environment's `seconds` if those
   /// are fewer.
   Mender(const LaunchEnvironment &environment, const Mesh &mesh, Links &all,
          Lost lost);

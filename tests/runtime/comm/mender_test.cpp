@@ -139,6 +139,22 @@ TEST_F(Menders, makeAConnectionWhenALinkIsFirstUsed) {
   EXPECT_EQ(lost, "");
 }
 
+// A pause of the network ends no job that the watch would not end, however
+// little time the ranks had to meet.
+TEST_F(Menders, waitForAFirstConnectionAsLongAsTheWatch) {
+  high().environment.seconds = 1;
+  startMender(high(), highMender);
+  Link &link = high().all.at(1, 0);
+  link.want();
+  usleep(2500000);
+  startMender(low(), lowMender); // until now it has not answered
+  Deadline deadline = inSeconds(patience);
+  while (link.state().broken && std::chrono::steady_clock::now() < deadline)
+    usleep(1000);
+  EXPECT_FALSE(link.state().broken);
+  EXPECT_EQ(lost, "");
+}
+
 // The message has the address, since no connection has shown that it is right.
 TEST_F(Menders, sayWhereTheyCouldNotConnect) {
   low().mesh.listeners.clear();
