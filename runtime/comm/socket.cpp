@@ -418,6 +418,11 @@ bool isRefusal(const Error &error) {
   return error.message == linkError(ECONNREFUSED).message;
 }
 
+bool isLackOfDescriptors(const Error &error) {
+  return error.message == linkError(EMFILE).message ||
+         error.message == linkError(ENFILE).message;
+}
+
 Result<Socket> connectTo(const std::string &address, int port,
                          Deadline deadline, double silence,
                          std::span<const Endpoint> own) {

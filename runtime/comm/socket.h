@@ -90,6 +90,9 @@ bool isLoopback(const Socket &listener);
 bool isLoopback(const std::string &address);
 /// Returns true for the error of a connection that nobody listens for.
 bool isRefusal(const Error &error);
+/// Returns true for the error of a process or machine that may open no more
+/// files.
+bool isLackOfDescriptors(const Error &error);
 /// Tries each address of the name once, from one of the addresses `own`, or, if
 /// there are none, from the one that the system chooses. The connection breaks
 /// when the other machine has not answered the kernel for `silence` seconds; 0:

@@ -13,7 +13,10 @@ void Calls::begin(const Greeting &greeting, const Endpoint &place) {
     call.socket = std::move(*made);
     calls.push_back(std::move(call));
   } else {
-    ended(call, {{}, isRefusal(made.error()), made.error().message});
+    ended(call, {{},
+                 isRefusal(made.error()),
+                 isLackOfDescriptors(made.error()),
+                 made.error().message});
   }
 }
 
@@ -42,7 +45,7 @@ void Calls::advance(std::span<const pollfd> entries) {
   std::vector<Call> under = std::move(calls);
   calls.clear();
   for (size_t i = 0; i < under.size(); ++i) {
-    End end = {{}, false, "no answer"};
+    End end = {{}, false, false, "no answer"};
     bool goesOn = now < under[i].deadline;
     if (entries[i].revents)
       goesOn = step(under[i], end) && goesOn;

@@ -32,8 +32,9 @@ class Calls {
 public:
   struct End {
     std::optional<Answer> answer;
-    bool isRefused = false; ///< nobody listens there
-    std::string why;        ///< without an answer
+    bool isRefused = false;        ///< nobody listens there
+    bool lacksDescriptors = false; ///< the limit of open files is reached
+    std::string why;               ///< without an answer
   };
   /// Hears how a call has ended.
   using Ended = std::function<void(Call &call, const End &end)>;

@@ -122,12 +122,19 @@ Mender::~Mender() {
   close(ending);
 }
 
-// Failures to accept pass: callers try again, and a rank that cannot be reached
-// for too long is lost.
+// Failures to accept may pass: callers try again, and a rank that cannot be
+// reached for too long is lost. Only this rank knows why.
 void Mender::receive() {
-  while (!ends)
-    if (!callers.await(never, ending, [this](Guest &&guest) { admit(guest); }))
-      std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+  for (bool warned = false; !ends;) {
+    Status heard =
+        callers.await(never, ending, [this](Guest &&guest) { admit(guest); });
+    if (heard)
+      continue;
+    if (!warned)
+      printWarning(heard.error().message);
+    warned = true;
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+  }
 }
 
 // Takes the connection of a higher rank that calls. A lower one asks for a
@@ -164,7 +171,7 @@ void Mender::admit(Guest &guest) {
     link.breakOff("the other end had lost it", greeting.connection);
   else if (!link.adopt(std::move(guest.socket), Link::Side::host,
                        greeting.connection, greeting.received))
-    lost(greeting.link, peer, bytesAreGone);
+    loseNow(greeting.link, peer, number, bytesAreGone);
 }
 
 void Mender::mend() {
@@ -230,6 +237,18 @@ double Mender::limitOf(int peer, const Link::State &state) const {
   return peer > environment.rank ? most + toBeCalled : most;
 }
 
+// How a message about a link begins that never had a connection.
+std::string Mender::notConnected(int peer) const {
+  return concat("rank ", environment.rank, " could not connect to rank ", peer,
+                " at ", textOf(mesh.members[size_t(peer)].listener));
+}
+
+// For reasons that time does not mend. On both threads.
+void Mender::loseNow(int link, int peer, int number, const std::string &why) {
+  lost(link, peer,
+       number > 0 ? why : concat(notConnected(peer), " (", why, ")"));
+}
+
 void Mender::giveUp(int link, int peer, const Link::State &state,
                     const std::string &more) {
   if (state.number > 0) {
@@ -237,21 +256,22 @@ void Mender::giveUp(int link, int peer, const Link::State &state,
          state.why + (more.empty() ? "" : "; not made again" + more));
     return;
   }
-  std::string why = failures[peer];
+  const Failure &last = failures[{link, peer}];
   lost(link, peer,
-       concat("rank ", environment.rank, " could not connect to rank ", peer,
-              " at ", textOf(mesh.members[size_t(peer)].listener), more, " (",
-              why.empty() ? "no answer" : why,
-              "); the ranks of a job connect to each other on ports that the "
-              "system chooses: allow them between these machines, or use "
-              "mpirun"));
+       concat(notConnected(peer), more, " (",
+              last.why.empty() ? "no answer" : last.why, "); ",
+              last.lacksDescriptors
+                  ? "raise the limit of open files (ulimit -n)"
+                  : "the ranks of a job connect to each other on ports that "
+                    "the system chooses: allow them between these machines, or "
+                    "use mpirun"));
 }
 
 // Calls a lower rank, or asks a higher one to call.
 void Mender::call(int link, int peer, const Link::State &state) {
   const Member &member = mesh.members[size_t(peer)];
   if (member.listener.family == 0) { // it has found no port to listen on
-    failures[peer] = "it has no port to listen on";
+    failures[{link, peer}] = {"it has no port to listen on", false};
     giveUp(link, peer, state, "");
     return;
   }
@@ -272,7 +292,10 @@ void Mender::hear(Call &call, const Calls::End &end) {
   Link &broken = all.at(link, peer);
   Link::State state = broken.state();
   Deadline &firstRefusal = refused[size_t(peer)];
-  failures[peer] = end.why;
+  failures[{link, peer}] = {end.why, end.lacksDescriptors};
+  // A first connection would need a descriptor more for good.
+  if (end.lacksDescriptors && state.number == 0)
+    giveUp(link, peer, state, "");
   if (end.isRefused) {
     // Refusals of an earlier time without a connection say nothing of this one.
     if (firstRefusal < state.since)
@@ -286,7 +309,7 @@ void Mender::hear(Call &call, const Calls::End &end) {
   if (!end.answer)
     return;
   if (end.answer->verdict == Verdict::otherProcess)
-    lost(link, peer, "another process has its place");
+    loseNow(link, peer, state.number, "another process has its place");
   if (end.answer->verdict != Verdict::welcome || peer > environment.rank)
     return;
   if (broken.adopt(std::move(call.socket), Link::Side::caller,
@@ -295,7 +318,7 @@ void Mender::hear(Call &call, const Calls::End &end) {
     if (state.number > 0)
       report(peer, state);
   } else {
-    lost(link, peer, bytesAreGone);
+    loseNow(link, peer, state.number, bytesAreGone);
   }
 }
 

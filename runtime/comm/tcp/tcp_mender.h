@@ -77,8 +77,10 @@ private:
   void mend();
   Deadline callAll();
   double limitOf(int peer, const Link::State &state) const;
+  void loseNow(int link, int peer, int number, const std::string &why);
   void giveUp(int link, int peer, const Link::State &state,
               const std::string &more);
+  std::string notConnected(int peer) const;
   void call(int link, int peer, const Link::State &state);
   void hear(Call &call, const Calls::End &end);
   void report(int peer, const Link::State &state);
@@ -97,8 +99,13 @@ private:
   /// By rank: when its port first refused a call, of those without an answer in
   /// between.
   std::vector<Deadline> refused;
-  std::vector<Deadline> reported;      ///< by rank: the last warning
-  std::map<int, std::string> failures; ///< by rank: of its last call
+  std::vector<Deadline> reported; ///< by rank: the last warning
+  struct Failure {
+    std::string why;
+    bool lacksDescriptors;
+  };
+  /// By link and rank: of the last call.
+  std::map<std::pair<int, int>, Failure> failures;
   int ending; ///< an eventfd that is signalled when both threads are to end
   std::atomic<bool> ends = false;
   std::thread receiver, caller;

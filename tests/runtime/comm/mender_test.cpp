@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
 
@@ -163,6 +164,37 @@ TEST_F(Menders, sayWhereTheyCouldNotConnect) {
   EXPECT_THAT(awaitLoss(),
               ::testing::StartsWith("0: rank 1 could not connect to rank 0 at "
                                     "'127.0.0.1' port "));
+}
+
+// So is the reason, whatever link it is of.
+TEST_F(Menders, sayThatAnotherProcessHasThePlace) {
+  high().mesh.members[0].self = randomBytes(); // of the one that was there
+  startMender(low(), lowMender);
+  startMender(high(), highMender);
+  high().all.at(1, 0).want();
+  std::string loss = awaitLoss();
+  EXPECT_THAT(loss, ::testing::StartsWith("0: rank 1 could not connect to rank "
+                                          "0 at '127.0.0.1' port "));
+  EXPECT_THAT(loss, ::testing::EndsWith(" (another process has its place)"));
+}
+
+// No firewall is to blame, and time does not help.
+TEST_F(Menders, sayThatDescriptorsAreLacking) {
+  startMender(low(), lowMender);
+  startMender(high(), highMender);
+  rlimit before;
+  getrlimit(RLIMIT_NOFILE, &before);
+  int firstFree = dup(0);
+  close(firstFree);
+  rlimit few = {rlim_t(firstFree), before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &few);
+  high().all.at(1, 0).want();
+  std::string loss = awaitLoss();
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(loss, ::testing::StartsWith("0: rank 1 could not connect to rank "
+                                          "0 at '127.0.0.1' port "));
+  EXPECT_THAT(
+      loss, ::testing::EndsWith("; raise the limit of open files (ulimit -n)"));
 }
 
 // A process that has ended listens no more.
