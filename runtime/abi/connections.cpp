@@ -15,10 +15,15 @@ int64_t roundPeers(int ranks) {
   return std::min<int64_t>(ranks - 1, 2 * std::bit_width(unsigned(ranks - 1)));
 }
 
-// The control channel only has small values. On the other two the ranks of a
-// node share memory, which they first agree on, and exchange data with those of
-// their place in each other node.
-int64_t dataConnections(int ranks, int ranksPerNode) {
+// Those of the watch.
+static int64_t watched(int rank, int ranks) {
+  return rank == 0 ? ranks - 1 : 1;
+}
+
+// On the two channels of data the ranks of a node share memory, which they
+// first agree on, and exchange data with those of their place in each other
+// node.
+int64_t usualConnections(int rank, int ranks, int ranksPerNode) {
   int perNode = ranksPerNode > 0 ? std::min(ranksPerNode, ranks) : ranks;
   int64_t agreeing = roundPeers(ranks), exchanging = ranks - 1;
   if (perNode == ranks)
@@ -26,11 +31,11 @@ int64_t dataConnections(int ranks, int ranksPerNode) {
   else if (perNode > 1 && ranks % perNode == 0)
     exchanging = std::min<int64_t>(ranks - 1, agreeing + roundPeers(perNode) +
                                                   ranks / perNode - 1);
-  return agreeing + (channels - 1) * exchanging;
+  return agreeing + (channels - 1) * exchanging + watched(rank, ranks);
 }
 
-int64_t connectionsOfRank(int rank, int ranks, int ranksPerNode) {
-  return dataConnections(ranks, ranksPerNode) + (rank == 0 ? ranks - 1 : 1);
+int64_t mostConnections(int rank, int ranks) {
+  return int64_t(channels) * (ranks - 1) + watched(rank, ranks);
 }
 
 } // namespace fsdpc

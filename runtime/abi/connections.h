@@ -11,12 +11,14 @@ namespace fsdpc {
 
 /// Returns the number of ranks with which one exchanges small values.
 int64_t roundPeers(int ranks);
-/// Returns the most connections that a rank of any number has on all channels.
-/// `ranksPerNode` is 0 if all are on one node. Groups add none: their ranks are
-/// among these.
-int64_t dataConnections(int ranks, int ranksPerNode);
-/// Adds what the watch has (runtime/comm/tcp/tcp_session.h), which is more on
-/// rank 0.
-int64_t connectionsOfRank(int rank, int ranks, int ranksPerNode);
+/// Returns the connections that a rank has in a job without groups, owned
+/// layouts and predictions, where the ranks of a node can share memory and sum
+/// over nodes in it; of such a job the most. The watch has more on rank 0
+/// (runtime/comm/tcp/tcp_session.h). `ranksPerNode` is 0 if all are on one
+/// node.
+int64_t usualConnections(int rank, int ranks, int ranksPerNode);
+/// Returns the most connections in any job: one with each other rank on each
+/// channel, and the watch's.
+int64_t mostConnections(int rank, int ranks);
 
 } // namespace fsdpc

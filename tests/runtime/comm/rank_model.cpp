@@ -3,8 +3,9 @@
 // Prints what the ranks of TCP jobs of many sizes take, as a table in Markdown,
 // from the functions and types that the ranks use: connections, the bytes that
 // rank 0 sends when they meet, and memory for communication. With RANKS and
-// PER_NODE as arguments it prints the connections of rank 0 and of another
-// rank at most, which many_ranks.py compares with what ranks have.
+// PER_NODE as arguments it prints the usual connections of rank 0 and of
+// another rank and the most that a rank 0 may have, which many_ranks.py
+// compares with what ranks have.
 #include "runtime/abi/connections.h"
 #include "runtime/abi/staging.h"
 #include "runtime/comm/wire.h"
@@ -17,12 +18,13 @@ using namespace fsdpc;
 int main(int argc, char **argv) {
   if (argc == 3) {
     int ranks = atoi(argv[1]), perNode = atoi(argv[2]);
-    printf("%lld %lld\n", (long long)connectionsOfRank(0, ranks, perNode),
-           (long long)connectionsOfRank(1, ranks, perNode));
+    printf("%lld %lld %lld\n", (long long)usualConnections(0, ranks, perNode),
+           (long long)usualConnections(1, ranks, perNode),
+           (long long)mostConnections(0, ranks));
     return 0;
   }
-  printf("| ranks | per host | connections of rank 0 | of another rank | of "
-         "all pairs before | MB that rank 0 sends | MiB for communication |\n"
+  printf("| ranks | per host | usual connections of rank 0 | of another rank | "
+         "at most of rank 0 | MB that rank 0 sends | MiB for communication |\n"
          "|---|---|---|---|---|---|---|\n");
   for (auto [ranks, perNode] : {std::pair{16, 16},
                                 {256, 256},
@@ -32,10 +34,10 @@ int main(int argc, char **argv) {
                                 {16384, 8}}) {
     double told = double(sizeof(runtime::Start)) +
                   double(sizeof(runtime::Member)) * ranks;
-    printf("| %d | %d | %lld | %lld | %d | %.1f | %.1f |\n", ranks, perNode,
-           (long long)connectionsOfRank(0, ranks, perNode),
-           (long long)connectionsOfRank(1, ranks, perNode),
-           (ranks - 2) * channels + runtime::links, told * (ranks - 1) / 1e6,
+    printf("| %d | %d | %lld | %lld | %lld | %.1f | %.1f |\n", ranks, perNode,
+           (long long)usualConnections(0, ranks, perNode),
+           (long long)usualConnections(1, ranks, perNode),
+           (long long)mostConnections(0, ranks), told * (ranks - 1) / 1e6,
            double(communicationBytes(ranks, perNode, "tcp")) / (1 << 20));
   }
   return 0;

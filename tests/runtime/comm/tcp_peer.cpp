@@ -5,6 +5,7 @@
 //   cases        runs the collectives and compares with ranks as threads
 //   cuts         the same, while its connections are closed one by one
 //   typed        runs those on typed values and compares with plain loops
+//   pairs        exchanges a value with each other rank on each channel
 //   timeouts     checks that every connection breaks after SILENCE seconds
 //   ACTION RANK  rank RANK does ACTION after a barrier: kill, stop (signals to
 //                itself), fail, refuse (its input) or leave; the other ranks
@@ -120,6 +121,17 @@ int main(int argc, char **argv) {
       fail(runError(why));
     return 0;
   }
+  if (action == "pairs") {
+    std::vector<int> sent(size_t(job->size), job->rank), received = sent;
+    for (auto &channel : job->channel)
+      allToAll(*channel, sent.data(), received.data(), sizeof(int));
+    for (int peer = 0; peer < job->size; ++peer)
+      if (received[size_t(peer)] != peer)
+        fail(runError("rank " + std::to_string(job->rank) + " has " +
+                      std::to_string(received[size_t(peer)]) + " of rank " +
+                      std::to_string(peer)));
+    return 0;
+  }
   if (action == "timeouts") {
     // With each other rank on each channel.
     int value = 0;
@@ -128,8 +140,7 @@ int main(int argc, char **argv) {
       channel->allGather(&value, all.data(), sizeof value);
     std::string found = timeoutsOfConnections(), expected;
     job->channel[controlChannel]->barrier();
-    int64_t connections =
-        connectionsOfRank(job->rank, job->size, job->ranksOnNode);
+    int64_t connections = mostConnections(job->rank, job->size);
     for (int i = 0; i < connections; ++i)
       expected += std::to_string(int(silenceSeconds * 1000)) + " ";
     if (found != expected)

@@ -3,6 +3,7 @@
 // TCP jobs as processes: the bits of collectives, and how a job ends when a
 // rank is missing, is killed, stopped or fails, or when a stranger connects. In
 // each case all ranks end, and one line says why.
+#include "runtime/abi/connections.h"
 #include "runtime/comm/launch_environment.h"
 #include "tests/runtime/comm/tcp_job.h"
 
@@ -16,7 +17,20 @@ using ::testing::HasSubstr;
 
 namespace {
 
-class Tcp : public TcpJob {};
+class Tcp : public TcpJob {
+protected:
+  /// Returns the open files that rank 0 needs, as it says when they are few.
+  int64_t namedFiles(int ranks, Variables variables) {
+    variables["FILES"] = "24";
+    startAll(ranks, {"pairs"}, variables);
+    EXPECT_EQ(ends(patience), std::vector<int>(size_t(ranks), 3)) << printed();
+    port = freePort();
+    std::string text = error(), words = "needs up to ";
+    size_t at = text.find(words);
+    EXPECT_NE(at, std::string::npos) << text;
+    return atoll(text.c_str() + at + words.size());
+  }
+};
 
 // Each process runs the cases and compares with ranks as threads. Those of one
 // node share memory.
@@ -154,23 +168,34 @@ TEST_F(Tcp, connectionsBreakAfterTheSilenceThatIsAllowed) {
 TEST_F(Tcp, tooFewOpenFilesAreNamedAtTheStart) {
   startAll(4, {"cases"}, {{"FILES", "24"}});
   EXPECT_EQ(ends(patience), std::vector<int>(4, 3));
-  EXPECT_THAT(error(), HasSubstr("rank 0 of 4 needs "));
+  EXPECT_THAT(error(), HasSubstr("rank 0 of 4 needs up to "));
   EXPECT_THAT(error(), HasSubstr(" open files, 12 of them connections"));
   EXPECT_THAT(error(), HasSubstr("may have 24; raise the hard limit"));
 }
 
-// The number that is named is enough.
+// The number that is named is enough, also for ranks of one node that all
+// exchange something with each other on each channel.
 TEST_F(Tcp, theNumberOfOpenFilesThatIsNamedIsEnough) {
-  startAll(4, {"cases"}, {{"FILES", "24"}, {"PER_NODE", "1"}});
-  ends(patience);
-  std::string text = error();
-  size_t at = text.find("needs ");
-  ASSERT_NE(at, std::string::npos) << text;
-  port = freePort();
-  startAll(4, {"cases"},
-           {{"PER_NODE", "1"},
-            {"FILES", text.substr(at + 6, text.find(" open") - at - 6)}});
+  std::string files = std::to_string(namedFiles(4, {{"PER_NODE", "1"}}));
+  startAll(4, {"cases"}, {{"FILES", files}, {"PER_NODE", "1"}});
   EXPECT_EQ(ends(patience), std::vector<int>(4, 0)) << printed();
+}
+TEST_F(Tcp, theNumberOfOpenFilesThatIsNamedIsEnoughForAllPairs) {
+  std::string files = std::to_string(namedFiles(32, {}));
+  std::string before = printed();
+  startAll(32, {"pairs"}, {{"FILES", files}});
+  EXPECT_EQ(ends(2 * patience), std::vector<int>(32, 0)) << printed();
+  EXPECT_EQ(printed(), before);
+}
+
+// A limit that may be enough is a warning. If it is not, the end says so.
+TEST_F(Tcp, aLimitOfOpenFilesThatIsTooLowIsNamedWhenItIsReached) {
+  int64_t files =
+      namedFiles(32, {}) - mostConnections(0, 32) + usualConnections(0, 32, 0);
+  startAll(32, {"pairs"}, {{"FILES", std::to_string(files)}});
+  EXPECT_EQ(ends(2 * patience), std::vector<int>(32, 5));
+  EXPECT_THAT(printed(), HasSubstr("warning: rank 0 of 32 needs up to "));
+  EXPECT_THAT(printed(), HasSubstr("; raise the limit of open files"));
 }
 
 TEST_F(Tcp, ranksUseTheInterfaceThatWasChosen) {
