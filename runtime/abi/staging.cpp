@@ -95,6 +95,11 @@ static int64_t windowedBytes(int ranks) {
          channels * roundPeers(ranks) * int64_t(2 * leastKeptBytes);
 }
 
+// What a channel over TCP collects small pieces in, in rounds.
+static int64_t roundsBytes(int ranks) {
+  return ranks > mostDirect ? int64_t(mostInRounds) * ranks : 0;
+}
+
 int64_t communicationBytes(int ranks, int ranksPerNode,
                            const std::string &transport) {
   if (ranks <= 1)
@@ -105,9 +110,13 @@ int64_t communicationBytes(int ranks, int ranksPerNode,
   if (transport == "tcp") {
     int64_t messages = 2 * half + handingOnBytes(ranks, ranksPerNode) +
                        nodeReductionBytes(ranks, ranksPerNode, true) +
-                       keptBytes(ranks, ranksPerNode);
+                       keptBytes(ranks, ranksPerNode) +
+                       channels * roundsBytes(ranks);
     // The ranks of one node use messages only where they cannot share windows.
-    return severalNodes ? messages : std::max(messages, windowedBytes(ranks));
+    // With them the control channel alone collects more than a few bytes.
+    return severalNodes
+               ? messages
+               : std::max(messages, windowedBytes(ranks) + roundsBytes(ranks));
   }
   // Threads read each other's buffers within a node.
   if (severalNodes)
@@ -132,10 +141,12 @@ int64_t groupCommunicationBytes(int ranks, int groupRanks, int ranksPerNode,
       groupRanks > 1 && (ranksPerNode <= 0 || groupRanks <= ranksPerNode);
   if (onOneNode && transport == "local")
     return bytes;
-  if (!onOneNode || transport == "tcp")
+  if (!onOneNode)
     return bytes +
            (reduces ? 2 * int64_t(Staging::of(reduceChannel, groupRanks).half)
-                    : 0);
+                    : 0) +
+           (transport == "tcp" ? (reduces ? 2 : 1) * roundsBytes(groupRanks)
+                               : 0);
   // Between groups nothing but the header is touched.
   auto touched = [&](Channel channel) {
     return Staging::of(channel, groupRanks).touchedBytes(groupRanks) +

@@ -324,6 +324,11 @@ TEST(Communication, takesAtMostEightMebibytesAChannel) {
   EXPECT_EQ(communicationBytes(2, 0, "tcp"),
             Staging::of(gatherChannel, 2).touchedBytes(2) +
                 Staging::of(reduceChannel, 2).touchedBytes(2) + 3 * 8192);
+  // More than eight ranks collect small pieces of all of them.
+  EXPECT_EQ(communicationBytes(16, 0, "tcp"),
+            Staging::of(gatherChannel, 16).touchedBytes(16) +
+                Staging::of(reduceChannel, 16).touchedBytes(16) + 3 * 8 * 8192 +
+                16 * 4096);
   EXPECT_EQ(communicationBytes(4, 2, "local"), (2 << 20) + (768 << 10));
   EXPECT_EQ(communicationBytes(4, 2, "mpi"),
             (2 << 20) + (768 << 10) + 2 * 4096 +
@@ -333,12 +338,18 @@ TEST(Communication, takesAtMostEightMebibytesAChannel) {
   EXPECT_EQ(groupCommunicationBytes(1, 1, 0, "mpi", true), 0);
   EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "local", true), 768 << 10);
   EXPECT_EQ(groupCommunicationBytes(4, 4, 0, "local", true), 0);
-  EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "tcp", true),
-            (768 << 10) + (2 << 20));
+  // Over TCP too the ranks of a group share windows, on the channels that they
+  // use.
+  int64_t gathers = Staging::of(gatherChannel, 2).touchedBytes(2) + 4096,
+          sums = Staging::of(reduceChannel, 2).touchedBytes(2) + 4096;
+  for (const char *transport : {"tcp", "mpi"}) {
+    EXPECT_EQ(groupCommunicationBytes(4, 2, 0, transport, true),
+              (768 << 10) + gathers + sums);
+    EXPECT_EQ(groupCommunicationBytes(4, 2, 0, transport, false), gathers);
+  }
   EXPECT_EQ(groupCommunicationBytes(4, 4, 2, "mpi", true), 2 << 20);
   // Groups that only gather hand on no sums, and send from where they are.
   EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "local", false), 0);
-  EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "tcp", false), 0);
   EXPECT_EQ(groupCommunicationBytes(4, 4, 2, "mpi", false), 0);
 }
 
