@@ -106,7 +106,8 @@ void Reception::start(int peer, bool starts, Deadline until) {
 }
 
 // Rank 0 gives the job's port back, and listens on another one of the address
-// that the rank has reached it by. Without one, connections that break stay so.
+// that the rank has reached it by. Without one the job ends when the rank first
+// exchanges data with rank 0, or when its connection breaks.
 Endpoint Reception::listenerFor(const Socket &connection) {
   Result<Endpoint> own = connection.ownEndpoint();
   if (!own)
