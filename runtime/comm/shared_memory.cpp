@@ -51,8 +51,8 @@ std::unique_ptr<SharedMemory> SharedMemory::make(Communicator &ranks,
   broadcast(ranks, &place, sizeof place, 0);
   if (ranks.rank() != 0 && place.file >= 0) {
     std::string path = concat("/proc/", place.process, "/fd/", place.file);
-    // O_NONBLOCK, since a stranger's file may be a pipe.
-    file.file = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    // A stranger's file may be a pipe, or a terminal.
+    file.file = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat state;
     if (file.file >= 0 && fstat(file.file, &state) == 0 &&
         state.st_uid == geteuid() && S_ISREG(state.st_mode) &&

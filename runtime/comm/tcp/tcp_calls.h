@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The calling side of conversations (wire.h) with several ranks at once, for
-// links whose connection has broken. No call waits for another one, since a
-// machine that is gone does not answer.
+// links that have no connection yet, or a broken one. No call waits for another
+// one, since a machine that is gone does not answer.
 #pragma once
 
 #include "runtime/comm/socket.h"

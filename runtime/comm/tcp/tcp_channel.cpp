@@ -274,8 +274,9 @@ void warnWithoutWindows(const TcpChannel &ranks, const char *consequence) {
   if (ranks.rank() == 0 && ranks.channel() == gatherChannel)
     printWarning(concat("ranks of a machine cannot share memory, so ",
                         consequence,
-                        "; let them see each other in /proc (one PID "
-                        "namespace, for containers --pid=host)"));
+                        "; either memory is lacking, or they do not see each "
+                        "other in /proc (put them into one PID namespace, for "
+                        "containers --pid=host)"));
 }
 
 // Ranks of one node exchange everything through windows, except messages and

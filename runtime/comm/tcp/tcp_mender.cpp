@@ -109,7 +109,7 @@ Mender::Mender(const LaunchEnvironment &environment, const Mesh &mesh,
   for (std::vector<Deadline> &link : due)
     link.resize(size_t(all.ranks));
   receiver = startThread("calls of other ranks", [this] { receive(); });
-  caller = startThread("broken connections", [this] { mend(); });
+  caller = startThread("calls to other ranks", [this] { mend(); });
 }
 
 Mender::~Mender() {
