@@ -2,8 +2,9 @@
 """Starts many ranks of a tiny model on this machine over TCP.
 
 256 processes meet, train to the bits of threads, and end within a minute. No rank has more connections than
-runtime/abi/connections.h says, and none takes more than 4 MiB of memory of its own: neither of libraries, nor shared. Smaller
-jobs show how the time grows.
+runtime/abi/connections.h says is usual, and none takes more than 4 MiB of memory of its own: neither of libraries, nor shared.
+A smaller job shows how the time grows. Another one has shard groups, whose ranks connect directly too, and shards larger than what
+ranks pass on in rounds. It stays within the most connections that any job has.
 """
 import os
 import signal
@@ -20,17 +21,18 @@ import harness
 import onnx_wire as onnx
 from harness import Failure
 
-SIZES = (16, 64, 256)
-WIDTH, STEPS, SECONDS = 16, 5120, 60
+SIZES = (64, 256)
+WIDTH, STEPS, SECONDS = 16, 2560, 60
+GROUPED, GROUP, WIDE = 16, 8, 256             # ranks, those of a group, width
 MOST = 4 << 10                                # KiB
 
 
-def model() -> bytes:
+def model(width: int) -> bytes:
     """Returns the model loss = mean((x · w)^2)."""
-    weight = np.eye(WIDTH, dtype="<f4")
+    weight = np.eye(width, dtype="<f4")
     nodes = [onnx.node("MatMul", ["x", "w"], ["y"]), onnx.node("Mul", ["y", "y"], ["square"]),
              onnx.node("ReduceMean", ["square"], ["loss"], onnx.integer("keepdims", 0))]
-    return onnx.model(nodes, [onnx.value("x", (1, WIDTH))], [onnx.value("loss", ())], [onnx.tensor("w", weight.shape, weight.tobytes())])
+    return onnx.model(nodes, [onnx.value("x", (1, width))], [onnx.value("loss", ())], [onnx.tensor("w", weight.shape, weight.tobytes())])
 
 
 def free_port() -> int:
@@ -97,29 +99,50 @@ def run(bench, words: list, ranks: int, steps: int) -> tuple[float, list]:
     return time.monotonic() - began, seen
 
 
+def program(bench, name: str, width: int, *flags) -> list:
+    """Compiles a model. Returns the command that trains it."""
+    bench.path(f"{name}.onnx").write_bytes(model(width))
+    np.save(bench.path(f"{name}.npy"), np.ones((max(SIZES), width), "<f4"))
+    return [bench.compile(bench.path(f"{name}.onnx"), name, *flags), "--data", f"x={bench.path(f'{name}.npy')}", "--threads", 1]
+
+
+def check(bench, words: list, ranks: int, steps: int, may: list) -> list:
+    """Trains. Returns the connections of rank 0 and of the rank with most of the others; `may` are the most of both."""
+    seconds, seen = run(bench, words, ranks, steps)
+    if not seen:
+        raise Failure(f"{ranks} ranks ended before anybody looked at them")
+    found = [seen[0][0], max(count for count, _ in seen[1:])]
+    memory = max(kib for _, kib in seen)
+    print(f"{ranks} ranks: {seconds:.1f} s, {found[0]} connections of rank 0 (at most {may[0]}), {found[1]} of another one "
+          f"(at most {may[1]}), {memory} KiB of a rank's own memory", flush=True)
+    # The watch's, and one to agree with the others at least.
+    least = [ranks - 1, 2]
+    if any(not low <= count <= high for low, count, high in zip(least, found, may)):
+        raise Failure(f"{ranks} ranks have {found} connections, not {least} to {may}")
+    if min(count for count, _ in seen[1:]) < least[1]:
+        raise Failure(f"a rank of {ranks} has too few connections: {seen}")
+    if not 0 < memory <= MOST:
+        raise Failure(f"a rank of {ranks} has {memory} KiB of its own, more than {MOST} or none")
+    threads = bench.path("threads.safetensors")
+    harness.run([*words, "--ranks", ranks, "--steps", steps, "--save", threads])
+    if threads.read_bytes() != bench.path(f"{ranks}.safetensors").read_bytes():
+        raise Failure(f"{ranks} processes have other bits than threads")
+    return found
+
+
 def test(bench, options) -> None:
-    bench.path("model.onnx").write_bytes(model())
-    np.save(bench.path("x.npy"), np.ones((max(SIZES), WIDTH), "<f4"))
-    program = bench.compile(bench.path("model.onnx"), "train")
-    words = [program, "--data", f"x={bench.path('x.npy')}", "--threads", 1]
+    def counts(ranks: int) -> list:
+        """Returns the usual connections of rank 0 and of another one, and the most of both."""
+        return [int(word) for word in harness.run([bench.build / "bin" / "rank_model", ranks, ranks]).stdout.split()]
+
+    words = program(bench, "grouped", WIDE, "--strategy=hybrid")
+    usual, most = counts(GROUPED)[:2], counts(GROUPED)[2:]
+    found = check(bench, [*words, "--shard-group", GROUP], GROUPED, 10, most)
+    if found[0] <= usual[0] and found[1] <= usual[1]:
+        raise Failure(f"groups have {found} connections, no more than {usual}: this test sees nothing that joins further pairs")
+    words = program(bench, "train", WIDTH)
     for ranks in SIZES:
-        steps = STEPS // ranks + 10
-        seconds, seen = run(bench, words, ranks, steps)
-        usual = [int(word) for word in harness.run([bench.build / "bin" / "rank_model", ranks, ranks]).stdout.split()]
-        if not seen:
-            raise Failure(f"{ranks} ranks ended before anybody looked at them")
-        found = [seen[0][0], max(count for count, _ in seen[1:])]
-        memory = max(kib for _, kib in seen)
-        print(f"{ranks} ranks: {seconds:.1f} s, {found[0]} connections of rank 0 (usual: {usual[0]}), {found[1]} of another one "
-              f"(usual: {usual[1]}), {memory} KiB of a rank's own memory", flush=True)
-        if found[0] > usual[0] or found[1] > usual[1]:
-            raise Failure(f"{ranks} ranks have {found} connections, more than {usual}")
-        if memory > MOST:
-            raise Failure(f"a rank of {ranks} has {memory} KiB of its own, more than {MOST}")
-        threads = bench.path("threads.safetensors")
-        harness.run([*words, "--ranks", ranks, "--steps", steps, "--save", threads])
-        if threads.read_bytes() != bench.path(f"{ranks}.safetensors").read_bytes():
-            raise Failure(f"{ranks} processes have other bits than threads")
+        check(bench, words, ranks, STEPS // ranks + 10, counts(ranks)[:2])
 
 
 if __name__ == "__main__":

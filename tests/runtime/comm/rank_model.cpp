@@ -4,8 +4,8 @@
 // from the functions and types that the ranks use: connections, the bytes that
 // rank 0 sends when they meet, and memory for communication. With RANKS and
 // PER_NODE as arguments it prints the usual connections of rank 0 and of
-// another rank and the most that a rank 0 may have, which many_ranks.py
-// compares with what ranks have.
+// another rank, and the most of both, which many_ranks.py compares with what
+// ranks have.
 #include "runtime/abi/connections.h"
 #include "runtime/abi/staging.h"
 #include "runtime/comm/wire.h"
@@ -18,9 +18,11 @@ using namespace fsdpc;
 int main(int argc, char **argv) {
   if (argc == 3) {
     int ranks = atoi(argv[1]), perNode = atoi(argv[2]);
-    printf("%lld %lld %lld\n", (long long)usualConnections(0, ranks, perNode),
+    printf("%lld %lld %lld %lld\n",
+           (long long)usualConnections(0, ranks, perNode),
            (long long)usualConnections(1, ranks, perNode),
-           (long long)mostConnections(0, ranks));
+           (long long)mostConnections(0, ranks),
+           (long long)mostConnections(1, ranks));
     return 0;
   }
   printf("| ranks | per host | usual connections of rank 0 | of another rank | "
