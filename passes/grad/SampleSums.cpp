@@ -14,8 +14,9 @@ using namespace mlir;
 
 namespace fsdpc::passes {
 
-// Returns true if a number follows from a reduction of several elements, by ops
-// on single numbers.
+// Returns true if a number follows from a reduction of several elements that
+// depend on parameters, by ops on single numbers. Reductions of inputs alone are
+// counts, which have rules of their own.
 static bool followsFromReduction(Value value, const SampleFlow &flow) {
   SmallVector<Value> stack = {value};
   DenseSet<Value> seen;
@@ -25,7 +26,7 @@ static bool followsFromReduction(Value value, const SampleFlow &flow) {
     if (!op || !flow.readsInputs(next) || !isSingle(next) ||
         !seen.insert(next).second)
       continue;
-    if (isa<nn::ReduceOp>(op))
+    if (isa<nn::ReduceOp>(op) && flow.readsOthers(next))
       return true;
     stack.append(op->operand_begin(), op->operand_end());
   }

@@ -731,3 +731,34 @@ module attributes {fsdp.options = {"loss-mean" = "microbatch"}} {
     return
   }
 }
+
+// -----
+
+// What a mask hides may come from any sample. Its place is a reduction of inputs
+// alone, which adds up no losses.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_factor
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}, %i: tensor<4xi64> {fsdp.input = "i"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %zero = nn.constant dense<0.0> : tensor<f32>
+    %zeros = nn.broadcast %zero : tensor<f32> -> tensor<4xf32>
+    %c = nn.cmp gt %m, %zeros : tensor<4xf32> -> tensor<4xi1>
+    %detached = nn.stop_gradient %p : tensor<4xf32>
+    %rows = nn.reshape %detached : tensor<4xf32> -> tensor<4x1xf32>
+    %first = nn.reduce min %i [0] : tensor<4xi64> -> tensor<1xi64>
+    %row = nn.embedding %rows, %first : tensor<4x1xf32>, tensor<1xi64> -> tensor<1x1xf32>
+    %one = nn.reshape %row : tensor<1x1xf32> -> tensor<1xf32>
+    %filler = nn.broadcast %one : tensor<1xf32> -> tensor<4xf32>
+    %filled = nn.select %c, %p, %filler : tensor<4xi1>, tensor<4xf32>
+    %kept = nn.select %c, %filled, %zeros : tensor<4xi1>, tensor<4xf32>
+    %a = nn.reduce sum %kept [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %q = nn.div %a, %b : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
