@@ -3,8 +3,8 @@
 
 usage: loss_forms.py --build DIR [--seed S] [--count N] [--all]
 
-A loss is one or two terms of sums, means, masks, counts, guards, casts, products and cross-entropies, and a microbatch has one sample
-or two. Unless the compile remarks on it, a term that divides by a count must give the gradient of one batch of all samples, in f64,
+A loss is one or two terms of sums, means, masks, counts, guards, casts, products and cross-entropies, and a microbatch has two
+or three samples. Unless the compile remarks on it, a term that divides by a count must give the gradient of one batch of all samples, in f64,
 and any other term the mean of the microbatches' gradients. With a remark each term may give either. What is not finite, as with a
 divisor of 0, is not compared. A form that fails is printed as the expression that it is.
 """
@@ -214,7 +214,7 @@ class MeanOfSamples:
 class Form:
     def __init__(self, seed: int):
         random = np.random.default_rng(seed)
-        self.seed, self.samples = seed, int(random.integers(1, 3))
+        self.seed, self.samples = seed, int(random.integers(2, 4))
         self.terms = [Term(random) for _ in range(random.integers(1, 3))]
         if random.random() < 0.2:
             self.terms.append(MeanOfSamples)
