@@ -63,8 +63,8 @@ def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
     A mean has a factor if the loss is linear in it, with factors that combine no
     samples, and if its numerator adds up over samples: not a square of a sum. Terms without
     such a mean stay as they are. A microbatch whose weights add up to 0 divides by 1, and its
-    factor is V / (the step's divisor): weights may have both signs, and losses no mask. A
-    model may guard a mean against having no target, by a test of the count
+    factor is V / (the step's divisor): weights may have both signs, and losses no mask. A model
+    may guard a mean against having no target, by a test of the count
     (`where(count > 0, …, 0)`), which becomes that of the step's count, or of the mean
     (`where(isnan(mean), 0, mean)`).
 
@@ -78,8 +78,8 @@ def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
     A loss that computes its gradients in the forward takes the factor as its scale. A
     weight that depends on parameters as well keeps the microbatch's mean, with a remark.
     With `--loss-mean=microbatch` the weights are described, but nothing is multiplied.
-    `build-evaluate` copies the factors to @evaluate. The importer keeps reductions over axes of
-    size 1, since such an axis may be the samples of a microbatch of one; they are removed.
+    `build-evaluate` copies the factors to @evaluate. The importer keeps the sum of one
+    number, since it may be that over the samples of a microbatch of one; it is removed.
 
     Before:
     ```mlir

@@ -14,23 +14,43 @@ using namespace mlir;
 
 namespace fsdpc::passes {
 
-// Returns true if a number follows from a reduction of several elements that
-// depend on parameters, by ops on single numbers. Reductions of inputs alone are
-// counts, which have rules of their own.
-static bool followsFromReduction(Value value, const SampleFlow &flow) {
+namespace {
+
+// What a search does at a value.
+enum class At { Operands, End, Found };
+
+} // namespace
+
+// Searches back from a value, through what reads inputs. Returns true if
+// `visit`, called once with each op, has found what it looks for.
+static bool searchBack(Value value, const SampleFlow &flow,
+                       function_ref<At(Operation *op, Value result)> visit) {
   SmallVector<Value> stack = {value};
   DenseSet<Value> seen;
   while (!stack.empty()) {
     Value next = stack.pop_back_val();
     Operation *op = next.getDefiningOp();
-    if (!op || !flow.readsInputs(next) || !isSingle(next) ||
-        !seen.insert(next).second)
+    if (!op || !flow.readsInputs(next) || !seen.insert(next).second)
       continue;
-    if (isa<nn::ReduceOp>(op) && flow.readsOthers(next))
+    At at = visit(op, next);
+    if (at == At::Found)
       return true;
-    stack.append(op->operand_begin(), op->operand_end());
+    if (at == At::Operands)
+      stack.append(op->operand_begin(), op->operand_end());
   }
   return false;
+}
+
+// Returns true if a number follows from a reduction of several elements that
+// depend on parameters, by ops on single numbers. Reductions of inputs alone
+// are counts, which have rules of their own.
+static bool followsFromReduction(Value value, const SampleFlow &flow) {
+  return searchBack(value, flow, [&](Operation *op, Value result) {
+    if (!isSingle(result))
+      return At::End;
+    bool isSum = isa<nn::ReduceOp>(op) && flow.readsOthers(result);
+    return isSum ? At::Found : At::Operands;
+  });
 }
 
 // Returns true if elements that a sum adds up follow from one number that is
@@ -38,34 +58,27 @@ static bool followsFromReduction(Value value, const SampleFlow &flow) {
 // library calls and composites, since models mix samples on purpose, as by
 // batch norm.
 static bool followsFromSum(Value value, const SampleFlow &flow) {
-  SmallVector<Value> stack = {value};
-  DenseSet<Value> seen;
-  while (!stack.empty()) {
-    Value next = stack.pop_back_val();
-    Operation *op = next.getDefiningOp();
-    if (!op || !flow.readsInputs(next) || !flow.readsOthers(next) ||
-        !seen.insert(next).second)
-      continue;
-    if (isSingle(next)) {
-      if (followsFromReduction(next, flow))
-        return true;
-      continue;
-    }
-    if (isa<nn::ElementwiseOpInterface, nn::ElementSourceOpInterface>(op))
-      stack.append(op->operand_begin(), op->operand_end());
-  }
-  return false;
+  return searchBack(value, flow, [&](Operation *op, Value result) {
+    if (!flow.readsOthers(result))
+      return At::End;
+    if (isSingle(result))
+      return followsFromReduction(result, flow) ? At::Found : At::End;
+    return isa<nn::ElementwiseOpInterface, nn::ElementSourceOpInterface>(op)
+               ? At::Operands
+               : At::End;
+  });
 }
 
 bool addsUp(Value value, const SampleFlow &flow) {
-  SmallVector<Value> stack = {value};
-  DenseSet<Value> seen;
-  while (!stack.empty()) {
-    Value next = stack.pop_back_val();
-    Operation *op = next.getDefiningOp();
-    if (!op || !flow.readsInputs(next) || !isSingle(next) ||
-        !seen.insert(next).second)
-      continue;
+  return !searchBack(value, flow, [&](Operation *op, Value result) {
+    if (!isSingle(result))
+      return At::End;
+    if (auto reduce = dyn_cast<nn::ReduceOp>(op);
+        reduce && reduce.getKind() == nn::ReduceKind::sum) {
+      Value terms = reduce.getInput();
+      bool mixes = !isSingle(terms) && followsFromSum(terms, flow);
+      return mixes ? At::Found : At::End;
+    }
     // Tests of whether there are targets guard a mean.
     auto isVariable = [&](OpOperand &operand) {
       bool chooses = isa<nn::SelectOp>(op) && operand.getOperandNumber() == 0;
@@ -80,25 +93,13 @@ bool addsUp(Value value, const SampleFlow &flow) {
         isLinear &= linearity != nn::Linearity::None;
         factors += linearity == nn::Linearity::Factor;
       }
-    if (auto reduce = dyn_cast<nn::ReduceOp>(op);
-        reduce && reduce.getKind() == nn::ReduceKind::sum) {
-      Value terms = reduce.getInput();
-      if (!isSingle(terms) && followsFromSum(terms, flow))
-        return false;
-      continue;
-    }
     // A product of rows sums over samples as a reduction does.
-    bool isProduct = factors > 1 && !isSingle(op->getOperand(0));
-    if (isProduct)
-      continue;
-    if (!isLinear || factors > 1) {
-      if (followsFromReduction(next, flow))
-        return false;
-      continue;
-    }
-    stack.append(op->operand_begin(), op->operand_end());
-  }
-  return true;
+    if (factors > 1 && !isSingle(op->getOperand(0)))
+      return At::End;
+    if (isLinear && factors <= 1)
+      return At::Operands;
+    return followsFromReduction(result, flow) ? At::Found : At::End;
+  });
 }
 
 bool repeatsSamples(Operation *op, int64_t axis) {

@@ -59,9 +59,10 @@ void multiply(const WeightedMean &mean, fsdp::LossWeightOp weight,
   before.replaceAllUsesExcept(part.getResult(), part.getOperation());
 }
 
-// Removes reductions of axes of size 1. The importer keeps them for the search,
-// as such an axis may be that of the samples. Returns true if there were any.
-bool removeReductionsOfOne(func::FuncOp function) {
+// Removes reductions that change nothing. The importer keeps the sum of one
+// number for the search, as it may be that over the samples. Returns true if
+// there were any.
+bool removeIdleReductions(func::FuncOp function) {
   bool any = false;
   function.walk([&](nn::ReduceOp reduce) {
     if (reduce.getType() != reduce.getInput().getType())
@@ -79,7 +80,7 @@ struct WeighLosses : impl::WeighLossesBase<WeighLosses> {
     if (failed(microbatch))
       return signalPassFailure();
     bool weighs = weigh(*microbatch);
-    if (!removeReductionsOfOne(*microbatch) && !weighs)
+    if (!removeIdleReductions(*microbatch) && !weighs)
       markAllAnalysesPreserved();
   }
 

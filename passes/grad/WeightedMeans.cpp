@@ -43,6 +43,7 @@ private:
   void visit(OpOperand &use);
   void visitFactors(Operation *op);
   void visitRest(Operation *op);
+  std::optional<int64_t> rowAxisBeside(Value factor) const;
   void visitBeside(Value factor, OpOperand &operand);
   std::optional<Term> takeFactor(Operation *op) const;
   void takeEntropy(Operation *op);
@@ -57,10 +58,10 @@ private:
 
   Block &body;
   const SampleFlow &flow;
-  /// The search is within a factor of inputs alone, or beside one that has
-  /// elements of its own for each sample.
-  bool inFactor = false, hasRowFactor = false;
-  int64_t rowAxis = -1; ///< the axis of samples of such a factor
+  bool inFactor = false; ///< the search is within a factor of inputs alone
+  /// The axis of samples of a factor with elements of its own for each sample,
+  /// beside which the search is; -1 if that axis is not known.
+  std::optional<int64_t> rowAxis;
   DenseSet<Value> needed, seen;
   Uses walked, explained;
   struct Guard {
@@ -188,12 +189,15 @@ void Search::visitRest(Operation *op) {
   }
 }
 
+// Returns the search's axis of samples beside a factor too.
+std::optional<int64_t> Search::rowAxisBeside(Value factor) const {
+  SampleState state = flow.of(factor);
+  return state.kind == Samples::Rows ? state.axis : rowAxis;
+}
+
 // Visits an operand that is multiplied by a factor which combines no samples.
 void Search::visitBeside(Value factor, OpOperand &operand) {
-  SampleState state = flow.of(factor);
-  bool isRows = state.kind == Samples::Rows;
-  llvm::SaveAndRestore enter(hasRowFactor, hasRowFactor || isRows);
-  llvm::SaveAndRestore along(rowAxis, isRows ? state.axis : rowAxis);
+  llvm::SaveAndRestore beside(rowAxis, rowAxisBeside(factor));
   visit(operand);
 }
 
@@ -225,7 +229,7 @@ void Search::visit(OpOperand &use) {
   if (auto select = dyn_cast<nn::SelectOp>(op))
     return visitSelect(select);
   // A mean of all samples, multiplied by a factor of each, is not a mean.
-  if (hasRowFactor && repeatsSamples(op, rowAxis))
+  if (rowAxis && repeatsSamples(op, *rowAxis))
     return;
   // Inputs may choose of one microbatch's mean where another has a factor.
   if (auto moves = dyn_cast<nn::ElementSourceOpInterface>(op);
@@ -266,10 +270,7 @@ void Search::visitSelect(nn::SelectOp select) {
              (flow.readsOthers(test.get()) || flow.combines(test.get()))) {
     return; // microbatches choose otherwise than all samples together
   }
-  SampleState state = flow.of(test.get());
-  bool isRows = state.kind == Samples::Rows;
-  llvm::SaveAndRestore enter(hasRowFactor, hasRowFactor || isRows);
-  llvm::SaveAndRestore along(rowAxis, isRows ? state.axis : rowAxis);
+  llvm::SaveAndRestore beside(rowAxis, rowAxisBeside(test.get()));
   visit(select.getOnTrueMutable());
   visit(select.getOnFalseMutable());
 }
