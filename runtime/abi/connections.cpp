@@ -15,7 +15,7 @@ int64_t roundPeers(int ranks) {
   return std::min<int64_t>(ranks - 1, 2 * std::bit_width(unsigned(ranks - 1)));
 }
 
-// Those of the watch.
+// The watch joins rank 0 with every other rank.
 static int64_t watched(int rank, int ranks) {
   return rank == 0 ? ranks - 1 : 1;
 }

@@ -16,9 +16,8 @@ namespace fsdpc {
 /// word.
 constexpr int64_t signsOfWord = 32;
 
-/// A member's elements in blocks, of which the last one may be short. A block
-/// travels as its scale and the words of its signs, and the blocks one after
-/// the other.
+/// Splits a member's elements into blocks. The last block may be short. Each
+/// block travels as its scale, followed by the words of its signs.
 struct SignBlocks {
   int64_t block = signsOfWord; ///< elements of a block
 
@@ -28,7 +27,7 @@ struct SignBlocks {
   constexpr int64_t blocks(int64_t elements) const {
     return (elements + block - 1) / block;
   }
-  /// The words of so many elements, with those of their scales.
+  /// Returns how many words `elements` take, scales included.
   constexpr int64_t words(int64_t elements) const {
     return blocks(elements) + elements / block * signWords(block) +
            signWords(elements % block);

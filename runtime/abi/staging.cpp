@@ -95,7 +95,7 @@ static int64_t windowedBytes(int ranks) {
          channels * roundPeers(ranks) * int64_t(2 * leastKeptBytes);
 }
 
-// What a channel over TCP collects small pieces in, in rounds.
+// The bytes in which a TCP channel collects small pieces, round by round.
 static int64_t roundsBytes(int ranks) {
   return ranks > mostDirect ? int64_t(mostInRounds) * ranks : 0;
 }

@@ -24,9 +24,9 @@ enum Channel {
   channels = 3
 };
 
-/// Over TCP all ranks send small pieces of a gather to all others if there are
-/// at most so many of them. More ranks pass pieces of at most so many bytes on,
-/// in rounds (runtime/comm/tcp/tcp_channel.cpp).
+/// Over TCP, up to `mostDirect` ranks send the pieces of a gather straight to
+/// each other. More ranks pass pieces of up to `mostInRounds` bytes on in
+/// rounds (runtime/comm/tcp/tcp_channel.cpp).
 constexpr int mostDirect = 8;
 constexpr size_t mostInRounds = 4096;
 

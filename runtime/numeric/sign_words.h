@@ -36,7 +36,7 @@ FSDPC_SHARED inline SignWord signsOf(const float *values, int64_t count) {
   return word;
 }
 
-/// The mean of so many magnitudes.
+/// Returns the bits of the mean of `count` magnitudes with this sum.
 FSDPC_SHARED inline uint32_t scaleBits(double magnitudes, int64_t count) {
   auto scale = float(magnitudes / double(count));
   uint32_t bits;

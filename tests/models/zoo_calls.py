@@ -4,7 +4,7 @@
 usage: PYTHON-WITH-TRANSFORMERS zoo_calls.py --build BUILD [--only REGEX] [--steps S] [--page FILE]
 
 Each case is a class of the library in a small random configuration with its own defaults, dropout aside. Inputs have an attention mask
-with padding on either side and labels of which some are -100, where the class takes them. Nothing is set for the export. The program trains
+with padding on either side and some labels of -100, where the class takes them. Nothing is set for the export. The program trains
 on one rank with two microbatches and on two ranks with one; both have the losses of torch in f32 within 1e-6 (relative), or are at most
 twice as far from torch in f64 as torch in f32 is. With --page, the rows of the cases that ran replace theirs in FILE, between the comments
 `<!-- zoo_calls.py -->` and `<!-- end -->`.

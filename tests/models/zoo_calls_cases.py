@@ -25,7 +25,7 @@ CASES: dict[str, "Case"] = {}
 
 class Case(NamedTuple):
     make: Callable[[], nn.Module]
-    inputs: Callable[[int, np.random.Generator], dict[str, torch.Tensor]]  # for so many samples
+    inputs: Callable[[int, np.random.Generator], dict[str, torch.Tensor]]  # of the number of samples given
 
 
 class Loss(nn.Module):

@@ -244,7 +244,7 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
 
 def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, Any] | None, opset: int | None,
               settings: Settings) -> tuple[Any, dict[str, int], str]:
-    """Returns the ONNX program, how many ops it must have, and the first draw of random numbers besides dropouts, in words.
+    """Returns the ONNX program, how many ops of each kind it must have, and what `draw_in` finds.
 
     If torch fails, other attentions are tried, and the first error counts.
     """
@@ -274,7 +274,7 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, An
 
 def _write(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Callable[..., Any] | None, dtype: torch.dtype | None,
            dims: dict[str, Any] | None, external_data: bool | None, opset: int | None, settings: Settings) -> str:
-    """Writes the file. Returns the first draw of random numbers besides those of dropouts, in words, or ""."""
+    """Writes the file. Returns what `draw_in` finds."""
     with kept(model), parameters_in(model, dtype), prepared(model, inputs, loss), warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
         written, expected, draw = _exported(model, inputs, dims, opset, settings)

@@ -96,7 +96,7 @@ class Selection:
         return found
 
     def overwritten(self, by: Any) -> "Selection | None":
-        """Returns `by` as what this Selection has become by an operator in place, or None if it is no such value.
+        """Returns the Selection that an in-place operator leaves, with the values `by`. Returns None if `by` cannot stand for this Selection.
 
         `x[mask] += y` assigns it to x[mask]. Other names of this Selection would have the old values, so they are refused from now on;
         the tensor that torch would give may have other names already.

@@ -17,7 +17,7 @@
 
 namespace fsdpc::runtime {
 
-/// What one rank knows of the others.
+/// The addresses and keys by which a rank reaches the others.
 struct Mesh {
   /// A mesh without connections. Those that are made break after `silence`
   /// seconds without an answer (socket.h).

@@ -83,7 +83,8 @@ Link &Links::at(int number, int peer) {
   return *place.load(std::memory_order_relaxed);
 }
 
-// Those that are made while it runs may be left out: who uses one signals that.
+// It may leave out links that are made meanwhile. A link's first use signals
+// the mender.
 template <typename Body> void Links::forEach(const Body &body) {
   std::vector<Made *> those;
   {
