@@ -17,6 +17,16 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 # The shared libraries' packages, of the versions that were linked, and the Python of scripts.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "python3, python3-numpy")
+# LLVM's library is linked by way of a link that another package owns, and
+# dpkg-shlibdeps takes either package for it, as the order of a hash has it.
+find_program(FSDPC_DPKG_QUERY dpkg-query)
+if(FSDPC_DPKG_QUERY)
+  file(REAL_PATH ${LLVM_LIBRARY_DIR}/libLLVM.so library)
+  execute_process(COMMAND ${FSDPC_DPKG_QUERY} --search ${library} OUTPUT_VARIABLE owner ERROR_QUIET)
+  if(owner MATCHES "^([a-z0-9.+-]+):")
+    string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS ", ${CMAKE_MATCH_1}")
+  endif()
+endif()
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS openmpi-bin)
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "fsdpc compiles an ONNX training graph, exported from PyTorch, into one executable
  that trains the model on any number of ranks. Parameters, gradients and
