@@ -26,14 +26,14 @@ function(fsdpc_fast name)
   endif()
 endfunction()
 
-# fsdpc_group(NAME): compiles a library's sources in groups of eight, with
+# fsdpc_group(NAME): compiles a library's sources in groups of sixteen, with
 # FSDPC_GROUPED. Most of a source's compile time is for the headers of ops, for
 # which a group pays once: a build from nothing takes half as long, but an edit
 # compiles its group again. Not for the runtime, of whose archive programs take
 # single objects.
 option(FSDPC_GROUPED "Compile the compiler's sources in groups (for builds from nothing)" OFF)
 function(fsdpc_group name)
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ${FSDPC_GROUPED} UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${FSDPC_GROUPED} UNITY_BUILD_BATCH_SIZE 16)
 endfunction()
 
 # fsdpc_executable(NAME SOURCES … [LIBS …])

@@ -35,7 +35,7 @@ static LogicalResult notNeeded(Operation *op, ArrayRef<bool> needed,
 }
 
 /// Returns the number of an optional operand, or -1 if it is absent.
-static int64_t indexOf(const MutableOperandRange &operand) {
+static int64_t operandNumber(const MutableOperandRange &operand) {
   return operand.empty() ? -1 : int64_t(operand.begin()->getOperandNumber());
 }
 
@@ -76,8 +76,8 @@ LogicalResult LayerNormOp::buildAdjoint(OpBuilder &builder,
     operandGrads[0] =
         LayerNormGradOp::create(builder, getLoc(), getInput().getType(), grad,
                                 getInput(), getWeight(), getMean(), getRstd());
-  int64_t weight = indexOf(getWeightMutable()),
-          bias = indexOf(getBiasMutable());
+  int64_t weight = operandNumber(getWeightMutable()),
+          bias = operandNumber(getBiasMutable());
   if (weight >= 0 && needed[weight])
     operandGrads[weight] =
         NormWeightGradOp::create(builder, getLoc(), getWeight().getType(), grad,
@@ -143,7 +143,7 @@ LogicalResult AttentionOp::buildAdjoint(OpBuilder &builder,
                                         ArrayRef<bool> needed,
                                         SmallVectorImpl<Value> &operandGrads) {
   if (failed(onlyFirstResult(*this, resultGrads)) ||
-      failed(notNeeded(*this, needed, indexOf(getMaskMutable()), "mask")))
+      failed(notNeeded(*this, needed, operandNumber(getMaskMutable()), "mask")))
     return failure();
   auto grad = AttentionGradOp::create(
       builder, getLoc(), getQuery().getType(), getKey().getType(),
@@ -160,7 +160,8 @@ CrossEntropyOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
                              SmallVectorImpl<Value> &operandGrads) {
   // `valid` depends on targets and weights only.
   if (failed(onlyFirstResult(*this, resultGrads.drop_back())) ||
-      failed(notNeeded(*this, needed, indexOf(getWeightsMutable()), "weights")))
+      failed(notNeeded(*this, needed, operandNumber(getWeightsMutable()),
+                       "weights")))
     return failure();
   if (resultGrads[0])
     operandGrads[0] = CrossEntropyGradOp::create(
@@ -204,7 +205,8 @@ LinearCrossEntropyOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
                                    ArrayRef<bool> needed,
                                    SmallVectorImpl<Value> &operandGrads) {
   if (failed(onlyFirstResult(*this, resultGrads)) ||
-      failed(notNeeded(*this, needed, indexOf(getWeightsMutable()), "weights")))
+      failed(notNeeded(*this, needed, operandNumber(getWeightsMutable()),
+                       "weights")))
     return failure();
   // The forward has already computed the gradients for dloss = 1 (or for dloss
   // = scale), block by block, so that the logits never lie in memory as a

@@ -16,7 +16,7 @@ using namespace fsdpc::frontend;
 namespace {
 // The operands as heads. Query, key, value and decay are B×H×T×d, beta is
 // B×H×T×1, the state B×H×d_k×d_v. Decay and beta are null if the rule has none.
-struct Recurrence {
+struct MemoryRecurrence {
   Value query, key, value, decay, beta, state;
   double scale;
 };
@@ -49,9 +49,9 @@ static Value repeated(Emitter &b, Value state, int64_t heads) {
 // Returns nullopt after it has refused the node. "linear" is Katharopoulos et
 // al., 2020; "gated" adds the decay, "delta" the delta rule of Schlag et al.,
 // 2021, and "gated_delta" both (Yang et al., 2024).
-static std::optional<Recurrence> readRecurrence(Node &node) {
+static std::optional<MemoryRecurrence> readMemoryRecurrence(Node &node) {
   Emitter &b = node.b;
-  auto refuse = [&](const Twine &reason) -> std::optional<Recurrence> {
+  auto refuse = [&](const Twine &reason) -> std::optional<MemoryRecurrence> {
     (void)node.refuse(reason);
     return std::nullopt;
   };
@@ -69,7 +69,7 @@ static std::optional<Recurrence> readRecurrence(Node &node) {
   if (heads < 1 || queries < 1 || queries % heads != 0)
     return refuse("'q_num_heads' must be a positive multiple of "
                   "'kv_num_heads'");
-  Recurrence r{};
+  MemoryRecurrence r{};
   r.query = toHeads(node, node.input(0), queries);
   r.key = r.query ? toHeads(node, node.input(1), heads) : Value();
   r.value = r.key ? toHeads(node, node.input(2), heads) : Value();
@@ -107,7 +107,7 @@ static std::optional<Recurrence> readRecurrence(Node &node) {
 
 // One token: the state decays, forgets what the key retrieves (delta rule), and
 // learns the outer product of key and value. Returns what the query reads.
-static Value step(Emitter &b, Recurrence &r, int64_t t) {
+static Value step(Emitter &b, MemoryRecurrence &r, int64_t t) {
   ArrayRef<int64_t> shape = shapeOf(r.state);
   auto at = [&](Value x) { return b.slice(x, 2, t, 1); };
   auto column = [&](Value x) { return b.transpose(x, {0, 1, 3, 2}); };
@@ -142,7 +142,7 @@ static LogicalResult linearAttention(Node &node) {
     if (node.has(i) && failed(node.expectFloat(node.input(i))))
       return failure();
   Emitter &b = node.b;
-  std::optional<Recurrence> r = readRecurrence(node);
+  std::optional<MemoryRecurrence> r = readMemoryRecurrence(node);
   if (!r)
     return failure();
   SmallVector<Value> rows;
