@@ -166,13 +166,9 @@ Value Emitter::reduce(nn::ReduceKind kind, Value input,
   Shape shape(shapeOf(input));
   for (int64_t axis : axes)
     shape[axis] = 1;
-  // Reducing dimensions of size 1 changes nothing. The sum of one number stays
-  // an op: it may be that over the samples of a microbatch of one, which
-  // weigh-losses asks for, and removes.
-  bool isSumOfOne =
-      kind == nn::ReduceKind::sum && tensorType(input).getNumElements() == 1;
-  if (axes.empty() ||
-      (shapeOf(input) == ArrayRef<int64_t>(shape) && !isSumOfOne))
+  // A dimension of size 1 may be the samples of a microbatch of one, and
+  // weigh-losses must see that they are combined. It removes the op.
+  if (axes.empty())
     return input;
   return make<nn::ReduceOp>(tensorType(input).clone(shape), kind, input, axes);
 }

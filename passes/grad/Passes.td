@@ -78,8 +78,8 @@ def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
     A loss that computes its gradients in the forward takes the factor as its scale. A
     weight that depends on parameters as well keeps the microbatch's mean, with a remark.
     With `--loss-mean=microbatch` the weights are described, but nothing is multiplied.
-    `build-evaluate` copies the factors to @evaluate. The importer keeps the sum of one
-    number, since it may be that over the samples of a microbatch of one; it is removed.
+    `build-evaluate` copies the factors to @evaluate. The importer keeps reductions over axes of
+    size 1, since such an axis may be the samples of a microbatch of one; they are removed.
 
     Before:
     ```mlir

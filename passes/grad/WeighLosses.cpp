@@ -59,9 +59,9 @@ void multiply(const WeightedMean &mean, fsdp::LossWeightOp weight,
   before.replaceAllUsesExcept(part.getResult(), part.getOperation());
 }
 
-// Removes reductions that change nothing. The importer keeps the sum of one
-// number for the search, as it may be that over the samples. Returns true if
-// there were any.
+// Removes reductions that change nothing. The importer keeps them for the
+// search, as they may be over the samples of a microbatch of one. Returns true
+// if there were any.
 bool removeIdleReductions(func::FuncOp function) {
   bool any = false;
   function.walk([&](nn::ReduceOp reduce) {

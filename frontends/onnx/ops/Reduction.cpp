@@ -180,10 +180,9 @@ static LogicalResult running(Node &node) {
     offsets[*axis] = reverse ? 0 : by;
     return b.make<nn::PadOp>(value.getType(), part, offsets, strides);
   };
-  // The only sum of a dimension of size 1 may be one over samples, which
-  // Emitter::reduce keeps.
-  if (size == 1 && !isProduct)
-    x = sum(node, x, {*axis});
+  // It may be that over the samples of a microbatch of one (Emitter::reduce).
+  if (size == 1)
+    x = b.reduce(isProduct ? ReduceKind::prod : ReduceKind::sum, x, {*axis});
   for (int64_t by = 1; by < size; by *= 2)
     x = b.binary<OpT>(x, shift(x, by));
   // The exclusive sum is the inclusive one moved by one.
