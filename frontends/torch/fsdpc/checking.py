@@ -47,8 +47,24 @@ def _without_dropout() -> Iterator[None]:
 def module_gradients(model: torch.nn.Module, inputs: dict[str, Any],
                      loss: Callable[..., Any] | None) -> tuple[float, dict[str, torch.Tensor | None]]:
     """Returns the loss of one microbatch and the gradient of each parameter, None where torch has none. Keeps `model` as it is."""
+    return _gradients_of(copy.deepcopy(model).float(), inputs, loss)
+
+
+def _gradients_in_double(model: torch.nn.Module, inputs: dict[str, Any],
+                         loss: Callable[..., Any] | None) -> dict[str, torch.Tensor | None] | None:
+    """Returns the gradients in f64, or None if the module computes in other types alone."""
+    wide = {name: value.double() if isinstance(value, torch.Tensor) and value.dtype == torch.float32 else value
+            for name, value in inputs.items()}
+    try:
+        _, gradients = _gradients_of(copy.deepcopy(model).double(), wide, loss)
+    except Exception:  # a module may raise anything
+        return None
+    return gradients if all(gradient is None or gradient.dtype == torch.float64 for gradient in gradients.values()) else None
+
+
+def _gradients_of(clone: torch.nn.Module, inputs: dict[str, Any],
+                  loss: Callable[..., Any] | None) -> tuple[float, dict[str, torch.Tensor | None]]:
     from .exporting import prepared
-    clone = copy.deepcopy(model).float()
     with prepared(clone, inputs, loss), _without_dropout(), torch.enable_grad():
         clone.zero_grad(set_to_none=True)
         output = clone(**inputs)
@@ -141,4 +157,9 @@ def check_export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *,
                 raise MismatchError(f"the loss is {expected:.6g} in the module, but the program ends: {error}") from error
             raise
         saved = load_file(file)
-    return compare(model, expected, done.losses[0], gradients, saved, tolerance)
+
+    def in_double() -> dict[str, torch.Tensor | None] | None:
+        with draws_undone():
+            return _gradients_in_double(model, inputs, loss)
+
+    return compare(model, expected, done.losses[0], gradients, saved, tolerance, in_double)

@@ -87,10 +87,10 @@ class Names(unittest.TestCase):
 
 
 class Comparing(unittest.TestCase):
-    def compare(self, parameters: dict, saved: dict, gradients: dict | None = None, loss: float = 2.0):
+    def compare(self, parameters: dict, saved: dict, gradients: dict | None = None, loss: float = 2.0, exact: dict | None = None):
         module = Module(parameters)
         gradients = gradients if gradients is not None else dict(module.named_parameters())
-        return compare(module, 2.0, loss, gradients, saved, 1e-4)
+        return compare(module, 2.0, loss, gradients, saved, 1e-4, lambda: exact)
 
     def refuses(self, words: str, *arguments, **keywords) -> None:
         with self.assertRaisesRegex(fsdpc.MismatchError, words):
@@ -123,6 +123,21 @@ class Comparing(unittest.TestCase):
         self.assertEqual(self.compare(parameters, {"proj.weight": OTHER}, {"emb.weight": Vector(0, 0), "proj.weight": OTHER}).gradients, 1)
         self.refuses("'emb.weight' has a gradient in the program, but none in the module",
                      parameters, {"head.weight": SHARED, "proj.weight": OTHER}, {"emb.weight": None, "proj.weight": OTHER})
+
+    def test_rounding(self):
+        parameters, found = FAMILY["no tie"], {"emb.weight": Vector(3, 4.01), "proj.weight": OTHER}
+        agreement = self.compare(parameters, found, exact={"emb.weight": Vector(3, 4.005)})
+        self.assertEqual((agreement.worst_gradient, round(agreement.gradient_error, 4)), ("emb.weight", 0.002))
+        words = "the gradient of 'emb.weight' differs by 2.0e-03"
+        self.refuses(words, parameters, found)
+        self.refuses(words, parameters, found, exact={"emb.weight": None})
+        # The program is three times as far from f64 as the module.
+        self.refuses(words, parameters, found, exact={"emb.weight": Vector(3, 3.995)})
+        # As near as the module, but neither is the gradient.
+        self.refuses("the gradient of 'emb.weight' differs by 2.0e-02", parameters, {"emb.weight": Vector(3, 4.1), "proj.weight": OTHER},
+                     exact={"emb.weight": Vector(3, 3.9)})
+        self.refuses("the gradient of 'emb.weight' differs by nan", parameters, {"emb.weight": Vector(3, float("nan")), "proj.weight": OTHER},
+                     exact={"emb.weight": Vector(3, 4.005)})
 
     def test_loss(self):
         self.refuses("the loss is 2.1 in the program and 2 in the module", FAMILY["no tie"],
