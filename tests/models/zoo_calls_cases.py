@@ -40,11 +40,6 @@ class Loss(nn.Module):
         return self.loss(self.model(**given, **self.always), *(inputs[key] for key in self.targets))
 
 
-def distributions_unchecked() -> None:
-    """The checks of distributions depend on data, which torch's exporter refuses."""
-    torch.distributions.Distribution.set_default_validate_args(False)
-
-
 def settle(config) -> None:
     """Turns off what a program draws with random numbers of its own, in a configuration and those in it."""
     for key, value in vars(config).items():

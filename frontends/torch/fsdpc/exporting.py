@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import logging
 import os
 import sys
@@ -25,6 +26,7 @@ from typing import Any
 
 import torch
 
+from .assertions import ChecksPass, drop_assertions
 from .checking import check_export, ragged_where_possible
 from .draws import FixedDraws, draw_in, draws_undone
 from .errors import Error, ExportError, MismatchError, only_errors
@@ -183,6 +185,19 @@ def _check_survivors(model: torch.nn.Module, expected: Mapping[str, int], onnx_m
         raise ExportError(f"the tied weight '{one}' became two in the export, also '{other}', which would train apart")
 
 
+def _part_names(onnx_model: Any) -> None:
+    """Renames values that have the name of a parameter or buffer, as the result of torch.mean has that of a buffer `mean`."""
+    import onnx_ir
+    taken = set(onnx_model.graph.initializers) | {value.name for value in onnx_model.graph.inputs}
+    values = [value for node in onnx_ir.traversal.RecursiveGraphIterator(onnx_model.graph) for value in node.outputs]
+    names = taken | {value.name for value in values}
+    for value in values:
+        if value.name in taken:
+            numbered = (f"{value.name}_{i}" for i in itertools.count(1))
+            value.name = next(name for name in numbered if name not in names)
+            names.add(value.name)
+
+
 def _annotate(model: torch.nn.Module, onnx_model: Any) -> None:
     onnx_model.metadata_props["fsdpc.export"] = "1"
     values = under_all_names(model, onnx_model.graph.initializers)
@@ -228,6 +243,9 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
     as use_cache=False, is undone and listed on stderr. Raises ExportError, or MismatchError; with check=True also what compile raises.
     """
     inputs = named_inputs(model, example_inputs)
+    for name in inputs:
+        if name in model.state_dict():
+            raise ExportError(f"forward takes '{name}', which is a tensor of the module too; a file has one tensor of a name, so rename the argument")
     with draws_undone(), settled(model) as settings, quantized(model, quantize_base):
         def write(file: Path) -> str:
             return _write(model, inputs, file, loss, dtype, dynamic_dims(inputs, dynamic_shapes), external_data, opset, settings)
@@ -251,9 +269,11 @@ def _exported(model: torch.nn.Module, inputs: dict[str, Any], dims: dict[str, An
     first: Exception | None = None
     while True:
         try:
-            with own_backwards_traced(), selections_traced(model), conversions_skipped():
+            with own_backwards_traced(), selections_traced(model), conversions_skipped(), ChecksPass() as checks:
                 program = torch.export.export(model, (), inputs, dynamic_shapes=dims, strict=False)
+            checks.tell()
             refuse_control_flow(program)
+            drop_assertions(program)
             _check_loss(program)
             detach_no_grad_blocks(program)
             cast_integers(program)
@@ -280,6 +300,7 @@ def _write(model: torch.nn.Module, inputs: dict[str, Any], path: Path, loss: Cal
         written, expected, draw = _exported(model, inputs, dims, opset, settings)
     if dtype is not None:
         masters_kept(model, written.model)
+    _part_names(written.model)
     _check_survivors(model, expected, written.model)
     _annotate(model, written.model)
     _save(written, path, external_data)

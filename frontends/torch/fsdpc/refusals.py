@@ -34,7 +34,8 @@ _CONTROL_FLOW = {
 _VALUE_NEEDED = ("GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException")
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Returns true for sources that are not torch's, Python's or this package's."""
     if file.startswith((_TORCH, str(Path(__file__).parent) + os.sep, "<")) or _OTHERS.search(file):
         return False
     return "-packages" in file or not file.startswith(_PYTHON)
@@ -42,7 +43,7 @@ def _is_users(file: str) -> bool:
 
 def calling_line(frame: FrameType | None) -> str:
     """Returns FILE:LINE of the innermost frame that runs source of the user's, or ""."""
-    while frame is not None and not _is_users(frame.f_code.co_filename):
+    while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
 
@@ -51,14 +52,14 @@ def _failing_line(error: BaseException) -> str:
     """Returns FILE:LINE of the innermost line of the module's source that an exception has passed, or ""."""
     steps = traceback.extract_tb(error.__traceback__)
     entered = next((i for i, step in enumerate(steps) if step.filename.startswith(_TORCH)), len(steps))
-    lines = [f"{step.filename}:{step.lineno}" for step in steps[entered:] if _is_users(step.filename)]
+    lines = [f"{step.filename}:{step.lineno}" for step in steps[entered:] if is_users(step.filename)]
     return lines[-1] if lines else ""
 
 
 def line_of_node(node: torch.fx.Node) -> str:
     """Returns FILE:LINE of the user's source that made a node, or ""."""
     lines = re.findall(r'File "(.+)", line (\d+)', node.meta.get("stack_trace") or "")
-    users = [f"{file}:{line}" for file, line in lines if _is_users(file)]
+    users = [f"{file}:{line}" for file, line in lines if is_users(file)]
     return users[-1] if users else ""
 
 

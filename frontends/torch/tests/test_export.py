@@ -143,6 +143,20 @@ def test_a_buffer_that_forward_updates_is_refused(inputs, tmp_path):
         fsdpc.compile(path, tmp_path / "train", optimizer="sgd")
 
 
+def test_tensors_have_the_names_of_operations(inputs, tmp_path):
+    """The exporter names the result of torch.mean `mean`."""
+    module = Function(lambda m, x, y: ((m.linear(x) * m.mul + m.add - y - m.mean).square()).mean() + m.linear(x).mean(), linear=linear(),
+                      mul=nn.Parameter(torch.ones(3)), add=nn.Parameter(torch.zeros(3)), mean=nn.Buffer(torch.ones(3)))
+    path = fsdpc.export(module, inputs, tmp_path / "model.onnx", check=True)
+    assert {"mul", "add", "mean"} <= {tensor.name for tensor in onnx.load(path).graph.initializer}
+
+
+def test_an_input_with_the_name_of_a_tensor_is_refused(inputs, tmp_path):
+    module = Function(lambda m, x, y: F.mse_loss(m.a(x) * m.y, y), a=linear(), y=nn.Parameter(torch.ones(3)))
+    with pytest.raises(fsdpc.ExportError, match="forward takes 'y', which is a tensor of the module too"):
+        fsdpc.export(module, inputs, tmp_path / "model.onnx")
+
+
 def test_a_module_without_a_loss_is_refused(inputs, tmp_path):
     with pytest.raises(fsdpc.ExportError, match="returns 0 float scalars"):
         fsdpc.export(Function(lambda m, x, y: m.a(x) - y, a=linear()), inputs, tmp_path / "model.onnx")
