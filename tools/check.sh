@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Runs the checks that need no build: formatting, comments that document, the
-# order of folders, licence headers, the limits of tools/code-report.py, English
-# of the pages (tools/tics.py), and generated files.
+# order of folders, licence headers, the version, the limits of
+# tools/code-report.py, English of the pages (tools/tics.py), and generated files.
 #
 # usage: tools/check.sh [--fix]     --fix: mends what it can
 set -euo pipefail
@@ -29,6 +29,8 @@ echo "== folders"
 tools/include-graph.py --check || failed=1
 echo "== licence"
 tools/license-headers.py ${fix:+--fix} || failed=1
+echo "== version"
+tools/version.py ${fix:---check} || failed=1
 echo "== counts"
 tools/code-report.py || failed=1
 echo "== English"

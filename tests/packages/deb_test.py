@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "programs"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import harness
 from harness import Failure
+from version import version
 
 LINKS = ("usr/bin/fsdpc", "usr/bin/fsdpc-opt", "usr/bin/fsdpc-data", "usr/share/bash-completion/completions/fsdpc",
          "usr/share/zsh/vendor-completions/_fsdpc", "usr/share/fish/vendor_completions.d/fsdpc.fish")
@@ -22,7 +24,7 @@ def test(bench, options) -> None:
     harness.run([options.cpack, "-G", "DEB", "-B", bench.path("packages"), "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip"], cwd=bench.build)
     package, = bench.path("packages").glob("fsdpc_*_amd64.deb")
     fields = harness.run(["dpkg-deb", "--field", package]).stdout
-    for needed in (r"^Depends: .*\blibmlir-22\b", r"^Depends: .*\blibllvm22\b", r"^Depends: .*\blibdnnl", r"^Depends: .*\bpython3\b"):
+    for needed in (rf"^Version: {re.escape(version())}$", r"^Depends: .*\blibmlir-22\b", r"^Depends: .*\blibllvm22\b", r"^Depends: .*\blibdnnl", r"^Depends: .*\bpython3\b"):
         if not re.search(needed, fields, re.MULTILINE):
             raise Failure(f"the package's fields lack {needed}:\n{fields}")
     root = bench.path("root")

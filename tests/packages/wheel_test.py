@@ -17,6 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools/package/wheel.py"
+sys.path.insert(0, str(ROOT / "tools"))
+from version import version
 
 
 def pack(build: Path, output: Path) -> subprocess.CompletedProcess:
@@ -52,10 +54,11 @@ def test(folder: Path) -> None:
     assert first.returncode == 0, first.stderr
     paths = [Path(done.stdout.strip()) for done in (first, again)]
     assert paths[0].read_bytes() == paths[1].read_bytes(), "the same files give other bytes"
-    assert paths[0].name.endswith("-py3-none-manylinux_2_36_x86_64.whl"), paths[0].name
+    assert paths[0].name == f"fsdpc-{version()}-py3-none-manylinux_2_36_x86_64.whl", paths[0].name
     with zipfile.ZipFile(paths[0]) as wheel:
         check_record(wheel)
         names = set(wheel.namelist())
+        assert f"\nVersion: {version()}\n" in wheel.read(f"fsdpc-{version()}.dist-info/METADATA").decode()
         assert any(name.endswith(".data/data/share/zsh/site-functions/_fsdpc") for name in names)
         for name in ("fsdpc/__init__.py", "fsdpc/command.py", "fsdpc/compiler/lib/link/complete", "fsdpc/compiler/lib/libfsdpc_runtime.a",
                      "fsdpc/compiler/include/fsdpc/fsdpc.h"):

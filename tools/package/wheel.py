@@ -17,6 +17,9 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+from version import version
+
 GLIBC = (2, 36)                              # Debian 12
 TAG = f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_x86_64"
 # What a Linux system of that age has, whatever is installed.
@@ -59,14 +62,14 @@ def faults(binary: Path) -> list[str]:
 
 
 def metadata() -> tuple[str, str]:
-    """Returns the version and METADATA, from the file that a build without the compiler reads."""
+    """Returns the version and METADATA, which has the requirements of a build without the compiler."""
     text = (ROOT / "frontends/torch/pyproject.toml").read_text()
     value = lambda name: re.search(rf'^{name} = "(.+)"$', text, re.MULTILINE)[1]
     torch = re.findall(r'"([^"]+)"', re.search(r"^torch = \[(.+)\]$", text, re.MULTILINE)[1])
-    lines = ["Metadata-Version: 2.1", "Name: fsdpc", f"Version: {value('version')}", "Summary: Compiles ONNX training graphs to sharded programs",
+    lines = ["Metadata-Version: 2.1", "Name: fsdpc", f"Version: {version()}", "Summary: Compiles ONNX training graphs to sharded programs",
              "License: Apache-2.0 WITH LLVM-exception", f"Requires-Python: {value('requires-python')}", "Provides-Extra: torch",
              *(f"Requires-Dist: {name}; extra == 'torch'" for name in torch)]
-    return value("version"), "\n".join([*lines, "", (ROOT / "docs/guide/install.md").read_text()])
+    return version(), "\n".join([*lines, "", (ROOT / "docs/guide/install.md").read_text()])
 
 
 def add_compiler(wheel: Wheel, build: Path) -> None:
@@ -103,18 +106,18 @@ def main() -> int:
     for name in ("--build", "--dnnl", "--output"):
         parser.add_argument(name, type=Path, required=True)
     options = parser.parse_args()
-    version, text = metadata()
-    path = options.output / f"fsdpc-{version}-{TAG}.whl"
-    wheel = Wheel(path, f"fsdpc-{version}.dist-info")
+    number, text = metadata()
+    path = options.output / f"fsdpc-{number}-{TAG}.whl"
+    wheel = Wheel(path, f"fsdpc-{number}.dist-info")
     for source in sorted((ROOT / "frontends/torch/fsdpc").iterdir()):
         if source.is_file():
             wheel.add(f"fsdpc/{source.name}", source.read_bytes())
     add_compiler(wheel, options.build)
     script = (ROOT / "tools/data/fsdpc-data").read_text()
-    wheel.add(f"fsdpc-{version}.data/scripts/fsdpc-data", re.sub(r"^#!.*", "#!python", script, count=1).encode(), executable=True)
+    wheel.add(f"fsdpc-{number}.data/scripts/fsdpc-data", re.sub(r"^#!.*", "#!python", script, count=1).encode(), executable=True)
     for shell, name in SCRIPTS.items():
         printed = subprocess.run([options.build / "standalone/bin/fsdpc", "completion", shell], check=True, capture_output=True)
-        wheel.add(f"fsdpc-{version}.data/data/share/{name}", printed.stdout)
+        wheel.add(f"fsdpc-{number}.data/data/share/{name}", printed.stdout)
     add_licences(wheel, options.dnnl)
     wheel.add(f"{wheel.information}/METADATA", text.encode())
     wheel.add(f"{wheel.information}/WHEEL", f"Wheel-Version: 1.0\nGenerator: fsdpc\nRoot-Is-Purelib: false\nTag: {TAG}\n".encode())

@@ -18,6 +18,9 @@ from .tool import check, compile, find_tool
 __all__ = ["CommandLineError", "Error", "ExportError", "InputError", "InterruptedRun", "MachineError", "MismatchError", "Run", "RunError", "Step",
            "ToolNotFound", "ToolRemark", "ToolWarning", "Trainer", "check", "check_export", "compile", "export", "find_tool", "load", "run", "save_pretrained"]
 
+# As CMakeLists.txt has it (tools/version.py).
+__version__ = "0.2.0"
+
 # These import torch, and Trainer also transformers, which compiling and running do without.
 _OF_TORCH = {"export": "exporting", "check_export": "checking", "load": "weights", "save_pretrained": "weights", "Trainer": "trainer"}
 

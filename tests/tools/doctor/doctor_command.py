@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "programs"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tools"))
 import harness
 from harness import Failure
+from version import version
 
 
 def expect(what: str, words: list, code: int, *patterns: str, **more) -> None:
@@ -25,7 +27,7 @@ def expect(what: str, words: list, code: int, *patterns: str, **more) -> None:
 def test(bench, options) -> None:
     fsdpc = bench.build / "bin/fsdpc"
     expect("this machine", [fsdpc, "doctor"], 0, r"^ok +processor .*AVX", r"^ok +compiler ", r"^(ok|-) +mpirun ", r"^(ok|-) +/dev/shm ")
-    expect("--version", [fsdpc, "--version"], 0, r"^fsdpc \d", r"^commit ([0-9a-f]{12}|unknown)$", r"^LLVM \d", r"^oneDNN \d",
+    expect("--version", [fsdpc, "--version"], 0, rf"^fsdpc {re.escape(version())}$", r"^commit ([0-9a-f]{12}|unknown)$", r"^LLVM \d", r"^oneDNN \d",
            r"^targets .*\bhost\b")
     expect("without PATH", [fsdpc, "doctor"], 0, r"^- +mpirun +not on PATH\n +-> .*apt install openmpi-bin", env={"PATH": "/nowhere"})
     expect("few files", ["prlimit", "--nofile=64", fsdpc, "doctor"], 0, r"^- +open files +64\n +-> .*ulimit -n 1024")
