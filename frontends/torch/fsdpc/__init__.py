@@ -9,11 +9,16 @@
 
 `compile`, `check` and `run` need the tool alone, not torch. Errors are exceptions of `fsdpc.Error`, with the tool's own words.
 """
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .errors import CommandLineError, Error, ExportError, InputError, InterruptedRun, MachineError, MismatchError, RunError, ToolNotFound, ToolRemark, ToolWarning
-from .program import Run, Step, run
-from .tool import check, compile, find_tool
+if TYPE_CHECKING:
+    from .checking import check_export
+    from .errors import CommandLineError, Error, ExportError, InputError, InterruptedRun, MachineError, MismatchError, RunError, ToolNotFound, ToolRemark, ToolWarning
+    from .exporting import export
+    from .program import Run, Step, run
+    from .tool import check, compile, find_tool
+    from .trainer import Trainer
+    from .weights import load, save_pretrained
 
 __all__ = ["CommandLineError", "Error", "ExportError", "InputError", "InterruptedRun", "MachineError", "MismatchError", "Run", "RunError", "Step",
            "ToolNotFound", "ToolRemark", "ToolWarning", "Trainer", "check", "check_export", "compile", "export", "find_tool", "load", "run", "save_pretrained"]
@@ -21,12 +26,20 @@ __all__ = ["CommandLineError", "Error", "ExportError", "InputError", "Interrupte
 # As CMakeLists.txt has it (tools/version.py).
 __version__ = "0.2.0"
 
-# These import torch, and Trainer also transformers, which compiling and running do without.
-_OF_TORCH = {"export": "exporting", "check_export": "checking", "load": "weights", "save_pretrained": "weights", "Trainer": "trainer"}
+# The modules of names. Each is imported when one of its names is needed: the command needs none, compiling and running need no torch,
+# and only Trainer needs transformers. Other names are errors.
+_MODULES = {"Run": "program", "Step": "program", "run": "program", "check": "tool", "compile": "tool", "find_tool": "tool",
+            "export": "exporting", "check_export": "checking", "load": "weights", "save_pretrained": "weights", "Trainer": "trainer"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _OF_TORCH:
+    if name not in __all__:
         raise AttributeError(f"module 'fsdpc' has no attribute '{name}'")
     import importlib
-    return getattr(importlib.import_module(f".{_OF_TORCH[name]}", __name__), name)
+    value = getattr(importlib.import_module(f".{_MODULES.get(name, 'errors')}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The command `fsdpc` of the wheel: becomes the compiler that lies in the package."""
+"""The command `fsdpc` of the wheel: becomes the compiler that lies in the package. Each call imports this, so it imports little."""
 import os
 import sys
-from pathlib import Path
 
 
 def packed_tool() -> str | None:
     """Returns the compiler in the package, or None in a package without it. The file may be missing or not executable."""
-    folder = Path(__file__).resolve().parent / "compiler"
-    return str(folder / "bin" / "fsdpc") if folder.is_dir() else None
+    folder = os.path.join(os.path.dirname(os.path.realpath(__file__)), "compiler")
+    return os.path.join(folder, "bin", "fsdpc") if os.path.isdir(folder) else None
 
 
 def main() -> int:

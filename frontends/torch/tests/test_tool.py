@@ -111,6 +111,38 @@ class WorkingFolder(Scratch):
         self.assertFalse((self.folder / "ran").exists())
 
 
+class Importing(Scratch):
+    # As on a machine without them, if something else has not imported them.
+    HEAVY = {"numpy", "onnx", "onnxscript", "safetensors", "torch", "transformers"}
+
+    def modules_of(self, statement: str) -> set[str]:
+        """Returns the modules that a statement imports in a new process."""
+        code = f"import sys; sys.path.insert(0, {str(Path(fsdpc.__file__).parents[1])!r}); before = set(sys.modules)\n{statement}\n"
+        done = subprocess.run([sys.executable, "-I", "-c", code + "print(*sys.modules.keys() - before)"], capture_output=True, text=True, check=True)
+        return set(done.stdout.split())
+
+    def test_imports_what_is_needed(self):
+        program = self.script("program", "sys.exit(0)")
+        for statement in ("import fsdpc", "import fsdpc; fsdpc.compile, fsdpc.check, fsdpc.find_tool, fsdpc.run, fsdpc.Error",
+                          f"import fsdpc; fsdpc.run({str(program)!r}, steps=1, data=dict(x='x.npy'))"):
+            with self.subTest(statement):
+                modules = self.modules_of(statement)
+                self.assertIn("fsdpc", modules)
+                self.assertFalse(self.HEAVY & modules)
+
+    def test_the_command_imports_itself_alone(self):
+        own = {name for name in self.modules_of("import fsdpc.command") if name.startswith("fsdpc")}
+        self.assertEqual(own, {"fsdpc", "fsdpc.command"})
+        self.assertFalse(self.modules_of("import fsdpc.command") & {"json", "pathlib", "subprocess", "tempfile"})
+
+    def test_every_name_is_there(self):
+        for name in set(fsdpc.__all__) - {"Trainer", "check_export", "export", "load", "save_pretrained"}:
+            self.assertIn(name, dir(fsdpc))
+            self.assertEqual(getattr(fsdpc, name).__name__, name)
+        with self.assertRaisesRegex(AttributeError, "has no attribute 'no_such_name'"):
+            fsdpc.no_such_name
+
+
 class Flags(unittest.TestCase):
     def test_words(self):
         self.assertEqual(flags_of({"param_dtype": "bf16", "lr": 1e-3, "nesterov": True, "amsgrad": False, "loss": None,
