@@ -64,7 +64,7 @@ def fingerprint(build: pathlib.Path, name: str, flags: list[str], weights: bool)
         numbers = [(line["loss"], line["grad_norm"]) for line in trained.lines()]
         tensors = hash_of_tensors(trained.gradients) + hash_of_tensors(trained.saved)
         digest = hashlib.sha256((repr(numbers) + tensors).encode()).hexdigest()[:16]
-        planned = next(dumps.glob("*-plan-memory.mlir")).read_text()
+        planned = harness.read_dump(dumps, "plan-memory")
         arena = re.search(r"fsdp\.arena = \{.*?\bbytes = (\d+)", planned)[1]
         table = harness.run([program, "--info"]).stdout.split("\nmemory ")[1].split("\n", 1)[1]
         figures = " ".join(re.findall(r"[\d.]+ (?:[KMGT]i)?B", table))  # rows may be named anew

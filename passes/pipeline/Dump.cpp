@@ -7,6 +7,7 @@
 #include "passes/pipeline/Dump.h"
 
 #include "compiler/dialects/nn/ParseModule.h"
+#include "passes/pipeline/ShortForm.h"
 #include "runtime/support/output_file.h"
 
 #include "mlir/IR/BuiltinDialect.h"
@@ -146,28 +147,39 @@ static LogicalResult moveConstantsIn(ModuleOp module, StringRef path,
   return failure(result.wasInterrupted());
 }
 
-LogicalResult fsdpc::pipeline::writeDump(ModuleOp module, StringRef path) {
+LogicalResult fsdpc::pipeline::writeDump(ModuleOp module, StringRef path,
+                                         DumpForm form) {
   // The module itself must keep its constants, since passes go on with it.
   OwningOpRef<ModuleOp> copy = module.clone();
   if (failed(moveConstantsOut(*copy, path)))
     return failure();
+  // Locations are written: the names of ONNX nodes must survive the way through
+  // a dump.
+  OpPrintingFlags flags;
+  flags.enableDebugInfo(/*enable=*/true, /*prettyForm=*/false);
   return writeFile(module.getLoc(), path, [&](raw_ostream &stream) {
-    // Locations are written: the names of ONNX nodes must survive the way
-    // through a dump.
-    copy->print(stream, OpPrintingFlags().enableDebugInfo(
-                            /*enable=*/true, /*prettyForm=*/false));
-    stream << '\n';
+    if (form == DumpForm::Full) {
+      copy->print(stream, flags);
+      stream << '\n';
+      return;
+    }
+    shorten(*copy);
+    std::string text;
+    llvm::raw_string_ostream printed(text);
+    copy->print(printed, flags);
+    stream << brokenLines(text);
   });
 }
 
 LogicalResult fsdpc::pipeline::writeNumberedDump(ModuleOp module,
                                                  StringRef folder,
                                                  unsigned number,
-                                                 StringRef name) {
+                                                 StringRef name,
+                                                 DumpForm form) {
   if (std::error_code error = llvm::sys::fs::create_directories(folder))
     return emitError(module.getLoc())
            << "cannot create folder '" << folder << "': " << error.message();
-  return writeDump(module, dumpPath(folder, number, name));
+  return writeDump(module, dumpPath(folder, number, name), form);
 }
 
 std::string fsdpc::pipeline::dumpPath(StringRef folder, unsigned number,
@@ -196,7 +208,8 @@ OwningOpRef<ModuleOp> fsdpc::pipeline::readDump(StringRef path,
     return emitError(UnknownLoc::get(context)) << text.error().message, nullptr;
   OwningOpRef<ModuleOp> module =
       nn::parseModule(*text, path, context, formerAttributes);
-  if (!module || failed(moveConstantsIn(*module, path, read)))
+  if (!module || failed(moveConstantsIn(*module, path, read)) ||
+      failed(restore(*module)))
     return nullptr;
   return module;
 }

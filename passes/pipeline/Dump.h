@@ -16,13 +16,18 @@
 
 namespace fsdpc::pipeline {
 
+/// Short dumps are for people (ShortForm.h); full ones have each attribute on
+/// its op and each op in one line, for tools. readDump reads both.
+enum class DumpForm { Short, Full };
+
 /// Writes the dump FOLDER/NN-NAME.mlir, and creates the folder if need be.
 llvm::LogicalResult writeNumberedDump(mlir::ModuleOp module,
                                       llvm::StringRef folder, unsigned number,
-                                      llvm::StringRef name);
+                                      llvm::StringRef name, DumpForm form);
 /// Writes the module to `path`, and its large constants beside it. On failure
 /// an existing file at `path` stays as it was.
-llvm::LogicalResult writeDump(mlir::ModuleOp module, llvm::StringRef path);
+llvm::LogicalResult writeDump(mlir::ModuleOp module, llvm::StringRef path,
+                              DumpForm form);
 /// Returns the path of a numbered dump.
 std::string dumpPath(llvm::StringRef folder, unsigned number,
                      llvm::StringRef name);

@@ -253,7 +253,7 @@ LogicalResult fsdpc::pipeline::runPipeline(ModuleOp module,
                     StringAttr::get(module.getContext(), step.name));
     if (!options.dumpFolder.empty() &&
         failed(writeNumberedDump(module, options.dumpFolder, index + 1,
-                                 step.name)))
+                                 step.name, options.dumpForm)))
       return failure();
   }
   return success();

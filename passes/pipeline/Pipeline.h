@@ -3,6 +3,8 @@
 // The phases of a compile, and the passes that lead to each.
 #pragma once
 
+#include "passes/pipeline/Dump.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 
@@ -51,6 +53,7 @@ struct PipelineOptions {
   Phase last = Phase::Runtime;
   /// The folder that gets NN-NAME.mlir after each pass, or empty for no dumps.
   std::string dumpFolder;
+  DumpForm dumpForm = DumpForm::Short;
   /// The file that gets the table of the schedule, or empty for none.
   std::string scheduleTable;
   /// The trace whose durations replace the costs of ops before the schedule is

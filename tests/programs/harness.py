@@ -157,9 +157,27 @@ def dump(folder: Path, name: str) -> Path:
     return found[0]
 
 
+def op_lines(text: str) -> str:
+    """The text of a dump with each op in one line: a line that goes on is indented by eight more than its first."""
+    lines, indent = [], 0
+    for line in text.splitlines():
+        own = len(line) - len(line.lstrip())
+        if lines and own >= indent + 8:
+            lines[-1] += " " + line.lstrip()
+        else:
+            lines.append(line)
+            indent = own
+    return "\n".join(lines) + "\n"
+
+
+def read_dump(folder: Path, name: str) -> str:
+    return op_lines(dump(folder, name).read_text())
+
+
 def edited(path: Path, name: str, edit) -> Path:
-    """Writes a copy of a dump next to it, changed by edit(text). Raises a Failure if the edit changes nothing."""
-    before = path.read_text()
+    """Writes a copy of a dump next to it, changed by edit(text), where text has each op in one line. Raises a Failure if the edit
+    changes nothing."""
+    before = op_lines(path.read_text())
     after = edit(before)
     if after == before:
         raise Failure(f"the edit '{name}' changes nothing in '{path.name}'")

@@ -129,6 +129,11 @@ static void addDriverFlags(CLI::App &app, CommandLine &line, std::string &phase,
   add("--dump-ir", line.dumpFolder, "DIR",
       "writes NN-PASS.mlir after each pass; for --target=cuda also "
       "kernels.ARCH.ptx and .cubin");
+  app.add_flag_callback(
+         "--dump-full", [&] { line.dumpForm = DumpForm::Full; },
+         "writes the dumps of --dump-ir for tools: each op in one line, with "
+         "all of its attributes")
+      ->group("Output");
   add("--cuda-path", line.cudaPath, "DIR",
       "the CUDA toolkit (default: $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, "
       "around the nvcc on PATH)");
@@ -206,8 +211,9 @@ static constexpr llvm::StringLiteral basicOptions[] = {
 
 // The driver's flags that only --help-all shows.
 static constexpr llvm::StringLiteral rareFlags[] = {
-    "--cache",        "--cuda-path", "--kernel-report",  "--profile",
-    "--report-trace", "--weights",   "--schedule-table", "--timing"};
+    "--cache",         "--cuda-path", "--dump-full",
+    "--kernel-report", "--profile",   "--report-trace",
+    "--weights",       "--timing",    "--schedule-table"};
 
 // Hides what only --help-all shows, and says so at the end.
 static void shortenHelp(CLI::App &app, const std::vector<TableFlag> &flags) {
@@ -277,6 +283,8 @@ static int checkDriverFlags(CommandLine &line, const std::string &phase,
   if (!timing.empty())
     line.timing =
         timing == "parts" ? TimingDetail::Parts : TimingDetail::Passes;
+  if (line.dumpFolder.empty() && line.dumpForm == DumpForm::Full)
+    return usageError("'--dump-full' has no effect without '--dump-ir'");
   if (line.report.empty() && !line.reportTrace.empty())
     return usageError("'--report-trace' has no effect without '--report'");
   if (line.command == Command::Tune && !line.profile.empty())

@@ -40,6 +40,7 @@ struct CommandLine {
   std::string model;      ///< an ONNX model, or a dump of a phase
   std::string output;     ///< the program, or the module of --compile-to
   std::string dumpFolder; ///< --dump-ir: gets a file per pass
+  pipeline::DumpForm dumpForm = pipeline::DumpForm::Short; ///< --dump-full
   /// Folders beyond its own that a dump may take weights from.
   std::vector<std::string> weightFolders;
   std::string cudaPath; ///< of the toolkit, for --target=cuda

@@ -215,7 +215,7 @@ importBuckets(const CommandLine &line, MLIRContext *context, int &code) {
       printImportSummary(summary);
     std::string folder = dumpFolderOf(line, bucket);
     if (!folder.empty() &&
-        failed(writeNumberedDump(**module, folder, 0, "import")))
+        failed(writeNumberedDump(**module, folder, 0, "import", line.dumpForm)))
       return {};
     modules.push_back(std::move(*module));
   }

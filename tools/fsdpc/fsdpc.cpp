@@ -70,7 +70,7 @@ LogicalResult flushOutput() {
 // Writes a dump to `path`, or prints to stdout for "-".
 LogicalResult writeModule(ModuleOp module, StringRef path) {
   if (!path.empty() && path != "-")
-    return writeDump(module, path);
+    return writeDump(module, path, DumpForm::Full);
   module.print(llvm::outs(), OpPrintingFlags().enableDebugInfo(true, false));
   llvm::outs() << '\n';
   return flushOutput();
@@ -195,6 +195,7 @@ int compile(const CommandLine &line) {
     options.planned = [&] { return reportPlan(line, *module); };
   options.scheduleTable = line.scheduleTable;
   options.profile = line.profile;
+  options.dumpForm = line.dumpForm;
   Progress progress(line.quiet, pipelineSteps().size() * modules.size());
   options.progress = [&](const PipelineStep &step) {
     progress.step(step.name);

@@ -30,8 +30,9 @@ constexpr std::string_view ownSwitches[] = {"help"};
 constexpr std::string_view driverFlags[] = {"cuda-path", "profile"};
 // Those that write files, which a program from the cache would not do.
 constexpr std::string_view writingFlags[] = {
-    "output", "compile-to",   "dump-ir", "kernel-report", "schedule-table",
-    "report", "report-trace", "timing",  "quiet"};
+    "output",        "compile-to",     "dump-ir", "dump-full",
+    "kernel-report", "schedule-table", "report",  "report-trace",
+    "timing",        "quiet"};
 
 // How a word of this command may be spelt, and what is read.
 std::string spelled(const std::string &word) {

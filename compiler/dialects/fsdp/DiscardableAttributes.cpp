@@ -5,6 +5,7 @@
 // passes found out about an op (its unit, its cost, its place in the arena).
 // FSDPBase.td describes each.
 #include "compiler/dialects/nn/DiscardableAttributes.h"
+#include "compiler/dialects/fsdp/CostNote.h"
 #include "compiler/dialects/fsdp/F32Islands.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Offloads.h"
@@ -154,9 +155,22 @@ bool isPrediction(Attribute value) {
          llvm::all_of(ranks.asArrayRef(), [](int64_t n) { return n > 0; });
 }
 
+// The notes of a short dump, which readDump turns into estimates again.
+bool isCostNote(Attribute value) {
+  auto note = dyn_cast<StringAttr>(value);
+  return note && CostNote::parse(note.getValue());
+}
+
+bool isTimeNote(Attribute value) {
+  auto note = dyn_cast<StringAttr>(value);
+  return note && parseTime(note.getValue());
+}
+
+bool isWait(Operation *op) { return bool(awaitedToken(op)); }
+
 // The places where an attribute may stand, with how an error describes them.
 constexpr AttributePlace modules = {"a module", isModule},
-                         ops = {"an op", isAnyOp};
+                         ops = {"an op", isAnyOp}, waits = {"a wait", isWait};
 constexpr AttributeForm text = {"a string", isString},
                         count = {"an i64 of 0 or more", isCount},
                         time = {"an f64 of 0 or more", isDuration};
@@ -207,9 +221,11 @@ constexpr DiscardableAttribute opTable[] = {
     {"fsdp.flops", ops, count},
     {"fsdp.bytes", ops, count},
     {"fsdp.cost_us", ops, time},
-    {"fsdp.exposed_us",
-     {"a wait", [](Operation *op) { return bool(awaitedToken(op)); }},
-     time},
+    {kCostNoteAttr,
+     ops,
+     {"a text such as '1.5 us, 1024 bytes, 0 flops'", isCostNote}},
+    {"fsdp.exposed_us", waits, time},
+    {kExposedNoteAttr, waits, {"a text such as '1.5 us'", isTimeNote}},
     {"fsdp.offsets",
      ops,
      {"an i64 array of offsets, or -1 for a result without memory", isOffsets}},

@@ -42,6 +42,7 @@ def FSDP_Dialect : Dialect {
     | `fsdp.hook` | ops | number of the `--reduce-hook`, from 0, that the op is part of |
     | `fsdp.input` | arguments | name of the graph's input; `fsdp.bound`: rows of the table that it indexes, `fsdp.ignored`: a value outside them that is legal |
     | `fsdp.flops`, `fsdp.bytes`, `fsdp.cost_us` | ops | estimated operations, bytes moved and microseconds |
+    | `fsdp.cost`, `fsdp.exposed` | ops, waits | the former three and the next as texts, in the short form of a dump alone |
     | `fsdp.exposed_us` | waits | microseconds that the wait is expected to stall compute |
     | `fsdp.persist` | module | microseconds that the waits of a microbatch are expected to stall compute, and those if `--persist` kept nothing whole |
     | `fsdp.offloaded` | module | activations that leave the memory: `pieces` and `bytes` of those that could, microseconds of their copies and of the part that is exposed, and the `units` that read them last |

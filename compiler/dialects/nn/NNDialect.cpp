@@ -6,6 +6,7 @@
 
 #include "compiler/dialects/nn/NNAttributes.h"
 #include "compiler/dialects/nn/NNOps.h"
+#include "compiler/dialects/nn/Origins.h"
 
 #include "compiler/dialects/nn/NNDialect.cpp.inc"
 #include "compiler/dialects/nn/NNEnums.cpp.inc"
@@ -17,6 +18,7 @@ using namespace fsdpc::nn;
 void NNDialect::initialize() {
   registerNNDialectOperations(this);
   registerAttributes();
+  addInterfaces<OriginNames>();
 }
 
 // Lets folders return an attribute. A value whose type differs from the

@@ -184,7 +184,7 @@ def compile_kernels(bench, model: Path, name: str, archs: list[str], nvdisasm: s
                 raise Failure(f"nvdisasm and ptxas name different kernels of {row['arch']}: '{row['kernel']}'")
             kernel = kernels[row["arch"]][row["kernel"]]
             kernel.registers, kernel.shared = int(row["registers"]), int(row["shared"])
-    return read_program(max(folder.glob("*-verify-grids.mlir")).read_text()), kernels
+    return read_program(harness.read_dump(folder, "verify-grids")), kernels
 
 
 def print_kernels(program: Program, kernels: dict[str, Kernel], arch: str) -> None:

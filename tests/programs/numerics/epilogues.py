@@ -49,7 +49,7 @@ def write_model(bench) -> harness.Fixture:
 
 def check_ir(bench, folder) -> list[str]:
     """Each block has its epilogues in @microbatch, and no kernel is left for GELU."""
-    dump = harness.dump(folder, "verify-kernels").read_text()
+    dump = harness.read_dump(folder, "verify-kernels")
     body = dump[dump.index("func.func @microbatch"):]
     body = body[:body.index("\n  }")]
     problems = []
@@ -92,7 +92,7 @@ def test(bench, options):
     exact = bench.compile_fixture(fixture, "exact", "--target=cuda-emulation", "--math=exact", f"--dump-ir={bench.path('exact-ir')}")
     host = bench.compile_fixture(fixture, "host")
     problems = check_ir(bench, bench.path("ir"))
-    if "fused_matmul" in harness.dump(bench.path("exact-ir"), "verify-kernels").read_text():
+    if "fused_matmul" in harness.read_dump(bench.path("exact-ir"), "verify-kernels"):
         problems.append("--math=exact has epilogues")
     trained = bench.train(fast, fixture, 2, "--deterministic")
     problems += compare("fast and host", trained, bench.train(host, fixture, 2, local=True))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Edits of the text of a dump, and what each is allowed to change. `random` is a random.Random everywhere.
 
-An op is a line, with the lines of its regions. Each kind of edit picks an op at random and changes one thing about it. COMPUTATION
+An op is a line (harness.op_lines), with the lines of its regions. Each kind of edit picks an op at random and changes one thing about it. COMPUTATION
 is the one table that says which edits give another program: those of what is computed. All others must be refused or harmless.
 """
 import re
@@ -27,7 +27,7 @@ COMPUTATION = [
     (r"module", "word|number|keyword", "the options of the compile"),
 ]
 # Notes of passes on an op, which say nothing about what it computes.
-NOTES = r"fsdp\.(done|unit|backward|cost_us|exposed_us|bytes|flops|offsets)|nn\.(kept|strided|library)"
+NOTES = r"fsdp\.(done|unit|backward|cost|exposed|cost_us|exposed_us|bytes|flops|offsets)|nn\.(kept|strided|library)"
 
 
 @dataclass

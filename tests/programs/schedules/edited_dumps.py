@@ -181,7 +181,7 @@ def test(bench, options):
                 if pass_name in OUTPUT_ONLY or (options.dump and options.dump != pass_name):
                     continue
                 numbers = random.Random(f"{seed} {name} {dump.name}")
-                text = dump.read_text()
+                text = harness.op_lines(dump.read_text())
                 edits = itertools.chain(dump_edits.random_edits(text, options.edits, numbers),
                                         legal_moves.legal_moves(text, options.moves, numbers))
                 counts = try_edits(trial, dump, edits, pool, options.keep, report)

@@ -51,7 +51,7 @@ def row(summary: str, name: str) -> float:
 def compiled(bench, model, name: str, *flags: str) -> Compiled:
     folder, program = bench.path(f"{name}-ir"), bench.path(name)
     summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--plan-ranks=1", f"--dump-ir={folder}", *flags]).stdout
-    dump = harness.dump(folder, "recompute").read_text()
+    dump = harness.read_dump(folder, "recompute")
     units = {unit: (int(ops), int(of)) for unit, of, ops in
              re.findall(r"fsdp\.unit @(\S+) \{.*fsdp\.recomputed = \{of = (\d+) : i64, ops = (\d+) : i64,", dump)}
     listed = re.search("^computed again .* microbatch: (.*)$", summary, re.MULTILINE)

@@ -46,7 +46,7 @@ def test(bench, options):
     for name, block in blocks:
         if not (folder / name).exists():
             raise Failure(f"'{PAGE}' shows '{name}', but the compile wrote no such dump")
-        line = missing(block, (folder / name).read_text().splitlines())
+        line = missing(block, harness.op_lines((folder / name).read_text()).splitlines())
         if line:
             raise Failure(f"'{PAGE}' shows a line that does not occur in '{name}' in this order: {line}")
     print(f"{len(blocks)} blocks of IR are in the dumps")

@@ -38,7 +38,7 @@ def check_calls(bench, chosen) -> None:
     for layout in ("flat", "parameter"):
         folder = bench.path(f"dump-{layout}")
         bench.compile_fixture(chosen, "calls", f"--layout={layout}", f"--dump-ir={folder}")
-        text = next(folder.glob("*-fuse-small-collectives.mlir")).read_text()
+        text = harness.read_dump(folder, "fuse-small-collectives")
         counts.append([len(re.findall(rf"fsdp\.{op} \[", text)) for op in ("all_gather", "reduce_scatter")])
     if counts[0] != counts[1]:
         raise Failure(f"gathers and reductions: {counts[0]} with flat layouts, {counts[1]} with --layout=parameter")

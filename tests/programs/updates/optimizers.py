@@ -175,7 +175,7 @@ def average(trials: Trials, variant: str) -> tuple[str, str]:
                       r"\1%shown = arith.select %is_last, \3, \2 : f32\n\1fsdp.yield %shown, \3 : f32, f32\4", text, flags=re.M)
 
     dump = harness.dump(trials.bench.path(variant + ".ir"), "build-update")
-    step = re.search(r"\^bb0\((?:%\w+: f32[^,]*, )+%\w+: f64[^,]*, (%\w+): f64", dump.read_text())[1]
+    step = re.search(r"\^bb0\((?:%\w+: f32[^,]*, )+%\w+: f64[^,]*, (%\w+): f64", harness.op_lines(dump.read_text()))[1]
     program = trials.bench.compile(harness.edited(dump, "average", lambda text: edit(text).replace("%STEP", step)), f"{variant}-average", "-q")
     error = trials.reference.error(variant, "average", read_safetensors(trials.train(program, steps)))
     return f"         {error:7.1e}  averaged parameter of {variant}", "" if error <= LIMIT else f"{variant}: the average is over the limit"
@@ -238,7 +238,7 @@ def wrong_constants(text: str, every: bool) -> list[int]:
 def wrong(trials: Trials, variant: str, number: int) -> tuple[str, str]:
     """Changes the constant of this number, in the programs of all layouts or in that of sums, by a hundredth."""
     dump = harness.dump(trials.bench.path(variant + ".ir"), "build-update")
-    text, name = dump.read_text(), f"{variant}-wrong-{number}"
+    text, name = harness.op_lines(dump.read_text()), f"{variant}-wrong-{number}"
     matches = [program[number] for program in programs(text) if number < len(program)]
     matches = matches or [sums(text)[number - len(programs(text)[0])]]
     value = float(matches[0][1])
@@ -301,7 +301,7 @@ def test(bench, options):
         each(known, (optimizers,))
     each(emulated, *[(variant,) for variant in last])
     each(wrong, *[(variant, number) for variant in last for number in wrong_constants(
-        harness.dump(bench.path(f"{variant}.ir"), "build-update").read_text(), options.all)])
+        harness.read_dump(bench.path(f"{variant}.ir"), "build-update"), options.all)])
     each(bits, *[(variant,) for variant in last if options.all or variant.split("-")[0] in SAMPLED])
     if failed:
         raise Failure("\n".join(failed))
