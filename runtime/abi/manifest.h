@@ -82,8 +82,8 @@ struct Member {
 /// Most weighted means that a loss may be made of (LossWeight).
 constexpr int32_t mostLossWeights = 8;
 
-/// An op of a LossWeight's program, which computes in f64. `op` is the name of
-/// the op in the nn dialect, or "input".
+/// An op of a LossWeight's program, which computes in f64. `op` is one of
+/// runtime/abi/weight_ops.h.
 struct WeightStep {
   std::string op;
   std::vector<int32_t> operands; ///< the numbers of earlier steps

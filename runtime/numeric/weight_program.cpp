@@ -5,6 +5,7 @@
 // beside what a step of training computes.
 #include "runtime/numeric/weight_program.h"
 #include "runtime/abi/plan_shapes.h"
+#include "runtime/abi/weight_ops.h"
 #include "runtime/support/concat.h"
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <optional>
 
 namespace fsdpc::runtime {
 namespace {
@@ -51,40 +51,17 @@ void walk(const Shape &shape, int64_t begin, const Shape &strides,
 using Unary = double (*)(double);
 using Binary = double (*)(double, double);
 
+#define FSDPC_WEIGHT_UNARY(name, value)                                        \
+  {name, [](double x) -> double { return value; }},
 const std::map<std::string, Unary> unaries = {
-    {"neg", [](double x) { return -x; }},
-    {"abs", [](double x) { return std::abs(x); }},
-    {"not", [](double x) { return double(x == 0); }},
-    {"copy", [](double x) { return x; }},
-    {"stop_gradient", [](double x) { return x; }},
-    {"relu", [](double x) { return x < 0 ? 0 : x; }},
-    {"floor", [](double x) { return std::floor(x); }},
-    {"round", [](double x) { return std::nearbyint(x); }},
-    {"exp", [](double x) { return std::exp(x); }},
-    {"expm1", [](double x) { return std::expm1(x); }},
-    {"log", [](double x) { return std::log(x); }},
-    {"log1p", [](double x) { return std::log1p(x); }},
-    {"sqrt", [](double x) { return std::sqrt(x); }},
-    {"rsqrt", [](double x) { return 1 / std::sqrt(x); }},
-    {"tanh", [](double x) { return std::tanh(x); }},
-    {"erf", [](double x) { return std::erf(x); }},
-    {"sin", [](double x) { return std::sin(x); }},
-    {"cos", [](double x) { return std::cos(x); }},
-    {"atan", [](double x) { return std::atan(x); }},
-    {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }}};
+    FSDPC_WEIGHT_UNARY_OPS(FSDPC_WEIGHT_UNARY)};
+#undef FSDPC_WEIGHT_UNARY
 
+#define FSDPC_WEIGHT_BINARY(name, field, value)                                \
+  {name, [](double x, double y) -> double { return value; }},
 const std::map<std::string, Binary> binaries = {
-    {"add", [](double x, double y) { return x + y; }},
-    {"sub", [](double x, double y) { return x - y; }},
-    {"mul", [](double x, double y) { return x * y; }},
-    {"div", [](double x, double y) { return x / y; }},
-    {"pow", [](double x, double y) { return std::pow(x, y); }},
-    {"mod", [](double x, double y) { return x - std::floor(x / y) * y; }},
-    {"maximum", [](double x, double y) { return x > y ? x : y; }},
-    {"minimum", [](double x, double y) { return x < y ? x : y; }},
-    {"and", [](double x, double y) { return double(x != 0 && y != 0); }},
-    {"or", [](double x, double y) { return double(x != 0 || y != 0); }},
-    {"xor", [](double x, double y) { return double((x != 0) != (y != 0)); }}};
+    FSDPC_WEIGHT_BINARY_OPS(FSDPC_WEIGHT_BINARY)};
+#undef FSDPC_WEIGHT_BINARY
 
 const std::map<std::string, Binary> predicates = {
     {"eq", [](double x, double y) { return double(x == y); }},
@@ -99,22 +76,6 @@ const std::map<std::string, Binary> reductions = {
     {"prod", binaries.at("mul")},
     {"max", binaries.at("maximum")},
     {"min", binaries.at("minimum")}};
-
-// Returns the number of operands of an op; -1: any number but none. Nothing for
-// an unknown op.
-std::optional<int> arityOf(const WeightStep &step) {
-  static const std::map<std::string, int> others = {
-      {"input", 0},   {"constant", 0},  {"iota", 0},     {"broadcast", 1},
-      {"reshape", 1}, {"transpose", 1}, {"slice", 1},    {"pad", 1},
-      {"reduce", 1},  {"cast", 1},      {"cmp", 2},      {"take_along_axis", 2},
-      {"select", 3},  {"concat", -1},   {"embedding", 2}};
-  if (unaries.count(step.op))
-    return 1;
-  if (binaries.count(step.op))
-    return 2;
-  auto found = others.find(step.op);
-  return found == others.end() ? std::nullopt : std::optional(found->second);
-}
 
 // Returns true if every element of a slice lies in what it is a slice of.
 bool lies(const Shape &part, const Shape &whole, const Shape &numbers) {
@@ -145,11 +106,11 @@ Status WeightInterpreter::check(size_t number) const {
     return inputError(concat("malformed manifest in the program: step ", number,
                              " of a loss's weight, '", step.op, "', ", what));
   };
-  std::optional<int> arity = arityOf(step);
-  if (!arity)
+  const WeightOp *op = findWeightOp(step.op);
+  if (!op)
     return malformed("is unknown");
-  if (*arity < 0 ? step.operands.empty()
-                 : step.operands.size() != size_t(*arity))
+  if (op->operands < 0 ? step.operands.empty()
+                       : step.operands.size() != size_t(op->operands))
     return malformed("has another number of operands");
   for (int32_t operand : step.operands)
     if (operand < 0 || size_t(operand) >= number)
@@ -262,66 +223,73 @@ double WeightInterpreter::run() {
 }
 
 void WeightInterpreter::compute(size_t number) {
+  using Function = void (WeightInterpreter::*)(size_t);
+#define FSDPC_WEIGHT_OTHER(name, operands, field, function)                    \
+  {name, &WeightInterpreter::function},
+  static const std::map<std::string, Function> functions = {
+      FSDPC_WEIGHT_OTHER_OPS(FSDPC_WEIGHT_OTHER)};
+#undef FSDPC_WEIGHT_OTHER
   const WeightStep &step = program->steps[number];
-  if (step.op == "input" || step.op == "constant")
-    return;
-  if (step.op == "reshape")
-    values[number] = operand(number, 0);
-  else if (step.op == "broadcast")
-    broadcast(number);
-  else if (step.op == "transpose")
-    transpose(number);
-  else if (step.op == "slice" || step.op == "pad")
-    move(number, step.op == "pad");
-  else if (step.op == "concat")
-    concatenate(number);
-  else if (step.op == "reduce")
-    reduce(number);
-  else if (step.op == "take_along_axis")
-    takeAlongAxis(number);
-  else if (step.op == "embedding")
-    lookUp(number);
+  if (auto found = functions.find(step.op); found != functions.end())
+    (this->*found->second)(number);
+  else if (auto unary = unaries.find(step.op); unary != unaries.end())
+    computeElements(number, unary->second);
   else
-    computeElements(number);
+    computeElements(number, binaries.at(step.op));
+  // Integers by 0 are 0, as in the program.
+  if ((step.op == "div" || step.op == "mod") && step.kind == "i")
+    for (size_t i = 0; i < values[number].size(); ++i)
+      values[number][i] =
+          operand(number, 1)[i] == 0 ? 0 : std::trunc(values[number][i]);
 }
 
 // All operands have the shape of the result.
-void WeightInterpreter::computeElements(size_t number) {
-  const WeightStep &step = program->steps[number];
-  std::vector<double> &to = values[number];
-  if (step.op == "iota") {
-    Shape strides(step.shape.size(), 0);
-    strides[size_t(step.numbers[0])] = 1;
-    walk(step.shape, 0, strides,
-         [&](size_t element, size_t place) { to[element] = double(place); });
-  } else if (step.op == "cast") {
-    for (size_t i = 0; i < to.size(); ++i) {
-      double x = operand(number, 0)[i];
-      to[i] = step.kind == "b"   ? double(x != 0)
-              : step.kind == "i" ? std::trunc(x)
-                                 : x;
-    }
-  } else if (step.op == "select") {
-    for (size_t i = 0; i < to.size(); ++i)
-      to[i] = operand(number, operand(number, 0)[i] != 0 ? 1 : 2)[i];
-  } else if (auto unary = unaries.find(step.op); unary != unaries.end()) {
-    for (size_t i = 0; i < to.size(); ++i)
-      to[i] = unary->second(operand(number, 0)[i]);
-  } else {
-    Binary binary =
-        step.op == "cmp" ? predicates.at(step.kind) : binaries.at(step.op);
-    for (size_t i = 0; i < to.size(); ++i)
-      to[i] = binary(operand(number, 0)[i], operand(number, 1)[i]);
-    // Integers by 0 are 0, as in the program.
-    if ((step.op == "div" || step.op == "mod") && step.kind == "i")
-      for (size_t i = 0; i < to.size(); ++i)
-        to[i] = operand(number, 1)[i] == 0 ? 0 : std::trunc(to[i]);
+void WeightInterpreter::computeElements(size_t number, Unary unary) {
+  for (size_t i = 0; i < values[number].size(); ++i)
+    values[number][i] = unary(operand(number, 0)[i]);
+}
+
+void WeightInterpreter::computeElements(size_t number, Binary binary) {
+  for (size_t i = 0; i < values[number].size(); ++i)
+    values[number][i] = binary(operand(number, 0)[i], operand(number, 1)[i]);
+}
+
+void WeightInterpreter::compare(size_t number) {
+  computeElements(number, predicates.at(program->steps[number].kind));
+}
+
+void WeightInterpreter::select(size_t number) {
+  for (size_t i = 0; i < values[number].size(); ++i)
+    values[number][i] = operand(number, operand(number, 0)[i] != 0 ? 1 : 2)[i];
+}
+
+void WeightInterpreter::cast(size_t number) {
+  const std::string &kind = program->steps[number].kind;
+  for (size_t i = 0; i < values[number].size(); ++i) {
+    double x = operand(number, 0)[i];
+    values[number][i] = kind == "b"   ? double(x != 0)
+                        : kind == "i" ? std::trunc(x)
+                                      : x;
   }
 }
 
-// A slice gathers the elements of a part, a pad scatters them among zeros.
-void WeightInterpreter::move(size_t number, bool scatters) {
+void WeightInterpreter::count(size_t number) {
   const WeightStep &step = program->steps[number];
+  Shape strides(step.shape.size(), 0);
+  strides[size_t(step.numbers[0])] = 1;
+  walk(step.shape, 0, strides, [&](size_t element, size_t place) {
+    values[number][element] = double(place);
+  });
+}
+
+void WeightInterpreter::copy(size_t number) {
+  values[number] = operand(number, 0);
+}
+
+// A slice gathers the elements of a part, a pad scatters them among zeros.
+void WeightInterpreter::move(size_t number) {
+  const WeightStep &step = program->steps[number];
+  bool scatters = step.op == "pad";
   const Shape &part = scatters ? shapeOf(number, 0) : step.shape;
   Shape strides = stridesOf(scatters ? step.shape : shapeOf(number, 0));
   int64_t begin = 0;

@@ -35,8 +35,16 @@ public:
 private:
   Status check(size_t number) const;
   void compute(size_t number);
-  void computeElements(size_t number);
-  void move(size_t number, bool scatters);
+  void computeElements(size_t number, double (*unary)(double));
+  void computeElements(size_t number, double (*binary)(double, double));
+  /// The functions of runtime/abi/weight_ops.h. Each computes a step's value.
+  void keep(size_t) {} ///< filled before the run
+  void count(size_t number);
+  void cast(size_t number);
+  void compare(size_t number);
+  void select(size_t number);
+  void copy(size_t number);
+  void move(size_t number);
   void broadcast(size_t number);
   void transpose(size_t number);
   void concatenate(size_t number);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Turns the region of an fsdp.loss_weight into the program of the manifest,
-// which the runtime interprets. An op that is not here cannot stand in such a
-// region, and a mean whose weight needs it stays that of its microbatch.
+// which the runtime interprets. An op that has no row in
+// runtime/abi/weight_ops.h cannot stand in such a region, and a mean whose
+// weight needs it stays that of its microbatch.
 #include "compiler/dialects/fsdp/WeightPrograms.h"
 
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
+#include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/nn/ShapeOps.h"
-
-#include "llvm/ADT/TypeSwitch.h"
+#include "runtime/abi/weight_ops.h"
 
 using namespace mlir;
 
@@ -58,51 +59,46 @@ std::vector<int64_t> join(ArrayRef<int64_t> one, ArrayRef<int64_t> other) {
 std::optional<WeightStep> weightStepOf(Operation *op) {
   if (op->getNumResults() != 1)
     return std::nullopt;
+  const WeightOp *known = isa_and_nonnull<nn::NNDialect>(op->getDialect())
+                              ? findWeightOp(op->getName().stripDialect())
+                              : nullptr;
+  if (!known)
+    return std::nullopt;
   WeightStep step;
-  step.op = op->getName().stripDialect().str();
-  step.shape = nn::shapeOf(op->getResult(0)).vec();
-  bool known =
-      llvm::TypeSwitch<Operation *, bool>(op)
-          .Case([&](nn::ConstantOp constant) {
-            step.values = elementsOf(constant.getValue());
-            return true;
-          })
-          .Case<nn::IotaOp, nn::ConcatOp>([&](auto along) {
-            step.numbers = {int64_t(along.getAxis())};
-            return true;
-          })
-          .Case([&](nn::TransposeOp transpose) {
-            step.numbers = transpose.getPermutation().vec();
-            return true;
-          })
-          .Case<nn::SliceOp, nn::PadOp>([&](auto part) {
-            step.numbers = join(part.getOffsets(), part.getStrides());
-            return true;
-          })
-          .Case([&](nn::ReduceOp reduce) {
-            step.numbers = reduce.getAxes().vec();
-            step.kind = nn::stringifyReduceKind(reduce.getKind()).str();
-            return true;
-          })
-          .Case([&](nn::CmpOp compare) {
-            step.kind = nn::stringifyPredicate(compare.getPredicate()).str();
-            return true;
-          })
-          .Case<nn::CastOp, nn::DivOp, nn::ModOp>([&](auto rounds) {
-            step.kind =
-                roundingOf(nn::tensorType(rounds.getResult()).getElementType());
-            return true;
-          })
-          .Case<nn::BroadcastOp, nn::ReshapeOp, nn::NegOp, nn::AbsOp, nn::NotOp,
-                nn::CopyOp, nn::StopGradientOp, nn::ReluOp, nn::FloorOp,
-                nn::RoundOp, nn::ExpOp, nn::Expm1Op, nn::LogOp, nn::Log1pOp,
-                nn::SqrtOp, nn::RsqrtOp, nn::TanhOp, nn::ErfOp, nn::SinOp,
-                nn::CosOp, nn::AtanOp, nn::SigmoidOp, nn::AddOp, nn::SubOp,
-                nn::MulOp, nn::PowOp, nn::MaximumOp, nn::MinimumOp, nn::AndOp,
-                nn::OrOp, nn::XorOp, nn::SelectOp, nn::TakeAlongAxisOp,
-                nn::EmbeddingOp>([](Operation *) { return true; })
-          .Default(false);
-  return known ? std::optional(std::move(step)) : std::nullopt;
+  step.op = known->name;
+  auto result = nn::tensorType(op->getResult(0));
+  step.shape = result.getShape().vec();
+  auto numbersOf = [&](StringRef name) {
+    return op->getAttrOfType<DenseI64ArrayAttr>(name).asArrayRef();
+  };
+  switch (known->field) {
+  case WeightField::None:
+    break;
+  case WeightField::Values:
+    step.values = elementsOf(cast<nn::ConstantOp>(op).getValue());
+    break;
+  case WeightField::Axis:
+    step.numbers = {op->getAttrOfType<IntegerAttr>("axis").getInt()};
+    break;
+  case WeightField::Permutation:
+    step.numbers = numbersOf("permutation").vec();
+    break;
+  case WeightField::Places:
+    step.numbers = join(numbersOf("offsets"), numbersOf("strides"));
+    break;
+  case WeightField::Reduction:
+    step.numbers = numbersOf("axes").vec();
+    step.kind = nn::stringifyReduceKind(cast<nn::ReduceOp>(op).getKind()).str();
+    break;
+  case WeightField::Predicate:
+    step.kind =
+        nn::stringifyPredicate(cast<nn::CmpOp>(op).getPredicate()).str();
+    break;
+  case WeightField::Rounding:
+    step.kind = roundingOf(result.getElementType());
+    break;
+  }
+  return step;
 }
 
 // The op's verifier has found a step for each op.

@@ -5,6 +5,7 @@
 // interpreter on both sides, so a consistent error would pass them.
 #include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/dialects/nn/reference/Reference.h"
+#include "runtime/abi/weight_ops.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -344,6 +345,66 @@ TEST_F(Reference, LaunchEvaluatesTheKernel) {
              "attributes {nn.kernel} {\n%0 = nn.mul %x, %x : tensor<1xf64>\n"
              "return %0 : tensor<1xf64>\n}\n"),
       ElementsAre(9));
+}
+
+// The runtime computes the weights of losses by formulas of its own.
+class WeightOps : public Reference {
+protected:
+  // Compares the op with `expected`, the formula's value of each element.
+  void check(const std::string &name, bool isBinary,
+             const std::vector<double> &expected) {
+    bool isLogical =
+        name == "not" || name == "and" || name == "or" || name == "xor";
+    std::string type = isLogical ? "tensor<4xi1>" : "tensor<4xf64>";
+    std::string body = "%a = nn.constant dense<[" + list(left, isLogical) +
+                       "]> : " + type + "\n%b = nn.constant dense<[" +
+                       list(right, isLogical) + "]> : " + type + "\n%y = nn." +
+                       name + " %a" + (isBinary ? ", %b" : "") + " : " + type;
+    nn::ReferenceTensor value = evaluate(body, type);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      double actual = isLogical ? double(value.ints[i]) : value.floats[i];
+      bool isSame = actual == expected[i] ||
+                    (std::isnan(actual) && std::isnan(expected[i])) ||
+                    std::abs(actual - expected[i]) <= 1e-12;
+      EXPECT_TRUE(isSame) << name << " of element " << i << ": " << actual
+                          << ", " << expected[i];
+    }
+  }
+
+  static std::string list(const std::vector<double> &values, bool isLogical) {
+    std::string text;
+    for (double value : values)
+      text +=
+          (text.empty() ? "" : ", ") +
+          (isLogical ? value != 0 ? "true" : "false" : std::to_string(value));
+    return text;
+  }
+
+  std::vector<double> left = {-1.5, 0, 2.5, 0}, right = {0.5, 0, 3, 0.75};
+};
+
+#define EXPECT_UNARY(name, value)                                              \
+  {                                                                            \
+    std::vector<double> values;                                                \
+    for (double x : left)                                                      \
+      values.push_back(value);                                                 \
+    check(name, false, values);                                                \
+  }
+#define EXPECT_BINARY(name, field, value)                                      \
+  {                                                                            \
+    std::vector<double> values;                                                \
+    for (auto [x, y] : llvm::zip_equal(left, right))                           \
+      values.push_back(value);                                                 \
+    check(name, true, values);                                                 \
+  }
+TEST_F(WeightOps, AreThoseOfTheDialect) {
+  FSDPC_WEIGHT_UNARY_OPS(EXPECT_UNARY)
+  FSDPC_WEIGHT_BINARY_OPS(EXPECT_BINARY)
+  for (const WeightOp &op : weightOps)
+    EXPECT_TRUE(
+        op.name == "input" ||
+        RegisteredOperationName::lookup("nn." + std::string(op.name), &context))
+        << op.name;
 }
 
 } // namespace fsdpc::test
