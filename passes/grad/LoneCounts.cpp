@@ -8,7 +8,6 @@
 
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/LossOps.h"
-#include "compiler/dialects/nn/ShapeOps.h"
 
 using namespace mlir;
 
@@ -36,12 +35,18 @@ bool countsTargets(Operation *op, const SampleFlow &flow) {
          countsTargetsOf<nn::LinearCrossEntropyOp>(op, flow);
 }
 
+// Returns true if the op moves elements of its only operand.
+static bool movesOnly(Operation *op) {
+  return isa_and_nonnull<nn::ElementSourceOpInterface>(op) &&
+         op->getNumOperands() == 1;
+}
+
 // Returns true if all that reads the value, behind what moves it, is a choice
 // by a mask that leaves it out.
 static bool isLeftOut(Value value) {
   return llvm::all_of(value.getUses(), [](OpOperand &use) {
     Operation *user = use.getOwner();
-    if (isa<nn::ReshapeOp, nn::BroadcastOp>(user))
+    if (movesOnly(user))
       return isLeftOut(user->getResult(0));
     return isa<nn::SelectOp>(user) && use.getOperandNumber() == 2;
   });
@@ -57,7 +62,7 @@ static bool isStandIn(OpOperand &operand) {
   if (!source.dynamic || source.dynamic->operand != operand.getOperandNumber())
     return false;
   Operation *table = moves->getOperand(source.operand).getDefiningOp();
-  while (isa_and_nonnull<nn::ReshapeOp, nn::TransposeOp>(table))
+  while (movesOnly(table))
     table = table->getOperand(0).getDefiningOp();
   return isa_and_nonnull<nn::StopGradientOp>(table) &&
          isLeftOut(moves->getResult(0));

@@ -11,7 +11,6 @@
 #include "compiler/dialects/nn/LibraryOps.h"
 #include "compiler/dialects/nn/LossOps.h"
 #include "compiler/dialects/nn/Products.h"
-#include "compiler/dialects/nn/ShapeOps.h"
 #include "compiler/options/NamePatterns.h"
 #include "compiler/options/Options.h"
 
@@ -52,7 +51,7 @@ int64_t fsdpc::passes::denseBytes(Value value) {
 
 Value fsdpc::passes::storageOf(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (isBackward(op) || !isa<nn::ReshapeOp, nn::BroadcastOp>(op))
+    if (isBackward(op) || !op->hasTrait<nn::ReadAsOperand>())
       break;
     value = op->getOperand(0);
   }
@@ -68,7 +67,7 @@ RecomputeChooser::RecomputeChooser(Block &body) : body(body), origins(body) {
   for (Operation &op : body) {
     if (!isBackward(&op) && isProduct(&op))
       lastProduct = &op;
-    if (!isBackward(&op) && isa<nn::ReshapeOp, nn::BroadcastOp>(op))
+    if (!isBackward(&op) && op.hasTrait<nn::ReadAsOperand>())
       continue; // its readers count
     for (Value operand : op.getOperands()) {
       Value storage = storageOf(operand);

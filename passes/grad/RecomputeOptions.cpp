@@ -9,7 +9,7 @@
 
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/nn/Build.h"
-#include "compiler/dialects/nn/ShapeOps.h"
+#include "compiler/dialects/nn/Interfaces.h"
 #include "compiler/options/Options.h"
 #include "compiler/schedule/cost_model.h"
 #include "compiler/schedule/recompute_cut.h"
@@ -102,7 +102,7 @@ bool fsdpc::passes::isRepeatable(const RecomputeChooser &chooser,
                                  Operation *op) {
   // Views and broadcasts are repeated where they are read, and what a product
   // computes with the product.
-  return !isa<nn::ReshapeOp, nn::BroadcastOp>(op) && !chooser.productOf(op) &&
+  return !op->hasTrait<nn::ReadAsOperand>() && !chooser.productOf(op) &&
          chooser.isInner(op);
 }
 

@@ -19,6 +19,11 @@ struct OutsideArena : mlir::OpTrait::TraitBase<OpTy, OutsideArena> {};
 /// it: the pointers of its users contain it.
 template <typename OpTy>
 struct NoCall : mlir::OpTrait::TraitBase<OpTy, NoCall> {};
+/// Readers of the result read all of the operand instead: a reshape has its
+/// memory, and each reader repeats a broadcast. So the backward keeps the
+/// operand, and not the result.
+template <typename OpTy>
+struct ReadAsOperand : mlir::OpTrait::TraitBase<OpTy, ReadAsOperand> {};
 /// The operands are computed at their places in the memory of the result, so
 /// they have none of their own.
 template <typename OpTy>

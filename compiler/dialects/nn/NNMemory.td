@@ -41,6 +41,8 @@ class ViewOf<string source, string offset = "0">
 def OutsideArena : NativeOpTrait<"OutsideArena"> { let cppNamespace = "::fsdpc::nn"; }
 // The op names memory or marks a place: convert-to-rt makes no call of it.
 def NoCall : NativeOpTrait<"NoCall"> { let cppNamespace = "::fsdpc::nn"; }
+// Readers of the result read all of the operand instead: the backward keeps the operand.
+def ReadAsOperand : NativeOpTrait<"ReadAsOperand"> { let cppNamespace = "::fsdpc::nn"; }
 // The operands are computed at their places in the memory of the result.
 def HoldsOperands : NativeOpTrait<"HoldsOperands"> { let cppNamespace = "::fsdpc::nn"; }
 // The op may be `nn.strided`, so that its result is read where the operand lies, or its

@@ -48,7 +48,7 @@ def NN_IotaOp : NN_Op<"iota", [Pure, Fuses<"Movable">]> {
 }
 
 def NN_BroadcastOp : NN_Op<"broadcast", [Pure, HasAdjoint, Fuses<"Movable">,
-                                          MovesElements, InLossTail]> {
+                                          MovesElements, InLossTail, ReadAsOperand]> {
   let summary = "Repeats a tensor along dimensions";
   let description = [{
     NumPy's rule: shapes are aligned at the right, and a dimension of 1 or an absent
@@ -71,7 +71,7 @@ def NN_BroadcastOp : NN_Op<"broadcast", [Pure, HasAdjoint, Fuses<"Movable">,
   let hasFolder = 1;
 }
 
-def NN_ReshapeOp : NN_Op<"reshape", [Pure, HasAdjoint, MovesElements, InLossTail,
+def NN_ReshapeOp : NN_Op<"reshape", [Pure, HasAdjoint, MovesElements, InLossTail, ReadAsOperand,
     ViewOf<"getInput()">, NoCall, MayLieInOperand, MayLieInResult]> {
   let summary = "The same elements under another shape";
   let description = [{
