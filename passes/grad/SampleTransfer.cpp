@@ -270,7 +270,7 @@ SampleState Transfer::ofCall(nn::LibraryCallOpInterface call) const {
       continue;
     std::optional<int64_t> axis;
     if (state.kind == Samples::Rows && state.axis >= 0)
-      axis = nn::resultAxis(call, number, state.axis);
+      axis = call.getResultAxis(number, state.axis);
     SampleState part = state;
     part.axis = axis.value_or(-1);
     isApart &= axis && (rows.kind == Samples::None || rows.hasRows(part));

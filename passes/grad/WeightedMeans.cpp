@@ -232,11 +232,9 @@ void Search::visit(OpOperand &use) {
   if (rowAxis && repeatsSamples(op, *rowAxis))
     return;
   // Inputs may choose of one microbatch's mean where another has a factor.
-  if (auto moves = dyn_cast<nn::ElementSourceOpInterface>(op);
-      moves && op->getNumOperands() > 1 &&
-      llvm::any_of(op->getOperands(), [&](Value operand) {
-        return nn::tensorType(operand).getElementType().isInteger() &&
-               flow.readsInputs(operand);
+  if (llvm::any_of(op->getOpOperands(), [&](OpOperand &operand) {
+        return nn::linearityIn(operand) == nn::Linearity::None &&
+               flow.readsInputs(operand.get());
       }))
     return;
   if (op->getNumOperands() == 2 &&

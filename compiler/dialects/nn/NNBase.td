@@ -82,7 +82,8 @@ def NN_Dialect : Dialect {
   }];
 }
 
-class NN_Op<string mnemonic, list<Trait> traits = []>
-    : Op<NN_Dialect, mnemonic, traits>;
+// Each op says how its results depend on its operands, and there is no default.
+class NN_Op<string mnemonic, NN_Linearity linearity, list<Trait> traits>
+    : Op<NN_Dialect, mnemonic, !listconcat(linearity.traits, traits)>;
 
 #endif

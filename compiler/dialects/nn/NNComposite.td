@@ -12,7 +12,7 @@ include "compiler/dialects/nn/NNBase.td"
 
 // ---- softmax, along the last axis ----
 
-def NN_SoftmaxOp : NN_Op<"softmax", [Pure, SameOperandsAndResultType, HasAdjoint, Decomposes,
+def NN_SoftmaxOp : NN_Op<"softmax", NotLinear, [Pure, SameOperandsAndResultType, HasAdjoint, Decomposes,
     FusesOverRows<"getResult()">]> {
   let summary = "Softmax along the last axis";
   let description = [{
@@ -33,7 +33,7 @@ def NN_SoftmaxOp : NN_Op<"softmax", [Pure, SameOperandsAndResultType, HasAdjoint
   let hasVerifier = 1;
 }
 
-def NN_SoftmaxGradOp : NN_Op<"softmax_grad", [Pure, SameOperandsAndResultType, Decomposes,
+def NN_SoftmaxGradOp : NN_Op<"softmax_grad", LinearIn<["Grad"]>, [Pure, SameOperandsAndResultType, Decomposes,
     FusesOverRows<"getResult()">]> {
   let summary = "Cotangent of softmax's input";
   let description = [{
@@ -54,7 +54,7 @@ def NN_SoftmaxGradOp : NN_Op<"softmax_grad", [Pure, SameOperandsAndResultType, D
   let hasVerifier = 1;
 }
 
-def NN_LogSoftmaxOp : NN_Op<"log_softmax", [Pure, SameOperandsAndResultType, HasAdjoint, Decomposes,
+def NN_LogSoftmaxOp : NN_Op<"log_softmax", NotLinear, [Pure, SameOperandsAndResultType, HasAdjoint, Decomposes,
     FusesOverRows<"getResult()">]> {
   let summary = "Logarithm of softmax along the last axis";
   let description = [{
@@ -76,7 +76,7 @@ def NN_LogSoftmaxOp : NN_Op<"log_softmax", [Pure, SameOperandsAndResultType, Has
 
 // ---- attention ----
 
-def NN_RotaryOp : NN_Op<"rotary", [Pure, HasAdjoint, Decomposes,
+def NN_RotaryOp : NN_Op<"rotary", LinearIn<["Input"]>, [Pure, HasAdjoint, Decomposes,
     AllTypesMatch<["input", "result"]>,
     Fuses<"Index", ReadsAnyElement>, CheapToRepeat]> {
   let summary = "Rotary position embedding";
@@ -105,8 +105,8 @@ def NN_RotaryOp : NN_Op<"rotary", [Pure, HasAdjoint, Decomposes,
   let hasVerifier = 1;
 }
 
-def NN_AttentionOp : NN_Op<"attention", [Pure, HasAdjoint,
-    CallsLibrary<["getFlops", "takesStrides", "writesStrides"]>,
+def NN_AttentionOp : NN_Op<"attention", NotLinear, [Pure, HasAdjoint,
+    CallsLibrary<FirstAxes<1>, ["getFlops", "takesStrides", "writesStrides"]>,
     Keeps<["Mask"]>, Statistics<["Lse"]>]> {
   let summary = "Scaled dot-product attention";
   let description = [{
@@ -144,8 +144,8 @@ def NN_AttentionOp : NN_Op<"attention", [Pure, HasAdjoint,
   let hasVerifier = 1;
 }
 
-def NN_AttentionGradOp : NN_Op<"attention_grad", [Pure,
-    CallsLibrary<["getFlops", "takesStrides", "writesStrides"]>,
+def NN_AttentionGradOp : NN_Op<"attention_grad", LinearIn<["Grad"]>, [Pure,
+    CallsLibrary<FirstAxes<1>, ["getFlops", "takesStrides", "writesStrides"]>,
     Keeps<["Lse", "Mask"]>]> {
   let summary = "Cotangents of attention's query, key and value";
   let description = [{

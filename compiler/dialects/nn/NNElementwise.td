@@ -10,9 +10,9 @@ include "compiler/dialects/nn/NNBase.td"
 
 // An elementwise op of one operand. `what` is its summary, `meaning` says what
 // it computes and what its adjoint is.
-class NN_Unary<string mnemonic, string what, string meaning, Type type = NN_FloatTensor,
-               list<Trait> traits = []>
-    : NN_Op<mnemonic, !listconcat([Pure, SameOperandsAndResultType, ElementwiseScalar,
+class NN_Unary<string mnemonic, NN_Linearity linearity, string what, string meaning,
+               Type type = NN_FloatTensor, list<Trait> traits = []>
+    : NN_Op<mnemonic, linearity, !listconcat([Pure, SameOperandsAndResultType, ElementwiseScalar,
                                    HasAdjoint], traits)> {
   let summary = what;
   let description = meaning #
@@ -25,8 +25,9 @@ class NN_Unary<string mnemonic, string what, string meaning, Type type = NN_Floa
 }
 
 // An elementwise op of two operands, on floats or integers.
-class NN_Binary<string mnemonic, string what, string meaning, list<Trait> traits = []>
-    : NN_Op<mnemonic, !listconcat([Pure, SameOperandsAndResultType, ElementwiseScalar,
+class NN_Binary<string mnemonic, NN_Linearity linearity, string what, string meaning,
+                list<Trait> traits = []>
+    : NN_Op<mnemonic, linearity, !listconcat([Pure, SameOperandsAndResultType, ElementwiseScalar,
                                    HasAdjoint], traits)> {
   let summary = what;
   let description = meaning #
@@ -37,50 +38,50 @@ class NN_Binary<string mnemonic, string what, string meaning, list<Trait> traits
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
 }
 
-def NN_NegOp : NN_Unary<"neg", "Negation",
+def NN_NegOp : NN_Unary<"neg", Linear, "Negation",
     "Computes -x; integers wrap. The adjoint negates the cotangent.", NN_Tensor, traits = [IsExact]>;
-def NN_AbsOp : NN_Unary<"abs", "Absolute value",
+def NN_AbsOp : NN_Unary<"abs", NotLinear, "Absolute value",
     "Computes |x|. The adjoint multiplies by the sign of x, which is 0 at 0 as in PyTorch.", NN_Tensor, traits = [IsExact]>;
-def NN_ExpOp : NN_Unary<"exp", "Exponential",
+def NN_ExpOp : NN_Unary<"exp", NotLinear, "Exponential",
     "Computes e to the power x, or 0 where that is below 1.8e-38. The adjoint multiplies by the result.", traits = [Costs<12>]>;
-def NN_LogOp : NN_Unary<"log", "Natural logarithm",
+def NN_LogOp : NN_Unary<"log", NotLinear, "Natural logarithm",
     "Computes log x: -∞ at 0, NaN below. The adjoint divides by x.", traits = [Costs<12>]>;
-def NN_Expm1Op : NN_Unary<"expm1", "Exponential less one",
+def NN_Expm1Op : NN_Unary<"expm1", NotLinear, "Exponential less one",
     "Computes exp(x) - 1, also where x is so small that exp(x) rounds to 1. The adjoint multiplies by exp(x).", traits = [Costs<14>]>;
-def NN_Log1pOp : NN_Unary<"log1p", "Logarithm of one more",
+def NN_Log1pOp : NN_Unary<"log1p", NotLinear, "Logarithm of one more",
     "Computes log(1 + x), also where x is so small that 1 + x rounds to 1: -∞ at -1, NaN below. The adjoint divides by 1 + x.", traits = [Costs<16>]>;
-def NN_SqrtOp : NN_Unary<"sqrt", "Square root",
+def NN_SqrtOp : NN_Unary<"sqrt", NotLinear, "Square root",
     "Computes √x, NaN below 0. The adjoint divides half the cotangent by the result.">;
-def NN_RsqrtOp : NN_Unary<"rsqrt", "Reciprocal square root",
+def NN_RsqrtOp : NN_Unary<"rsqrt", NotLinear, "Reciprocal square root",
     "Computes 1 / √x, by a square root and a division: the processors' approximations have 12 bits. "
     "The adjoint multiplies by -½ times the cube of the result.">;
-def NN_TanhOp : NN_Unary<"tanh", "Hyperbolic tangent",
+def NN_TanhOp : NN_Unary<"tanh", NotLinear, "Hyperbolic tangent",
     "Computes tanh x. The adjoint multiplies by 1 - y², where y is the result.", traits = [Costs<12>]>;
-def NN_ErfOp : NN_Unary<"erf", "Error function",
+def NN_ErfOp : NN_Unary<"erf", NotLinear, "Error function",
     "Computes erf x = 2/√π times the integral of exp(-t²) from 0 to x. The adjoint multiplies by 2/√π · exp(-x²).", traits = [Costs<12>]>;
-def NN_SigmoidOp : NN_Unary<"sigmoid", "Logistic function",
+def NN_SigmoidOp : NN_Unary<"sigmoid", NotLinear, "Logistic function",
     "Computes 1 / (1 + exp(-x)). The adjoint multiplies by y · (1 - y), where y is the result.", traits = [Costs<12>]>;
-def NN_SoftplusOp : NN_Unary<"softplus", "Softened rectifier",
+def NN_SoftplusOp : NN_Unary<"softplus", NotLinear, "Softened rectifier",
     "Computes log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), which neither overflows nor loses a small result. "
     "log(sigmoid(x)) is -softplus(-x). The adjoint multiplies by sigmoid(x).", traits = [Costs<28>]>;
-def NN_ReluOp : NN_Unary<"relu", "Rectified linear unit",
+def NN_ReluOp : NN_Unary<"relu", NotLinear, "Rectified linear unit",
     "Computes max(x, 0); NaN stays NaN, so that it is found. The adjoint passes the cotangent where x > 0, and 0 elsewhere.", traits = [IsExact]>;
-def NN_SinOp : NN_Unary<"sin", "Sine",
+def NN_SinOp : NN_Unary<"sin", NotLinear, "Sine",
     "Computes sin x, of x in radians. The adjoint multiplies by cos x.", traits = [Costs<100>]>;
-def NN_CosOp : NN_Unary<"cos", "Cosine",
+def NN_CosOp : NN_Unary<"cos", NotLinear, "Cosine",
     "Computes cos x, of x in radians. The adjoint multiplies by -sin x.", traits = [Costs<100>]>;
-def NN_AtanOp : NN_Unary<"atan", "Arc tangent",
+def NN_AtanOp : NN_Unary<"atan", NotLinear, "Arc tangent",
     "Computes the angle in [-π/2, π/2] whose tangent is x. The adjoint divides by 1 + x².", traits = [Costs<30>]>;
-def NN_FloorOp : NN_Unary<"floor", "Rounds down",
+def NN_FloorOp : NN_Unary<"floor", NotLinear, "Rounds down",
     "Computes the largest integer not above x. The adjoint is zero.">;
-def NN_RoundOp : NN_Unary<"round", "Rounds to the nearest integer",
+def NN_RoundOp : NN_Unary<"round", NotLinear, "Rounds to the nearest integer",
     "Computes the integer nearest to x, and the even one of two that are equally near. The adjoint is zero.">;
 
-def NN_StopGradientOp : NN_Unary<"stop_gradient", "Value without a gradient",
+def NN_StopGradientOp : NN_Unary<"stop_gradient", KeepsValue, "Value without a gradient",
     "Returns x as it is. No gradient passes: a parameter that affects the loss only through such ops is not trained. "
     "It is PyTorch's `detach`. The pass `grad` removes it.", traits = [IsExact]>;
 
-def NN_NotOp : NN_Op<"not", [Pure, SameOperandsAndResultType, ElementwiseScalar]> {
+def NN_NotOp : NN_Op<"not", NotLinear, [Pure, SameOperandsAndResultType, ElementwiseScalar]> {
   let summary = "Logical not";
   let description = [{
     True where the input is false.
@@ -98,39 +99,39 @@ def NN_NotOp : NN_Op<"not", [Pure, SameOperandsAndResultType, ElementwiseScalar]
   let assemblyFormat = "$input attr-dict `:` type($result)";
 }
 
-def NN_AddOp : NN_Binary<"add", "Sum",
+def NN_AddOp : NN_Binary<"add", Linear, "Sum",
     "Computes x + y; integers wrap. The adjoint passes the cotangent to both operands.", [Commutative]> {
   let hasFolder = 1;
 }
-def NN_SubOp : NN_Binary<"sub", "Difference",
+def NN_SubOp : NN_Binary<"sub", Linear, "Difference",
     "Computes x - y; integers wrap. The adjoint passes the cotangent to x and negates it for y."> {
   let hasFolder = 1;
 }
-def NN_MulOp : NN_Binary<"mul", "Product of elements",
+def NN_MulOp : NN_Binary<"mul", Multilinear, "Product of elements",
     "Computes x · y; integers wrap. The adjoint multiplies by the other operand.", [Commutative]> {
   let hasFolder = 1;
 }
-def NN_DivOp : NN_Binary<"div", "Quotient",
+def NN_DivOp : NN_Binary<"div", HasLinearity, "Quotient",
     "Computes x / y. Integers round towards zero and wrap: the smallest one divided by -1 is itself. An integer divided by 0 gives 0. "
     "The adjoint divides by y, and for y multiplies that by minus the result."> {
   let hasFolder = 1;
 }
-def NN_ModOp : NN_Binary<"mod", "Remainder with the sign of the divisor",
+def NN_ModOp : NN_Binary<"mod", NotLinear, "Remainder with the sign of the divisor",
     "Computes x - y · floor(x / y), as Python's % does. An integer modulo 0 gives 0. "
     "The adjoint passes the cotangent to x, and multiplies it by -floor(x / y) for y.">;
-def NN_PowOp : NN_Binary<"pow", "Power",
+def NN_PowOp : NN_Binary<"pow", NotLinear, "Power",
     "Computes x to the power y. The adjoint multiplies by y · x^(y - 1), and for y by the result times log x, "
     "which counts as 0 where x is 0 and y is not negative.", [Costs<100>]>;
-def NN_MaximumOp : NN_Binary<"maximum", "Larger element",
+def NN_MaximumOp : NN_Binary<"maximum", NotLinear, "Larger element",
     "Computes max(x, y), NaN where either is. The adjoint goes to the larger operand, half of it to each of equals.",
     [Commutative, IsExact]>;
-def NN_MinimumOp : NN_Binary<"minimum", "Smaller element",
+def NN_MinimumOp : NN_Binary<"minimum", NotLinear, "Smaller element",
     "Computes min(x, y), NaN where either is. The adjoint goes to the smaller operand, half of it to each of equals.",
     [Commutative, IsExact]>;
 
 // An elementwise op on truth values; gradients do not pass it.
 class NN_Logical<string mnemonic, string what, string meaning>
-    : NN_Op<mnemonic, [Pure, SameOperandsAndResultType, ElementwiseScalar, Commutative]> {
+    : NN_Op<mnemonic, NotLinear, [Pure, SameOperandsAndResultType, ElementwiseScalar, Commutative]> {
   let summary = what;
   let description = meaning #
       "\n\n**Constraints**\n- Operands and result have the same type, a tensor of i1.\n\n"
@@ -149,7 +150,7 @@ def NN_Predicate : I32EnumAttr<"Predicate", "comparison", [
   let cppNamespace = "::fsdpc::nn";
 }
 
-def NN_CmpOp : NN_Op<"cmp", [Pure, ElementwiseScalar, SameOperandsAndResultShape,
+def NN_CmpOp : NN_Op<"cmp", NotLinear, [Pure, ElementwiseScalar, SameOperandsAndResultShape,
     SameTypeOperands, DeclareOpInterfaceMethods<PrecisionOpInterface, ["computesInF32"]>]> {
   let summary = "Compares elements";
   let description = [{
@@ -171,7 +172,7 @@ def NN_CmpOp : NN_Op<"cmp", [Pure, ElementwiseScalar, SameOperandsAndResultShape
   let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)";
 }
 
-def NN_SelectOp : NN_Op<"select", [Pure, ElementwiseScalar, HasAdjoint, IsExact,
+def NN_SelectOp : NN_Op<"select", LinearIn<["OnTrue", "OnFalse"]>, [Pure, ElementwiseScalar, HasAdjoint, IsExact,
     AllTypesMatch<["onTrue", "onFalse", "result"]>]> {
   let summary = "Chooses between elements";
   let description = [{
@@ -193,7 +194,8 @@ def NN_SelectOp : NN_Op<"select", [Pure, ElementwiseScalar, HasAdjoint, IsExact,
   let hasVerifier = 1; // condition has the result's shape
 }
 
-def NN_CastOp : NN_Op<"cast", [Pure, ElementwiseScalar, HasAdjoint, SameOperandsAndResultShape]> {
+def NN_CastOp : NN_Op<"cast", HasLinearity, [Pure, ElementwiseScalar, HasAdjoint, SameValue,
+    SameOperandsAndResultShape]> {
   let summary = "Converts the element type";
   let description = [{
     Floats round to nearest, ties to even; floats to integers truncate towards zero,
@@ -220,7 +222,7 @@ def NN_GeluForm : I32EnumAttr<"GeluForm", "form of GELU", [
   let cppNamespace = "::fsdpc::nn";
 }
 
-def NN_GeluOp : NN_Op<"gelu", [Pure, SameOperandsAndResultType, ElementwiseScalar, HasAdjoint,
+def NN_GeluOp : NN_Op<"gelu", NotLinear, [Pure, SameOperandsAndResultType, ElementwiseScalar, HasAdjoint,
     Costs<20>]> {
   let summary = "Gaussian error linear unit";
   let description = [{
@@ -242,7 +244,7 @@ def NN_GeluOp : NN_Op<"gelu", [Pure, SameOperandsAndResultType, ElementwiseScala
   let assemblyFormat = "$form $input attr-dict `:` type($result)";
 }
 
-def NN_GeluGradOp : NN_Op<"gelu_grad", [Pure, SameOperandsAndResultType, ElementwiseScalar,
+def NN_GeluGradOp : NN_Op<"gelu_grad", LinearIn<["Grad"]>, [Pure, SameOperandsAndResultType, ElementwiseScalar,
                                         Costs<20>]> {
   let summary = "Cotangent of GELU's input";
   let description = [{
@@ -262,10 +264,10 @@ def NN_GeluGradOp : NN_Op<"gelu_grad", [Pure, SameOperandsAndResultType, Element
   let assemblyFormat = "$form $input `,` $grad attr-dict `:` type($result)";
 }
 
-def NN_SiluOp : NN_Unary<"silu", "Sigmoid linear unit",
+def NN_SiluOp : NN_Unary<"silu", NotLinear, "Sigmoid linear unit",
     "Computes x · sigmoid(x). The adjoint is `nn.silu_grad`.", traits = [Costs<12>]>;
 
-def NN_SiluGradOp : NN_Op<"silu_grad", [Pure, SameOperandsAndResultType, ElementwiseScalar,
+def NN_SiluGradOp : NN_Op<"silu_grad", LinearIn<["Grad"]>, [Pure, SameOperandsAndResultType, ElementwiseScalar,
                                         Costs<12>]> {
   let summary = "Cotangent of SiLU's input";
   let description = [{
@@ -284,7 +286,7 @@ def NN_SiluGradOp : NN_Op<"silu_grad", [Pure, SameOperandsAndResultType, Element
   let assemblyFormat = "$input `,` $grad attr-dict `:` type($result)";
 }
 
-def NN_DropoutOp : NN_Op<"dropout", [Pure, HasAdjoint, Fuses<"Map">, CheapToRepeat,
+def NN_DropoutOp : NN_Op<"dropout", LinearIn<["Input"]>, [Pure, HasAdjoint, Fuses<"Map">, CheapToRepeat,
     DrawsRandom, AllTypesMatch<["input", "result"]>]> {
   let summary = "Zeroes elements at random and scales the others";
   let description = [{
@@ -314,7 +316,7 @@ def NN_DropoutOp : NN_Op<"dropout", [Pure, HasAdjoint, Fuses<"Map">, CheapToRepe
   let hasVerifier = 1; // 0 <= ratio < 1, random is tensor<4xi32>
 }
 
-def NN_UniformOp : NN_Op<"uniform", [Pure, Fuses<"Map">, CheapToRepeat, DrawsRandom]> {
+def NN_UniformOp : NN_Op<"uniform", NotLinear, [Pure, Fuses<"Map">, CheapToRepeat, DrawsRandom]> {
   let summary = "Random numbers between 0 and 1";
   let description = [{
     An element is (2 · (word >> 9) + 1) · 2⁻²⁴, where `word` is the one that `nn.dropout`
@@ -340,7 +342,7 @@ def NN_UniformOp : NN_Op<"uniform", [Pure, Fuses<"Map">, CheapToRepeat, DrawsRan
 def NN_F32Like : TypeOrValueSemanticsContainer<F32, "f32">;
 def NN_WordLike : TypeOrValueSemanticsContainer<I32, "i32">;
 
-def NN_RoundStochasticOp : NN_Op<"round_stochastic", [Pure, ElementwiseScalar,
+def NN_RoundStochasticOp : NN_Op<"round_stochastic", NotLinear, [Pure, ElementwiseScalar,
     SameOperandsAndResultShape, AllTypesMatch<["input", "result"]>]> {
   let summary = "Rounds to bf16, up or down at random";
   let description = [{
@@ -368,7 +370,7 @@ def NN_RoundStochasticOp : NN_Op<"round_stochastic", [Pure, ElementwiseScalar,
   let assemblyFormat = "$input `,` $word attr-dict `:` type($result) `,` type($word)";
 }
 
-def NN_CopyOp : NN_Op<"copy", [Pure, SameOperandsAndResultType, ElementwiseScalar]> {
+def NN_CopyOp : NN_Op<"copy", KeepsValue, [Pure, SameOperandsAndResultType, ElementwiseScalar]> {
   let summary = "The same elements in memory of their own";
   let description = [{
     Stands where a value must be in two places: a gradient that is another parameter's

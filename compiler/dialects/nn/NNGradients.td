@@ -7,7 +7,7 @@
 
 include "compiler/dialects/nn/NNBase.td"
 
-def NN_CotangentOp : NN_Op<"cotangent", [Pure, SameOperandsAndResultType]> {
+def NN_CotangentOp : NN_Op<"cotangent", NotLinear, [Pure, SameOperandsAndResultType]> {
   let summary = "Stands for a cotangent in a gradient of the model's own";
   let description = [{
     Stands for the cotangent of the result `index` of the `nn.custom_gradient` that reads it. The operand says
@@ -27,7 +27,7 @@ def NN_CotangentOp : NN_Op<"cotangent", [Pure, SameOperandsAndResultType]> {
   let assemblyFormat = "$index `of` $input attr-dict `:` type($result)";
 }
 
-def NN_CustomGradientOp : NN_Op<"custom_gradient", [Pure, AttrSizedOperandSegments, HasAdjoint]> {
+def NN_CustomGradientOp : NN_Op<"custom_gradient", NotLinear, [Pure, AttrSizedOperandSegments, HasAdjoint]> {
   let summary = "Values with a gradient of the model's own";
   let description = [{
     Returns `values` as they are. The cotangents of `inputs` are `gradients`, computed with the cotangents of

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The questions that passes and emitters ask of nn ops: the adjoint, the meaning
-// in primitives, scalar code, fusion, where elements come from, views of memory,
-// precision, library calls. An op answers in its .td entry (class `NN_Answers`)
+// in primitives, scalar code, fusion, where elements come from, linearity, views of
+// memory, precision, library calls. An op answers in its .td entry (class `NN_Answers`)
 // where one line says it, else in a .cpp file beside the dialect. No pass lists
 // op classes, so a new op needs no change in any pass. After IREE's
 // TiedOpInterface and AsyncAccessOpInterface.
@@ -133,6 +133,19 @@ def PrecisionOpInterface : OpInterface<"PrecisionOpInterface"> {
   ];
 }
 
+def LinearityOpInterface : OpInterface<"LinearityOpInterface"> {
+  let cppNamespace = "::fsdpc::nn";
+  let description = [{
+    Says how the results of an op depend on its operands. Every op of the dialect answers,
+    as the second argument of `NN_Op`; an answer is about all results together. The test
+    `nn_linearity_test` compares the answers with the reference interpreter.
+  }];
+  let methods = [
+    InterfaceMethod<"Returns how the results depend on the operand with this number.",
+      "::fsdpc::nn::Linearity", "getLinearity", (ins "unsigned":$operand)>
+  ];
+}
+
 def LibraryCallOpInterface : OpInterface<"LibraryCallOpInterface"> {
   let cppNamespace = "::fsdpc::nn";
   let description = [{
@@ -147,6 +160,13 @@ def LibraryCallOpInterface : OpInterface<"LibraryCallOpInterface"> {
       the option `--attention`. Emits an error if the library that it asks for cannot.
     }], "::llvm::FailureOr<::llvm::StringRef>", "chooseLibrary",
       (ins "::llvm::StringRef":$attention)>,
+    InterfaceMethod<[{
+      Returns the axis along which a slice of each result follows from the operand's
+      slice at the same place along `axis`, and from no other slice of this operand.
+      Nothing is always a right answer. Every op answers, by the first argument of
+      `CallsLibrary`.
+    }], "::std::optional<int64_t>", "getResultAxis",
+      (ins "unsigned":$operand, "int64_t":$axis), "", "return ::std::nullopt;">,
     InterfaceMethod<[{
       Returns the operand whose memory the result takes and whose value ends there: an
       accumulator. Null if there is none.
@@ -212,11 +232,69 @@ class Statistics<list<string> results> : NN_Answers<"PrecisionOpInterface",
 // Interfaces that an op implements in a .cpp file.
 defvar HasAdjoint = DeclareOpInterfaceMethods<AdjointOpInterface>;
 defvar Decomposes = DeclareOpInterfaceMethods<DecomposeOpInterface>;
-defvar MovesElements = DeclareOpInterfaceMethods<ElementSourceOpInterface>;
 defvar ElementwiseScalar = TraitList<[DeclareOpInterfaceMethods<ElementwiseOpInterface>,
                                        Fuses<"Map">]>;
-class CallsLibrary<list<string> answers>
-    : DeclareOpInterfaceMethods<LibraryCallOpInterface, answers>;
+
+// ---- linearity: the second argument of NN_Op ----
+
+// The result is the operand, in another type at most.
+def SameValue : NativeOpTrait<"SameValue"> { let cppNamespace = "::fsdpc::nn"; }
+class NN_Linearity<string members, list<Trait> others = []> {
+  list<Trait> traits = !listconcat([NN_Answers<"LinearityOpInterface", members>], others);
+}
+// The C++ expression may read the number of the operand, `operand`.
+class NN_LinearityIs<string expression, list<Trait> others = []> : NN_Linearity<
+  "  ::fsdpc::nn::Linearity getLinearity(unsigned operand) { return "
+  # expression # "; }\n", others>;
+
+class NN_IsAmong<list<string> operands> {
+  string cpp = !interleave(!foreach(n, operands,
+    "::fsdpc::nn::isAmong(operand, get" # n # "Mutable())"), " || ");
+}
+
+def NotLinear : NN_LinearityIs<"::fsdpc::nn::Linearity::None">;
+// Linear in all operands together: sums.
+def Linear : NN_LinearityIs<"::fsdpc::nn::Linearity::Term">;
+class LinearIf<string condition>
+    : NN_LinearityIs<"::fsdpc::nn::termIf(" # condition # ")">;
+// Linear in these operands together while the others are fixed. Names have a capital.
+class LinearIn<list<string> operands> : LinearIf<NN_IsAmong<operands>.cpp>;
+// Linear in each operand while the others are fixed: products.
+def Multilinear : NN_LinearityIs<"::fsdpc::nn::Linearity::Factor">;
+// Linear in each of these operands while all others are fixed.
+class MultilinearIn<list<string> operands> : NN_LinearityIs<
+  NN_IsAmong<operands>.cpp # " ? ::fsdpc::nn::Linearity::Factor : ::fsdpc::nn::Linearity::None">;
+// Gives its operand.
+def KeepsValue : NN_LinearityIs<"::fsdpc::nn::Linearity::Term", [SameValue]>;
+// Linear in what it moves, and not in indices that it reads.
+def MovesElements : NN_LinearityIs<"::fsdpc::nn::linearityIn(getElementSources(), operand)",
+    [DeclareOpInterfaceMethods<ElementSourceOpInterface>]>;
+// `getLinearity` is in Linearity.cpp.
+def HasLinearity : NN_Linearity<"  ::fsdpc::nn::Linearity getLinearity(unsigned operand);\n">;
+
+// ---- library calls: the axes of operands that become axes of the results ----
+
+class NN_Axes<string body> {
+  Trait answer = NN_Answers<"LibraryCallOpInterface",
+    "  ::std::optional<int64_t> getResultAxis(unsigned operand, "
+    # "int64_t axis)" # body # "\n">;
+}
+def NoAxes : NN_Axes<" { return ::std::nullopt; }">;
+// The first axes of every operand are those of the results. Sizes of 1 are repeated.
+class FirstAxes<int count> : NN_Axes<
+  " { return axis < " # count # " ? ::std::optional(axis) : ::std::nullopt; }">;
+// Axis `from` of an operand, whose name has a capital, becomes axis `to`.
+class Axis<string operand, int from, int to> {
+  string test = "    if (axis == " # from # " && ::fsdpc::nn::isAmong(operand, get"
+                # operand # "Mutable()))\n      return " # to # ";\n";
+}
+class Axes<list<Axis> axes> : NN_Axes<" {\n"
+  # !interleave(!foreach(a, axes, a.test), "") # "    return ::std::nullopt;\n  }">;
+// `getResultAxis` is in Linearity.cpp.
+def HasResultAxis : NN_Axes<";">;
+
+class CallsLibrary<NN_Axes axes, list<string> answers>
+    : TraitList<[DeclareOpInterfaceMethods<LibraryCallOpInterface, answers>, axes.answer]>;
 
 // Primitives that stay f32 where they lead from the last product to the loss alone.
 def InLossTail : NativeOpTrait<"InLossTail"> { let cppNamespace = "::fsdpc::nn"; }

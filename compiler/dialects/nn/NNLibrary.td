@@ -8,8 +8,9 @@
 
 include "compiler/dialects/nn/NNBase.td"
 
-def NN_MatmulOp : NN_Op<"matmul", [Pure, HasAdjoint,
-    CallsLibrary<["getFlops", "getOverwritten", "canAddBias", "addBias", "writesPieces"]>]> {
+def NN_MatmulOp : NN_Op<"matmul", HasLinearity, [Pure, HasAdjoint,
+    CallsLibrary<HasResultAxis,
+                 ["getFlops", "getOverwritten", "canAddBias", "addBias", "writesPieces"]>]> {
   let summary = "Batched matrix product";
   let description = [{
     C = A · B, where A is [batch…, M, K] ([batch…, K, M] with `transpose_a`) and B is
@@ -49,8 +50,8 @@ def NN_Epilogue : I32EnumAttr<"Epilogue", "what a product does with its sums", [
   let cppNamespace = "::fsdpc::nn";
 }
 
-def NN_FusedMatmulOp : NN_Op<"fused_matmul", [Pure, AttrSizedOperandSegments,
-    CallsLibrary<["getFlops", "writesPieces"]>]> {
+def NN_FusedMatmulOp : NN_Op<"fused_matmul", NotLinear, [Pure, AttrSizedOperandSegments,
+    CallsLibrary<NoAxes, ["getFlops", "writesPieces"]>]> {
   let summary = "Matrix product with an epilogue, in one pass over memory";
   let description = [{
     For GPUs: cuBLASLt's epilogues. X = A · B + `addend` + `bias` in f32, where A and B are as
@@ -93,11 +94,13 @@ def NN_FusedMatmulOp : NN_Op<"fused_matmul", [Pure, AttrSizedOperandSegments,
   let hasVerifier = 1;
 }
 
-class NN_Window<string mnemonic, list<Trait> traits> : NN_Op<mnemonic, traits> {
+class NN_Window<string mnemonic, NN_Linearity linearity, list<Trait> traits>
+    : NN_Op<mnemonic, linearity, traits> {
   let hasVerifier = 1;
 }
 
-def NN_Conv2dOp : NN_Window<"conv2d", [Pure, HasAdjoint, CallsLibrary<["getFlops"]>]> {
+def NN_Conv2dOp : NN_Window<"conv2d", Multilinear, [Pure, HasAdjoint,
+    CallsLibrary<Axes<[Axis<"Input", 0, 0>, Axis<"Filter", 0, 1>]>, ["getFlops"]>]> {
   let summary = "2-D convolution";
   let description = [{
     Convolves images N×C×H×W with filters O×(C / groups)×h×w. `strides` and
@@ -126,7 +129,8 @@ def NN_Conv2dOp : NN_Window<"conv2d", [Pure, HasAdjoint, CallsLibrary<["getFlops
   let assemblyFormat = "$input `,` $filter attr-dict `:` type($input) `,` type($filter) `->` type($result)";
 }
 
-def NN_Conv2dGradInputOp : NN_Window<"conv2d_grad_input", [Pure, HasAdjoint, CallsLibrary<["getFlops"]>]> {
+def NN_Conv2dGradInputOp : NN_Window<"conv2d_grad_input", Multilinear, [Pure, HasAdjoint,
+    CallsLibrary<Axes<[Axis<"Grad", 0, 0>]>, ["getFlops"]>]> {
   let summary = "Cotangent of conv2d's input: transposed convolution";
   let description = [{
     The transposed convolution of the result's cotangent, `grad`, with the same filter.
@@ -150,8 +154,8 @@ def NN_Conv2dGradInputOp : NN_Window<"conv2d_grad_input", [Pure, HasAdjoint, Cal
   let assemblyFormat = "$grad `,` $filter attr-dict `:` type($grad) `,` type($filter) `->` type($result)";
 }
 
-def NN_Conv2dGradFilterOp : NN_Window<"conv2d_grad_filter", [Pure,
-    CallsLibrary<["getFlops", "lendsResults"]>]> {
+def NN_Conv2dGradFilterOp : NN_Window<"conv2d_grad_filter", Multilinear, [Pure,
+    CallsLibrary<Axes<[Axis<"Grad", 1, 0>]>, ["getFlops", "lendsResults"]>]> {
   let summary = "Cotangent of conv2d's filter";
   let description = [{
     The correlation of the input with the result's cotangent, `grad`. The attributes are
@@ -174,8 +178,8 @@ def NN_Conv2dGradFilterOp : NN_Window<"conv2d_grad_filter", [Pure,
   let assemblyFormat = "$grad `,` $input attr-dict `:` type($grad) `,` type($input) `->` type($result)";
 }
 
-def NN_MaxPool2dOp : NN_Window<"max_pool2d", [Pure, HasAdjoint,
-    CallsLibrary<["lendsResults"]>]> {
+def NN_MaxPool2dOp : NN_Window<"max_pool2d", NotLinear, [Pure, HasAdjoint,
+    CallsLibrary<FirstAxes<2>, ["lendsResults"]>]> {
   let summary = "Maximum of each window";
   let description = [{
     `index` is the position of the maximum within its window, row by row; of equal
@@ -202,7 +206,8 @@ def NN_MaxPool2dOp : NN_Window<"max_pool2d", [Pure, HasAdjoint,
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type(results)";
 }
 
-def NN_MaxPool2dGradOp : NN_Window<"max_pool2d_grad", [Pure, CallsLibrary<["lendsResults"]>]> {
+def NN_MaxPool2dGradOp : NN_Window<"max_pool2d_grad", LinearIn<["Grad"]>, [Pure,
+    CallsLibrary<FirstAxes<2>, ["lendsResults"]>]> {
   let summary = "Cotangent of max_pool2d's input";
   let description = [{
     Adds each element of `grad` to the element of the input that `index` names. The
@@ -225,8 +230,8 @@ def NN_MaxPool2dGradOp : NN_Window<"max_pool2d_grad", [Pure, CallsLibrary<["lend
   let assemblyFormat = "$grad `,` $index attr-dict `:` type($grad) `,` type($index) `->` type($result)";
 }
 
-def NN_AvgPool2dOp : NN_Window<"avg_pool2d", [Pure, HasAdjoint,
-    CallsLibrary<["lendsResults"]>]> {
+def NN_AvgPool2dOp : NN_Window<"avg_pool2d", Linear, [Pure, HasAdjoint,
+    CallsLibrary<FirstAxes<2>, ["lendsResults"]>]> {
   let summary = "Mean of each window";
   let description = [{
     The sum over a window, divided by the number of its elements within the image, or
@@ -252,7 +257,8 @@ def NN_AvgPool2dOp : NN_Window<"avg_pool2d", [Pure, HasAdjoint,
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
 }
 
-def NN_AvgPool2dGradOp : NN_Window<"avg_pool2d_grad", [Pure, CallsLibrary<["lendsResults"]>]> {
+def NN_AvgPool2dGradOp : NN_Window<"avg_pool2d_grad", Linear, [Pure,
+    CallsLibrary<FirstAxes<2>, ["lendsResults"]>]> {
   let summary = "Cotangent of avg_pool2d's input";
   let description = [{
     Spreads each element of `grad`, divided as in the forward, over its window. The
@@ -277,7 +283,7 @@ def NN_AvgPool2dGradOp : NN_Window<"avg_pool2d_grad", [Pure, CallsLibrary<["lend
 
 // ---- outlined kernels ----
 
-def NN_LaunchOp : NN_Op<"launch", [Pure,
+def NN_LaunchOp : NN_Op<"launch", NotLinear, [Pure,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Runs an outlined kernel";
   let description = [{

@@ -11,7 +11,7 @@ def NN_Reduction : I32EnumAttr<"Reduction", "reduction of a loss", [
   let cppNamespace = "::fsdpc::nn";
 }
 
-def NN_CrossEntropyOp : NN_Op<"cross_entropy", [Pure, HasAdjoint, Decomposes,
+def NN_CrossEntropyOp : NN_Op<"cross_entropy", NotLinear, [Pure, HasAdjoint, Decomposes,
     Keeps<["Weights"]>, Statistics<["Loss", "Lse", "Valid"]>]> {
   let summary = "Cross-entropy loss of rows of logits";
   let description = [{
@@ -43,7 +43,7 @@ def NN_CrossEntropyOp : NN_Op<"cross_entropy", [Pure, HasAdjoint, Decomposes,
   let hasVerifier = 1;
 }
 
-def NN_CrossEntropyGradOp : NN_Op<"cross_entropy_grad", [Pure, Decomposes,
+def NN_CrossEntropyGradOp : NN_Op<"cross_entropy_grad", MultilinearIn<["Grad", "Weights"]>, [Pure, Decomposes,
     AllTypesMatch<["grad", "valid"]>,
     Fuses<"Map">, Keeps<["Grad", "Lse", "Valid", "Weights"]>]> {
   let summary = "Cotangent of cross_entropy's logits";
@@ -74,7 +74,7 @@ def NN_CrossEntropyGradOp : NN_Op<"cross_entropy_grad", [Pure, Decomposes,
   let hasVerifier = 1;
 }
 
-def NN_CrossEntropyRowsOp : NN_Op<"cross_entropy_rows", [Pure, Decomposes,
+def NN_CrossEntropyRowsOp : NN_Op<"cross_entropy_rows", NotLinear, [Pure, Decomposes,
     AllTypesMatch<["logits", "dlogits"]>, AllTypesMatch<["weights", "factors", "losses"]>,
     FusesOverRows<"getLogits()">]> {
   let summary = "Losses of rows of logits, and the logits' cotangents";
@@ -105,7 +105,7 @@ def NN_CrossEntropyRowsOp : NN_Op<"cross_entropy_rows", [Pure, Decomposes,
   let hasVerifier = 1;
 }
 
-def NN_LinearCrossEntropyOp : NN_Op<"linear_cross_entropy", [Pure, HasAdjoint,
+def NN_LinearCrossEntropyOp : NN_Op<"linear_cross_entropy", NotLinear, [Pure, HasAdjoint,
     AttrSizedOperandSegments, AllTypesMatch<["input", "dinput"]>,
     AllTypesMatch<["weight", "dweight"]>,
     Keeps<["Weights", "Scale"]>, Statistics<["Loss", "Valid"]>]> {

@@ -8,7 +8,7 @@
 
 include "compiler/dialects/nn/NNBase.td"
 
-def NN_LayerNormOp : NN_Op<"layer_norm", [Pure, HasAdjoint, Decomposes, AttrSizedOperandSegments,
+def NN_LayerNormOp : NN_Op<"layer_norm", NotLinear, [Pure, HasAdjoint, Decomposes, AttrSizedOperandSegments,
     FusesOverRows<"getInput()">, CheapToRepeat, Statistics<["Mean", "Rstd"]>]> {
   let summary = "Normalises rows to mean 0 and variance 1";
   let description = [{
@@ -40,7 +40,7 @@ def NN_LayerNormOp : NN_Op<"layer_norm", [Pure, HasAdjoint, Decomposes, AttrSize
   let hasVerifier = 1;
 }
 
-def NN_LayerNormGradOp : NN_Op<"layer_norm_grad", [Pure, Decomposes,
+def NN_LayerNormGradOp : NN_Op<"layer_norm_grad", MultilinearIn<["Grad", "Weight"]>, [Pure, Decomposes,
     AllTypesMatch<["grad", "input"]>, AllTypesMatch<["mean", "rstd"]>,
     FusesOverRows<"getInput()">, Keeps<["Mean", "Rstd"]>]> {
   let summary = "Cotangent of layer_norm's input";
@@ -70,7 +70,7 @@ def NN_LayerNormGradOp : NN_Op<"layer_norm_grad", [Pure, Decomposes,
   let hasVerifier = 1;
 }
 
-def NN_RmsNormOp : NN_Op<"rms_norm", [Pure, HasAdjoint, Decomposes,
+def NN_RmsNormOp : NN_Op<"rms_norm", NotLinear, [Pure, HasAdjoint, Decomposes,
     FusesOverRows<"getInput()">, CheapToRepeat, Statistics<["Rstd"]>]> {
   let summary = "Scales rows to a root mean square of 1";
   let description = [{
@@ -99,7 +99,7 @@ def NN_RmsNormOp : NN_Op<"rms_norm", [Pure, HasAdjoint, Decomposes,
   let hasVerifier = 1;
 }
 
-def NN_RmsNormGradOp : NN_Op<"rms_norm_grad", [Pure, Decomposes,
+def NN_RmsNormGradOp : NN_Op<"rms_norm_grad", MultilinearIn<["Grad", "Weight"]>, [Pure, Decomposes,
     AllTypesMatch<["grad", "input"]>,
     FusesOverRows<"getInput()">, Keeps<["Rstd"]>]> {
   let summary = "Cotangent of rms_norm's input";
@@ -128,7 +128,7 @@ def NN_RmsNormGradOp : NN_Op<"rms_norm_grad", [Pure, Decomposes,
   let hasVerifier = 1;
 }
 
-def NN_NormWeightGradOp : NN_Op<"norm_weight_grad", [Pure, Decomposes,
+def NN_NormWeightGradOp : NN_Op<"norm_weight_grad", MultilinearIn<["Grad", "Rstd"]>, [Pure, Decomposes,
     AllTypesMatch<["grad", "input"]>,
     FusesOver<"allBut(getInput().getType().getRank() - 1, getInput())">,
     Keeps<["Mean", "Rstd"]>]> {
@@ -158,7 +158,7 @@ def NN_NormWeightGradOp : NN_Op<"norm_weight_grad", [Pure, Decomposes,
   let hasVerifier = 1;
 }
 
-def NN_BatchNormOp : NN_Op<"batch_norm", [Pure, HasAdjoint, Decomposes,
+def NN_BatchNormOp : NN_Op<"batch_norm", NotLinear, [Pure, HasAdjoint, Decomposes,
     AllTypesMatch<["weight", "bias"]>,
     FusesOver<"allBut(1, getInput())">, Statistics<["Mean", "Variance"]>]> {
   let summary = "Normalises channels by the batch's own statistics";
@@ -188,7 +188,7 @@ def NN_BatchNormOp : NN_Op<"batch_norm", [Pure, HasAdjoint, Decomposes,
   let hasVerifier = 1;
 }
 
-def NN_BatchNormGradOp : NN_Op<"batch_norm_grad", [Pure, Decomposes,
+def NN_BatchNormGradOp : NN_Op<"batch_norm_grad", LinearIn<["Grad"]>, [Pure, Decomposes,
     AllTypesMatch<["grad", "input"]>, AllTypesMatch<["mean", "variance"]>,
     FusesOver<"allBut(1, getInput())">, Keeps<["Mean", "Variance"]>]> {
   let summary = "Cotangents of batch_norm's input, weight and bias";

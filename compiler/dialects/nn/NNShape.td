@@ -8,7 +8,7 @@
 
 include "compiler/dialects/nn/NNBase.td"
 
-def NN_ConstantOp : NN_Op<"constant", [Pure, ConstantLike, OutsideArena, NoCall,
+def NN_ConstantOp : NN_Op<"constant", NotLinear, [Pure, ConstantLike, OutsideArena, NoCall,
     AllTypesMatch<["value", "result"]>]> {
   let summary = "A constant tensor";
   let description = [{
@@ -28,7 +28,7 @@ def NN_ConstantOp : NN_Op<"constant", [Pure, ConstantLike, OutsideArena, NoCall,
   let hasFolder = 1;
 }
 
-def NN_IotaOp : NN_Op<"iota", [Pure, Fuses<"Movable">]> {
+def NN_IotaOp : NN_Op<"iota", NotLinear, [Pure, Fuses<"Movable">]> {
   let summary = "The index along an axis";
   let description = [{
     Element (i0, i1, …) is the index i_axis, converted to the element type.
@@ -47,8 +47,8 @@ def NN_IotaOp : NN_Op<"iota", [Pure, Fuses<"Movable">]> {
   let hasVerifier = 1;
 }
 
-def NN_BroadcastOp : NN_Op<"broadcast", [Pure, HasAdjoint, Fuses<"Movable">,
-                                          MovesElements, InLossTail, ReadAsOperand]> {
+def NN_BroadcastOp : NN_Op<"broadcast", MovesElements, [Pure, HasAdjoint, Fuses<"Movable">,
+    InLossTail, ReadAsOperand]> {
   let summary = "Repeats a tensor along dimensions";
   let description = [{
     NumPy's rule: shapes are aligned at the right, and a dimension of 1 or an absent
@@ -71,7 +71,7 @@ def NN_BroadcastOp : NN_Op<"broadcast", [Pure, HasAdjoint, Fuses<"Movable">,
   let hasFolder = 1;
 }
 
-def NN_ReshapeOp : NN_Op<"reshape", [Pure, HasAdjoint, MovesElements, InLossTail, ReadAsOperand,
+def NN_ReshapeOp : NN_Op<"reshape", MovesElements, [Pure, HasAdjoint, InLossTail, ReadAsOperand,
     ViewOf<"getInput()">, NoCall, MayLieInOperand, MayLieInResult]> {
   let summary = "The same elements under another shape";
   let description = [{
@@ -93,9 +93,8 @@ def NN_ReshapeOp : NN_Op<"reshape", [Pure, HasAdjoint, MovesElements, InLossTail
   let hasFolder = 1;
 }
 
-def NN_TransposeOp : NN_Op<"transpose", [Pure, HasAdjoint, Fuses<"Index">,
-    MovesElements, CheapToRepeat, ViewOf<"getInput()">, NoCall, MayLieInOperand,
-    MayLieInResult]> {
+def NN_TransposeOp : NN_Op<"transpose", MovesElements, [Pure, HasAdjoint, Fuses<"Index">,
+    CheapToRepeat, ViewOf<"getInput()">, NoCall, MayLieInOperand, MayLieInResult]> {
   let summary = "Permutes the dimensions";
   let description = [{
     Dimension i of the result is dimension `permutation`[i] of the input. The adjoint
@@ -118,8 +117,8 @@ def NN_TransposeOp : NN_Op<"transpose", [Pure, HasAdjoint, Fuses<"Index">,
   let hasFolder = 1;
 }
 
-def NN_SliceOp : NN_Op<"slice", [Pure, HasAdjoint,
-    Fuses<"Movable", ReadsPart>, MovesElements, InLossTail, CheapToRepeat, NoCall,
+def NN_SliceOp : NN_Op<"slice", MovesElements, [Pure, HasAdjoint,
+    Fuses<"Movable", ReadsPart>, InLossTail, CheapToRepeat, NoCall,
     MayLieInOperand,
     DeclareOpInterfaceMethods<ViewOpInterface, ["getViewSource", "getViewOffset"]>]> {
   let summary = "Takes every n-th element of a range along each dimension";
@@ -147,7 +146,7 @@ def NN_SliceOp : NN_Op<"slice", [Pure, HasAdjoint,
   let hasFolder = 1;
 }
 
-def NN_PadOp : NN_Op<"pad", [Pure, HasAdjoint, Fuses<"Index">, MovesElements]> {
+def NN_PadOp : NN_Op<"pad", MovesElements, [Pure, HasAdjoint, Fuses<"Index">]> {
   let summary = "Places a tensor in zeros";
   let description = [{
     The adjoint of `nn.slice`: result[offsets + i · strides] = input[i], and 0 elsewhere.
@@ -171,7 +170,7 @@ def NN_PadOp : NN_Op<"pad", [Pure, HasAdjoint, Fuses<"Index">, MovesElements]> {
   let hasVerifier = 1;
 }
 
-def NN_ConcatOp : NN_Op<"concat", [Pure, HasAdjoint, Fuses<"Alone">, MovesElements,
+def NN_ConcatOp : NN_Op<"concat", MovesElements, [Pure, HasAdjoint, Fuses<"Alone">,
     NoCall, HoldsOperands, MayLieInResult]> {
   let summary = "Joins tensors along an axis";
   let description = [{
@@ -202,7 +201,7 @@ def NN_ReduceKind : I32EnumAttr<"ReduceKind", "reduction", [
   let cppNamespace = "::fsdpc::nn";
 }
 
-def NN_ReduceOp : NN_Op<"reduce", [Pure, HasAdjoint, InLossTail,
+def NN_ReduceOp : NN_Op<"reduce", LinearIf<"getKind() == ReduceKind::sum">, [Pure, HasAdjoint, InLossTail,
     FusesOver<"of(getInput(), getAxes())">]> {
   let summary = "Reduces along axes";
   let description = [{
@@ -228,7 +227,7 @@ def NN_ReduceOp : NN_Op<"reduce", [Pure, HasAdjoint, InLossTail,
   let hasVerifier = 1;
 }
 
-def NN_TakeAlongAxisOp : NN_Op<"take_along_axis", [Pure, HasAdjoint,
+def NN_TakeAlongAxisOp : NN_Op<"take_along_axis", LinearIn<["Input"]>, [Pure, HasAdjoint,
     FusesOverRows<"getInput()", ReadsAnyElement>]> {
   let summary = "Takes one element per row along the last axis";
   let description = [{
@@ -254,7 +253,7 @@ def NN_TakeAlongAxisOp : NN_Op<"take_along_axis", [Pure, HasAdjoint,
   let hasVerifier = 1;
 }
 
-def NN_EmbeddingOp : NN_Op<"embedding", [Pure, HasAdjoint, MovesElements,
+def NN_EmbeddingOp : NN_Op<"embedding", MovesElements, [Pure, HasAdjoint,
     Fuses<"Index", !strconcat(ReadsAnyElement, ReadsPart)>]> {
   let summary = "Looks up rows of a table";
   let description = [{
@@ -281,7 +280,7 @@ def NN_EmbeddingOp : NN_Op<"embedding", [Pure, HasAdjoint, MovesElements,
   let hasVerifier = 1;
 }
 
-def NN_EmbeddingGradOp : NN_Op<"embedding_grad", [Pure, HasAdjoint, Fuses<"Alone">]> {
+def NN_EmbeddingGradOp : NN_Op<"embedding_grad", LinearIn<["Grad", "Accumulator"]>, [Pure, HasAdjoint, Fuses<"Alone">]> {
   let summary = "Cotangent of an embedding's table";
   let description = [{
     Adds each row of `grad` to the row of the table that `ids` names, in the order of

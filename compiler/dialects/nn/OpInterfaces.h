@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The types in which ops answer the questions of NNInterfaces.td: how an op
-// fuses into kernels, which iteration domain it has, and where the elements
-// come from that it moves. Passes and emitters ask these interfaces and name
-// no op class.
+// fuses into kernels, which iteration domain it has, where the elements come
+// from that it moves, and in what it is linear. Passes and emitters ask these
+// interfaces and name no op class.
 #pragma once
 
 #include "mlir/IR/AffineMap.h"
@@ -80,6 +80,24 @@ struct ElementSource {
   std::optional<DynamicIndex> dynamic;
 };
 
+/// How the results of an op depend on one of its operands.
+enum class Linearity {
+  None,  ///< not linearly
+  Term,  ///< linear in all its operands of this kind together
+  Factor ///< linear in it as long as the other factors are fixed
+};
+
+inline Linearity termIf(bool isLinear) {
+  return isLinear ? Linearity::Term : Linearity::None;
+}
+/// Returns true if the number is that of an operand, or of one of several.
+inline bool isAmong(unsigned number, mlir::OpOperand &operand) {
+  return operand.getOperandNumber() == number;
+}
+bool isAmong(unsigned number, mlir::MutableOperandRange operands);
+/// Returns the linearity of an op that moves elements from `sources`.
+Linearity linearityIn(llvm::ArrayRef<ElementSource> sources, unsigned operand);
+
 /// Traits without methods, which NNInterfaces.td gives to ops.
 /// InLossTail: the op may stay f32 on the way from the last product to the
 /// loss.
@@ -93,5 +111,8 @@ struct CheapToRepeat : mlir::OpTrait::TraitBase<OpTy, CheapToRepeat> {};
 /// four words.
 template <typename OpTy>
 struct DrawsRandom : mlir::OpTrait::TraitBase<OpTy, DrawsRandom> {};
+/// The result is the operand, in another type at most.
+template <typename OpTy>
+struct SameValue : mlir::OpTrait::TraitBase<OpTy, SameValue> {};
 
 } // namespace fsdpc::nn

@@ -762,3 +762,47 @@ module {
     return
   }
 }
+
+// -----
+
+// The loss is one of two means, always the same.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_factor
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %q = nn.div %a, %b : tensor<1xf32>
+    %both = nn.concat %q, %q {axis = 0 : i64} : (tensor<1xf32>, tensor<1xf32>) -> tensor<2xf32>
+    %place = nn.constant dense<1> : tensor<1xi64>
+    %one = nn.take_along_axis %both, %place : tensor<2xf32>, tensor<1xi64> -> tensor<1xf32>
+    %l = nn.reshape %one : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// Which one it is depends on the microbatch.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_factor
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}, %i: tensor<4xi64> {fsdp.input = "i"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %q = nn.div %a, %b : tensor<1xf32>
+    %both = nn.concat %q, %a {axis = 0 : i64} : (tensor<1xf32>, tensor<1xf32>) -> tensor<2xf32>
+    %place = nn.reduce min %i [0] : tensor<4xi64> -> tensor<1xi64>
+    %one = nn.take_along_axis %both, %place : tensor<2xf32>, tensor<1xi64> -> tensor<1xf32>
+    %l = nn.reshape %one : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
