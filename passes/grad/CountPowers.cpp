@@ -12,6 +12,7 @@
 #include "passes/grad/CountGuards.h"
 
 #include <algorithm>
+#include <cmath>
 
 using namespace mlir;
 
@@ -167,10 +168,15 @@ std::optional<Count> Reader::count(Value value) {
   return Count{flow.firstOf(value), std::max(atLeast, 0.0), plus};
 }
 
+// An even power of a count below 0 has lost its sign: sqrt(count²) is |count|.
 Power Reader::raise(Power power, std::optional<double> exponent) const {
   if (!power || !exponent)
     return std::nullopt;
-  power->exponent *= *exponent;
+  auto isEven = [](double number) { return std::fmod(number, 2) == 0; };
+  double raised = power->exponent * *exponent;
+  if (power->exponent != 0 && isEven(power->exponent) && !isEven(raised))
+    return std::nullopt;
+  power->exponent = raised;
   return power;
 }
 

@@ -242,6 +242,29 @@ module {
 
 // -----
 
+// Nor is the root of a square, which is the count without its sign.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_weight
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-note@below {{samples are combined here}}
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %s = nn.mul %b, %b : tensor<1xf32>
+    %r = nn.sqrt %s : tensor<1xf32>
+    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
+    %q = nn.div %a, %r : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
 // Weights that follow from counts of a microbatch, as those of classes.
 // CHECK-LABEL: module
 // CHECK-NOT: fsdp.loss_weight
