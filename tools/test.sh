@@ -45,6 +45,10 @@ fi
 packages+=(chromium-headless-shell)
 # Makes a Debian package in the test `deb`, which is skipped without them.
 packages+=(dpkg-dev file)
+# Emulates old processors in the test `old_processor`, which is skipped without it.
+if [[ $all ]]; then
+  packages+=(qemu-user)
+fi
 install_missing
 if [[ $# == 0 ]]; then
   part "checking sources"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Reads what Linux reports about cores (affinity masks), memory
-// (/proc/self/status) and the processor (/proc/cpuinfo). The processor is read
-// from the kernel instead of cpuid, because the kernel may switch features off.
-// Only where /proc is not mounted, cpuid has to do.
+// (/proc/self/status) and the processor. cpuid says what the processor has, and
+// the kernel (/proc/cpuinfo) which of that it has switched off. An emulator
+// such as qemu answers cpuid by itself, but shows the machine's /proc/cpuinfo.
 #include "runtime/core/resources.h"
 
 #include "runtime/support/concat.h"
@@ -82,15 +82,17 @@ std::string plain(const std::string &name) {
 // still fault, but one that cannot run is worse.
 bool cpuidHas(const std::string &feature) {
 #ifdef __x86_64__
-  if (feature == "avx512bf16")
-    return __builtin_cpu_supports("avx512bf16");
-  if (feature.rfind("avx512", 0) == 0)
-    return __builtin_cpu_supports("x86-64-v4");
-  static const char *const level3[] = {"avx",  "avx2", "bmi",   "bmi2",
-                                       "f16c", "fma",  "lzcnt", "movbe"};
-  if (std::find(std::begin(level3), std::end(level3), feature) !=
-      std::end(level3))
-    return __builtin_cpu_supports("x86-64-v3");
+#define FEATURE(name) {name, __builtin_cpu_supports(name) != 0}
+  const std::pair<const char *, bool> known[] = {
+      FEATURE("avx"),      FEATURE("avx2"),      FEATURE("bmi"),
+      FEATURE("bmi2"),     FEATURE("f16c"),      FEATURE("fma"),
+      FEATURE("lzcnt"),    FEATURE("movbe"),     FEATURE("avx512f"),
+      FEATURE("avx512bw"), FEATURE("avx512cd"),  FEATURE("avx512dq"),
+      FEATURE("avx512vl"), FEATURE("avx512bf16")};
+#undef FEATURE
+  for (auto &[name, present] : known)
+    if (feature == name)
+      return present;
 #endif
   return true;
 }
@@ -146,8 +148,18 @@ std::string readCpuInfo() {
 }
 
 std::vector<std::string>
-lackingFeatures(const std::vector<std::string> &features,
-                const std::string &cpuinfo) {
+lackingFeatures(const std::vector<std::string> &features) {
+  std::vector<std::string> lacking = unlistedFeatures(features, readCpuInfo());
+  for (const std::string &feature : features)
+    if (!cpuidHas(feature) &&
+        std::find(lacking.begin(), lacking.end(), feature) == lacking.end())
+      lacking.push_back(feature);
+  return lacking;
+}
+
+std::vector<std::string>
+unlistedFeatures(const std::vector<std::string> &features,
+                 const std::string &cpuinfo) {
   // Features to which LLVM and the kernel give different names. Only those that
   // LLVM lists for x86-64 processors; on ARM the list in cpuinfo is called
   // "Features", so nothing is lacking there.
@@ -167,21 +179,18 @@ lackingFeatures(const std::vector<std::string> &features,
     while (words >> word)
       present.insert(plain(word));
   }
-  std::vector<std::string> lacking;
-  if (present.empty()) {
-    std::copy_if(features.begin(), features.end(), std::back_inserter(lacking),
-                 [](const std::string &feature) { return !cpuidHas(feature); });
-    return lacking;
-  }
+  std::vector<std::string> unlisted;
+  if (present.empty())
+    return unlisted;
   for (const std::string &feature : features) {
     std::string name = feature;
     for (auto &[llvm, kernel] : renamed)
       if (feature == llvm)
         name = kernel;
     if (!present.count(plain(name)))
-      lacking.push_back(feature);
+      unlisted.push_back(feature);
   }
-  return lacking;
+  return unlisted;
 }
 
 } // namespace fsdpc::runtime

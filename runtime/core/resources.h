@@ -28,12 +28,16 @@ Cores findCores(Job &job);
 /// unknown.
 int64_t peakResidentBytes();
 
-/// Returns those of `features` (LLVM's names) that this processor lacks.
-/// `cpuinfo` is the text of /proc/cpuinfo, where the kernel lists what programs
-/// may use; if it lists nothing, as where /proc is not mounted, cpuid is asked.
+/// Returns those of `features` (LLVM's names) that this processor lacks or its
+/// kernel has switched off.
 std::vector<std::string>
-lackingFeatures(const std::vector<std::string> &features,
-                const std::string &cpuinfo);
+lackingFeatures(const std::vector<std::string> &features);
+
+/// Returns those of `features` that `cpuinfo` does not list, which is the text
+/// of /proc/cpuinfo: none if it has no list, as where /proc is not mounted.
+std::vector<std::string>
+unlistedFeatures(const std::vector<std::string> &features,
+                 const std::string &cpuinfo);
 std::string readCpuInfo();
 
 } // namespace fsdpc::runtime
