@@ -10,6 +10,7 @@
 
 #include "lld/Common/Driver.h"
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -98,9 +99,9 @@ static std::vector<std::string> linkWords(const LinkInputs &inputs,
   if (target == fsdp::Target::Cuda) {
     // A runpath, not an rpath: LD_LIBRARY_PATH takes precedence over a runpath,
     // and the machine with the GPU may keep these libraries elsewhere.
-    words.insert(words.end(), {"-L" + toolkit.libraries, "--enable-new-dtags",
-                               "-rpath", toolkit.libraries, "-lcudart",
-                               "-lcublasLt", "-lcudnn", "-lnccl"});
+    words.insert(words.end(), {"--enable-new-dtags", "-rpath",
+                               llvm::join(toolkit.libraryFolders(), ":")});
+    llvm::append_range(words, toolkit.libraries);
   } else {
     words.insert(words.end(), {"-ldnnl", "-lgomp"});
   }

@@ -172,7 +172,9 @@ void judgeGpus(const Facts &facts, Report &report) {
                     "a compile for --target=cuda needs ptxas, fatbinary, "
                     "cudart, cublasLt, cudnn and nccl; name the folder with "
                     "--cuda-path, or: apt install cuda-toolkit "
-                    "libcudnn9-dev-cuda-13 libnccl-dev");
+                    "libcudnn9-dev-cuda-13 libnccl-dev, or: pip install "
+                    "nvidia-cuda-nvcc nvidia-cublas nvidia-cudnn-cu13 "
+                    "nvidia-nccl-cu13");
   else
     report.fine("CUDA toolkit", facts.toolkit);
   if (facts.nccl.empty())

@@ -136,7 +136,7 @@ static void addDriverFlags(CLI::App &app, CommandLine &line, std::string &phase,
       ->group("Output");
   add("--cuda-path", line.cudaPath, "DIR",
       "the CUDA toolkit (default: $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, "
-      "around the nvcc on PATH)");
+      "around the nvcc on PATH, NVIDIA's packages from PyPI)");
   add("--kernel-report", line.kernelReport, "FILE",
       "for --target=cuda: registers, stack, spills and shared memory of each "
       "kernel on each architecture");

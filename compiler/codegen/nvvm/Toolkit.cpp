@@ -2,7 +2,8 @@
 //
 // Looks for a toolkit that is complete: the tools that assemble kernels, and
 // the libraries that a program is linked with. An incomplete one is refused
-// with what is missing.
+// with what is missing. NVIDIA's packages from PyPI make a toolkit too: PyTorch
+// brings the libraries of it, and nvidia-cuda-nvcc the tools.
 #include "compiler/codegen/nvvm/Toolkit.h"
 
 #include "runtime/support/programs.h"
@@ -21,11 +22,33 @@ using namespace fsdpc::codegen;
 namespace {
 
 constexpr llvm::StringLiteral kPrograms[] = {"ptxas", "fatbinary"};
-constexpr llvm::StringLiteral kLibraries[] = {"libcudart.so", "libcublasLt.so",
-                                              "libcudnn.so", "libnccl.so"};
-// Distributions and containers put the libraries in different folders.
-constexpr llvm::StringLiteral kLibraryFolders[] = {"lib64", "lib",
-                                                   "targets/x86_64-linux/lib"};
+// With the name by which programs load each: packages from PyPI have no other.
+constexpr struct {
+  llvm::StringLiteral linked, loaded;
+} kLibraries[] = {{"libcudart.so", "libcudart.so.13"},
+                  {"libcublasLt.so", "libcublasLt.so.13"},
+                  {"libcudnn.so", "libcudnn.so.9"},
+                  {"libnccl.so", "libnccl.so.2"}};
+// Distributions and containers put the libraries in different folders. Of the
+// packages from PyPI, cudnn and nccl have folders beside the toolkit's.
+constexpr llvm::StringLiteral kLibraryFolders[] = {
+    "lib64", "lib", "targets/x86_64-linux/lib", "../cudnn/lib", "../nccl/lib"};
+constexpr llvm::StringLiteral kPackages =
+    "pip install nvidia-cuda-nvcc nvidia-cublas nvidia-cudnn-cu13 "
+    "nvidia-nccl-cu13";
+
+// Returns the path of a library below `root`, or an empty text.
+std::string findLibrary(StringRef root, StringRef linked, StringRef loaded) {
+  for (StringRef name : {linked, loaded})
+    for (StringRef folder : kLibraryFolders) {
+      llvm::SmallString<128> path(root);
+      llvm::sys::path::append(path, folder, name);
+      llvm::sys::path::remove_dots(path, /*remove_dot_dot=*/true);
+      if (llvm::sys::fs::exists(path))
+        return path.str().str();
+    }
+  return "";
+}
 
 // Returns the toolkit in the absolute folder `root` if it is complete, else
 // appends what it lacks to `missing`.
@@ -36,21 +59,11 @@ std::optional<CudaToolkit> look(StringRef root,
   for (StringRef name : kPrograms)
     if (!llvm::sys::fs::can_execute(toolkit.program(name)))
       missing.push_back("bin/" + name.str());
-  // The user probably means the folder that lacks the fewest libraries, so the
-  // message lists only what is missing there.
-  SmallVector<std::string> best;
-  for (StringRef folder : kLibraryFolders) {
-    std::string path = toolkit.root + "/" + folder.str();
-    SmallVector<std::string> lacks;
-    for (StringRef name : kLibraries)
-      if (!llvm::sys::fs::exists(path + "/" + name))
-        lacks.push_back((folder + "/" + name).str());
-    if (toolkit.libraries.empty() || lacks.size() < best.size()) {
-      toolkit.libraries = path;
-      best = lacks;
-    }
+  for (auto [linked, loaded] : kLibraries) {
+    toolkit.libraries.push_back(findLibrary(root, linked, loaded));
+    if (toolkit.libraries.back().empty())
+      missing.push_back(linked.str());
   }
-  missing.append(best);
   if (!missing.empty())
     return std::nullopt;
   return toolkit;
@@ -60,6 +73,31 @@ std::optional<CudaToolkit> look(StringRef root,
 struct Candidate {
   std::string from, path;
 };
+
+// Appends the folders of Python's packages that have files of NVIDIA's.
+void appendPackages(SmallVectorImpl<Candidate> &candidates) {
+  auto append = [&](const Twine &from, StringRef packages) {
+    llvm::SmallString<128> path(packages);
+    llvm::sys::path::append(path, "nvidia", "cu13");
+    if (llvm::sys::fs::is_directory(path))
+      candidates.push_back({from.str(), path.str().str()});
+  };
+  std::string own = ownProgram();
+  StringRef packages = own;
+  if (packages.consume_back("/fsdpc/compiler/bin/fsdpc"))
+    append("beside this fsdpc", packages);
+  for (const char *variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    const char *value = std::getenv(variable);
+    if (!value || !llvm::sys::path::is_absolute(value))
+      continue;
+    std::error_code error;
+    for (llvm::sys::fs::directory_iterator each(value + Twine("/lib"), error),
+         end;
+         each != end && !error; each.increment(error))
+      if (llvm::sys::path::filename(each->path()).starts_with("python3"))
+        append(variable, each->path() + "/site-packages");
+  }
+}
 
 // The user means a folder with --cuda-path, which may be relative. A variable
 // of the environment does not say relative to which folder it was meant.
@@ -81,6 +119,7 @@ SmallVector<Candidate> candidatesOf(StringRef folder) {
         {"nvcc in PATH",
          llvm::sys::path::parent_path(llvm::sys::path::parent_path(*nvcc))
              .str()});
+  appendPackages(candidates);
   return candidates;
 }
 
@@ -92,7 +131,7 @@ std::optional<CudaToolkit> toolkitOf(const Candidate &candidate,
   if (!llvm::sys::path::is_absolute(path))
     fault = "is not an absolute path";
   else if (path.contains(':'))
-    // The folder of the libraries becomes the program's runpath.
+    // The folders of the libraries become the program's runpath.
     fault = "contains ':', which separates the folders of a runpath";
   else if (!llvm::sys::fs::is_directory(path))
     fault = "does not exist or is not a folder";
@@ -104,6 +143,16 @@ std::optional<CudaToolkit> toolkitOf(const Candidate &candidate,
 }
 
 } // namespace
+
+std::vector<std::string> CudaToolkit::libraryFolders() const {
+  std::vector<std::string> folders;
+  for (StringRef library : libraries) {
+    StringRef folder = llvm::sys::path::parent_path(library);
+    if (!llvm::is_contained(folders, folder))
+      folders.push_back(folder.str());
+  }
+  return folders;
+}
 
 FailureOr<CudaToolkit> fsdpc::codegen::findCudaToolkit(Location loc,
                                                        StringRef folder) {
@@ -118,5 +167,6 @@ FailureOr<CudaToolkit> fsdpc::codegen::findCudaToolkit(Location loc,
   }
   return emitError(loc) << "cannot find a CUDA toolkit with ptxas, fatbinary, "
                            "cudart, cublasLt, cudnn and nccl; searched "
-                        << places << "; set one with --cuda-path=DIR";
+                        << places
+                        << "; set one with --cuda-path=DIR, or: " << kPackages;
 }

@@ -15,6 +15,9 @@ def main() -> int:
     if tool is None:
         print("error: this package has no compiler; install the wheel, or call the fsdpc that you have built", file=sys.stderr)
         return 2
+    # The tool looks for NVIDIA's packages there, whether or not the environment has been activated.
+    if sys.prefix != sys.base_prefix:
+        os.environ["VIRTUAL_ENV"] = sys.prefix
     try:
         os.execv(tool, [tool, *sys.argv[1:]])
     except OSError as error:

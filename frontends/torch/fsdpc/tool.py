@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Union
@@ -59,7 +60,11 @@ def flags_of(flags: Mapping[str, FlagValue]) -> list[str]:
 
 def call(words: list[str]) -> str:
     """Runs the tool and returns what it prints on stdout. Its warnings and remarks become Python's warnings, its errors exceptions."""
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment_for_programs())
+    environment = environment_for_programs()
+    # The tool looks for NVIDIA's packages in this Python's environment, which may run without having been activated.
+    if sys.prefix != sys.base_prefix:
+        environment["VIRTUAL_ENV"] = sys.prefix
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment)
     for kind, category in (("warning", ToolWarning), ("remark", ToolRemark)):
         for text in messages(done.stderr, kind):
             warnings.warn(text, category, stacklevel=3)

@@ -66,6 +66,12 @@ class Finding(Scratch):
             self.assertEqual(done.returncode, code_of)
             self.assertIn(text, done.stdout + done.stderr)
 
+    def test_the_tool_learns_which_environment_runs(self):
+        tool = self.script("tool", "print(os.environ.get('VIRTUAL_ENV'))")
+        with mock.patch.dict(os.environ), mock.patch("sys.prefix", "/here"), mock.patch("sys.base_prefix", "/usr"):
+            os.environ.pop("VIRTUAL_ENV", None)
+            self.assertEqual(fsdpc.check("model.onnx", tool=tool), "/here\n")
+
     def test_what_is_missing_is_named(self):
         with mock.patch.dict(os.environ, {"FSDPC": "/nowhere/fsdpc", "PATH": str(self.folder)}):
             with self.assertRaisesRegex(fsdpc.ToolNotFound, "'/nowhere/fsdpc', from the environment variable FSDPC"):

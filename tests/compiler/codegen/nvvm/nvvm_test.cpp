@@ -31,6 +31,9 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::codegen;
 using testing::AnyOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Eq;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -136,8 +139,9 @@ TEST_F(NVVMTest, AMissingToolkitIsReportedWithEachPlace) {
              "cublasLt, cudnn and nccl; searched '" +
              folder +
              "' (--cuda-path) lacks bin/ptxas, bin/fatbinary, "
-             "lib64/libcudart.so, lib64/libcublasLt.so, lib64/libcudnn.so, "
-             "lib64/libnccl.so; set one with --cuda-path=DIR")
+             "libcudart.so, libcublasLt.so, libcudnn.so, libnccl.so; set one "
+             "with --cuda-path=DIR, or: pip install nvidia-cuda-nvcc "
+             "nvidia-cublas nvidia-cudnn-cu13 nvidia-nccl-cu13")
                 .str());
   llvm::sys::fs::remove(folder);
   setenv("CUDA_HOME", folder.c_str(), 1);
@@ -171,7 +175,38 @@ TEST_F(NVVMTest, ARelativeToolkitBecomesAbsolute) {
   ASSERT_FALSE(fs::set_current_path(before));
   fs::remove_directories(folder);
   ASSERT_TRUE(succeeded(toolkit));
-  EXPECT_EQ(toolkit->libraries, (folder + "/cuda/lib64").str());
+  EXPECT_THAT(toolkit->libraryFolders(),
+              ElementsAre((folder + "/cuda/lib64").str()));
+  EXPECT_THAT(toolkit->libraries,
+              Contains((folder + "/cuda/lib64/libnccl.so").str()));
+}
+
+// NVIDIA's packages from PyPI have the libraries in several folders, by the
+// names that programs load. A machine's own toolkit comes before them.
+TEST_F(NVVMTest, PackagesOfPythonAreAToolkit) {
+  namespace fs = llvm::sys::fs;
+  llvm::SmallString<128> folder;
+  ASSERT_FALSE(fs::createUniqueDirectory("environment", folder));
+  std::string packages =
+      (folder + "/lib/python3.12/site-packages/nvidia").str();
+  for (const char *name : {"/cu13/bin", "/cu13/lib", "/cudnn/lib", "/nccl/lib"})
+    ASSERT_FALSE(fs::create_directories(packages + name));
+  for (const char *name :
+       {"/cu13/bin/ptxas", "/cu13/bin/fatbinary", "/cu13/lib/libcudart.so.13",
+        "/cu13/lib/libcublasLt.so.13", "/cudnn/lib/libcudnn.so.9",
+        "/nccl/lib/libnccl.so.2"})
+    ASSERT_FALSE(fs::create_link("/bin/true", packages + name));
+  FailureOr<CudaToolkit> named = findCudaToolkit(loc, packages + "/cu13");
+  setenv("VIRTUAL_ENV", folder.c_str(), 1);
+  FailureOr<CudaToolkit> found = findCudaToolkit(loc, "");
+  unsetenv("VIRTUAL_ENV");
+  fs::remove_directories(folder);
+  ASSERT_TRUE(succeeded(named));
+  EXPECT_THAT(named->libraryFolders(),
+              ElementsAre(packages + "/cu13/lib", packages + "/cudnn/lib",
+                          packages + "/nccl/lib"));
+  ASSERT_TRUE(succeeded(found));
+  EXPECT_THAT(found->root, AnyOf("/usr/local/cuda", Eq(packages + "/cu13")));
 }
 
 // A variable of the environment may come from anywhere, so a folder that it
