@@ -8,6 +8,8 @@
 
 #include "compiler/codegen/Link.h"
 
+#include "runtime/support/installation.h"
+
 #include "lld/Common/Driver.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"
@@ -51,9 +53,11 @@ static StringRef howToBuild(fsdp::Target target) {
            "fsdpc_runtime_cuda'); CMake's line 'CUDA runtime' lists what is "
            "missing";
   case fsdp::Target::CudaEmulation:
-    return "build it with 'ninja -C build fsdpc_runtime_cuda_emulation'";
+    return "install fsdpc again, or build it with 'ninja -C build "
+           "fsdpc_runtime_cuda_emulation'";
   case fsdp::Target::Host:
-    return "build it with 'ninja -C build fsdpc_runtime'";
+    return "install fsdpc again, or build it with 'ninja -C build "
+           "fsdpc_runtime'";
   }
   llvm_unreachable("targets are listed above");
 }
@@ -65,12 +69,10 @@ FailureOr<LinkInputs> fsdpc::codegen::findLinkInputs(Location loc,
     return emitError(loc) << "no runtime library for '--target="
                           << nameOf(target) << "': '" << inputs.archive
                           << "' does not exist; " << howToBuild(target);
-  // Written last.
-  std::string stamp = inputs.folder + "/complete";
-  if (!llvm::sys::fs::exists(stamp))
-    return emitError(loc) << "no start files and stubs to link with: '" << stamp
-                          << "' does not exist; build them with 'ninja -C "
-                             "build fsdpc_link', or install fsdpc again";
+  if (Status there = checkParts("lib/link"); !there)
+    return emitError(loc) << "no start files and stubs to link with: "
+                          << there.error().message
+                          << ", or build them with 'ninja -C build fsdpc_link'";
   return inputs;
 }
 

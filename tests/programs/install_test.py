@@ -4,8 +4,8 @@
 
 usage: install_test.py --cmake CMAKE --build DIR
 
-fsdpc finds its runtime in ../lib relative to itself, not in the build folder. Without the installed archive or the folder of link
-inputs the error names what is missing. A compile starts no program: no PATH finds one. Neither it nor its scripts run code of the working folder.
+fsdpc finds its runtime in ../lib relative to itself, not in the build folder. Without one of the installed parts the
+error names it. A compile starts no program: no PATH finds one. Neither it nor its scripts run code of the working folder.
 """
 import subprocess
 import sys
@@ -45,6 +45,26 @@ def check_hostile(bench, fsdpc: Path) -> None:
     hostile.run("the installed calibrate", fsdpc, "calibrate", "--help")
 
 
+def check_missing(bench, prefix: Path) -> None:
+    """Takes away one part after the other. The command that needs it, and `fsdpc doctor`, name it."""
+    fsdpc, kept = prefix / "bin/fsdpc", bench.path("kept")
+    compiling = (fsdpc, MODELS / "linears.onnx", "-o", bench.path("another"))
+    needs = {"lib/libfsdpc_runtime.a": compiling, "lib/link/complete": compiling, "lib/link/crti.o": compiling,
+             "lib/ckpt/plain_pickle.py": (fsdpc, "ckpt", "convert", MODELS / "linears.onnx", "--from=state-dict", "-o", bench.path("converted")),
+             "lib/calibrate/fit.py": (fsdpc, "calibrate", "--help")}
+    others = [*(prefix / "lib/link").iterdir(), *(prefix / "lib/ckpt").glob("*.py"), *(prefix / "lib/calibrate").glob("*.py"), prefix / "include/fsdpc/fsdpc.h"]
+    for name in sorted({*needs, *(str(path.relative_to(prefix)) for path in others)}):
+        (prefix / name).rename(kept)
+        done = run(fsdpc, "doctor")
+        demand(done.returncode == 1 and f"lacks '{name}'" in done.stdout and "install fsdpc again" in done.stdout, f"doctor without '{name}'", done)
+        if name in needs:
+            done = run(*needs[name])
+            demand(done.returncode != 0 and f"'{prefix / name}' does not exist" in done.stderr and "install fsdpc again" in done.stderr,
+                   f"{needs[name][1]} without '{name}'", done)
+        kept.rename(prefix / name)
+    demand(run(fsdpc, "doctor").returncode == 0, "doctor does not take an installation for complete")
+
+
 def test(bench, options) -> None:
     first, prefix, program = bench.path("first"), bench.path("moved"), bench.path("train")
     done = run(options.cmake, "--install", bench.build, "--prefix", first)
@@ -61,16 +81,7 @@ def test(bench, options) -> None:
     demand(done.returncode == 0 and "done: 2 steps" in done.stderr, "the compiled program cannot train", done)
     check_hostile(bench, prefix / "bin/fsdpc")
 
-    stamp = prefix / "lib/link/complete"
-    stamp.rename(bench.path("stamp"))
-    done = run(prefix / "bin/fsdpc", MODELS / "linears.onnx", "-o", program)
-    demand(done.returncode == 2 and str(stamp.name) in done.stderr and "install fsdpc again" in done.stderr,
-           "fsdpc linked without its folder of link inputs", done)
-    bench.path("stamp").rename(stamp)
-    archive = prefix / "lib/libfsdpc_runtime.a"
-    archive.unlink()
-    done = run(prefix / "bin/fsdpc", MODELS / "linears.onnx", "-o", program)
-    demand(done.returncode != 0 and str(prefix) in done.stderr, "fsdpc used a runtime other than the installed one", done)
+    check_missing(bench, prefix)
 
 
 def add_arguments(parser) -> None:

@@ -4,6 +4,8 @@
 // lies beside the runtime's library, in ../lib from the compiler's own folder.
 #include "tools/calibrate/command.h"
 
+#include "runtime/support/diagnostics.h"
+#include "runtime/support/installation.h"
 #include "runtime/support/programs.h"
 
 #include <cstdio>
@@ -13,6 +15,8 @@
 #include <vector>
 
 int fsdpc::calibrate::runCalibrate(int argc, char **argv) {
+  if (Status there = checkParts("lib/calibrate"); !there)
+    return int(runtime::printError(there.error()));
   std::filesystem::path self = ownProgram();
   std::vector<std::string> words = {
       "python3",

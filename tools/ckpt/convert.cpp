@@ -9,6 +9,7 @@
 // "skipped", "scale" and "in_a_row".
 #include "runtime/data/safetensors.h"
 #include "runtime/support/file.h"
+#include "runtime/support/installation.h"
 #include "runtime/support/new_file.h"
 #include "runtime/support/programs.h"
 #include "tools/ckpt/checkpoints.h"
@@ -29,6 +30,7 @@ namespace {
 
 // Runs torch_convert.py, which prints its own errors.
 Status runTorch(const Arguments &arguments, std::vector<std::string> words) {
+  FSDPC_TRY(checkParts("lib/ckpt"));
   words.insert(words.begin(), {arguments.python, arguments.script});
   Result<int> code = runAndWait(std::move(words));
   if (!code)

@@ -33,13 +33,21 @@ function(fsdpc_link_folder target folder)
     list(APPEND commands COMMAND ${CMAKE_SOURCE_DIR}/tools/link-stubs.py --compiler ${CMAKE_C_COMPILER}
       --readelf ${CMAKE_READELF} ${path} ${folder}/${stub})
   endforeach()
+  # The list of the files comes last. By it fsdpc tells what an installation lacks.
+  set(names "")
+  foreach(path ${ARG_COPIES} ${ARG_STUBS})
+    string(REGEX REPLACE ".*/([^/]*\\.so)[.0-9]*$" "\\1" name ${path})
+    get_filename_component(name ${name} NAME)
+    string(APPEND names "${name}\n")
+  endforeach()
+  file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${target}.txt CONTENT "${names}")
   add_custom_command(OUTPUT ${folder}/complete
     COMMAND ${CMAKE_COMMAND} -E rm -rf ${folder}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
     COMMAND ${CMAKE_COMMAND} -E copy ${ARG_COPIES} ${folder}
     ${commands}
-    COMMAND ${CMAKE_COMMAND} -E touch ${folder}/complete
-    DEPENDS ${ARG_COPIES} ${ARG_STUBS} ${CMAKE_SOURCE_DIR}/tools/link-stubs.py
+    COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_CURRENT_BINARY_DIR}/${target}.txt ${folder}/complete
+    DEPENDS ${CMAKE_CURRENT_BINARY_DIR}/${target}.txt ${ARG_COPIES} ${ARG_STUBS} ${CMAKE_SOURCE_DIR}/tools/link-stubs.py
     COMMENT "Gathering what programs are linked with"
     VERBATIM)
   add_custom_target(${target} DEPENDS ${folder}/complete)

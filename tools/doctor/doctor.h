@@ -26,7 +26,7 @@ struct Facts {
   std::string temporary; ///< folder of temporary files
   std::optional<uint64_t> freeTemporary;
   std::optional<uint64_t> processes, files; ///< soft limits
-  std::string linkInputs, runtime;          ///< paths, empty if missing
+  std::vector<std::string> missing;         ///< parts of the installation
   std::string mpirun;                       ///< path, empty if missing
   std::string mpiFault;          ///< why libmpi cannot be loaded, or ""
   std::vector<std::string> gpus; ///< names

@@ -5,6 +5,7 @@
 // use.
 #include "runtime/support/concat.h"
 #include "runtime/support/file.h"
+#include "runtime/support/installation.h"
 #include "runtime/support/programs.h"
 #include "tools/doctor/doctor.h"
 
@@ -159,10 +160,9 @@ Facts gather(const std::string &tool, const std::string &toolkit) {
   readSpace(facts.temporary, nullptr, facts.freeTemporary);
   facts.processes = softLimit(RLIMIT_NPROC);
   facts.files = softLimit(RLIMIT_NOFILE);
-  fs::path library = fs::path(tool).parent_path() / "../lib";
-  facts.linkInputs = existing(library / "link/complete");
-  facts.runtime = existing(library / "libfsdpc_runtime.a");
-  facts.cudaRuntime = existing(library / "libfsdpc_runtime_cuda.a");
+  fs::path root = fs::path(tool).parent_path().parent_path();
+  facts.missing = missingParts(root.string());
+  facts.cudaRuntime = existing(root / "lib/libfsdpc_runtime_cuda.a");
   facts.toolkit = toolkit;
   readMpi(facts);
   readGpus(facts);

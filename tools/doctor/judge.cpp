@@ -126,12 +126,13 @@ void judgeLimit(const char *about, const std::optional<uint64_t> &limit,
 }
 
 void judgeCompiler(const Facts &facts, Report &report) {
-  if (facts.linkInputs.empty() || facts.runtime.empty())
-    report.wrong("compiler",
-                 facts.runtime.empty() ? "no lib/libfsdpc_runtime.a"
-                                       : "no lib/link/complete",
-                 "install fsdpc again, or build it: ninja -C build "
-                 "fsdpc_runtime fsdpc_link");
+  std::string lacks;
+  for (const std::string &part : facts.missing)
+    lacks += (lacks.empty() ? "lacks '" : ", '") + part + "'";
+  if (!lacks.empty())
+    report.wrong("compiler", lacks,
+                 "install fsdpc again (pip install --force-reinstall, apt "
+                 "install --reinstall), or build it: ninja -C build fsdpc");
   else
     report.fine("compiler",
                 "links programs by itself; no other toolchain is needed");

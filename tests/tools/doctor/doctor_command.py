@@ -35,7 +35,7 @@ def test(bench, options) -> None:
            env={"TMPDIR": "/nowhere"})
     expect("a wrong flag", [fsdpc, "doctor", "--cure"], 2, r"error: .*--cure.*see fsdpc doctor --help")
     expect("a copy without its folder", ["sh", "-c", 'cp "$1" "$2" && "$2" doctor', "sh", fsdpc, bench.path("fsdpc")], 1,
-           r"^WRONG compiler +no lib/libfsdpc_runtime.a\n +-> install fsdpc again")
+           r"^WRONG compiler +lacks 'lib/libfsdpc_runtime.a', 'lib/link/complete', .*\n +-> install fsdpc again")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ Facts whole() {
   facts.sharedMemory = facts.freeSharedMemory = gibibyte;
   facts.temporary = "/tmp";
   facts.freeTemporary = gibibyte;
-  facts.linkInputs = facts.runtime = facts.cudaRuntime = "/lib";
+  facts.cudaRuntime = "/lib";
   facts.mpirun = "/usr/bin/mpirun";
   facts.gpus = {"H200", "H200"};
   facts.driver = "580.1";
@@ -88,10 +88,9 @@ TEST(Doctor, EachFaultHasItsMend) {
 
 TEST(Doctor, MissingParts) {
   Facts facts = whole();
-  facts.linkInputs = "";
-  expect(facts, "compiler", Verdict::wrong, "lib/link/complete", "fsdpc_link");
-  facts.runtime = "";
-  expect(facts, "compiler", Verdict::wrong, "libfsdpc_runtime.a",
+  facts.missing = {"lib/libfsdpc_runtime.a", "lib/link/crti.o"};
+  expect(facts, "compiler", Verdict::wrong,
+         "lacks 'lib/libfsdpc_runtime.a', 'lib/link/crti.o'",
          "install fsdpc again");
   facts.mpiFault = "libmpi.so.40: not found";
   expect(facts, "mpirun", Verdict::optional, "libmpi.so.40: not found",
