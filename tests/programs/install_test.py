@@ -20,7 +20,7 @@ MODELS = Path(__file__).resolve().parents[1] / "models"
 INSTALLED = ["bin/fsdpc", "bin/fsdpc-opt", "lib/libfsdpc_runtime.a", "lib/link/complete", "lib/link/Scrt1.o", "lib/ckpt/torch_convert.py", "include/fsdpc/fsdpc.h",
              "include/fsdpc/fsdpc_calls.h", "include/fsdpc/compiler/dialects/fsdp/FSDPOps.h.inc", "lib/cmake/fsdpc/fsdpcConfig.cmake",
              "share/bash-completion/completions/fsdpc", "share/zsh/site-functions/_fsdpc", "share/fish/vendor_completions.d/fsdpc.fish",
-             "share/doc/fsdpc/README.md", "share/doc/fsdpc/docs/architecture.md"]
+             "share/man/man1/fsdpc.1", "share/man/man1/fsdpc-run.1", "share/doc/fsdpc/README.md", "share/doc/fsdpc/docs/architecture.md"]
 
 
 def run(*command, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess:
