@@ -119,9 +119,11 @@ sample=(--sample 200 --seed "$(git -C "$root" rev-parse HEAD)")
 part "the blocks of docs/fine-tune.md"
 /usr/bin/python3 "$root"/tests/programs/training/fine_tune.py --build "$build" --python "$others"/bin/python
 if [[ $all ]]; then
-  part "the wheel in a minimal system"
-  packages+=(debootstrap)
+  part "the Debian package, twice and under lintian"
+  packages+=(debootstrap lintian)
   install_missing
+  /usr/bin/python3 "$root"/tests/packages/deb_test.py --cpack "$(command -v cpack)" --build "$build" --all
+  part "the wheel in a minimal system"
   "$root"/tools/package.sh
   if [[ $EUID == 0 ]]; then sudo=(); else sudo=(sudo); fi
   "${sudo[@]}" "$root"/tests/packages/wheel_chroot.sh "$build"/wheel/fsdpc-*.whl "$build"

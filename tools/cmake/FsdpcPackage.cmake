@@ -2,7 +2,7 @@
 #
 # A Debian package of what `cmake --install` installs: `cpack -G DEB` in the build
 # folder. All lies in /usr/lib/fsdpc, since fsdpc finds its parts from its own
-# place, and FsdpcPackageLinks.cmake links it from where a system looks.
+# place, and FsdpcPackageFiles.cmake links it from where a system looks.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME fsdpc)
 set(CPACK_PACKAGE_VENDOR "The fsdpc authors")
@@ -11,7 +11,7 @@ set(CPACK_PACKAGE_CONTACT ${FSDPC_PACKAGE_CONTACT})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "compiler of ONNX training graphs to sharded programs")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr/lib/fsdpc)
 set(CPACK_STRIP_FILES ON)
-set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/tools/cmake/FsdpcPackageLinks.cmake)
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/tools/cmake/FsdpcPackageFiles.cmake)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 # The shared libraries' packages, of the versions that were linked, and the Python of scripts.
@@ -28,7 +28,7 @@ if(FSDPC_DPKG_QUERY)
   endif()
 endif()
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS openmpi-bin)
-set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "fsdpc compiles an ONNX training graph, exported from PyTorch, into one executable
- that trains the model on any number of ranks. Parameters, gradients and
- optimizer states are sharded, as in FSDP and ZeRO.")
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "fsdpc compiles an ONNX training graph, exported from PyTorch, into one
+ executable that trains the model on any number of ranks. Parameters,
+ gradients and optimizer states are sharded, as in FSDP and ZeRO.")
 include(CPack)
