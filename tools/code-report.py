@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Counts properties of the C++ code for which the project has limits, and fails if a count exceeds its limit.
+"""Counts properties of the C++ code for which the project has limits, and fails if a count exceeds its
+limit.
 
 usage: code-report.py [--list]
 
-Knowledge of ops belongs into ODS, so few files may list ops or name MatmulOp outside of the nn dialect. What an optimizer
-is stands in its row of Optimizers.cpp and its program, and what a strategy is in its row of StrategyTable.cpp, so no other
-file may hold its name in quotes; those may that turn other tools' settings into options. What a compressed reduction is
-stands in runtime/abi, and only the folders of its reductions may name it. Long files open with a head of three lines that says what they do. Names of files
-and constants follow their part (docs/architecture.md, Names), and one helper per layer knows the bytes of a type. --list
-prints the files behind each count. The share of comment lines is printed for information: it has no limit, because a
-limit would be met with filler.
+Knowledge of ops belongs into ODS, so few files may list ops or name MatmulOp outside of the nn
+dialect. What an optimizer is stands in its row of Optimizers.cpp and its program, and what a
+strategy is in its row of StrategyTable.cpp, so no other file may hold its name in quotes; those may
+that turn other tools' settings into options. What a compressed reduction is stands in runtime/abi,
+and only the folders of its reductions may name it. Long files open with a head of three lines that
+says what they do. Names of files and constants follow their part (docs/architecture.md, Names), and
+one helper per layer knows the bytes of a type. --list prints the files behind each count. The share
+of comment lines is printed for information: it has no limit, because a limit would be met with
+filler.
 """
 import argparse
 import pathlib

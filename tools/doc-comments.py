@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Finds comments on declarations in headers that are not documentation comments (/// before, ///< behind).
+"""Finds comments on declarations in headers that are not documentation comments (/// before, ///<
+behind).
 
 usage: doc-comments.py [--fix] [FILE…]     --fix: writes them as such; run clang-format afterwards
 
-A comment documents the declaration that follows it without an empty line, or that it stands behind. Comments within
-functions and initializers, heads of files, and lines such as `// ---- memory ----` document nothing. By default all headers
-are read, and the exit code is 1 if any has such a comment.
+A comment documents the declaration that follows it without an empty line, or that it stands behind.
+Comments within functions and initializers, heads of files, and lines such as `// ---- memory ----`
+document nothing. By default all headers are read, and the exit code is 1 if any has such a comment.
 """
 import argparse
 import pathlib

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Prints what a change of the compiler or the runtime must not change, as one line per fixture and variant.
+"""Prints what a change of the compiler or the runtime must not change, as one line per fixture and
+variant.
 
 usage: fingerprints.py BUILD [BUILD…] [--only FIXTURE…] [--quick] [--weights]
 
-For each fixture of tests/models and a few variants (strategies, bf16, no prefetch, whole units recomputed, compressed reductions): a hash of
-the losses and norms of two steps on two ranks with the first gradients and the saved weights, the bytes of the arena,
-and a hash of the program's table of memory at 1 to 64 ranks. With two builds or more the lines of each are compared with those of the first,
-and a difference ends in exit code 1. --quick takes only the first variant of each fixture. --weights compares only the
-tensors that steps of one microbatch save: what must stay where the order of microbatches, the digits of norms or the
-plans changed on purpose.
+For each fixture of tests/models and a few variants (strategies, bf16, no prefetch, whole units
+recomputed, compressed reductions): a hash of the losses and norms of two steps on two ranks with
+the first gradients and the saved weights, the bytes of the arena, and a hash of the program's table
+of memory at 1 to 64 ranks. With two builds or more the lines of each are compared with those of the
+first, and a difference ends in exit code 1. --quick takes only the first variant of each fixture.
+--weights compares only the tensors that steps of one microbatch save: what must stay where the
+order of microbatches, the digits of norms or the plans changed on purpose.
 """
 import argparse
 import hashlib

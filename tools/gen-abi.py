@@ -4,14 +4,16 @@
 
 usage: gen-abi.py [--check]     --check: says what is out of date, exit 1
 
-Each op of class RT_Call in the files that compiler/dialects/rt/RTOps.td includes is a function of the C ABI. From its record come
+Each op of class RT_Call in the files that compiler/dialects/rt/RTOps.td includes is a function of
+the C ABI. From its record come
 
   runtime/include/fsdpc_calls.h   the declaration, under the prose of the op's description
-  runtime/core/calls.inc          the device's member of the same name, and the function that forwards to it
+  runtime/core/calls.inc          the device's member of the same name, and the function that
+                                  forwards to it
 
-They are committed because the runtime builds without LLVM. The compiler's side, which emits the calls, is C++ that the
-same records carry (RT_Call::passArguments). LLVM_TBLGEN and MLIR_INCLUDE name the LLVM to use; by default it is that of
-llvm-config.
+They are committed because the runtime builds without LLVM. The compiler's side, which emits the
+calls, is C++ that the same records carry (RT_Call::passArguments). LLVM_TBLGEN and MLIR_INCLUDE
+name the LLVM to use; by default it is that of llvm-config.
 """
 import argparse
 import difflib

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Prints the graph of includes between folders, and refuses an include against the order or a new top-level folder.
+"""Prints the graph of includes between folders, and refuses an include against the order or a new
+top-level folder.
 
 usage: include-graph.py [--dot] [--check]
 
-Prints one line per folder: the folders that it includes, with the number of
-includes. --dot prints the same as a Graphviz graph. --check prints only
-includes that violate the order and folders that belong elsewhere; the exit code is then 1. CI runs it.
+Prints one line per folder: the folders that it includes, with the number of includes. --dot prints
+the same as a Graphviz graph. --check prints only includes that violate the order and folders that
+belong elsewhere; the exit code is then 1. CI runs it.
 
 The order is LAYERS: a folder may include folders of earlier layers and itself.
 Folders of one layer are independent of each other.

@@ -4,9 +4,9 @@
 
 usage: license-headers.py [--fix]     --fix: adds the line where it is missing
 
-Source files are C++, CUDA, assembly, TableGen, Python, shell, CMake and the parts of the report's page. Models, IR and
-texts that tests read are data. Generators (tools/gen-abi.py) write the line themselves. frontends/onnx/proto holds a
-file of ONNX under that project's licence (NOTICE).
+Source files are C++, CUDA, assembly, TableGen, Python, shell, CMake and the parts of the report's
+page. Models, IR and texts that tests read are data. Generators (tools/gen-abi.py) write the line
+themselves. frontends/onnx/proto holds a file of ONNX under that project's licence (NOTICE).
 """
 import argparse
 import re

@@ -4,8 +4,9 @@
 
 usage: link-stubs.py --compiler CC [--readelf READELF] LIBRARY STUB
 
-A program that is linked with the stub runs with the library. The compiler's folder of link inputs has stubs in place of the
-system's libraries, so that a program asks for the same versions of symbols wherever it is compiled.
+A program that is linked with the stub runs with the library. The compiler's folder of link inputs
+has stubs in place of the system's libraries, so that a program asks for the same versions of
+symbols wherever it is compiled.
 """
 import argparse
 import re

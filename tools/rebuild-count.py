@@ -4,9 +4,10 @@
 
 usage: rebuild-count.py [--list] [FILE...]
 
-The default is the TableGen files of the dialect nn. The counts are those of Ninja's own records of the folder `build` (or
-FSDPC_BUILD), which must be built. For a TableGen file everything that is generated from it counts as changed. A build compiles
-less if an output stays as it was. --list prints the objects.
+The default is the TableGen files of the dialect nn. The counts are those of Ninja's own records of
+the folder `build` (or FSDPC_BUILD), which must be built. For a TableGen file everything that is
+generated from it counts as changed. A build compiles less if an output stays as it was. --list
+prints the objects.
 """
 import argparse
 import os

@@ -4,7 +4,8 @@
 
 usage: tics.py [--list]     --list: prints each place
 
-Each tic has a limit, which only falls: exit code 1 if a text has more. A plain sentence says the same:
+Each tic has a limit, which only falls: exit code 1 if a text has more. A plain sentence says the
+same:
 
     "each of which", "of which there are two"    a sentence of its own
     "is no number", "is none"                    "is not a number", "there is no …"

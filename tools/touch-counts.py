@@ -4,11 +4,13 @@
 
 usage: touch-counts.py [--at REV]… [--list]
 
-One example stands for each kind: an elementwise op (erf), a library op (pooling), a pointwise optimizer (Lion), an optimizer of
-whole parameters (Muon), a strategy (hybrid), and each kind of compressed reductions (power-sgd, top-k, one-bit). The last row counts the files with a TypeSwitch,
-which list ops. Production files are the sources, ODS, build files and scripts of the compiler, the passes, the runtime, the
-frontends and the tools, without tests, documents, benchmarks and third parties. --at counts in a revision instead of the working
-tree, one column per revision. --list prints the files.
+One example stands for each kind: an elementwise op (erf), a library op (pooling), a pointwise
+optimizer (Lion), an optimizer of whole parameters (Muon), a strategy (hybrid), and each kind of
+compressed reductions (power-sgd, top-k, one-bit). The last row counts the files with a TypeSwitch,
+which list ops. Production files are the sources, ODS, build files and scripts of the compiler, the
+passes, the runtime, the frontends and the tools, without tests, documents, benchmarks and third
+parties. --at counts in a revision instead of the working tree, one column per revision. --list
+prints the files.
 """
 import argparse
 import pathlib

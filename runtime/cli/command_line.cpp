@@ -10,6 +10,7 @@
 #include "runtime/cli/flag_values.h"
 #include "runtime/support/concat.h"
 #include "runtime/support/foreign_names.h"
+#include "runtime/support/help_format.h"
 #include "runtime/support/nearest.h"
 
 #include <CLI/CLI.hpp>
@@ -65,7 +66,7 @@ std::string footer(const Manifest &manifest) {
     for (size_t axis = 0; axis < input.shape.size(); ++axis)
       inputs += concat(axis ? ", " : "", input.shape[axis]);
     inputs += "]\n";
-    data += " --data " + input.name + "=" + input.name + ".npy";
+    data += " \\\n      --data " + input.name + "=" + input.name + ".npy";
   }
   return "Inputs (their first axis is one microbatch; without axes, one value "
          "per step):\n" +
@@ -80,11 +81,11 @@ std::string footer(const Manifest &manifest) {
          "Examples:\n"
          "  mpirun -np 4 PROGRAM" +
          data +
-         " --steps 1000 --log run.jsonl --save out.safetensors\n"
+         " \\\n      --steps 1000 --log run.jsonl --save out.safetensors\n"
          "  PROGRAM --ranks 2" +
          data +
-         " --steps 100 --lr-schedule=cosine,warmup=10,min=1e-5\n"
-         "  text as bytes, labels one further: --tokens ids=book.txt:u8 "
+         " \\\n      --steps 100 --lr-schedule=cosine,warmup=10,min=1e-5\n"
+         "\nText as bytes, labels one further: --tokens ids=book.txt:u8 "
          "--tokens labels=book.txt:u8+1";
 }
 
@@ -224,6 +225,7 @@ Status refuseUseless(const Options &options, const Manifest &manifest) {
 Result<Options> parseCommandLine(int argc, const char *const *argv,
                                  const Manifest &manifest) {
   CLI::App app("Trains the model that this program was compiled from.");
+  HelpFormat::setOn(app);
   Arguments arguments;
   Options &options = arguments.options;
   options.program = argc > 0 ? argv[0] : "program";

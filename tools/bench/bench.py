@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Measures speed, memory and compile times of fsdpc's programs against PyTorch FSDP2 and against limits; prints Markdown tables.
+"""Measures speed, memory and compile times of fsdpc's programs against PyTorch FSDP2 and against
+limits; prints Markdown tables.
 
-tools/bench.sh builds what is needed and runs this script. All printed figures are measured in this run, and missed limits are
-marked. Limits apply to wall-clock time. Core time is printed too: other processes hardly affect it, so it shows whether the
-machine was idle. Exits with code 1 if a program is slower than PyTorch FSDP2.
+tools/bench.sh builds what is needed and runs this script. All printed figures are measured in this
+run, and missed limits are marked. Limits apply to wall-clock time. Core time is printed too: other
+processes hardly affect it, so it shows whether the machine was idle. Exits with code 1 if a program
+is slower than PyTorch FSDP2.
 """
 import argparse
 import shutil
 import sys
+import textwrap
 from pathlib import Path
 
 import before
@@ -57,7 +60,7 @@ COMPARISONS = ("before", "startup")
 
 
 def main() -> int:
-    listed = "".join(f"\n  {name:10}{what}" for name, (_, what) in PARTS.items())
+    listed = "".join("\n" + textwrap.fill(f"  {name:10}{what}", 100, subsequent_indent=" " * 12) for name, (_, what) in PARTS.items())
     parser = argparse.ArgumentParser(prog="tools/bench.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog=f"parts:{listed}\n\nexamples:\n  tools/bench.sh --quick\n  tools/bench.sh --only peer,ddp --steps 12\n  "
                                             "tools/bench.sh --memory")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Export Linear layers in a row with a squared-error loss, without weights, and random samples for them.
+"""Export Linear layers in a row with a squared-error loss, without weights, and random samples for
+them.
 
 usage: export_linears.py FOLDER --layers 10 --width 10000 --batch 10
 """

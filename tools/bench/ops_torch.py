@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Small training graphs of single ops, for the part `ops` of the benchmark: exports one of them, or trains it with torch.
+"""Small training graphs of single ops, for the part `ops` of the benchmark: exports one of them, or
+trains it with torch.
 
 usage: ops_torch.py --list | ops_torch.py CASE --export FOLDER | ops_torch.py CASE --train FOLDER
 
-With --train it reads numbers of steps, one per line, trains that many with SGD on one thread, and prints for each line the mean core
-time of a step in milliseconds.
+With --train it reads numbers of steps, one per line, trains that many with SGD on one thread, and
+prints for each line the mean core time of a step in milliseconds.
 """
 import argparse
 import logging

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Compares the gradients of models in bf16 with those of the same models in f64, beside torch's own ways to compute in bf16.
+"""Compares the gradients of models in bf16 with those of the same models in f64, beside torch's own
+ways to compute in bf16.
 
 usage: precision.py --build DIR [NAME...]          needs torch and transformers
 
-Each row is a small model of transformers with random weights. The columns are relative errors of all gradients of one microbatch, in
+Each row is a small model of transformers with random weights. The columns are relative errors of
+    all gradients of one microbatch, in
 L2 against torch in f64, of
-  parameters   torch with its parameters in bf16 (what FSDP2's MixedPrecisionPolicy(param_dtype=torch.bfloat16) computes)
+  parameters   torch with its parameters in bf16 (what FSDP2's
+               MixedPrecisionPolicy(param_dtype=torch.bfloat16) computes)
   autocast     torch with f32 parameters under torch.autocast
   file         fsdpc, an f32 file compiled with --param-dtype=bf16
   graph        fsdpc, export(dtype=torch.bfloat16) compiled with --param-dtype=graph

@@ -4,13 +4,14 @@
 
 usage: predictions.py --fsdpc FSDPC --machine FILE.json [--ranks 1 2] [--steps 12] [--rounds 3]
 
-Compiles transformers of other shapes than calibration's for the machine, runs them, and prints the predicted step of the log's header
-beside the median one, and by how much it is off, with the limit of its type. On one rank the error is also that from the core time of
-all streams, which other work on the machine hardly changes; the worst of each type stands at the end, by this time where there
-is one.
+Compiles transformers of other shapes than calibration's for the machine, runs them, and prints the
+predicted step of the log's header beside the median one, and by how much it is off, with the limit
+of its type. On one rank the error is also that from the core time of all streams, which other work
+on the machine hardly changes; the worst of each type stands at the end, by this time where there is
+one.
 
-As in calibration all programs run in turn, several times over, and the fastest of these rounds counts: other work slows a machine
-down for longer than a round.
+As in calibration all programs run in turn, several times over, and the fastest of these rounds
+counts: other work slows a machine down for longer than a round.
 """
 import argparse
 import json

@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures how compile time and memory grow with the size of a model.
 
-Generates models of n ops in the shapes in which graphs grow (chains, fans, ladders, wide joins, many parameters, inputs or
-units), compiles each for growing n, and fits the exponent e of seconds = c * n^e to the largest sizes. Every compiler pass is
-meant to take time proportional to its input, so an exponent above the limit names a pass to mend; --passes shows which.
-Seconds are those of the processor, so that a busy machine changes little. Those that a model of one op takes are subtracted,
-since start-up would hide the growth of small models. Other work on the machine still slows a compile, through caches that it
-shares, so a family over the limit is measured again, three times at most, and the fastest compile of each size counts.
+Generates models of n ops in the shapes in which graphs grow (chains, fans, ladders, wide joins,
+many parameters, inputs or units), compiles each for growing n, and fits the exponent e of seconds =
+c * n^e to the largest sizes. Every compiler pass is meant to take time proportional to its input,
+so an exponent above the limit names a pass to mend; --passes shows which. Seconds are those of the
+processor, so that a busy machine changes little. Those that a model of one op takes are subtracted,
+since start-up would hide the growth of small models. Other work on the machine still slows a
+compile, through caches that it shares, so a family over the limit is measured again, three times at
+most, and the fastest compile of each size counts.
 
-A compile that exceeds the time limit, crashes or is refused ends its family: larger sizes are not tried, and the family counts as
-wrong. Sizes over the importer's budget of nodes are left out. The models are written with tests/programs/onnx_wire.py, so no
-package is needed.
+A compile that exceeds the time limit, crashes or is refused ends its family: larger sizes are not
+tried, and the family counts as wrong. Sizes over the importer's budget of nodes are left out. The
+models are written with tests/programs/onnx_wire.py, so no package is needed.
 """
 import argparse
 import math

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Supervised fine-tuning by transformers' Trainer and by fsdpc.Trainer, with equal TrainingArguments: a small Llama on shuffled rows.
+"""Supervised fine-tuning by transformers' Trainer and by fsdpc.Trainer, with equal TrainingArguments:
+a small Llama on shuffled rows.
 
-usage: sft.py --build DIR [--steps 200] [--plot FILE.svg]       (a Python with torch, transformers and accelerate)
+usage: sft.py --build DIR [--steps 200] [--plot FILE.svg]       (a Python with torch, transformers
+            and accelerate)
 
-A task of rows with 1 to 30 targets, the rest of a row is -100: letters after `:` repeat those before it, sorted. A microbatch is a row,
-a step has eight. transformers divides by the targets of the step (num_items_in_batch), as --loss-mean=step does;
---loss-mean=microbatch is the mean of the rows' means. Both are then evaluated as one mean over all targets of the last rows. Prints a
-table, and with --plot draws the losses, which each run writes as the log that `fsdpc top` reads.
+A task of rows with 1 to 30 targets, the rest of a row is -100: letters after `:` repeat those
+before it, sorted. A microbatch is a row, a step has eight. transformers divides by the targets of
+the step (num_items_in_batch), as --loss-mean=step does; --loss-mean=microbatch is the mean of the
+rows' means. Both are then evaluated as one mean over all targets of the last rows. Prints a table,
+and with --plot draws the losses, which each run writes as the log that `fsdpc top` reads.
 """
 import argparse
 import contextlib

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Trains the same model with PyTorch's FSDP2 (fully_shard), with equal batch, optimizer and clipping; on CPUs with gloo, on GPUs with NCCL.
+"""Trains the same model with PyTorch's FSDP2 (fully_shard), with equal batch, optimizer and clipping;
+on CPUs with gloo, on GPUs with NCCL.
 
-usage: torchrun --nproc_per_node 2 torch_fsdp.py L6,D384,H6,T256 --batch 4 --steps 6 [--dtype f32|bf16] [--device cuda] [--compile] [--lora RANK]
+usage: torchrun --nproc_per_node 2 torch_fsdp.py L6,D384,H6,T256 --batch 4 --steps 6 [--dtype
+            f32|bf16] [--device cuda] [--compile] [--lora RANK]
 
-Rank 0 prints one line of JSON: tokens/s over all ranks and core time of rank 0 (medians over steps without the first), and the
-most resident memory of a rank, on GPUs the most allocated memory. Each rank has one thread. The units are the blocks and
-the rest, as in PyTorch's tutorial. --compile compiles each block, and the head with the loss, as is usual for FSDP2 with
-torch.compile: a graph over several units would gather all of them at once.
+Rank 0 prints one line of JSON: tokens/s over all ranks and core time of rank 0 (medians over steps
+without the first), and the most resident memory of a rank, on GPUs the most allocated memory. Each
+rank has one thread. The units are the blocks and the rest, as in PyTorch's tutorial. --compile
+compiles each block, and the head with the loss, as is usual for FSDP2 with torch.compile: a graph
+over several units would gather all of them at once.
 
-With --lora the model is frozen in bf16, and adapters in f32 of that rank are trained. No rank then ever has all parameters: they are
-made on the meta device, sharded, and then filled. The peak is that of the steps alone, and rss_before_mib is what the process had before
-there was a model.
+With --lora the model is frozen in bf16, and adapters in f32 of that rank are trained. No rank then
+ever has all parameters: they are made on the meta device, sharded, and then filled. The peak is
+that of the steps alone, and rss_before_mib is what the process had before there was a model.
 """
 import argparse
 import json

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures this machine and writes it as a file for --machine, in about a minute.
 
-Compiles small transformers with fsdpc, runs them with --trace on one rank and on several real ones (mpirun), and fits the rates of
-the cost model to the times of their commands: calls of the same libraries and kernels that training runs.
+Compiles small transformers with fsdpc, runs them with --trace on one rank and on several real ones
+(mpirun), and fits the rates of the cost model to the times of their commands: calls of the same
+libraries and kernels that training runs.
 
-Collectives are measured alone (--prefetch=none) for their rates, and beside compute (--prefetch=pre) for what each costs the other.
+Collectives are measured alone (--prefetch=none) for their rates, and beside compute
+(--prefetch=pre) for what each costs the other.
 
-Other work on the machine shall not change the figures. So compute is measured in core time, in which a thread does not count while
-it is interrupted; only collectives, which wait for each other, and several threads per rank are measured by the clock. All
-programs run in turn, several times over, and the fastest of these rounds counts.
+Other work on the machine shall not change the figures. So compute is measured in core time, in
+which a thread does not count while it is interrupted; only collectives, which wait for each other,
+and several threads per rank are measured by the clock. All programs run in turn, several times
+over, and the fastest of these rounds counts.
 """
 import argparse
 import json

@@ -4,6 +4,7 @@
 // that it reads and no others, and a help with an example that can be copied.
 // Errors are one line with exit code 2, as those of fsdpc itself.
 #include "runtime/support/diagnostics.h"
+#include "runtime/support/help_format.h"
 #include "runtime/support/programs.h"
 #include "tools/ckpt/commands.h"
 
@@ -220,6 +221,7 @@ std::vector<completion::Command> describeCkpt() {
 
 int runCkpt(int argc, char **argv) {
   CLI::App app(help, "fsdpc ckpt");
+  HelpFormat::setOn(app);
   Arguments arguments;
   arguments.python = "python3";
   arguments.script = scriptPath();

@@ -2,19 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The part of `fsdpc ckpt convert` that needs torch: reads and writes torch's own formats.
 
-usage: torch_convert.py to-dcp|to-state-dict EXCHANGE OUT --step N --sample N [--skipped N] [--scale X --in-a-row N --scale-rules TEXT]
+usage: torch_convert.py to-dcp|to-state-dict EXCHANGE OUT --step N --sample N [--skipped N] [--scale
+            X --in-a-row N --scale-rules TEXT]
        torch_convert.py from-dcp|from-state-dict IN EXCHANGE [--plain]
 
-EXCHANGE is a safetensors file: "value/NAME", "buffer/NAME", a state as "exp_avg/NAME", the updates that a parameter's state has
-seen as "step/NAME", and the numbers "step", "sample", "skipped", "in_a_row" and "scale". Torch's side is {"model": {name: tensor},
-"optimizer": {"state": {name: {"step": tensor, "exp_avg": tensor, …}}}, "step": N, "sample": N, "skipped": N}, and with a loss
-scale "scaler", which a GradScaler loads. It has the names of the model's state_dict, as get_state_dict of
-torch.distributed.checkpoint.state_dict has them. With --plain, EXCHANGE has only the values and buffers, under their own names, as
---init of a program takes them. Files are mapped, so no tensor is in memory twice. Needs torch and no other package: 2.4 or newer to
-write, 2.10 or newer to read.
+EXCHANGE is a safetensors file: "value/NAME", "buffer/NAME", a state as "exp_avg/NAME", the updates
+that a parameter's state has seen as "step/NAME", and the numbers "step", "sample", "skipped",
+"in_a_row" and "scale". Torch's side is {"model": {name: tensor}, "optimizer": {"state": {name:
+{"step": tensor, "exp_avg": tensor, …}}}, "step": N, "sample": N, "skipped": N}, and with a loss
+scale "scaler", which a GradScaler loads. It has the names of the model's state_dict, as
+get_state_dict of torch.distributed.checkpoint.state_dict has them. With --plain, EXCHANGE has only
+the values and buffers, under their own names, as --init of a program takes them. Files are mapped,
+so no tensor is in memory twice. Needs torch and no other package: 2.4 or newer to write, 2.10 or
+newer to read.
 
-What is read may be a stranger's, and the readers of torch.distributed.checkpoint run the pickles that they find, in `.metadata` and in
-the bytes of numbers. So none of them is called: dcp_metadata.py and torch_files.py read instead.
+What is read may be a stranger's, and the readers of torch.distributed.checkpoint run the pickles
+that they find, in `.metadata` and in the bytes of numbers. So none of them is called:
+dcp_metadata.py and torch_files.py read instead.
 """
 import argparse
 import json

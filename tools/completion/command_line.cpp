@@ -4,6 +4,7 @@
 // other commands. Their help is long; a shell shows a line per flag, so a
 // summary is cut from it.
 #include "runtime/support/diagnostics.h"
+#include "runtime/support/help_format.h"
 #include "tools/completion/completion.h"
 
 #include <CLI/CLI.hpp>
@@ -83,6 +84,7 @@ int runCompletion(int argc, char **argv, std::vector<Command> commands) {
   for (auto &shell : shells)
     names.push_back(shell.name);
   CLI::App app(help, "fsdpc completion");
+  HelpFormat::setOn(app);
   std::string wanted;
   app.add_option("SHELL", wanted, "bash, zsh or fish")
       ->required()

@@ -2,6 +2,7 @@
 //
 // The command line of `fsdpc doctor`, with CLI11, which throws.
 #include "runtime/support/diagnostics.h"
+#include "runtime/support/help_format.h"
 #include "runtime/support/programs.h"
 #include "tools/doctor/doctor.h"
 
@@ -23,6 +24,7 @@ completion::Command describeDoctor() {
 
 int runDoctor(int argc, char **argv, const std::string &toolkit) {
   CLI::App app(help, "fsdpc doctor");
+  HelpFormat::setOn(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &help) {

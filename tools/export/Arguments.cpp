@@ -2,6 +2,7 @@
 //
 // The command line of `fsdpc export`, with CLI11, which throws.
 #include "runtime/support/diagnostics.h"
+#include "runtime/support/help_format.h"
 #include "tools/export/Export.h"
 
 #include <CLI/CLI.hpp>
@@ -52,6 +53,7 @@ completion::Command describeExport() {
 
 int parseArguments(int argc, char **argv, Arguments &arguments) {
   CLI::App app(help, "fsdpc export");
+  HelpFormat::setOn(app);
   addFlags(app, arguments);
   try {
     app.parse(argc, argv);

@@ -10,6 +10,7 @@
 #include "runtime/support/concat.h"
 #include "runtime/support/diagnostics.h"
 #include "runtime/support/foreign_names.h"
+#include "runtime/support/help_format.h"
 #include "tools/fsdpc/Buckets.h"
 #include "tools/fsdpc/Commands.h"
 #include "tools/fsdpc/PlanFlags.h"
@@ -486,6 +487,7 @@ completion::Command fsdpc::driver::describeCommand(Command command) {
 
 int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
   CLI::App app(helpOf(line.command), commandName(line.command));
+  HelpFormat::setOn(app);
   std::string phase = "executable", timing;
   std::vector<TableFlag> flags = addFlags(app, line, phase, timing);
   // The order is that of the messages: what is not a flag at all, then the

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs what gpu-check.sh --pack collected on this machine's GPU: tests, losses, bits, sanitizers, speed. Takes under 8 minutes.
+"""Runs what gpu-check.sh --pack collected on this machine's GPU: tests, losses, bits, sanitizers,
+speed. Takes under 8 minutes.
 
-Prints one line per check and a table, and writes results.json and results.md. A check passes, fails or is skipped with a reason.
-Exit code: 0 no check failed, 1 a check failed, 2 invalid command line, 3 no GPU or no CUDA library. Of --only first, whose code
-is for --after: 0 the programs are right, 1 one is wrong or could not be checked.
+Prints one line per check and a table, and writes results.json and results.md. A check passes, fails
+or is skipped with a reason. Exit code: 0 no check failed, 1 a check failed, 2 invalid command line,
+3 no GPU or no CUDA library. Of --only first, whose code is for --after: 0 the programs are right, 1
+one is wrong or could not be checked.
 """
 import argparse
 import datetime

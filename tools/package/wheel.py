@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Packs the Python package, the standalone compiler and what it links programs with into a wheel, and prints its path.
+"""Packs the Python package, the standalone compiler and what it links programs with into a wheel, and
+prints its path.
 
 usage: wheel.py --build DIR --dnnl DIR --output DIR
 
-DIR of --dnnl is the source of oneDNN. The same files give the same bytes. A binary that needs more of a system than the wheel's tag
-promises is refused.
+DIR of --dnnl is the source of oneDNN. The same files give the same bytes. A binary that needs more
+of a system than the wheel's tag promises is refused.
 """
 import argparse
 import base64

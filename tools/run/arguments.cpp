@@ -6,6 +6,7 @@
 #include "tools/run/arguments.h"
 
 #include "runtime/support/concat.h"
+#include "runtime/support/help_format.h"
 
 #include <CLI/CLI.hpp>
 
@@ -187,6 +188,7 @@ Result<Arguments> parseArguments(const std::vector<std::string> &words,
   Arguments arguments;
   std::string ranks = "auto", hosts;
   CLI::App app(help, "fsdpc run MODEL.onnx|PROGRAM");
+  HelpFormat::setOn(app);
   addFlags(app, arguments, ranks, hosts);
   try {
     // CLI11 takes the words from the back.

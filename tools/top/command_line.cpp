@@ -4,6 +4,7 @@
 // table is redrawn until Ctrl-C, or until all runs are done; elsewhere it is
 // printed once, since nothing can be redrawn.
 #include "runtime/support/diagnostics.h"
+#include "runtime/support/help_format.h"
 #include "runtime/support/output_file.h"
 #include "tools/top/top.h"
 
@@ -114,6 +115,7 @@ completion::Command describeTop() {
 int runTop(int argc, char **argv) {
   Arguments arguments;
   CLI::App app(help, "fsdpc top");
+  HelpFormat::setOn(app);
   addFlags(app, arguments);
   try {
     app.parse(argc, argv);
