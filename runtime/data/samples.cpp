@@ -401,8 +401,8 @@ Status Samples::readOrReplace(int64_t sample, int64_t row, void *const *buffers,
     return first;
   if (counts && replacedSamples++ == 0)
     printWarning(first.error().message +
-                 "; the next sample is taken instead, and further ones are "
-                 "counted in the log (--skip-corrupt)");
+                 "; taking the next sample, and counting further ones in the "
+                 "log");
   Part among = replacementsOf(sample);
   int64_t last = std::min(mostReplacements, among.samples - 1);
   for (int64_t next = 1; !read && next <= last; ++next)

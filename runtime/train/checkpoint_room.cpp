@@ -70,8 +70,8 @@ int64_t checkpointsToAdd(const CheckpointPlan &plan,
   return std::max<int64_t>(1, std::min(written, window + 1 + older));
 }
 
-// Says before the first step that the disk is too small for the checkpoints
-// that this run adds to those of the folder.
+// Warns before the first step if the disk has no room for the checkpoints that
+// this run adds to the folder.
 void Trainer::warnOfSmallDisk() const {
   auto found = folder.steps();
   int64_t room = freeBytes(options.checkpoint);
@@ -91,10 +91,10 @@ void Trainer::warnOfSmallDisk() const {
   // The product may overflow; the quotient cannot.
   if (each == 0 || count <= room / each)
     return;
-  printWarning(concat(
-      "the run adds up to ", count, count == 1 ? " checkpoint" : " checkpoints",
-      " of ", bytesText(each), " at a time, but '", options.checkpoint,
-      "' has room for ", bytesText(room), "; make room, or lower --keep"));
+  printWarning(concat("'", options.checkpoint, "' has room for ",
+                      bytesText(room), ", and up to ", count, " more ",
+                      count == 1 ? "checkpoint takes " : "checkpoints take ",
+                      bytesText(each), " each; make room, or lower --keep"));
 }
 
 // Plans the copy of a checkpoint, unless --memory-limit has no room for it: the
@@ -111,11 +111,10 @@ void Trainer::planCheckpoints() {
       checkMemory(info.plan, manifest.memoryLimit))
     return;
   if (job.rank == 0)
-    printWarning("the copy of a checkpoint, " +
+    printWarning("steps wait for checkpoints: a copy of " +
                  bytesText(info.plan.checkpoint) +
-                 ", does not fit in the --memory-limit of " +
-                 bytesText(manifest.memoryLimit) +
-                 "; steps wait until a checkpoint is on disk");
+                 " does not fit in the --memory-limit of " +
+                 bytesText(manifest.memoryLimit));
   info.plan.checkpoint = 0;
 }
 

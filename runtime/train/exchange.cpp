@@ -185,16 +185,12 @@ void Trainer::findStragglers(int64_t step) {
   Stragglers::Verdict verdict = stragglers.verdictOn(job.rank);
   char host[128] = "", times[96];
   gethostname(host, sizeof host - 1);
-  std::snprintf(times, sizeof times,
-                "%.0f ms%s where the median rank takes %.0f", verdict.own,
-                verdict.isProcessorTime ? " of processor time" : "",
+  std::snprintf(times, sizeof times, "%.0f ms%s per step, median %.0f",
+                verdict.own, verdict.isProcessorTime ? " of processor" : "",
                 verdict.median);
   printWarning(concat("rank ", job.rank, " on host '", host,
-                      "' has been slow for ", Stragglers::window,
-                      " steps, and the others wait for it: up to step ", step,
-                      " a step took it ", times,
-                      "; look for other load on its host, a slow or throttled "
-                      "processor, and a slow disk"));
+                      "' has been slow: ", times, " (", Stragglers::window,
+                      " steps up to ", step, ")"));
 }
 
 // Adds up what the update of this step has changed on all ranks, if it was

@@ -204,8 +204,8 @@ Status Trainer::openFiles() {
       options.offloadDir.empty() ? temporaryFolder() : options.offloadDir;
   if (job.rank == 0 && liesInMemory(folder))
     printWarning("'" + folder +
-                 "' lies in memory (tmpfs), so that offloading to it saves "
-                 "none; name a folder on a disk by --offload-dir");
+                 "' lies in memory (tmpfs), so offloading saves none; set "
+                 "--offload-dir to a disk");
   return rank->openFiles(folder);
 }
 

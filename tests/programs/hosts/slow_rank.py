@@ -82,7 +82,7 @@ def test(bench, options) -> None:
             text, named = "", None
             for line in job.stderr:
                 text += line
-                if named := re.search(rf"rank {SLOW} on host '.*' has been slow for 20 steps.* up to step (\d+) a step took it", line):
+                if named := re.search(rf"rank {SLOW} on host '.*' has been slow: .* \(20 steps up to (\d+)\)", line):
                     break
         finally:
             slowness.enough.set()
