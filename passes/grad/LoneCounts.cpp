@@ -52,8 +52,9 @@ static bool isLeftOut(Value value) {
   });
 }
 
-// Returns true for the index of a row without gradient that stands in for those
-// that a mask leaves out, as fsdpc.export writes selections of rows.
+// Returns true if the operand is the index of a placeholder row, which has no
+// gradient. fsdpc.export selects rows by a mask: each row that the mask omits
+// is replaced by the placeholder.
 static bool isStandIn(OpOperand &operand) {
   auto moves = dyn_cast<nn::ElementSourceOpInterface>(operand.getOwner());
   if (!moves)

@@ -54,8 +54,8 @@ nn::MatmulOp productOf(Value value) {
   return fits ? product : nn::MatmulOp();
 }
 
-// Returns true if the elements of the value lie one after the other, as those
-// of attention's operands may not.
+// Returns true if the elements of the value are contiguous. The operands of an
+// attention may be strided.
 bool isDense(Value value) {
   std::optional<nn::Strides> strides = nn::stridesOf(value);
   return strides &&

@@ -276,8 +276,8 @@ SmallVector<Value> KernelGrouping::outputsOf(int group) const {
 
 std::optional<Domain> KernelGrouping::mergedDomain(Operation *op,
                                                    int index) const {
-  // The rules below go from the group's side: first sums over rows, then groups
-  // that reduce, then reductions that join maps, then maps.
+  // The rules are ordered by the kind of the group: sums over rows, groups that
+  // reduce, reductions that join maps, and maps.
   const KernelGroup &group = allGroups[index];
   Domain own = domainOf(op);
   OpKind kind = kindHere(op);

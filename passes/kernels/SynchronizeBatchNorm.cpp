@@ -63,9 +63,9 @@ Value widen(nn::DecomposeBuilder &b, OpBuilder &builder, Value statistic) {
       builder.getF64Type());
 }
 
-// Makes the running statistics take those of all ranks, which are the same
-// everywhere and count once. The running variance is unbiased, as PyTorch has
-// it, for the elements of all ranks; `count` is those of one.
+// Updates the running statistics from those of all ranks, which are equal on
+// every rank and count once. As in PyTorch the running variance is unbiased,
+// for the number of elements on all ranks; `count` is the number on one rank.
 void updateRunning(nn::DecomposeBuilder &b, nn::BatchNormOp op, Value mean,
                    Value variance, Value ranks, int64_t count) {
   auto replace = [&](fsdp::UpdateStatisticsOp update, Value statistic) {

@@ -232,8 +232,8 @@ Value PointerBuilder::factorsOf(fsdp::OptimizerOp op) {
       fsdp::factorsOf(symbols.lookup<fsdp::LayoutOp>(op.getLayout()), symbols));
 }
 
-// The copy drops all attributes that say where the op came from. Otherwise the
-// layers of a model would have different kernels.
+// Removes the attributes that record where the op came from, so that equal
+// layers of a model share one kernel.
 FlatSymbolRefAttr PointerBuilder::outlineRows(Operation *attention) {
   if (attention->hasAttr(nn::NNDialect::kLibraryAttr))
     return {};

@@ -211,8 +211,8 @@ private:
 // of layouts. Those are collectives, which the phase `collectives` inserts.
 LogicalResult verifyUpdateStage(Block &update) {
   for (Operation &op : update) {
-    // These two write what is theirs: optimizers parameters and states, and
-    // update_factors the buffers of factors.
+    // Both ops may write: an optimizer its parameters and states, and
+    // update_factors its buffers of factors.
     auto layouts = dyn_cast<fsdp::LayoutUserOpInterface>(op);
     if (!layouts || isa<fsdp::OptimizerOp, fsdp::UpdateFactorsOp>(op))
       continue;

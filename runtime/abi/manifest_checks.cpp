@@ -274,8 +274,8 @@ Status checkManifest(const Manifest &manifest) {
     return inputError("'predivided' is not a number above 0");
   bool isSampled = true;
   for (const Input &input : manifest.inputs) {
-    // Axis 0 is the batch. Sample sizes and counts are divided by extents, so
-    // no extent may be 0.
+    // Axis 0 is the batch. The code divides sample sizes and counts by extents,
+    // so an extent must not be 0.
     if (elementsOf(input.shape, 1) < 0)
       return inputError("input '" + input.name +
                         "' has no elements, or too many of them");

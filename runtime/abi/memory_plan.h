@@ -164,7 +164,7 @@ struct OffloadPieces {
   int64_t updates = 0, gathers = 0, reductions = 0;
   int64_t total() const { return updates + gathers + reductions; }
 };
-/// `owners` are those of ownersOf, and the other numbers as in layoutMemory.
+/// `owners` comes from ownersOf. The other numbers are those of layoutMemory.
 OffloadPieces offloadPieces(const Manifest &manifest, int ranks, int groupRanks,
                             const std::vector<int> &owners, int rank);
 

@@ -46,8 +46,9 @@ NcclChannel &of(CudaCommunicator communicator) {
   return *static_cast<NcclChannel *>(communicator);
 }
 
-// A communicator that was aborted is freed, so NCCL must not be asked. A split
-// is a call of the parent: when that is over, NCCL has written the new handle.
+// Does not ask NCCL about an aborted communicator, since NCCL has freed it. A
+// split runs as a call of the parent: NCCL has written the new handle once that
+// call is complete.
 CudaStatus stateOf(NcclChannel &communicator) {
   std::lock_guard<std::mutex> lock(communicator.mutex);
   if (communicator.aborted)

@@ -225,8 +225,9 @@ private:
           digitCount = 0;
   int64_t numberCount = 0; ///< of a step
   int64_t members = 0, keyed = 0;
-  /// In device memory. If steps may be skipped, `offered` has the numbers for
-  /// both ends of the step before, of which a kernel takes one.
+  /// In device memory. If steps may be skipped, `offered` holds two sets of
+  /// numbers: for a previous step that was taken, and for one that was skipped.
+  /// A kernel chooses between them.
   uint64_t *numbers = nullptr, *offered = nullptr;
   std::array<uint64_t *, 2> pinnedNumbers{}; ///< of even and odd steps
   int64_t accumulate = 0;                    ///< microbatches per step

@@ -103,8 +103,7 @@ private:
   const Limits limits;
   CudaStream compute;
   uint64_t *const words; ///< pinned: a mark per channel, then the step
-  /// The marks of the host, in the format of `words`. Written by the thread of
-  /// the rank.
+  /// The host's marks, in the format of `words`. The rank's thread writes them.
   std::array<std::atomic<uint64_t>, 2> hosts{};
   std::array<std::atomic<uint64_t>, 2> marked{}; ///< by the thread of the rank
   /// The step of the first section, which is not 0 if the run was resumed;

@@ -130,8 +130,8 @@ void forward(const Head &h, const void *const *operands) {
                (h.batch * p.heads + h.head) * p.queries;
   for (int64_t i = 0; i < p.queries; ++i) {
     const float *row = scores.data() + i * p.keys;
-    // Subtracted before exp, so that the largest term is 1. A row of minus
-    // infinities would give NaN, hence the test.
+    // Subtracting the maximum makes the largest term 1. The test avoids NaN in
+    // a row of minus infinities.
     float most = *std::max_element(row, row + p.keys);
     float sum = 0;
     for (int64_t j = 0; j < p.keys; ++j)

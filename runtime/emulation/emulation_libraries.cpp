@@ -128,8 +128,8 @@ Emulation::call(Handles<LibraryPlan<Plan>> &handles, const void *handle,
   }
   if (!plan)
     return status::refuse(status::invalidHandle, "a plan");
-  // At the call, not when the work runs, so that the error names the op that
-  // was enqueued.
+  // Checks buffers in the call and not when the work runs, so that the error
+  // names the op that enqueues it.
   for (const Buffer &buffer : buffers(plan->plan))
     if (CudaStatus status =
             checkBuffer(buffer.memory, size_t(buffer.bytes), buffer.name))

@@ -186,7 +186,8 @@ DirectKernel::DirectKernel(const ConvolutionCut &cut)
       }
 }
 
-// Copies the rows of all channels that a block reads, with zeros around them.
+// Copies the rows that a block reads, for all channels, and pads them with
+// zeros.
 void DirectKernel::copyRows(const ConvolutionCut::Block &rows,
                             const float *image, float *copies) const {
   int64_t stride = shape.strides[1], length = shape.phaseLength();

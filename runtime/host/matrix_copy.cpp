@@ -20,8 +20,8 @@ MatrixCopy::MatrixCopy(const dnnl_memory_desc_t &from,
   if (dnnl_memory_desc_equal(&from, &to))
     return;
   bytes = roundUp64(dnnl_memory_desc_get_size(&dense));
-  // The axis whose elements are not adjacent: what this calls a row may be a
-  // column.
+  // The axis whose elements are not adjacent. Its slices are called rows here,
+  // even if they are columns of the matrix.
   int outer = from.format_desc.blocking.strides[1] == 1 ? 0 : 1;
   rows = from.dims[outer];
   columns = from.dims[1 - outer];

@@ -67,7 +67,7 @@ std::string memoryTable(const Manifest &manifest, const Options &options) {
   return text;
 }
 
-// Describes how the program was compiled. Rows without a value are left out.
+// Describes how the program was compiled, and omits rows without a value.
 std::string programText(const Manifest &manifest) {
   std::string text;
   auto row = [&](const char *name, const std::string &value) {

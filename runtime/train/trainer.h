@@ -218,7 +218,7 @@ private:
   int64_t checkpointed = -1; ///< step of the newest checkpoint, -1: none
   std::chrono::steady_clock::time_point checkpointedAt;
   bool due = false; ///< by the clock of rank 0
-  /// Its data and counts are opened by `openEvaluation`; empty without --eval.
+  /// `openEvaluation` opens its data and counts. Empty without --eval.
   Evaluation evaluation;
   BestFolder best;        ///< of rank 0
   int64_t evaluated = -1; ///< steps before the last evaluation, -1: none

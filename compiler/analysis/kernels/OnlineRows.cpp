@@ -83,7 +83,8 @@ void separate(KernelPlan &plan, Place max, Place sum) {
                      std::end(pair));
 }
 
-// Returns the first maximum of a stage that such a sum follows, and the sum.
+// Returns the first maximum of a stage that is followed by a sum that findSum
+// accepts, and that sum.
 std::optional<std::pair<Place, Place>> findPair(const KernelPlan &plan,
                                                 size_t number) {
   const Stage &stage = plan.stages[number];

@@ -50,8 +50,9 @@ int64_t analysis::rowWidthOnGrid(int64_t count, int64_t run, int64_t team) {
   return width;
 }
 
-// A maximum of vectors of 8 needs an exponential for the scale of the sums, so
-// that one in nine is for the scale. On bf16 they are loads of 16 bytes.
+// Each vector costs an exponential that rescales the sums to its maximum. With
+// vectors of 8 that is one exponential in nine. In bf16 such a vector is a load
+// of 16 bytes.
 int64_t analysis::onlineWidthOnGrid(int64_t count, int64_t run, int64_t team) {
   constexpr int64_t wide = 8;
   return run % wide == 0 && count / wide >= team

@@ -13,8 +13,8 @@
 
 namespace fsdpc::fsdp {
 
-/// Where the numbers of each layout begin in a vector over several layouts, by
-/// the layout's name.
+/// Maps the name of a layout to the index at which its numbers begin in a
+/// vector that holds the numbers of several layouts.
 using Places = llvm::DenseMap<mlir::Attribute, int64_t>;
 
 /// Returns the rows at which the sums of the layouts begin in the op's result.

@@ -127,8 +127,8 @@ template <typename NormOp> struct AbsorbWeight : OpRewritePattern<nn::MulOp> {
                                 std::pair(op.getRhs(), op.getLhs())}) {
       auto norm = value.template getDefiningOp<NormOp>();
       auto weight = perChannel(scale, op.getType());
-      // The weight has one number per channel, and nothing else may read the
-      // unweighted norm.
+      // The weight has one number per channel. The unweighted norm must not
+      // have other readers.
       if (!norm || !weight || norm.getWeight() || !value.hasOneUse() ||
           hasBias(norm))
         continue;
@@ -157,8 +157,8 @@ template <typename NormOp> struct AbsorbWeight : OpRewritePattern<nn::MulOp> {
   }
 };
 
-// norm(x) · weight + bias. The bias comes after the weight, so a norm without a
-// weight takes none.
+// Matches norm(x) · weight + bias. The bias follows the weight, so a norm
+// without a weight cannot have a bias.
 struct AbsorbBias : OpRewritePattern<nn::AddOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(nn::AddOp op,

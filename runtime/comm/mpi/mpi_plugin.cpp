@@ -290,8 +290,8 @@ bool hear(void *channel, int *peer, unsigned char *word) {
 
 void abortJob(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
 
-// Collective. Windows and channels must be freed before MPI_Finalize. Completes
-// the last sends first: they read from `words`, which goes with its channel.
+// Collective. Frees windows and channels, as MPI_Finalize requires. Completes
+// the last sends of a channel first, because they read its `words`.
 void leave() {
   for (MPI_Win &window : openWindows)
     MPI_Win_free(&window);

@@ -122,8 +122,7 @@ private:
     return answer;
   }
 
-  // Listens for the other ranks, on the interface by which it reaches rank 0
-  // and no other.
+  // Listens for the other ranks, only on the interface that leads to rank 0.
   Status listenBeside(const Socket &connection) {
     if (!mesh.listeners.empty())
       return {};

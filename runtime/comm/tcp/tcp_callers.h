@@ -32,8 +32,9 @@ Status sendAtOnce(Socket &socket, const Message &message) {
 /// For one thread. All references must outlive it.
 class Callers {
 public:
-  /// `rank` is this one's, for errors. Of `ranks` ranks not all call at once,
-  /// so a few more callers than that are kept. For `silence` see socket.h.
+  /// `rank` is this rank, for error messages. Keeps up to `ranks` + 64 callers:
+  /// ranks call at different times, and strangers may call too. socket.h
+  /// describes `silence`.
   Callers(int rank, int ranks, double silence,
           const std::vector<Socket> &listeners, const Bytes32 &key)
       : rank(rank), most(size_t(ranks) + 64), silence(silence),

@@ -88,9 +88,10 @@ std::span<const uint8_t> bytesOf(const std::vector<Member> &members) {
           members.size() * sizeof(Member)};
 }
 
-// The order of the locals matters. The key is made after listening has
-// succeeded and its file goes before the port does, since the process that has
-// the port owns the file: the next job on the port may have left its own.
+// The order of the locals matters. The process that holds the port owns the
+// file of the key. So the key is made after listening has succeeded, and its
+// file is removed before the port is released: the next job on the port may
+// write its own file.
 Status holdMeeting(const LaunchEnvironment &environment, Mesh &mesh) {
   Result<std::vector<Socket>> listeners = listen(environment, mesh);
   if (!listeners)

@@ -133,8 +133,8 @@ FSDPC_SHARED inline void squareElements(const Grid &grid, const SumFactors &s,
     s.put(m.firstSum + i, i < first || i >= last ? 0 : factorSquare(s, m, i));
 }
 
-/// Groups count from the member's first element, and what they have of other
-/// rows and ranks is 0.
+/// Groups are counted from the member's first element. Elements of a group that
+/// belong to other rows or ranks count as 0.
 FSDPC_SHARED inline void sumFactorRow(const Grid &grid, const SumFactors &s,
                                       const FactorMember &m, int64_t row) {
   int64_t from = row * m.columns, to = from + m.columns;

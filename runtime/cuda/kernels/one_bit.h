@@ -29,9 +29,9 @@ struct SendScales {
   uint32_t *words = nullptr;
 };
 
-/// Adds to to[i] element first + i of a member as each of some ranks has sent
-/// it, rank by rank, or subtracts it. The words of a rank follow those of the
-/// rank before it at a distance of `stride`.
+/// Adds element first + i of a member to to[i], or subtracts it, once for each
+/// of `ranks` ranks in their order. The words that one rank sent begin `stride`
+/// words after those of the previous rank.
 struct AddSigns {
   const uint32_t *words = nullptr;
   int64_t block = 1, signWords = 1;

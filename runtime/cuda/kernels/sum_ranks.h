@@ -11,7 +11,8 @@
 
 namespace fsdpc::runtime {
 
-/// Most ranks whose values may lie anywhere. More ranks must lie at a stride.
+/// The largest number of ranks whose values may lie at unrelated addresses. The
+/// values of more ranks must lie at a constant stride.
 constexpr int mostAddends = 64;
 
 /// Casts from[i] to to[i], and fills [elements, padded) with zeroes. `to` has
