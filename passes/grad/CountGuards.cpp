@@ -72,7 +72,8 @@ static bool isCount(Value value, const SampleFlow &flow) {
       break;
     value = op->getOperand(0);
   }
-  return isSingle(value) && flow.of(value).kind == Samples::Sum;
+  Samples kind = flow.of(value).kind;
+  return isSingle(value) && (kind == Samples::Sum || kind == Samples::Mean);
 }
 
 // Compares a count with a number: nothing unless that tells 0 from the others.

@@ -44,16 +44,22 @@ std::optional<Constant> constantOf(Operation *op) {
   return std::nullopt;
 }
 
-// Returns true if the value is a sum over elements of several samples, and not
-// a multiple of another such sum. A value that reads parameters has no state.
+// Returns true for sums over samples, and for such sums over the number of
+// their terms.
+bool isTotal(Value value, const SampleFlow &flow) {
+  Samples kind = flow.of(value).kind;
+  return kind == Samples::Sum || kind == Samples::Mean;
+}
+
+// Returns true if the value is a sum over elements of several samples, or a
+// mean, and not a multiple of another one.
 bool isSum(Value value, const SampleFlow &flow) {
-  bool reads = flow.readsOthers(value);
-  if (!reads && flow.of(value).kind != Samples::Sum)
+  if (!isTotal(value, flow))
     return false;
   Operation *op = value.getDefiningOp();
   while (isa_and_nonnull<nn::ReshapeOp, nn::CastOp>(op))
     op = op->getOperand(0).getDefiningOp();
-  if (reads) {
+  if (flow.readsOthers(value)) {
     auto reduce = dyn_cast_or_null<nn::ReduceOp>(op);
     return reduce && reduce.getKind() == nn::ReduceKind::sum &&
            isSingle(reduce.getResult()) && !isSingle(reduce.getInput());
@@ -61,6 +67,28 @@ bool isSum(Value value, const SampleFlow &flow) {
   bool scales = isa_and_nonnull<nn::MulOp, nn::DivOp>(op);
   return !scales && !isa_and_nonnull<nn::BroadcastOp>(op);
 }
+
+// max(x, atLeast) + plus.
+struct Bound {
+  std::optional<double> atLeast;
+  double plus = 0;
+
+  void raiseTo(double least) {
+    atLeast = std::max(atLeast.value_or(least), least);
+  }
+  // Of x + number.
+  void add(double number) {
+    if (atLeast)
+      *atLeast -= number;
+    plus += number;
+  }
+  // Of x over the factor.
+  void multiply(double factor) {
+    if (atLeast)
+      *atLeast *= factor;
+    plus *= factor;
+  }
+};
 
 // The reader of one factor.
 class Reader {
@@ -113,34 +141,43 @@ Value Reader::unguarded(Operation *op) {
   return nullptr;
 }
 
-// `value` is scale · (max(weight, atLeast) + plus).
+// `value` is scale · (max(weight, atLeast) + plus). A bound of 0 or less is
+// only met by weights of both signs, and that of a mean would grow with the
+// number of microbatches. What is added to a mean is part of it.
 std::optional<Count> Reader::count(Value value) {
-  double atLeast = -std::numeric_limits<double>::infinity(), plus = 0;
+  Bound bound;
+  Value total; // the outermost
+  auto take = [&](Value next) {
+    value = next;
+    if (!total && isTotal(value, flow))
+      total = value;
+  };
+  take(value);
   while (!isSum(value, flow)) {
     Operation *op = value.getDefiningOp();
     if (!op)
       return std::nullopt;
     if (passesOn(op)) {
-      value = op->getOperand(0);
+      take(op->getOperand(0));
       continue;
     }
     if (Value some = unguarded(op)) {
-      value = some;
+      take(some);
       continue;
     }
     // Clamp: x <= c ? c : x.
     if (auto select = dyn_cast<nn::SelectOp>(op)) {
       auto compare = select.getCondition().getDefiningOp<nn::CmpOp>();
-      std::optional<double> bound = nn::matchSplat(select.getOnTrue());
-      bool isClamp = compare && bound &&
+      std::optional<double> least = nn::matchSplat(select.getOnTrue());
+      bool isClamp = compare && least &&
                      compare.getLhs() == select.getOnFalse() &&
-                     nn::matchSplat(compare.getRhs()) == bound &&
+                     nn::matchSplat(compare.getRhs()) == least &&
                      (compare.getPredicate() == nn::Predicate::le ||
                       compare.getPredicate() == nn::Predicate::lt);
       if (!isClamp)
         return std::nullopt;
-      atLeast = std::max(atLeast, *bound);
-      value = select.getOnFalse();
+      bound.raiseTo(*least);
+      take(select.getOnFalse());
       continue;
     }
     std::optional<Constant> with = constantOf(op);
@@ -148,24 +185,24 @@ std::optional<Count> Reader::count(Value value) {
       return std::nullopt;
     double number = with->number;
     if (isa<nn::MaximumOp>(op)) {
-      atLeast = std::max(atLeast, number);
+      bound.raiseTo(number);
     } else if (isa<nn::AddOp>(op)) {
-      atLeast -= number;
-      plus += number;
+      bound.add(number);
     } else if (isa<nn::MulOp>(op) && number > 0) {
-      atLeast /= number;
-      plus /= number;
+      bound.multiply(1 / number);
     } else if (isa<nn::DivOp>(op) && with->place == 1 && number > 0) {
-      atLeast *= number;
-      plus *= number;
+      bound.multiply(number);
     } else {
       return std::nullopt;
     }
-    value = op->getOperand(1 - with->place);
+    take(op->getOperand(1 - with->place));
   }
-  if (plus < 0 || !isSingle(value))
+  bool ofMean = flow.of(total).kind == Samples::Mean;
+  double atLeast = bound.atLeast.value_or(0);
+  if (bound.plus < 0 || !isSingle(value) ||
+      (bound.atLeast && (atLeast <= 0 || ofMean)))
     return std::nullopt;
-  return Count{flow.firstOf(value), std::max(atLeast, 0.0), plus};
+  return Count{flow.firstOf(value), atLeast, bound.plus, ofMean};
 }
 
 // An even power of a count below 0 has lost its sign: sqrt(count²) is |count|.
@@ -253,7 +290,8 @@ Power product(const CountPower &one, const CountPower &other) {
     return one;
   if (one.count->weight != other.count->weight ||
       one.count->atLeast != other.count->atLeast ||
-      one.count->plus != other.count->plus)
+      one.count->plus != other.count->plus ||
+      one.count->isMean != other.count->isMean)
     return std::nullopt;
   return CountPower{one.count, one.exponent + other.exponent};
 }

@@ -15,6 +15,11 @@ struct Count {
   mlir::Value weight; ///< the sum: the first value that is computed so
   /// The divisor is max(weight, atLeast) + plus, times a constant.
   double atLeast = 0, plus = 0;
+  /// The divisor is that over the number of terms, as `mask.mean()`.
+  bool isMean = false;
+
+  /// Returns true if the divisor is above 0 where the weight is 0.
+  bool isBounded() const { return atLeast > 0 || plus > 0; }
 };
 
 /// count ^ exponent, times a constant; without a count the constant alone.

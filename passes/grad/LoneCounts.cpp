@@ -86,8 +86,8 @@ SmallVector<LoneCount> findLoneCounts(Block &body,
       found.push_back({&op, nullptr});
     for (OpOperand &operand : op.getOpOperands()) {
       Operation *source = flow.of(operand.get()).source;
-      if (source && !explained.contains(&operand) && !isStandIn(operand) &&
-          sources.insert(source).second)
+      if (flow.combines(operand.get()) && !explained.contains(&operand) &&
+          !isStandIn(operand) && sources.insert(source).second)
         found.push_back({&op, source});
     }
   }

@@ -60,8 +60,12 @@ def WeighLosses : Pass<"weigh-losses", "::mlir::ModuleOp"> {
     `… * mask.sum() ** -1`, `… * exp(-log(mask.sum()))`. Microbatches with few targets would
     count as much as those with many. Therefore each such mean is multiplied by
     `fsdp.loss_factor`, and `fsdp.loss_weight` says how the runtime computes the weight.
-    A mean has a factor if the loss is linear in it, with factors that combine no
-    samples, and if its numerator adds up over samples: not a square of a sum. Terms without
+    A mean has a factor if the loss, as far as it follows from the mean, is a sum over samples
+    once the count is a constant and all other terms are 0. So the loss is linear in the mean,
+    its factors combine no samples, and its numerator is no square of a sum. Where the divisor
+    is the mean of a mask over all elements, perhaps with a constant added, the loss must be
+    such a mean as well. What library calls and composites return counts as values of one
+    sample each, since models mix samples on purpose. Terms without
     such a mean stay as they are. A microbatch whose weights add up to 0 divides by 1, and its
     factor is V / (the step's divisor): weights may have both signs, and losses no mask. A model
     may guard a mean against having no target, by a test of the count

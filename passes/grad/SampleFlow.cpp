@@ -38,14 +38,14 @@ void SampleFlow::visit(Operation &op, const Uses &ignored) {
                                                   : of(operand.get()));
   }
   SampleState state;
-  if (!readsMore && !operands.empty() && op.getNumResults() > 0)
-    state = transferSamples(op, operands);
+  if (op.getNumResults() > 0)
+    state = transferSamples(op, operands, readsMore);
   for (Value result : op.getResults()) {
     if (reads)
       inputs.insert(result);
     if (readsMore)
       others.insert(result);
-    else if (state.kind != Samples::None)
+    if (state.kind != Samples::None)
       states[result] = state;
   }
   if (!readsMore && op.getNumResults() == 1)

@@ -9,6 +9,7 @@
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ElementwiseOps.h"
 #include "compiler/dialects/nn/Linearity.h"
+#include "compiler/dialects/nn/LossOps.h"
 #include "compiler/dialects/nn/ShapeOps.h"
 
 #include "mlir/IR/Matchers.h"
@@ -20,32 +21,19 @@ namespace {
 
 SampleState constant() { return {}; }
 
-// Returns how many elements a chain of sums adds up for each of its own.
-int64_t summedElements(Value sum) {
-  int64_t elements = 1;
-  while (Operation *op = sum.getDefiningOp()) {
-    auto reduce = dyn_cast<nn::ReduceOp>(op);
-    if (reduce && reduce.getKind() == nn::ReduceKind::sum)
-      for (int64_t axis : reduce.getAxes())
-        elements *= nn::shapeOf(reduce.getInput())[axis];
-    else if (!isa<nn::ReshapeOp>(op) && !nn::keepsValue(op))
-      break;
-    sum = op->getOperand(0);
-  }
-  return elements;
-}
-
 // Derives the state of an op's results from those of its operands.
 class Transfer {
 public:
-  Transfer(Operation &op, ArrayRef<SampleState> operands)
-      : op(op), operands(operands) {}
+  Transfer(Operation &op, ArrayRef<SampleState> operands, bool ofModel)
+      : op(op), operands(operands), ofModel(ofModel) {}
 
-  SampleState state() const;
+  SampleState ofOp() const;
 
 private:
   SampleState combined(Samples kind) const;
+  Samples joined(Samples kind, Samples other) const;
   SampleState ofTerms() const;
+  SampleState scaled(SampleState state) const;
   SampleState ofElements() const;
   SampleState ofReduce(nn::ReduceOp reduce) const;
   SampleState ofReshape() const;
@@ -53,22 +41,34 @@ private:
   SampleState ofLookup(const nn::ElementSource &source) const;
   SampleState ofDomain(nn::FusibleOpInterface fusible) const;
   SampleState ofCall(nn::LibraryCallOpInterface call) const;
+  SampleState ofEntropy(nn::Reduction reduction, bool countsTargets) const;
   std::optional<SampleState> moved(AffineMap map, unsigned operand) const;
 
   Operation &op;
   ArrayRef<SampleState> operands;
+  bool ofModel;
 };
 
-// A sum or a mixture: this op is its source unless an operand has one already.
+// This op combines samples, unless an operand has done so already.
 SampleState Transfer::combined(Samples kind) const {
   SampleState state;
   state.kind = kind;
   for (const SampleState &operand : operands)
     if (operand.source) {
       state.source = operand.source;
+      state.terms = operand.terms;
+      state.ownTerms = operand.ownTerms;
       return state;
     }
   state.source = &op;
+  return state;
+}
+
+// Rows whose places are not known.
+static SampleState movedRows() {
+  SampleState state;
+  state.kind = Samples::Rows;
+  state.count = 0;
   return state;
 }
 
@@ -84,33 +84,79 @@ SampleState Transfer::ofElements() const {
       rows = operand;
   }
   if (isApart)
-    return rows;
+    return scaled(rows);
   // The number of all places minus a sum over them is a sum too: that of the
   // places without the padded ones.
   bool isRest = isa<nn::SubOp>(op) && operands[1].kind == Samples::Sum &&
-                nn::matchSplat(op.getOperand(0)) ==
-                    double(summedElements(op.getOperand(1)));
-  return isRest ? combined(Samples::Sum) : ofTerms();
+                nn::matchSplat(op.getOperand(0)) == double(operands[1].terms);
+  return isRest ? combined(Samples::Sum) : scaled(ofTerms());
+}
+
+// A sum over the number of its terms is a mean, and a mean times that number a
+// sum. Any other factor is a constant.
+SampleState Transfer::scaled(SampleState state) const {
+  auto counts = [&](unsigned place) {
+    std::optional<double> number = nn::matchSplat(op.getOperand(place));
+    return number && state.countsTerms(*number);
+  };
+  if (isa<nn::DivOp>(op) && counts(1)) {
+    if (state.kind == Samples::Sum)
+      state.kind = Samples::Mean;
+    else if (state.kind == Samples::Rows)
+      state.terms = 1;
+  } else if (isa<nn::MulOp>(op) && state.kind == Samples::Mean &&
+             (counts(0) || counts(1))) {
+    state.kind = Samples::Sum;
+  }
+  return state;
+}
+
+// Running sums of inputs add rows to rows of other samples. Beside losses, a
+// sum is not a row.
+Samples Transfer::joined(Samples kind, Samples other) const {
+  if (kind == Samples::None || kind == other)
+    return other;
+  if (other == Samples::None)
+    return kind;
+  bool isSum = (kind == Samples::Rows && other == Samples::Sum) ||
+               (kind == Samples::Sum && other == Samples::Rows);
+  return isSum && !ofModel ? Samples::Sum : Samples::Mixed;
 }
 
 // The results of an op that does not keep samples apart: sums if it is linear.
+// A mean of terms with a constant each is a mean as well.
 SampleState Transfer::ofTerms() const {
-  bool isMixed = llvm::any_of(operands, [](const SampleState &state) {
-    return state.kind == Samples::Mixed;
-  });
+  Samples kind = Samples::None;
+  for (const SampleState &state : operands)
+    kind = joined(kind, state.kind);
   auto isVariable = [&](OpOperand &operand) {
     return operands[operand.getOperandNumber()].kind != Samples::None;
   };
-  return combined(!isMixed && nn::isLinearIn(&op, isVariable) ? Samples::Sum
-                                                              : Samples::Mixed);
+  auto isZero = [&](OpOperand &operand) {
+    return kind == Samples::Mean || operands[operand.getOperandNumber()].isZero;
+  };
+  if (kind == Samples::Mixed || !nn::isLinearIn(&op, isVariable, isZero))
+    return combined(Samples::Mixed);
+  return combined(kind == Samples::Rows ? Samples::Sum : kind);
 }
 
 SampleState Transfer::ofReduce(nn::ReduceOp reduce) const {
-  const SampleState &from = operands[0];
-  if (from.kind == Samples::Rows &&
-      !llvm::is_contained(reduce.getAxes(), from.axis))
+  SampleState from = operands[0];
+  bool isRows = from.kind == Samples::Rows;
+  int64_t terms = 1;
+  if (reduce.getKind() == nn::ReduceKind::sum)
+    for (int64_t axis : reduce.getAxes())
+      terms *= nn::shapeOf(reduce.getInput())[axis];
+  from.terms *= terms;
+  bool isApart = from.count == 0
+                     ? nn::tensorType(reduce.getResult()).getNumElements() > 1
+                     : !llvm::is_contained(reduce.getAxes(), from.axis);
+  if (isRows && isApart)
     return from;
-  return ofTerms();
+  SampleState state = ofTerms();
+  state.terms = from.terms;
+  state.ownTerms = isRows ? terms : from.ownTerms;
+  return state;
 }
 
 // Elements keep their row-major place, so the sample of an element is
@@ -136,7 +182,7 @@ SampleState Transfer::ofReshape() const {
     return state;
   }
   if (!to.empty())
-    return combined(Samples::Sum);
+    return ofModel ? movedRows() : combined(Samples::Sum);
   state.axis = -1;
   state.inner = 0;
   return state;
@@ -181,7 +227,7 @@ std::optional<SampleState> Transfer::moved(AffineMap map,
 // one term.
 SampleState Transfer::ofMoves(nn::ElementSourceOpInterface moves) const {
   SampleState all = constant();
-  bool isApart = true;
+  bool isApart = true, movesSums = false;
   auto join = [&](unsigned operand, AffineMap map) {
     if (operands[operand].kind != Samples::Rows)
       return;
@@ -200,11 +246,14 @@ SampleState Transfer::ofMoves(nn::ElementSourceOpInterface moves) const {
     // Rows of a table that samples have made may be those of another sample.
     if (source.dynamic && state.kind == Samples::Rows && state.axis <= 0)
       return ofLookup(source);
+    movesSums |= state.combines();
     join(source.operand, source.map);
     if (source.dynamic)
       join(source.dynamic->operand, source.dynamic->map);
   }
-  return isApart ? all : ofTerms();
+  if (isApart)
+    return all;
+  return ofModel && !movesSums ? movedRows() : ofTerms();
 }
 
 // Constant indices may pick the rows of each sample for the result's own.
@@ -213,7 +262,7 @@ SampleState Transfer::ofLookup(const nn::ElementSource &source) const {
   Value indices = op.getOperand(source.dynamic->operand);
   DenseIntElementsAttr ids;
   if (state.axis < 0 || !matchPattern(indices, m_Constant(&ids)))
-    return ofTerms();
+    return ofModel ? movedRows() : ofTerms();
   ArrayRef<int64_t> shape = nn::shapeOf(indices);
   int64_t size = ids.getNumElements(), inside = size;
   for (auto [axis, extent] : llvm::enumerate(shape)) {
@@ -233,7 +282,7 @@ SampleState Transfer::ofLookup(const nn::ElementSource &source) const {
     state.inner = inner;
     return state;
   }
-  return ofTerms();
+  return ofModel ? movedRows() : ofTerms();
 }
 
 // An op that reduces some axes keeps the others apart.
@@ -276,10 +325,27 @@ SampleState Transfer::ofCall(nn::LibraryCallOpInterface call) const {
     isApart &= axis && (rows.kind == Samples::None || rows.hasRows(part));
     rows = part;
   }
-  return isApart ? rows : ofTerms();
+  if (isApart)
+    return rows;
+  // The product of two vectors sums over samples as a reduction does.
+  SampleState other = operands[1];
+  other.axis = operands[0].axis;
+  bool isProduct = isa<nn::MatmulOp>(op) && operands[0].hasRows(other) &&
+                   nn::tensorType(op.getResult(0)).getNumElements() == 1;
+  return isProduct ? combined(Samples::Sum) : ofTerms();
 }
 
-SampleState Transfer::state() const {
+// The mean over the targets that count is no sum over samples.
+SampleState Transfer::ofEntropy(nn::Reduction reduction,
+                                bool countsTargets) const {
+  if (reduction == nn::Reduction::sum)
+    return combined(Samples::Sum);
+  SampleState state = combined(countsTargets ? Samples::Mixed : Samples::Mean);
+  state.terms = state.ownTerms = nn::shapeOf(op.getOperand(0))[0];
+  return state;
+}
+
+SampleState Transfer::ofOp() const {
   if (llvm::all_of(operands, [](const SampleState &state) {
         return state.kind == Samples::None;
       }))
@@ -296,18 +362,28 @@ SampleState Transfer::state() const {
     return ofElements();
   if (auto moves = dyn_cast<nn::ElementSourceOpInterface>(op))
     return ofMoves(moves);
-  if (auto fusible = dyn_cast<nn::FusibleOpInterface>(op);
-      fusible && fusible.getFusionKind() == nn::FusionKind::Reduction)
-    return ofDomain(fusible);
+  auto ofLoss = [&](auto entropy) {
+    return ofEntropy(entropy.getReduction(),
+                     entropy.getIgnoreIndex() || entropy.getWeights());
+  };
+  if (auto entropy = dyn_cast<nn::CrossEntropyOp>(op))
+    return ofLoss(entropy);
+  if (auto entropy = dyn_cast<nn::LinearCrossEntropyOp>(op))
+    return ofLoss(entropy);
+  SampleState state = combined(Samples::Mixed);
   if (auto call = dyn_cast<nn::LibraryCallOpInterface>(op))
-    return ofCall(call);
-  return combined(Samples::Mixed);
+    state = ofCall(call);
+  else if (auto fusible = dyn_cast<nn::FusibleOpInterface>(op);
+           fusible && fusible.getFusionKind() == nn::FusionKind::Reduction)
+    state = ofDomain(fusible);
+  return ofModel && state.kind == Samples::Mixed ? movedRows() : state;
 }
 
 } // namespace
 
-SampleState transferSamples(Operation &op, ArrayRef<SampleState> operands) {
-  return Transfer(op, operands).state();
+SampleState transferSamples(Operation &op, ArrayRef<SampleState> operands,
+                            bool ofModel) {
+  return Transfer(op, operands, ofModel).ofOp();
 }
 
 } // namespace fsdpc::passes

@@ -13,8 +13,7 @@ namespace fsdpc::passes {
 
 StepCount::StepCount(const WeightedMean &mean, Value factor,
                      const SampleFlow &flow, OpBuilder &builder)
-    : mean(mean), factor(factor), flow(flow), builder(builder),
-      hasBound(mean.count.atLeast > 0 || mean.count.plus > 0) {}
+    : mean(mean), factor(factor), flow(flow), builder(builder) {}
 
 static Value compare(OpBuilder &builder, Location loc, nn::Predicate predicate,
                      Value value, double number) {
@@ -36,7 +35,7 @@ Value StepCount::test(const Presence &presence, Value of) {
   Location loc = of.getLoc();
   RankedTensorType type = nn::tensorType(of);
   Value holds;
-  if (hasBound) {
+  if (mean.count.isBounded()) {
     auto truth = RankedTensorType::get({}, builder.getI1Type());
     holds = nn::splat(builder, loc, truth, 1);
   } else if (presence.ofSign && mean.count.weight) {
@@ -63,7 +62,7 @@ Value StepCount::copy(Value value) {
   if (Value known = copies.lookup(value))
     return known;
   if (mean.count.weight && flow.firstOf(value) == mean.count.weight)
-    return copies[value] = hasBound ? value : guarded(value);
+    return copies[value] = mean.count.isBounded() ? value : guarded(value);
   if (auto presence = presenceOf(value, flow))
     return copies[value] = test(*presence, value);
   Operation *op = value.getDefiningOp();

@@ -30,7 +30,6 @@ private:
   mlir::Value factor;
   const SampleFlow &flow;
   mlir::OpBuilder &builder;
-  bool hasBound;
   llvm::DenseMap<mlir::Value, mlir::Value> copies; ///< for one operand
 };
 

@@ -30,7 +30,8 @@ Linearity linearityIn(OpOperand &operand) {
   return op ? op.getLinearity(operand.getOperandNumber()) : Linearity::None;
 }
 
-bool isLinearIn(Operation *op, function_ref<bool(OpOperand &)> isVariable) {
+bool isLinearIn(Operation *op, function_ref<bool(OpOperand &)> isVariable,
+                function_ref<bool(OpOperand &)> isZero) {
   unsigned terms = 0, factors = 0;
   for (OpOperand &operand : op->getOpOperands()) {
     Linearity linearity = linearityIn(operand);
@@ -38,7 +39,7 @@ bool isLinearIn(Operation *op, function_ref<bool(OpOperand &)> isVariable) {
       if (linearity == Linearity::None)
         return false;
       ++(linearity == Linearity::Term ? terms : factors);
-    } else if (linearity == Linearity::Term &&
+    } else if (linearity == Linearity::Term && !isZero(operand) &&
                matchSplat(operand.get()) != 0.0) {
       return false;
     }

@@ -14,9 +14,10 @@ Linearity linearityIn(mlir::OpOperand &operand);
 
 /// Returns true if the results of `op` are linear in the operands for which
 /// `isVariable` holds together, and 0 where these are 0. The other operands
-/// count as constants.
+/// count as constants, and those for which `isZero` holds as 0.
 bool isLinearIn(mlir::Operation *op,
-                llvm::function_ref<bool(mlir::OpOperand &)> isVariable);
+                llvm::function_ref<bool(mlir::OpOperand &)> isVariable,
+                llvm::function_ref<bool(mlir::OpOperand &)> isZero);
 
 /// Returns true if the result is the operand, in another type at most.
 bool keepsValue(mlir::Operation *op);

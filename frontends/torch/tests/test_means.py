@@ -49,6 +49,8 @@ MEANS = {
     "guarded": lambda l, x, y, m: torch.where(m.sum() > 0, (l * m).sum() / m.sum().clamp(min=1), 0.0),
     "guarded_divisor": lambda l, x, y, m: (l * m).sum() / (m.sum() + (m.sum() == 0)),
     "guarded_by_nan": lambda l, x, y, m: (lambda mean: torch.where(torch.isnan(mean), 0.0, mean))((l * m).sum() / m.sum()),
+    "means": lambda l, x, y, m: (l * m).mean() / (m.mean() + 1),
+    "dot": lambda l, x, y, m: torch.dot(l.flatten(), m.flatten()) / m.sum(),
     "end_of_a_running_sum": lambda l, x, y, m: (l * m).sum() / m.flatten().cumsum(0)[-1],
     "all_but_padding": lambda l, x, y, m: (l * m).sum() / (m.numel() - (1 - m).sum()),
     "norm": lambda l, x, y, m: (l * m).sum() / torch.linalg.vector_norm(m) ** 2,
@@ -63,6 +65,8 @@ OF_SAMPLES = {
 OTHERS = {
     "root": lambda l, x, y, m: (l * m).sum() / m.sum().sqrt(),
     "square": lambda l, x, y, m: ((l * m).sum() / m.sum()) ** 2,
+    "mean_over_sum": lambda l, x, y, m: (l * m).mean() / m.sum(),
+    "penalty": lambda l, x, y, m: ((l * m).sum() + l.detach().sum() ** 2) / m.sum(),
     "perplexity": lambda l, x, y, m: torch.exp((l * m).sum() / m.sum()),
     "longest": lambda l, x, y, m: (l * m).sum() / m.sum(1).max(),
     "shares_of_classes": lambda l, x, y, m: (l * share_weights(y, m)).mean(),

@@ -80,31 +80,6 @@ module {
 
 // -----
 
-// Terms may be stacked before they are added.
-// CHECK-LABEL: module
-// CHECK: fsdp.loss_weight @loss_weight ["m"]
-module {
-  fsdp.parameter @w : tensor<4xf32> trainable
-  // CHECK-LABEL: func.func @microbatch
-  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
-    %w = fsdp.load @w : tensor<4xf32>
-    %p = nn.mul %w, %m : tensor<4xf32>
-    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
-    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
-    %o = nn.reduce sum %w [0] : tensor<4xf32> -> tensor<1xf32>
-    // CHECK: %[[PART:.*]] = nn.mul %{{.*}}, %{{.*}} : tensor<1xf32>
-    // CHECK: nn.concat %[[PART]], %{{.*}}
-    %q = nn.div %a, %b : tensor<1xf32>
-    %both = nn.concat %q, %o {axis = 0 : i64} : (tensor<1xf32>, tensor<1xf32>) -> tensor<2xf32>
-    %s = nn.reduce sum %both [0] : tensor<2xf32> -> tensor<1xf32>
-    %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
-    fsdp.report_loss %l : tensor<f32>
-    return
-  }
-}
-
-// -----
-
 // A loss that computes its gradients in the forward takes the factor there.
 // Its targets count unless they are ignored.
 // CHECK-LABEL: module
@@ -145,30 +120,6 @@ module {
     %undone = nn.mul %mean, %b : tensor<1xf32>
     %s = nn.add %given, %undone : tensor<1xf32>
     %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
-    fsdp.report_loss %l : tensor<f32>
-    return
-  }
-}
-
-// -----
-
-// A mean whose square counts stays that of its microbatch.
-// CHECK-LABEL: module
-// CHECK-NOT: fsdp.loss_weight
-// CHECK-NOT: fsdp.loss_factor
-module {
-  fsdp.parameter @w : tensor<4xf32> trainable
-  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
-    %w = fsdp.load @w : tensor<4xf32>
-    %p = nn.mul %w, %m : tensor<4xf32>
-    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
-    // expected-note@below {{samples are combined here}}
-    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
-    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
-    %mean = nn.div %a, %b : tensor<1xf32>
-    %square = nn.mul %mean, %mean : tensor<1xf32>
-    %t = nn.add %mean, %square : tensor<1xf32>
-    %l = nn.reshape %t : tensor<1xf32> -> tensor<f32>
     fsdp.report_loss %l : tensor<f32>
     return
   }
@@ -499,108 +450,14 @@ module {
     %sum2 = nn.add %sum1, %s2 : tensor<4xf32>
     %end = nn.slice %sum2 [3] by [1] : tensor<4xf32> -> tensor<1xf32>
     %r = nn.div %a, %end : tensor<1xf32>
-    %p1 = nn.mul %a, %n : tensor<1xf32>
+    %one = nn.slice %w [0] by [1] : tensor<4xf32> -> tensor<1xf32>
+    %p1 = nn.mul %one, %n : tensor<1xf32>
     %a1 = nn.reduce sum %p1 [0] : tensor<1xf32> -> tensor<1xf32>
     %b1 = nn.reduce sum %n [0] : tensor<1xf32> -> tensor<1xf32>
     %u = nn.div %a1, %b1 : tensor<1xf32>
     %v = nn.add %q, %r : tensor<1xf32>
     %s = nn.add %v, %u : tensor<1xf32>
     %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
-    fsdp.report_loss %l : tensor<f32>
-    return
-  }
-}
-
-// -----
-
-// The square of a sum is no sum over samples, so its quotient is no mean.
-// CHECK-LABEL: module
-// CHECK-NOT: fsdp.loss_weight
-module {
-  fsdp.parameter @w : tensor<4xf32> trainable
-  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
-    %w = fsdp.load @w : tensor<4xf32>
-    %p = nn.mul %w, %m : tensor<4xf32>
-    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
-    // expected-note@below {{samples are combined here}}
-    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
-    %s = nn.mul %a, %a : tensor<1xf32>
-    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
-    %q = nn.div %s, %b : tensor<1xf32>
-    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
-    fsdp.report_loss %l : tensor<f32>
-    return
-  }
-}
-
-// -----
-
-// Nor is the product of a sum and a mean over samples.
-// CHECK-LABEL: module
-// CHECK-NOT: fsdp.loss_weight
-module {
-  fsdp.parameter @w : tensor<4xf32> trainable
-  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
-    %w = fsdp.load @w : tensor<4xf32>
-    %p = nn.mul %w, %m : tensor<4xf32>
-    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
-    // expected-note@below {{samples are combined here}}
-    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
-    %four = nn.constant dense<4.0> : tensor<1xf32>
-    %all = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
-    %mean = nn.div %all, %four : tensor<1xf32>
-    %s = nn.mul %a, %mean : tensor<1xf32>
-    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
-    %q = nn.div %s, %b : tensor<1xf32>
-    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
-    fsdp.report_loss %l : tensor<f32>
-    return
-  }
-}
-
-// -----
-
-// Nor the largest loss, nor the exponential of a sum.
-// CHECK-LABEL: module
-// CHECK-NOT: fsdp.loss_weight
-module {
-  fsdp.parameter @w : tensor<4xf32> trainable
-  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
-    %w = fsdp.load @w : tensor<4xf32>
-    %p = nn.mul %w, %m : tensor<4xf32>
-    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
-    // expected-note@below {{samples are combined here}}
-    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
-    %max = nn.reduce max %p [0] : tensor<4xf32> -> tensor<1xf32>
-    %exp = nn.exp %a : tensor<1xf32>
-    %s = nn.add %max, %exp : tensor<1xf32>
-    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
-    %q = nn.div %s, %b : tensor<1xf32>
-    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
-    fsdp.report_loss %l : tensor<f32>
-    return
-  }
-}
-
-// -----
-
-// Losses less their mean are not losses of one sample each.
-// CHECK-LABEL: module
-// CHECK-NOT: fsdp.loss_weight
-module {
-  fsdp.parameter @w : tensor<4xf32> trainable
-  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
-    %w = fsdp.load @w : tensor<4xf32>
-    %p = nn.mul %w, %m : tensor<4xf32>
-    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
-    %all = nn.broadcast %a : tensor<1xf32> -> tensor<4xf32>
-    %c = nn.sub %p, %all : tensor<4xf32>
-    %s = nn.reduce sum %c [0] : tensor<4xf32> -> tensor<1xf32>
-    // expected-note@below {{samples are combined here}}
-    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
-    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
-    %q = nn.div %s, %b : tensor<1xf32>
-    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
     fsdp.report_loss %l : tensor<f32>
     return
   }
@@ -624,31 +481,6 @@ module {
     // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
     %q = nn.div %a, %c : tensor<1xf32>
     %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
-    fsdp.report_loss %l : tensor<f32>
-    return
-  }
-}
-
-// -----
-
-// Sums over the samples, one per column, that are repeated beside a factor of each sample.
-// CHECK-LABEL: module
-// CHECK-NOT: fsdp.loss_weight
-module {
-  fsdp.parameter @w : tensor<4x3xf32> trainable
-  func.func @microbatch(%m: tensor<4x3xf32> {fsdp.input = "m"}, %x: tensor<4x3xf32> {fsdp.input = "x"}) {
-    %w = fsdp.load @w : tensor<4x3xf32>
-    %p = nn.mul %w, %m : tensor<4x3xf32>
-    %a = nn.reduce sum %p [0] : tensor<4x3xf32> -> tensor<1x3xf32>
-    // expected-note@below {{samples are combined here}}
-    %b = nn.reduce sum %m [0, 1] : tensor<4x3xf32> -> tensor<1x1xf32>
-    %each = nn.broadcast %b : tensor<1x1xf32> -> tensor<1x3xf32>
-    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
-    %q = nn.div %a, %each : tensor<1x3xf32>
-    %all = nn.broadcast %q : tensor<1x3xf32> -> tensor<4x3xf32>
-    %f = nn.mul %all, %x : tensor<4x3xf32>
-    %s = nn.reduce sum %f [0, 1] : tensor<4x3xf32> -> tensor<1x1xf32>
-    %l = nn.reshape %s : tensor<1x1xf32> -> tensor<f32>
     fsdp.report_loss %l : tensor<f32>
     return
   }
@@ -694,23 +526,6 @@ module {
     %f = nn.div %scale, %b : tensor<1xf32>
     %s = nn.mul %a, %f : tensor<1xf32>
     %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
-    fsdp.report_loss %l : tensor<f32>
-    return
-  }
-}
-
-// -----
-
-// The logarithm of an entropy's mean is no mean over the step's targets.
-// CHECK-LABEL: module
-// CHECK-NOT: fsdp.loss_weight
-module {
-  fsdp.parameter @w : tensor<5x9xf32> trainable
-  func.func @microbatch(%y: tensor<5xi64> {fsdp.input = "y"}) {
-    %w = fsdp.load @w : tensor<5x9xf32>
-    // expected-remark@below {{this mean stays a mean over the targets of its microbatch ('--loss-mean=microbatch'), since its weight is not that of a term to which the loss is linear}}
-    %loss, %lse, %valid = nn.cross_entropy mean %w, %y {ignore_index = -100} : tensor<5x9xf32>, tensor<5xi64> -> tensor<f32>, tensor<5xf32>, tensor<f32>
-    %l = nn.log %loss : tensor<f32>
     fsdp.report_loss %l : tensor<f32>
     return
   }
@@ -781,50 +596,6 @@ module {
     %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
     %q = nn.div %a, %b : tensor<1xf32>
     %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
-    fsdp.report_loss %l : tensor<f32>
-    return
-  }
-}
-
-// -----
-
-// The loss is one of two means, always the same.
-// CHECK-LABEL: module
-// CHECK: fsdp.loss_factor
-module {
-  fsdp.parameter @w : tensor<4xf32> trainable
-  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
-    %w = fsdp.load @w : tensor<4xf32>
-    %p = nn.mul %w, %m : tensor<4xf32>
-    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
-    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
-    %q = nn.div %a, %b : tensor<1xf32>
-    %both = nn.concat %q, %q {axis = 0 : i64} : (tensor<1xf32>, tensor<1xf32>) -> tensor<2xf32>
-    %place = nn.constant dense<1> : tensor<1xi64>
-    %one = nn.take_along_axis %both, %place : tensor<2xf32>, tensor<1xi64> -> tensor<1xf32>
-    %l = nn.reshape %one : tensor<1xf32> -> tensor<f32>
-    fsdp.report_loss %l : tensor<f32>
-    return
-  }
-}
-
-// -----
-
-// Which one it is depends on the microbatch.
-// CHECK-LABEL: module
-// CHECK-NOT: fsdp.loss_factor
-module {
-  fsdp.parameter @w : tensor<4xf32> trainable
-  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}, %i: tensor<4xi64> {fsdp.input = "i"}) {
-    %w = fsdp.load @w : tensor<4xf32>
-    %p = nn.mul %w, %m : tensor<4xf32>
-    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
-    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
-    %q = nn.div %a, %b : tensor<1xf32>
-    %both = nn.concat %q, %a {axis = 0 : i64} : (tensor<1xf32>, tensor<1xf32>) -> tensor<2xf32>
-    %place = nn.reduce min %i [0] : tensor<4xi64> -> tensor<1xi64>
-    %one = nn.take_along_axis %both, %place : tensor<2xf32>, tensor<1xi64> -> tensor<1xf32>
-    %l = nn.reshape %one : tensor<1xf32> -> tensor<f32>
     fsdp.report_loss %l : tensor<f32>
     return
   }

@@ -420,7 +420,8 @@ TEST_F(Linearity, SlicesAlongAxesOfCallsStayApart) {
 // A sum with a constant is linear only where that is 0, and a product only if
 // one factor varies.
 TEST_F(Linearity, OperandsThatVaryTogether) {
-  auto isLinearIn = [&](const std::string &op, ArrayRef<unsigned> varied) {
+  auto isLinearIn = [&](const std::string &op, ArrayRef<unsigned> varied,
+                        ArrayRef<unsigned> zeros = {}) {
     parse({"%x: tensor<2xf64>, %y: tensor<2xf64>",
            "%0 = nn.constant dense<0.0> : tensor<2xf64>\n"
            "%1 = nn.constant dense<1.0> : tensor<2xf64>\n%z = nn." +
@@ -428,13 +429,17 @@ TEST_F(Linearity, OperandsThatVaryTogether) {
     EXPECT_TRUE(module);
     Operation *last = nullptr;
     module->walk([&](nn::LinearityOpInterface each) { last = each; });
-    return nn::isLinearIn(last, [&](OpOperand &operand) {
-      return llvm::is_contained(varied, operand.getOperandNumber());
-    });
+    auto isOneOf = [](ArrayRef<unsigned> numbers) {
+      return [numbers](OpOperand &operand) {
+        return llvm::is_contained(numbers, operand.getOperandNumber());
+      };
+    };
+    return nn::isLinearIn(last, isOneOf(varied), isOneOf(zeros));
   };
   EXPECT_TRUE(isLinearIn("add %x, %y", {0, 1}));
   EXPECT_TRUE(isLinearIn("add %x, %0", {0}));
   EXPECT_FALSE(isLinearIn("add %x, %1", {0}));
+  EXPECT_TRUE(isLinearIn("add %x, %y", {0}, {1}));
   EXPECT_TRUE(isLinearIn("mul %x, %y", {0}));
   EXPECT_FALSE(isLinearIn("mul %x, %y", {0, 1}));
   EXPECT_TRUE(isLinearIn("div %x, %1", {0}));
