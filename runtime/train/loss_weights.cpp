@@ -28,14 +28,16 @@ double WeightSum::divisorOf(double value) const {
 }
 
 // Equal weights give 1 also where V times one is not what the sum is rounded
-// to. The program divides by 1 where a microbatch's divisor is 0.
+// to, but not if their divisor has a part that does not grow with V. The
+// program divides by 1 where a microbatch's divisor is 0.
 float WeightSum::factorOf(double own) const {
   if (divisor() == 0)
     return 0;
   double part = divisorOf(own);
   if (part == 0)
     part = 1;
-  return equal ? 1 : float(double(microbatches) * part / divisor());
+  return equal && part == own ? 1
+                              : float(double(microbatches) * part / divisor());
 }
 
 Status LossWeights::open(const Manifest &described, int64_t accumulate,

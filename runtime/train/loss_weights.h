@@ -21,8 +21,9 @@ public:
   /// Returns the divisor of the mean over the targets of all microbatches.
   double divisor() const { return divisorOf(sum); }
   /// Returns the factor of a microbatch with this weight. Equal weights give
-  /// exactly 1. A divisor of 0 counts as 1, and all factors are 0 if the step's
-  /// divisor is 0.
+  /// exactly 1, unless the divisor has a bound above them or a number added. A
+  /// divisor of 0 counts as 1, and all factors are 0 if the step's divisor is
+  /// 0.
   float factorOf(double own) const;
 
 private:

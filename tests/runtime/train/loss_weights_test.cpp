@@ -134,9 +134,11 @@ TEST(LossWeights, RefuseMoreThanTheProgramHasPlacesFor) {
   EXPECT_FALSE(LossWeights().open(manifest, 1, false));
 }
 
-std::vector<float> factorsOf(std::vector<double> weights, double atLeast = 0) {
+std::vector<float> factorsOf(std::vector<double> weights, double atLeast = 0,
+                             double plus = 0) {
   Manifest manifest = manifestOf(shiftedTargets());
   manifest.lossWeights[0].atLeast = atLeast;
+  manifest.lossWeights[0].plus = plus;
   LossWeights of;
   EXPECT_TRUE(of.open(manifest, int64_t(weights.size()), false));
   of.combine(int64_t(weights.size()), 1, 0,
@@ -166,6 +168,10 @@ TEST(LossWeights, Factors) {
   EXPECT_EQ(factorsOf({0, 0}), (std::vector<float>{0, 0}));
   // The divisor of the step is clamped as that of a microbatch is.
   EXPECT_EQ(factorsOf({3, 0}, 1), (std::vector<float>{2, 2.f / 3}));
+  // Bounds and what is added count once a step, also with equal weights.
+  EXPECT_EQ(factorsOf({3, 3}, 1), (std::vector<float>{1, 1}));
+  EXPECT_EQ(factorsOf({1, 1}, 4), (std::vector<float>{2, 2}));
+  EXPECT_EQ(factorsOf({3, 3}, 0, 2), (std::vector<float>{1.25, 1.25}));
   // Weights of classes may be negative, and so may their sums.
   EXPECT_EQ(factorsOf({-3, 1}), (std::vector<float>{3, -1}));
   EXPECT_EQ(factorsOf({-3, -1}), (std::vector<float>{1.5, 0.5}));
