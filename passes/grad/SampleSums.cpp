@@ -55,12 +55,15 @@ void Walk::visit(Operation &op) {
   if (!isOn && !divides)
     return;
   SmallVector<SampleState> from;
+  bool isSummed = false;
   bool isMixed =
       isOn && !nn::isLinearIn(&op, follows, [](OpOperand &) { return true; });
   for (OpOperand &operand : operands) {
     SampleState state = follows(operand) ? states.lookup(operand.get())
                                          : flow.of(operand.get());
     isMixed |= follows(operand) && state.kind == Samples::Mixed;
+    isSummed |= follows(operand) &&
+                (state.kind == Samples::Sum || state.kind == Samples::Mean);
     bool isTerm = nn::linearityIn(operand) == nn::Linearity::Term;
     bool isZero = isOn && isTerm && !follows(operand);
     if (isConstant(operand) || isZero)
@@ -70,7 +73,8 @@ void Walk::visit(Operation &op) {
   }
   for (Value result : op.getResults()) {
     SampleState state = transferSamples(op, from, flow.readsOthers(result));
-    if (isMixed)
+    // What models mix counts as rows again, but a sum has none.
+    if (isMixed || (isSummed && state.kind == Samples::Rows))
       state.kind = Samples::Mixed;
     // A later factor does not count the terms of a sum that a count divides.
     if (divides && state.kind == Samples::Sum)
