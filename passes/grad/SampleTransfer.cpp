@@ -328,11 +328,17 @@ SampleState Transfer::ofCall(nn::LibraryCallOpInterface call) const {
   if (isApart)
     return rows;
   // The product of two vectors sums over samples as a reduction does.
-  SampleState other = operands[1];
-  other.axis = operands[0].axis;
-  bool isProduct = isa<nn::MatmulOp>(op) && operands[0].hasRows(other) &&
-                   nn::tensorType(op.getResult(0)).getNumElements() == 1;
-  return isProduct ? combined(Samples::Sum) : ofTerms();
+  auto isFactor = [](OpOperand &operand) {
+    return nn::linearityIn(operand) == nn::Linearity::Factor;
+  };
+  if (operands.size() == 2 && llvm::all_of(op.getOpOperands(), isFactor) &&
+      nn::tensorType(op.getResult(0)).getNumElements() == 1) {
+    SampleState other = operands[1];
+    other.axis = operands[0].axis;
+    if (operands[0].hasRows(other))
+      return combined(Samples::Sum);
+  }
+  return ofTerms();
 }
 
 // The mean over the targets that count is no sum over samples.
