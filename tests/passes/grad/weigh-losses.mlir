@@ -600,3 +600,29 @@ module {
     return
   }
 }
+
+// -----
+
+// Inputs choose how often the loss has the mean.
+// CHECK-LABEL: module
+// CHECK-NOT: fsdp.loss_factor
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}, %i: tensor<4x1xi64> {fsdp.input = "i"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-note@below {{samples are combined here}}
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
+    %q = nn.div %a, %b : tensor<1xf32>
+    %zero = nn.constant dense<0.0> : tensor<1xf32>
+    %both = nn.concat %q, %zero {axis = 0 : i64} : (tensor<1xf32>, tensor<1xf32>) -> tensor<2xf32>
+    %rows = nn.broadcast %both : tensor<2xf32> -> tensor<4x2xf32>
+    %chosen = nn.take_along_axis %rows, %i : tensor<4x2xf32>, tensor<4x1xi64> -> tensor<4x1xf32>
+    %sum = nn.reduce sum %chosen [0, 1] : tensor<4x1xf32> -> tensor<1x1xf32>
+    %l = nn.reshape %sum : tensor<1x1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
