@@ -144,6 +144,18 @@ bool testsFinite(Value condition, Uses &reads) {
     reads.insert(&op->getOpOperand(1));
     return true;
   }
+  // Infinities of one sign, as nan_to_num tells them apart.
+  if (isa<nn::AndOp>(op))
+    for (unsigned place : {0u, 1u}) {
+      OpOperand &sign = op->getOpOperand(place),
+                &infinite = op->getOpOperand(1 - place);
+      auto compare = sign.get().getDefiningOp<nn::CmpOp>();
+      if (!compare || nn::matchSplat(compare.getRhs()) != 0.0 ||
+          !testsFinite(infinite.get(), reads))
+        continue;
+      reads.insert_range(Uses{&sign, &infinite, &compare->getOpOperand(0)});
+      return true;
+    }
   // Tests may be joined by logical ops, and moved.
   for (OpOperand &operand : op->getOpOperands()) {
     bool isTest =

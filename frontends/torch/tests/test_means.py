@@ -49,6 +49,7 @@ MEANS = {
     "guarded": lambda l, x, y, m: torch.where(m.sum() > 0, (l * m).sum() / m.sum().clamp(min=1), 0.0),
     "guarded_divisor": lambda l, x, y, m: (l * m).sum() / (m.sum() + (m.sum() == 0)),
     "guarded_by_nan": lambda l, x, y, m: (lambda mean: torch.where(torch.isnan(mean), 0.0, mean))((l * m).sum() / m.sum()),
+    "guarded_by_nan_to_num": lambda l, x, y, m: torch.nan_to_num((l * m).sum() / m.sum()),
     "means": lambda l, x, y, m: (l * m).mean() / (m.mean() + 1),
     "dot": lambda l, x, y, m: torch.dot(l.flatten(), m.flatten()) / m.sum(),
     "end_of_a_running_sum": lambda l, x, y, m: (l * m).sum() / m.flatten().cumsum(0)[-1],

@@ -341,6 +341,33 @@ module {
 
 // -----
 
+// So is one of an infinity of one sign, as that of nan_to_num.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_factor
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %zero = nn.constant dense<0.0> : tensor<1xf32>
+    %infinity = nn.constant dense<0x7F800000> : tensor<1xf32>
+    %most = nn.constant dense<3.0e38> : tensor<1xf32>
+    %q = nn.div %a, %b : tensor<1xf32>
+    %above = nn.cmp gt %q, %zero : tensor<1xf32> -> tensor<1xi1>
+    %abs = nn.abs %q : tensor<1xf32>
+    %infinite = nn.cmp eq %abs, %infinity : tensor<1xf32> -> tensor<1xi1>
+    %both = nn.and %above, %infinite : tensor<1xi1>
+    %s = nn.select %both, %most, %q : tensor<1xi1>, tensor<1xf32>
+    %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
 // Divisors may be guarded in the same way. A count that is computed twice is one weight.
 // CHECK-LABEL: module
 // CHECK: fsdp.loss_weight @loss_weight ["m"]
