@@ -45,8 +45,7 @@ def test(bench, options) -> None:
         emulated(OLD, compiler, fixture.model, "-o", bench.path("train"), code=1, text="'nehalem' does not support AVX2; choose the target processor explicitly")
         emulated(OLD, compiler, fixture.model, "-o", bench.path("train"), "--quiet", "--cpu=x86-64-v3", code=0)
         emulated(OLD, compiler, "doctor", code=1, text="programs need AVX2 and FMA")
-    if bench.path("train").read_bytes() != least.read_bytes():
-        raise Failure("a processor without AVX2 compiles another program")
+        harness.run([bench.path("train"), *training])
 
 
 if __name__ == "__main__":
