@@ -156,8 +156,11 @@ bool testsFinite(Value condition, Uses &reads) {
       reads.insert_range(Uses{&sign, &infinite, &compare->getOpOperand(0)});
       return true;
     }
-  // Tests may be joined by logical ops, and moved.
+  // Tests may be joined by logical ops, and moved. They may share others again
+  // and again.
   for (OpOperand &operand : op->getOpOperands()) {
+    if (reads.contains(&operand))
+      continue;
     bool isTest =
         nn::tensorType(operand.get()).getElementType().isInteger(1) &&
         isa<nn::ElementwiseOpInterface, nn::ElementSourceOpInterface>(op);

@@ -153,9 +153,10 @@ std::optional<Count> Reader::count(Value value) {
       total = value;
   };
   take(value);
-  while (!isSum(value, flow)) {
+  // Bounded, since each factor of a long product asks.
+  for (int ops = 0; !isSum(value, flow); ++ops) {
     Operation *op = value.getDefiningOp();
-    if (!op)
+    if (!op || ops == kMostOps)
       return std::nullopt;
     if (passesOn(op)) {
       take(op->getOperand(0));

@@ -35,7 +35,9 @@ public:
   FoundMeans run();
 
 private:
-  void visit(Value value);
+  void visit(Value value) { pending.push_back(value); }
+  void visitAll();
+  void visitNext(Value value);
   bool visitFactors(Operation *op);
   void visitTests(nn::SelectOp select);
   std::optional<Term> takeFactor(Operation *op) const;
@@ -48,6 +50,7 @@ private:
   Block &body;
   Value loss;
   const SampleFlow &flow;
+  SmallVector<Value> pending; // what is to be visited, the next one last
   DenseSet<Value> needed, seen;
   Uses undone, finite; // factors that undo each other, tests of numbers
   struct Guard {
@@ -143,7 +146,18 @@ bool Search::visitFactors(Operation *op) {
   return true;
 }
 
-void Search::visit(Value value) {
+// Depth first, without recursion: a deep model has chains of many thousand ops.
+void Search::visitAll() {
+  visit(loss);
+  while (!pending.empty()) {
+    Value next = pending.pop_back_val();
+    size_t others = pending.size();
+    visitNext(next);
+    std::reverse(pending.begin() + others, pending.end());
+  }
+}
+
+void Search::visitNext(Value value) {
   Operation *op = value.getDefiningOp();
   if (!op || !seen.insert(value).second)
     return;
@@ -248,7 +262,7 @@ bool Search::readsOthers(const WeightedMean &mean) const {
 }
 
 FoundMeans Search::run() {
-  visit(loss);
+  visitAll();
   FoundMeans found;
   DenseSet<Operation *> entropies;
   Uses explained = undone, constants = undone;

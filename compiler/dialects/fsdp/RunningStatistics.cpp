@@ -11,14 +11,17 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
+// Each value once, since sums may share values again and again.
 UpdateStatisticsOp updateOf(Value statistic) {
-  for (Operation *user : statistic.getUsers()) {
-    if (auto update = dyn_cast<UpdateStatisticsOp>(user))
-      return update;
-    if (isa<nn::MulOp, nn::AddOp>(user))
-      if (UpdateStatisticsOp update = updateOf(user->getResult(0)))
+  llvm::SetVector<Value> values;
+  values.insert(statistic);
+  for (size_t i = 0; i < values.size(); ++i)
+    for (Operation *user : values[i].getUsers()) {
+      if (auto update = dyn_cast<UpdateStatisticsOp>(user))
         return update;
-  }
+      if (isa<nn::MulOp, nn::AddOp>(user))
+        values.insert(user->getResult(0));
+    }
   return {};
 }
 

@@ -92,11 +92,17 @@ static Value matchProbabilities(Value value) {
   return scores && isHiddenRow(hidden, scores) ? scores : Value();
 }
 
+// Exporters write a handful of scales, masks and biases.
+static constexpr int kMostScoreOps = 64;
+
 // Strips scales and masks from the scores, adds them to `parts`, and returns
 // the product below them, or null. The scale collected so far applies to
 // everything below, masks included. Each branch of a sum is tried on a copy, so
-// a failed attempt leaves no masks behind.
-static nn::MatmulOp matchScores(Value value, Parts &parts) {
+// a failed attempt leaves no masks behind. `visits` bounds the recursion and
+// the attempts, whose number would double with each sum of a value with itself.
+static nn::MatmulOp matchScores(Value value, Parts &parts, int &visits) {
+  if (visits-- <= 0)
+    return nullptr;
   value = throughScaling(value, parts.scale);
   if (auto product = value.getDefiningOp<nn::MatmulOp>())
     return product;
@@ -110,9 +116,9 @@ static nn::MatmulOp matchScores(Value value, Parts &parts) {
              parts.masks.keep(select.getCondition(), negated, *number);
     };
     if (hides(select.getOnFalse(), false))
-      return matchScores(select.getOnTrue(), parts);
+      return matchScores(select.getOnTrue(), parts, visits);
     if (hides(select.getOnTrue(), true))
-      return matchScores(select.getOnFalse(), parts);
+      return matchScores(select.getOnFalse(), parts, visits);
     return nullptr;
   }
   auto add = value.getDefiningOp<nn::AddOp>();
@@ -124,7 +130,7 @@ static nn::MatmulOp matchScores(Value value, Parts &parts) {
     Parts attempt = parts;
     if (!attempt.masks.add(mask, parts.scale))
       continue;
-    if (nn::MatmulOp product = matchScores(scores, attempt)) {
+    if (nn::MatmulOp product = matchScores(scores, attempt, visits)) {
       parts = attempt;
       return product;
     }
@@ -210,10 +216,12 @@ static std::optional<Parts> match(nn::MatmulOp output, MaskConstants &known) {
   if (scores.size() != 3 && scores.size() != 4)
     return std::nullopt;
   Parts parts(scores, known, FiniteMasks::Hide);
-  nn::MatmulOp product = matchScores(scored, parts);
+  int visits = kMostScoreOps;
+  nn::MatmulOp product = matchScores(scored, parts, visits);
   if (product && !parts.masks.isExact()) {
     parts = Parts(scores, known, FiniteMasks::Add);
-    product = matchScores(scored, parts);
+    visits = kMostScoreOps;
+    product = matchScores(scored, parts, visits);
   }
   if (!product || product.getAccumulator() || product.getTransposeA())
     return std::nullopt;

@@ -101,12 +101,12 @@ static bool keepsDiagonal(DenseElementsAttr constant, bool negated,
   return true;
 }
 
-bool Masks::keepConstant(DenseElementsAttr constant, Value value,
+void Masks::keepConstant(DenseElementsAttr constant, Value value,
                          bool negated) {
   MaskConstants::Kind kind = known->classify(constant, negated);
   // Nothing to remember: all keys stay.
   if (kind == MaskConstants::Kind::KeepsAll)
-    return true;
+    return;
   keepsOwnKeys &= keepsDiagonal(constant, negated, queries, keys);
   ArrayRef<int64_t> shape =
       cast<RankedTensorType>(constant.getType()).getShape();
@@ -115,21 +115,20 @@ bool Masks::keepConstant(DenseElementsAttr constant, Value value,
   if (kind == MaskConstants::Kind::Triangle && shape.end()[-2] == queries &&
       shape.back() == keys) {
     causal = true;
-    return true;
+    return;
   }
   // It is neither a triangle nor trivial, so it stays a condition.
   conditions.push_back({value, negated});
-  return true;
 }
 
 // Recognises the same masks as constants do, at any length.
-bool Masks::keepBand(Value value, const Band &band, bool negated) {
+void Masks::keepBand(Value value, const Band &band, bool negated) {
   ArrayRef<int64_t> shape = nn::shapeOf(value);
   int64_t rows = shape.end()[-2], columns = shape.back();
   bool keepsUpTo = band.after == negated;
   bool keepsAll = keepsUpTo ? band.last >= columns - 1 : band.last <= -rows;
   if (keepsAll)
-    return true;
+    return;
   bool keepsDiagonal = keepsUpTo == (band.last >= keys - queries);
   keepsOwnKeys &=
       keepsDiagonal && queries <= keys && rows == queries && columns == keys;
@@ -138,7 +137,6 @@ bool Masks::keepBand(Value value, const Band &band, bool negated) {
     causal = true;
   else
     conditions.push_back({value, negated});
-  return true;
 }
 
 static bool holds(nn::Predicate predicate, double a, double b) {
@@ -181,27 +179,37 @@ static nn::SelectOp choiceOf(Value value, bool &negated) {
 
 // Splits conjunctions, so that each part can be recognised on its own: a causal
 // triangle is often combined with a padding mask.
-bool Masks::keep(Value value, bool negated) {
-  value = throughBroadcasts(value);
-  if (DenseElementsAttr constant = constantOf(value))
-    return keepConstant(constant, value, negated);
-  // not(a) keeps what a hides; by De Morgan, not(a or b) is not(a) and not(b).
-  if (auto inverse = value.getDefiningOp<nn::NotOp>())
-    return keep(inverse.getInput(), !negated);
-  // Both halves are true for a kept key, so the parts are independent
-  // conditions.
-  if (auto both = value.getDefiningOp<nn::AndOp>(); both && !negated)
-    return keep(both.getLhs()) && keep(both.getRhs());
-  if (auto either = value.getDefiningOp<nn::OrOp>(); either && negated)
-    return keep(either.getLhs(), true) && keep(either.getRhs(), true);
-  bool isOpposite = false;
-  if (nn::SelectOp choice = choiceOf(value, isOpposite))
-    return keep(choice.getCondition(), negated != isOpposite);
-  if (std::optional<Band> band = bandOf(value))
-    return keepBand(value, *band, negated);
-  keepsOwnKeys = false;
-  conditions.push_back({value, negated});
-  return true;
+void Masks::keepParts(Value mask, bool isNegated) {
+  // Each part once, since conjunctions may share parts again and again, and
+  // without recursion, since a chain of them may be long.
+  SmallVector<Condition> pending = {{mask, isNegated}};
+  DenseSet<std::pair<Value, unsigned>> seen;
+  while (!pending.empty()) {
+    auto [value, negated] = pending.pop_back_val();
+    value = throughBroadcasts(value);
+    if (!seen.insert({value, negated}).second)
+      continue;
+    bool isOpposite = false;
+    if (DenseElementsAttr constant = constantOf(value)) {
+      keepConstant(constant, value, negated);
+    } else if (auto inverse = value.getDefiningOp<nn::NotOp>()) {
+      // not(a) keeps what a hides.
+      pending.push_back({inverse.getInput(), !negated});
+    } else if (negated ? isa_and_nonnull<nn::OrOp>(value.getDefiningOp())
+                       : isa_and_nonnull<nn::AndOp>(value.getDefiningOp())) {
+      // Both halves are true for a kept key, so the parts are independent
+      // conditions; by De Morgan, not(a or b) is not(a) and not(b).
+      for (Value half : llvm::reverse(value.getDefiningOp()->getOperands()))
+        pending.push_back({half, negated});
+    } else if (nn::SelectOp choice = choiceOf(value, isOpposite)) {
+      pending.push_back({choice.getCondition(), negated != isOpposite});
+    } else if (std::optional<Band> band = bandOf(value)) {
+      keepBand(value, *band, negated);
+    } else {
+      keepsOwnKeys = false;
+      conditions.push_back({value, negated});
+    }
+  }
 }
 
 bool Masks::keep(Value value, bool negated, double number) {
@@ -209,7 +217,8 @@ bool Masks::keep(Value value, bool negated, double number) {
   if (!(number <= kLowest) || (isFinite && reading == FiniteMasks::Add))
     return false;
   hidesByNumbers |= isFinite;
-  return keep(value, negated);
+  keepParts(value, negated);
+  return true;
 }
 
 // Adds an additive constant in boolean form. Returns false if it has none.

@@ -51,9 +51,7 @@ public:
   /// object is as it was.
   bool add(mlir::Value mask, double factor);
   /// Adds a boolean mask: keys are kept where it is true, or, if `negated`,
-  /// where it is false. Always succeeds.
-  bool keep(mlir::Value keep, bool negated = false);
-  /// Adds a boolean mask whose other keys have the score `number`. Returns
+  /// where it is false, and the other keys have the score `number`. Returns
   /// false if the number does not hide them.
   bool keep(mlir::Value keep, bool negated, double number);
   /// Returns false if a row may keep no key although the program hides keys by
@@ -72,8 +70,9 @@ private:
     mlir::Value value;
     bool negated;
   };
-  bool keepBand(mlir::Value value, const Band &band, bool negated);
-  bool keepConstant(mlir::DenseElementsAttr constant, mlir::Value value,
+  void keepParts(mlir::Value mask, bool isNegated);
+  void keepBand(mlir::Value value, const Band &band, bool negated);
+  void keepConstant(mlir::DenseElementsAttr constant, mlir::Value value,
                     bool negated);
   bool addConstant(mlir::DenseElementsAttr constant, mlir::Value mask);
   mlir::Value toRank4(Builder &b, mlir::Value value) const;
