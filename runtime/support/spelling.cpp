@@ -57,12 +57,20 @@ static uint32_t codePoint(std::string_view bytes) {
 }
 
 // C0 and C1 controls, line and paragraph ends, marks and overrides of
-// direction.
+// direction, and characters that cannot be seen, with which two names look
+// alike.
 static bool isCommand(uint32_t code) {
-  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c ||
-         code == 0x200e || code == 0x200f ||
-         (code >= 0x2028 && code <= 0x202e) ||
-         (code >= 0x2066 && code <= 0x2069);
+  struct Range {
+    uint32_t first, last;
+  };
+  constexpr Range ranges[] = {
+      {0, 0x1f},        {0x7f, 0x9f},       {0xad, 0xad},     {0x61c, 0x61c},
+      {0x200b, 0x200f}, {0x2028, 0x202e},   {0x2060, 0x206f}, {0xfeff, 0xfeff},
+      {0xfff9, 0xfffb}, {0xe0000, 0xe0fff},
+  };
+  return std::any_of(std::begin(ranges), std::end(ranges), [&](Range range) {
+    return range.first <= code && code <= range.last;
+  });
 }
 
 static std::string clean(std::string_view text, std::string_view kept) {

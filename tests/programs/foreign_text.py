@@ -20,8 +20,8 @@ import onnx_wire
 from harness import Failure
 
 MODEL = b"mod\xe9l.onnx"
-# Of equal lengths. U+009B, ESC and U+202E; the last one has a byte that is not UTF-8.
-NAMES = {b"layers.0.weight": "la\x1b[31m\u009b1\u202eab".encode(), b"layers.1.weight": b"layers\xff1.weight"}
+# Of equal lengths. U+009B, ESC and U+202E; the last one has U+200B and a byte that is not UTF-8.
+NAMES = {b"layers.0.weight": "la\x1b[31m\u009b1\u202eab".encode(), b"layers.1.weight": b"lay\xe2\x80\x8b\xff1.weight"}
 COMMANDS = set(range(32)) - {9, 10} | {127}
 
 
@@ -34,7 +34,7 @@ def check(name: str, done: subprocess.CompletedProcess, expected: int = 0) -> No
             characters = text.decode()
         except UnicodeDecodeError as fault:
             raise Failure(f"{name} prints {text[max(0, fault.start - 20):fault.end + 20]!r}, which is not UTF-8") from fault
-        found += [character for character in characters if "\x80" <= character < "\xa0" or character in "\u061c\u200e\u200f\u2028\u202e\u2066"]
+        found += [character for character in characters if "\x80" <= character < "\xa0" or character in "\u061c\u200b\u200e\u200f\u2028\u202e\u2066"]
         if found:
             raise Failure(f"{name} prints {found}: {text[-400:]!r}")
     print(f"{name}: exit code {expected}", flush=True)

@@ -61,7 +61,7 @@ def shown(text: str) -> str:
     runtime/support/spelling.cpp and tools/data/fsdpc-data, which stands alone."""
     def escaped(found) -> str:
         return "".join(f"\\x{byte:02x}" for byte in found[0].encode(errors="surrogateescape"))
-    return re.sub("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\udc80-\udcff]", escaped, text)
+    return re.sub("[\0-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\udc80-\udcff\U000e0000-\U000e0fff]", escaped, text)
 
 
 def load(data: bytes, known: Known) -> Any:

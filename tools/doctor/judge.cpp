@@ -212,10 +212,11 @@ std::string reportOf(const std::vector<Finding> &findings) {
                        : finding.verdict == Verdict::optional ? "-     "
                                                               : "WRONG ";
     text += mark + finding.about +
-            std::string(width + 2 - finding.about.size(), ' ') + finding.found +
-            "\n";
+            std::string(width + 2 - finding.about.size(), ' ') +
+            runtime::printable(finding.found) + "\n";
     if (!finding.mend.empty())
-      text += std::string(6 + width + 2, ' ') + "-> " + finding.mend + "\n";
+      text += std::string(6 + width + 2, ' ') + "-> " +
+              runtime::printable(finding.mend) + "\n";
   }
   return text;
 }

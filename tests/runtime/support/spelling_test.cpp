@@ -30,6 +30,14 @@ TEST(Printable, EscapesWhatCommandsATerminal) {
   EXPECT_EQ(printable("\xc2\xa0"), "\xc2\xa0");
 }
 
+// A soft hyphen, a space without width, a mark of byte order, and a tag.
+TEST(Printable, EscapesWhatCannotBeSeen) {
+  EXPECT_EQ(printable("w\xc2\xad"), "w\\xc2\\xad");
+  EXPECT_EQ(printable("w\xe2\x80\x8b"), "w\\xe2\\x80\\x8b");
+  EXPECT_EQ(printable("\xef\xbb\xbfw"), "\\xef\\xbb\\xbfw");
+  EXPECT_EQ(printable("w\xf3\xa0\x81\x81"), "w\\xf3\\xa0\\x81\\x81");
+}
+
 // Alone, cut off, too long, a surrogate, and beyond the last character.
 TEST(Printable, EscapesWhatIsNotUtf8) {
   EXPECT_EQ(printable("mod\xe9l"), "mod\\xe9l");

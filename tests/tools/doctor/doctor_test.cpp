@@ -115,4 +115,11 @@ TEST(Doctor, TheReportNamesTheMendUnderTheFault) {
             "              -> buy some\n");
 }
 
+// TMPDIR may name any folder.
+TEST(Doctor, NamesCommandNoTerminal) {
+  EXPECT_EQ(reportOf({{Verdict::wrong, "files", "no '\x1b[2J\n'", "\x9b"}}),
+            "WRONG files  no '\\x1b[2J\\x0a'\n"
+            "             -> \\x9b\n");
+}
+
 } // namespace
