@@ -4,9 +4,11 @@
 #include "runtime/support/watched_folder.h"
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <exception>
+#include <fcntl.h>
 #include <new>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -59,7 +61,17 @@ void endWithoutMemory(const char *reason) {
   endWithoutMemory("a thread was left running");
 }
 
+// Holds the numbers of standard streams that whoever started the process has
+// closed: a file or socket with such a number would get what is printed, here
+// or in a child. Reads and writes fail as on a closed stream.
+static void holdStandardStreams() {
+  for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(stream, F_GETFD) < 0 && errno == EBADF)
+      (void)!open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int guarded(const std::function<int()> &body) {
+  holdStandardStreams();
   std::set_terminate(endByException);
   std::signal(SIGXFSZ, SIG_IGN);
   try {

@@ -70,6 +70,20 @@ def test_full(commands: list[list]) -> str:
     return wrong
 
 
+def close_streams(streams: str, command: list) -> subprocess.CompletedProcess:
+    """Runs a command of which the shell closes streams."""
+    words = ["sh", "-c", f'"$@" {streams}', "sh", *command]
+    return subprocess.run([str(word) for word in words], stderr=subprocess.PIPE, text=True, timeout=SECONDS)
+
+
+def test_closed(command: list, log: Path) -> str:
+    """A job whose standard streams are closed, as some services start one: no file or socket takes their numbers."""
+    code = close_streams("<&- >&- 2>&-", [*command, "--log", log]).returncode
+    lines = log.read_text().splitlines() if log.exists() else []
+    whole = lines and all(line.startswith("{") for line in lines)
+    return "" if code == 0 and whole else f"\n  a job with closed streams: code {code}, {len(lines)} lines in its log"
+
+
 def test(bench, options) -> None:
     fsdpc, toy, folder = bench.build / "bin" / "fsdpc", bench.build / "bin" / "runtime_toy_program", bench.path("files")
     folder.mkdir()
@@ -104,6 +118,11 @@ def test(bench, options) -> None:
                         [fsdpc, "ckpt", "inspect", folder / "c"], [fsdpc, "ckpt", "verify", folder / "c"], [fsdpc, "check", model],
                         [fsdpc, "diff", table, table], [program, "--help"], [program, "--info"], [program, "--manifest"],
                         [*data, "--help"], [*data, "columns", "--help"]])
+    for command in ([*data, "--help"], [program, "--help"], [fsdpc, "doctor"]):
+        done = close_streams(">&-", command)
+        if done.returncode not in (1, 2, 3) or len(done.stderr.splitlines()) != 1:
+            wrong += f"\n  {command} with a closed stdout: code {done.returncode}, {done.stderr}"
+    wrong += test_closed([fsdpc, "run", program, "-np", 2, f"--data=x={folder}/x.npy", "--steps", 2], folder / "closed.jsonl")
     if wrong:
         raise Failure(f"wrong:{wrong}")
 
