@@ -132,6 +132,9 @@ RankedTensorType InputReader::read(const onnx::ValueInfoProto &input) {
   if (StringRef(input.name()).contains('='))
     return refuse("has a '=' in its name, where --data NAME=FILE ends one; "
                   "rename it before the export");
+  if (StringRef(input.name()).contains('\0'))
+    return refuse("has a zero byte in its name, where a word of the command "
+                  "line ends; rename it before the export");
   if (!type.has_shape())
     return refuse("has no shape; export with static shapes, or with named "
                   "dimensions and --dim NAME=VALUE");
