@@ -22,7 +22,9 @@ namespace fsdpc {
 
 namespace {
 
-constexpr int endings[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXCPU};
+constexpr int endings[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
+                           SIGXCPU, SIGALRM, SIGUSR2, SIGVTALRM,
+                           SIGPROF, SIGIO,   SIGPWR};
 constexpr int deepest = 4; // our folders have one level below them
 
 std::atomic<const char *> folders[8];

@@ -11,9 +11,10 @@
 namespace fsdpc {
 
 /// A new folder of a name that nobody can guess, readable by its owner alone.
-/// During its lifetime, SIGINT, SIGTERM and SIGHUP remove it with all that is
-/// in it, and then end the process as they would have: for processes that do
-/// not handle these signals themselves. Whoever ends otherwise removes it.
+/// During its lifetime, signals that end a process, such as SIGTERM, remove it
+/// with all that is in it, and then end the process as they would have: for
+/// processes that do not handle them themselves. Whoever ends otherwise removes
+/// it.
 /// Eight folders are watched at a time; a further one would stay behind.
 class WatchedFolder {
 public:

@@ -4,8 +4,8 @@
 
 usage: interrupted.py --build DIR
 
-Ends compiles by SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGXCPU, as soon as there is a temporary folder and again at the link. The
-process ends by that signal, its temporary folder is gone, and no output has appeared. A limit of file sizes, which has a signal too,
+Ends compiles by signals that end a process, as soon as there is a temporary folder and again at the link. The process ends by that
+signal, its temporary folder is gone, and no output has appeared. A limit of file sizes, which has a signal too,
 is one error of each command that writes files.
 """
 import os
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import harness
 from harness import Failure
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU, signal.SIGALRM, signal.SIGUSR2)
 
 
 def end(words: list, ending: signal.Signals, begun, environment: dict[str, str]) -> None:
