@@ -39,6 +39,15 @@ static std::string placeOf(Location location) {
   return place;
 }
 
+// Returns the text with its further lines indented. They may come from a name
+// with an end of line, and must not look like messages of ours.
+static std::string withIndentedLines(const std::string &text) {
+  std::string result;
+  for (char c : text)
+    result += c == '\n' ? std::string("\n    ") : std::string(1, c);
+  return result;
+}
+
 // Returns the lines of a diagnostic and its notes.
 static std::string textOf(Diagnostic &diagnostic, StringRef indent) {
   StringRef kind;
@@ -57,8 +66,10 @@ static std::string textOf(Diagnostic &diagnostic, StringRef indent) {
     break;
   }
   std::string place = placeOf(diagnostic.getLocation());
-  std::string text = concat(indent.str(), kind.str(), ": ", diagnostic.str(),
-                            place.empty() ? "" : " (" + place + ")", "\n");
+  std::string text =
+      withIndentedLines(concat(indent.str(), kind.str(), ": ", diagnostic.str(),
+                               place.empty() ? "" : " (" + place + ")"));
+  text += "\n";
   for (Diagnostic &note : diagnostic.getNotes())
     text += textOf(note, "  ");
   return text;
