@@ -11,6 +11,8 @@ if(NOT DEFINED ENV{SOURCE_DATE_EPOCH})
     set(ENV{SOURCE_DATE_EPOCH} ${date})
   endif()
 endif()
+# dpkg-shlibdeps takes one of two packages for LLVM's, by the order of a hash.
+set(ENV{PERL_HASH_SEED} 0)
 set(root ${CPACK_TEMPORARY_INSTALL_DIRECTORY})
 set(place usr/lib/fsdpc)
 file(GLOB paths RELATIVE ${root}/${place} ${root}/${place}/bin/* ${root}/${place}/share/bash-completion/completions/*
