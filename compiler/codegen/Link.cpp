@@ -26,9 +26,10 @@ using namespace fsdpc::codegen;
 // Returns the path of a file in ../lib from the compiler's own folder, where
 // the link's inputs lie in the build as well as when installed.
 static std::string besideCompiler(StringRef name) {
-  llvm::SmallString<128> path(llvm::sys::path::parent_path(
-      llvm::sys::fs::getMainExecutable(nullptr, nullptr)));
-  llvm::sys::path::append(path, "..", "lib", name);
+  llvm::SmallString<128> path(
+      llvm::sys::fs::getMainExecutable(nullptr, nullptr));
+  llvm::sys::path::append(path, "..", "..", "lib", name);
+  llvm::sys::path::remove_dots(path, /*remove_dot_dot=*/true);
   return path.str().str();
 }
 
