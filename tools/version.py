@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Prints the version of the project, which CMakeLists.txt states, and compares the files that repeat it.
+"""Prints the version of the project, which CMakeLists.txt states, or compares files that repeat it.
 
-usage: version.py [--check | --fix]     --fix: writes the version into CITATION.cff and the Python package
+usage: version.py [--check | --fix]
 
-The compiler, the Debian package and the wheel read CMakeLists.txt. Python's build tools and citation tools read files of their own.
+--fix writes the version into CITATION.cff and the Python package. The compiler, the Debian package
+and the wheel read CMakeLists.txt. Python's build tools and citation tools read files of their own.
 CHANGELOG.md must begin with the section of this version, which --fix cannot write.
 """
 import argparse

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes the man pages of fsdpc, of each of its commands, and of the programs beside it, from what they print with --help.
+"""Writes the man pages of fsdpc, of each of its commands, and of the programs beside it.
 
 usage: man_pages.py --fsdpc FSDPC --data FSDPC-DATA --version VERSION --output DIR
 
-The texts come from CLI11 and from argparse: a description, "Usage:", sections of items with an indent of two, whose explanation stands
-after two spaces or below, and sometimes a text at the end. The same texts give the same bytes.
+The texts are those of --help, which come from CLI11 and from argparse: a description, "Usage:",
+sections of items with an indent of two, whose explanation stands after two spaces or below, and
+sometimes a text at the end. The same texts give the same bytes.
 """
 import argparse
 import re
