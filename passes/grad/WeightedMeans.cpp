@@ -61,13 +61,19 @@ private:
   SmallVector<WeightedMean> candidates;
 };
 
-// Returns true if the loss reads the value in several places.
+// Returns true if the loss reads the value in several places. Looks no further
+// than the second, since many ops may ask of a value with many uses.
 bool Search::hasOtherUses(Value value) const {
-  unsigned uses = 0;
-  for (Operation *user : value.getUsers())
-    uses += llvm::any_of(user->getResults(),
-                         [&](Value result) { return needed.contains(result); });
-  return uses > 1;
+  bool isRead = false;
+  for (Operation *user : value.getUsers()) {
+    if (!llvm::any_of(user->getResults(),
+                      [&](Value result) { return needed.contains(result); }))
+      continue;
+    if (isRead)
+      return true;
+    isRead = true;
+  }
+  return false;
 }
 
 // Returns the operand that the op multiplies by a constant, or null.
