@@ -26,10 +26,6 @@ Linearity linearityIn(ArrayRef<ElementSource> sources, unsigned operand) {
 }
 
 Linearity linearityIn(OpOperand &operand) {
-  // A concat of n tensors has n sources, and each of its operands would have
-  // all of them listed.
-  if (isa<ConcatOp>(operand.getOwner()))
-    return Linearity::Term;
   auto op = dyn_cast<LinearityOpInterface>(operand.getOwner());
   return op ? op.getLinearity(operand.getOperandNumber()) : Linearity::None;
 }

@@ -170,8 +170,8 @@ def NN_PadOp : NN_Op<"pad", MovesElements, [Pure, HasAdjoint, Fuses<"Index">]> {
   let hasVerifier = 1;
 }
 
-def NN_ConcatOp : NN_Op<"concat", MovesElements, [Pure, HasAdjoint, Fuses<"Alone">,
-    NoCall, HoldsOperands, MayLieInResult]> {
+def NN_ConcatOp : NN_Op<"concat", Linear, [Pure, HasAdjoint, Fuses<"Alone">,
+    DeclareOpInterfaceMethods<ElementSourceOpInterface>, NoCall, HoldsOperands, MayLieInResult]> {
   let summary = "Joins tensors along an axis";
   let description = [{
     The inputs one after the other along `axis`. The adjoint gives each input its
