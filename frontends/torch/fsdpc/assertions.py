@@ -109,7 +109,7 @@ class ChecksPass(contextlib.AbstractContextManager["ChecksPass"]):
     def _answering(self, name: str, before: Callable[..., Any]) -> Callable[..., Any]:
         def asked(*arguments: Any, **keywords: Any) -> Any:
             frame = sys._getframe(1)
-            answer = self._known.get(arguments[0]) if len(arguments) == 1 else None
+            answer = self._if_finite(arguments[0]) if len(arguments) == 1 else None
             if answer is None and (name != "item" or arguments[0].dtype == torch.bool):
                 answer = _passing(frame)
             if answer is None:
@@ -121,11 +121,16 @@ class ChecksPass(contextlib.AbstractContextManager["ChecksPass"]):
     def _noting(self, name: str, before: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*arguments: Any, **keywords: Any) -> Any:
             result = before(*arguments, **keywords)
-            known = [self._known.get(value) if isinstance(value, torch.Tensor) else None for value in arguments]
+            known = [self._if_finite(value) for value in arguments]
             if isinstance(result, torch.Tensor) and (name in _TESTS or (known and None not in known)):
-                self._known[result] = _IF_FINITE[name](known)
+                self._known[result] = _IF_FINITE[name](known), result._version
             return result
         return noted
+
+    def _if_finite(self, value: Any) -> bool | None:
+        """Returns what all elements of a value are if values are finite; None if that is not known, or if it has been written to since."""
+        answer, version = self._known.get(value, (None, None)) if isinstance(value, torch.Tensor) else (None, None)
+        return answer if answer is not None and version == value._version else None
 
     def tell(self) -> None:
         """Prints what has been taken for granted."""
