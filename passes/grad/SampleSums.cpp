@@ -73,7 +73,7 @@ void Walk::visit(Operation &op) {
   }
   for (Value result : op.getResults()) {
     SampleState state = transferSamples(op, from, flow.readsOthers(result));
-    // What models mix counts as rows again, but a sum has none.
+    // Values that a model mixes count as rows again, but a sum has no rows.
     if (isMixed || (isSummed && state.kind == Samples::Rows))
       state.kind = Samples::Mixed;
     // A later factor does not count the terms of a sum that a count divides.

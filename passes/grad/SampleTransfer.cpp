@@ -341,7 +341,7 @@ SampleState Transfer::ofCall(nn::LibraryCallOpInterface call) const {
   return ofTerms();
 }
 
-// The mean over the targets that count is no sum over samples.
+// The mean over the targets that count is not a sum over samples.
 SampleState Transfer::ofEntropy(nn::Reduction reduction,
                                 bool countsTargets) const {
   if (reduction == nn::Reduction::sum)

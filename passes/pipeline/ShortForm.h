@@ -12,7 +12,7 @@
 
 namespace fsdpc::pipeline {
 
-/// Lines are broken after so many characters, as far as there is a place.
+/// Lines are broken after this many characters, where a break is possible.
 constexpr size_t kDumpWidth = 160;
 
 /// Rewrites a module, which is a copy made for printing.

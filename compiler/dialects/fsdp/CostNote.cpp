@@ -47,7 +47,7 @@ std::string printTime(double us) {
   char digits[1100];
   auto [end, error] = std::to_chars(digits, digits + sizeof(digits), us,
                                     std::chars_format::fixed);
-  assert(error == std::errc() && "a time that is no number");
+  assert(error == std::errc() && "the time is not a number");
   return std::string(digits, end) + " us";
 }
 
