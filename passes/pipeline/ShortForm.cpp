@@ -57,12 +57,13 @@ bool begins(StringRef rest) {
          rest.starts_with("-> ") || rest.starts_with("attributes {");
 }
 
-// Returns the gaps of a line, in order: behind commas, and before what begins a
-// part of an op. Strings have none.
-std::vector<Gap> gapsOf(StringRef line) {
+// Returns the gaps of a line, in order and up to the first one beyond `width`:
+// behind commas, and before what begins a part of an op. Strings have none.
+std::vector<Gap> gapsOf(StringRef line, size_t width = StringRef::npos) {
   std::vector<Gap> gaps;
   int depth = 0;
-  for (size_t i = 0; i < line.size(); ++i) {
+  for (size_t i = 0;
+       i < line.size() && (gaps.empty() || gaps.back().at <= width); ++i) {
     char c = line[i];
     StringRef rest = line.substr(i + 1);
     bool isArrow = c == '>' && i > 0 && line[i - 1] == '-';
@@ -89,7 +90,7 @@ std::vector<Gap> gapsOf(StringRef line) {
 std::optional<size_t> breakOf(StringRef line, size_t width) {
   std::optional<Gap> best;
   size_t begin = line.find_first_not_of(' ');
-  for (Gap gap : gapsOf(line)) {
+  for (Gap gap : gapsOf(line, width)) {
     if (gap.at <= begin)
       continue;
     if (gap.at > width) {
@@ -104,16 +105,16 @@ std::optional<size_t> breakOf(StringRef line, size_t width) {
 }
 
 void appendBroken(std::string &out, StringRef line, size_t width) {
-  size_t indent = line.find_first_not_of(' ');
-  std::string rest = line.str();
-  while (rest.size() > width) {
-    std::optional<size_t> at = breakOf(rest, width);
+  size_t indent = line.find_first_not_of(' '), margin = 0;
+  while (margin + line.size() > width) {
+    std::optional<size_t> at = breakOf(line, width - std::min(width, margin));
     if (!at)
       break;
-    out += rest.substr(0, *at) + '\n';
-    rest = std::string(indent + 8, ' ') + rest.substr(*at + 1);
+    out.append(margin, ' ').append(line.take_front(*at)) += '\n';
+    line = line.drop_front(*at + 1);
+    margin = indent + 8;
   }
-  out += rest;
+  out.append(margin, ' ').append(line);
 }
 
 // Appends the line of the module with each of its attributes in a line.
