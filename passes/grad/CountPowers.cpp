@@ -142,8 +142,7 @@ Value Reader::unguarded(Operation *op) {
 }
 
 // `value` is scale · (max(weight, atLeast) + plus). A bound of 0 or less is
-// only met by weights of both signs, and that of a mean would grow with the
-// number of microbatches. What is added to a mean is part of it.
+// only met by weights of both signs. What is added to a mean is part of it.
 std::optional<Count> Reader::count(Value value) {
   Bound bound;
   Value total; // the outermost
@@ -200,8 +199,7 @@ std::optional<Count> Reader::count(Value value) {
   }
   bool ofMean = flow.of(total).kind == Samples::Mean;
   double atLeast = bound.atLeast.value_or(0);
-  if (bound.plus < 0 || !isSingle(value) ||
-      (bound.atLeast && (atLeast <= 0 || ofMean)))
+  if (bound.plus < 0 || !isSingle(value) || (bound.atLeast && atLeast <= 0))
     return std::nullopt;
   return Count{flow.firstOf(value), atLeast, bound.plus, ofMean};
 }

@@ -15,7 +15,8 @@ struct Count {
   mlir::Value weight; ///< the sum: the first value that is computed so
   /// The divisor is max(weight, atLeast) + plus, times a constant.
   double atLeast = 0, plus = 0;
-  /// The divisor is that over the number of terms, as `mask.mean()`.
+  /// The divisor is that over the number of terms, as `mask.mean()`. A step of
+  /// V microbatches has V times as many, and so V times the two numbers.
   bool isMean = false;
 
   /// Returns true if the divisor is above 0 where the weight is 0.

@@ -111,6 +111,11 @@ Value countTargets(OpBuilder &builder, Location loc, const Targets &of,
 
 } // namespace
 
+// Without numbers the divisor of a mean is that of a sum.
+static bool isPerMicrobatch(const WeightedMean &mean) {
+  return mean.count.isMean && mean.count.isBounded();
+}
+
 fsdp::LossWeightOp LossWeights::weightOf(const WeightedMean &mean) {
   Operation *op = mean.mean.getDefiningOp();
   Targets targets;
@@ -120,8 +125,8 @@ fsdp::LossWeightOp LossWeights::weightOf(const WeightedMean &mean) {
     counted = flow.firstOf(targets.targets);
   }
   Builder builder(op->getContext());
-  Attribute form =
-      builder.getF64ArrayAttr({mean.count.atLeast, mean.count.plus});
+  Attribute form = builder.getF64ArrayAttr(
+      {mean.count.atLeast, mean.count.plus, double(isPerMicrobatch(mean))});
   fsdp::LossWeightOp &known = weights[Key(
       counted, targets.weights,
       targets.ignored ? Attribute(targets.ignored) : builder.getUnitAttr(),
@@ -186,7 +191,7 @@ fsdp::LossWeightOp LossWeights::build(const WeightedMean &mean, Value counted,
   auto weight = fsdp::LossWeightOp::create(
       builder, loc, builder.getStringAttr("loss_weight"),
       builder.getArrayAttr(inputs), number(mean.count.atLeast),
-      number(mean.count.plus), 1);
+      number(mean.count.plus), isPerMicrobatch(mean), 1);
   weight.getCounts()[0].push_back(block.release());
   // Renames it where the name is taken.
   symbols.insert(weight);

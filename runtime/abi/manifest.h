@@ -109,6 +109,7 @@ struct LossWeight {
   std::string name;
   double atLeast = 0;                  ///< the divisor is no less than this,
   double plus = 0;                     ///< plus this
+  bool perMicrobatch = false;          ///< a step has V times both numbers
   std::vector<WeightProgram> programs; ///< one per bucket
 };
 

@@ -159,7 +159,7 @@ template <class V> void fields(V &v, WeightProgram &x) { v("steps", x.steps); }
 
 template <class V> void fields(V &v, LossWeight &x) {
   v("name", x.name), v("atLeast", x.atLeast), v("plus", x.plus);
-  v("programs", x.programs);
+  v("perMicrobatch", x.perMicrobatch), v("programs", x.programs);
 }
 
 template <class V> void fields(V &v, PredictedStep &x) {

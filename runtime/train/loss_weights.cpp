@@ -20,11 +20,13 @@ void WeightSum::add(double own) {
   equal &= own == first;
 }
 
-double WeightSum::divisorOf(double value) const {
+// Returns the divisor of the weight of several microbatches.
+double WeightSum::divisorOf(double value, double several) const {
+  double times = weight->perMicrobatch ? several : 1;
   // Without a bound a sum of weights of both signs may be negative.
   double bounded =
-      weight->atLeast > 0 ? std::max(value, weight->atLeast) : value;
-  return bounded + weight->plus;
+      weight->atLeast > 0 ? std::max(value, times * weight->atLeast) : value;
+  return bounded + times * weight->plus;
 }
 
 // Equal weights give 1 also where V times one is not what the sum is rounded
@@ -33,11 +35,12 @@ double WeightSum::divisorOf(double value) const {
 float WeightSum::factorOf(double own) const {
   if (divisor() == 0)
     return 0;
-  double part = divisorOf(own);
+  double part = divisorOf(own, 1);
   if (part == 0)
     part = 1;
-  return equal && part == own ? 1
-                              : float(double(microbatches) * part / divisor());
+  bool growsWithV = weight->perMicrobatch || part == own;
+  return equal && growsWithV ? 1
+                             : float(double(microbatches) * part / divisor());
 }
 
 Status LossWeights::open(const Manifest &described, int64_t accumulate,

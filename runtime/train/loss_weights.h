@@ -19,15 +19,15 @@ public:
   explicit WeightSum(const LossWeight &weight) : weight(&weight) {}
   void add(double own);
   /// Returns the divisor of the mean over the targets of all microbatches.
-  double divisor() const { return divisorOf(sum); }
+  double divisor() const { return divisorOf(sum, double(microbatches)); }
   /// Returns the factor of a microbatch with this weight. Equal weights give
-  /// exactly 1, unless the divisor has a bound above them or a number added. A
-  /// divisor of 0 counts as 1, and all factors are 0 if the step's divisor is
-  /// 0.
+  /// exactly 1, unless the divisor has a bound above them or a number added
+  /// that does not grow with V. A divisor of 0 counts as 1, and all factors are
+  /// 0 if the step's divisor is 0.
   float factorOf(double own) const;
 
 private:
-  double divisorOf(double value) const;
+  double divisorOf(double value, double several) const;
 
   const LossWeight *weight;
   int64_t microbatches = 0;

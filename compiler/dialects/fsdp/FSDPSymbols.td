@@ -225,13 +225,14 @@ def FSDP_LossWeightOp : FSDP_Op<"loss_weight", [Symbol, IsolatedFromAbove]> {
 
     The divisor of the mean is the weight, but no less than `at_least` (a model that
     writes `mask.sum().clamp(min=1)`), plus `plus`. A step's divisor follows from the
-    step's weight in the same way.
+    step's weight in the same way. With `per_microbatch`, both numbers are those of a
+    mean (`mask.mean().clamp(min=1e-6)`), and a step of V microbatches has V times them.
 
     **Constraints**
     - Each region has one block, with a tensor argument per name of `inputs`.
     - Its ops have no memory effects and no regions.
     - It yields one scalar: a tensor of numbers without dimensions.
-    - `at_least` and `plus` are finite and not negative.
+    - `at_least` and `plus` are finite and not negative. `per_microbatch` has one of them.
 
     Example:
     ```mlir
@@ -247,10 +248,12 @@ def FSDP_LossWeightOp : FSDP_Op<"loss_weight", [Symbol, IsolatedFromAbove]> {
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrArrayAttr:$inputs,
-                       OptionalAttr<F64Attr>:$at_least, OptionalAttr<F64Attr>:$plus);
+                       OptionalAttr<F64Attr>:$at_least, OptionalAttr<F64Attr>:$plus,
+                       UnitAttr:$per_microbatch);
   let regions = (region VariadicRegion<SizedRegion<1>>:$counts);
   let assemblyFormat = [{
-    $sym_name $inputs (`at_least` $at_least^)? (`plus` $plus^)? attr-dict-with-keyword $counts
+    $sym_name $inputs (`at_least` $at_least^)? (`plus` $plus^)? (`per_microbatch` $per_microbatch^)?
+    attr-dict-with-keyword $counts
   }];
   let hasVerifier = 1;
 }

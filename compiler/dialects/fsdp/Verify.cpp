@@ -339,6 +339,8 @@ LogicalResult LossWeightOp::verify() {
   for (std::optional<APFloat> number : {getAtLeast(), getPlus()})
     if (number && !(number->isFinite() && !number->isNegative()))
       return emitOpError("needs numbers that are finite and not negative");
+  if (getPerMicrobatch() && !getAtLeast() && !getPlus())
+    return emitOpError("is 'per_microbatch' without 'at_least' or 'plus'");
   if (getCounts().empty())
     return emitOpError("has no region");
   for (Region &region : getCounts()) {

@@ -140,6 +140,7 @@ LossWeight lossWeightOf(LossWeightOp op) {
   };
   weight.atLeast = numberOr0(op.getAtLeast());
   weight.plus = numberOr0(op.getPlus());
+  weight.perMicrobatch = op.getPerMicrobatch();
   for (Region &region : op.getCounts())
     weight.programs.push_back(programOf(op, region.front()));
   return weight;

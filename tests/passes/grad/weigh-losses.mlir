@@ -53,6 +53,32 @@ module {
 
 // -----
 
+// The bound of a mean's divisor is that of each microbatch: a step has V of them.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"] at_least 2.000000e+00 per_microbatch
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  // CHECK-LABEL: func.func @microbatch
+  // CHECK: fsdp.loss_factor
+  func.func @microbatch(%m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %p = nn.mul %w, %m : tensor<4xf32>
+    %four = nn.constant dense<4.0> : tensor<1xf32>
+    %s = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %a = nn.div %s, %four : tensor<1xf32>
+    %c = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %b = nn.div %c, %four : tensor<1xf32>
+    %half = nn.constant dense<0.5> : tensor<1xf32>
+    %d = nn.maximum %b, %half : tensor<1xf32>
+    %q = nn.div %a, %d : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
 // So is a product with 1 over a sum.
 // CHECK-LABEL: module
 // CHECK: fsdp.loss_weight @loss_weight ["m"]

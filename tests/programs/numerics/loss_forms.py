@@ -137,7 +137,8 @@ COUNTS = {
     "max": lambda w, c: w.call("ReduceMax", np.max, c, keepdims=0),
     "mean": lambda w, c: w.mean(c),
     "mean + 1": lambda w, c: w.add(w.mean(c), 1.0),
-    "max(mean, 0.1)": lambda w, c: w.call("Max", np.maximum, w.mean(c), 0.1),
+    "max(mean, 0.5)": lambda w, c: w.call("Max", np.maximum, w.mean(c), 0.5),
+    "max(mean, 0.5) + 0.1": lambda w, c: w.add(w.call("Max", np.maximum, w.mean(c), 0.5), 0.1),
     "numel * mean": lambda w, c: w.mul(w.mean(c), w.size()),
     "reshape(c).sum(1).sum": lambda w, c: w.sum(w.sum(w.reshape(c, LENGTH, -1), 1)),
     "concat(c, 2 * c).sum": lambda w, c: w.sum(w.concat(c, w.mul(c, 2.0), 0)),
@@ -179,7 +180,8 @@ PLAIN = [
       "concat(c, 2 * c).sum", "float(int(c > 0).sum)"],
      ["(l * c).sum", "l.sum * 0.5", "(l * c).sum(1).sum", "reshape(l * c).sum", "concat(l * c, l).sum"],
      ["n / d", "n * (1 / d)", "0.5 * (n / d + 1)"]),
-    (["mean", "mean + 1"], ["(l * c).mean", "(l * c).sum / numel"], ["n / d", "n * (1 / d)", "0.5 * (n / d + 1)"]),
+    (["mean", "mean + 1", "max(mean, 0.5)", "max(mean, 0.5) + 0.1"], ["(l * c).mean", "(l * c).sum / numel"],
+     ["n / d", "n * (1 / d)", "0.5 * (n / d + 1)"]),
     (["sum", "2 * sum", "sum(0).sum"], ["(l * c).sum", "(l * c).sum(1).sum"], ["where(d > 0, n / d, 0)"]),
 ]
 

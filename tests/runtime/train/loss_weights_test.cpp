@@ -44,7 +44,7 @@ Manifest manifestOf(WeightProgram program) {
   labels.dtype = "i64";
   manifest.inputs = {labels};
   manifest.lossMean = "step";
-  manifest.lossWeights = {{"w", 0, 0, {std::move(program)}}};
+  manifest.lossWeights = {{"w", 0, 0, false, {std::move(program)}}};
   return manifest;
 }
 
@@ -135,10 +135,11 @@ TEST(LossWeights, RefuseMoreThanTheProgramHasPlacesFor) {
 }
 
 std::vector<float> factorsOf(std::vector<double> weights, double atLeast = 0,
-                             double plus = 0) {
+                             double plus = 0, bool perMicrobatch = false) {
   Manifest manifest = manifestOf(shiftedTargets());
   manifest.lossWeights[0].atLeast = atLeast;
   manifest.lossWeights[0].plus = plus;
+  manifest.lossWeights[0].perMicrobatch = perMicrobatch;
   LossWeights of;
   EXPECT_TRUE(of.open(manifest, int64_t(weights.size()), false));
   of.combine(int64_t(weights.size()), 1, 0,
@@ -172,6 +173,10 @@ TEST(LossWeights, Factors) {
   EXPECT_EQ(factorsOf({3, 3}, 1), (std::vector<float>{1, 1}));
   EXPECT_EQ(factorsOf({1, 1}, 4), (std::vector<float>{2, 2}));
   EXPECT_EQ(factorsOf({3, 3}, 0, 2), (std::vector<float>{1.25, 1.25}));
+  // Those of a mean grow with the number of microbatches.
+  EXPECT_EQ(factorsOf({1, 1}, 4, 0, true), (std::vector<float>{1, 1}));
+  EXPECT_EQ(factorsOf({1, 5}, 4, 0, true), (std::vector<float>{1, 1.25}));
+  EXPECT_EQ(factorsOf({6, 0}, 1, 1, true), (std::vector<float>{1.75, 0.5}));
   // Weights of classes may be negative, and so may their sums.
   EXPECT_EQ(factorsOf({-3, 1}), (std::vector<float>{3, -1}));
   EXPECT_EQ(factorsOf({-3, -1}), (std::vector<float>{1.5, 0.5}));

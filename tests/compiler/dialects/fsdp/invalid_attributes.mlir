@@ -218,3 +218,12 @@ module attributes {fsdp.optimizer = #fsdp.optimizer<states = [], sums = 9>} {}
 // A program takes one number for both.
 // expected-error @below {{is both factored and orthogonal}}
 module attributes {fsdp.optimizer = #fsdp.optimizer<states = ["m"], factored = true, orthogonal = true>} {}
+
+// -----
+
+// The two numbers are what grows with the number of microbatches.
+// expected-error @below {{is 'per_microbatch' without 'at_least' or 'plus'}}
+fsdp.loss_weight @loss_weight ["m"] per_microbatch {
+^bb0(%m: tensor<f32>):
+  fsdp.yield %m : tensor<f32>
+}
