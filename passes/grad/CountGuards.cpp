@@ -38,10 +38,11 @@ static bool isAboveZero(nn::CmpOp compare) {
           compare.getPredicate() == nn::Predicate::ne);
 }
 
-// Returns true for products with a constant above 0, and quotients by one.
+// Returns true for products with a constant above 0, and quotients by one that
+// are not rounded to integers.
 static bool isPositiveMultiple(Operation *op) {
   return isa<nn::MulOp, nn::DivOp>(op) &&
-         nn::linearityIn(op->getOpOperand(0)) == nn::Linearity::Factor &&
+         nn::linearityIn(op->getOpOperand(0)) != nn::Linearity::None &&
          nn::matchSplat(op->getOperand(1)).value_or(0) > 0;
 }
 
@@ -128,47 +129,84 @@ std::optional<Presence> presenceOf(Value condition, const SampleFlow &flow) {
   return Presence{countedBy(condition, flow), ifAny};
 }
 
-bool testsFinite(Value condition, Uses &reads) {
-  Operation *op = condition.getDefiningOp();
-  if (!op)
-    return false;
-  if (auto compare = dyn_cast<nn::CmpOp>(op)) {
-    bool isEquality = compare.getPredicate() == nn::Predicate::eq ||
-                      compare.getPredicate() == nn::Predicate::ne;
-    bool isInfinite = std::isinf(nn::matchSplat(compare.getRhs()).value_or(0));
-    if (!isEquality || !(isInfinite || compare.getLhs() == compare.getRhs()))
-      return false;
-    if (auto abs = compare.getLhs().getDefiningOp<nn::AbsOp>())
-      reads.insert(&abs->getOpOperand(0));
-    reads.insert(&op->getOpOperand(0));
-    reads.insert(&op->getOpOperand(1));
-    return true;
-  }
-  // Infinities of one sign, as nan_to_num tells them apart.
+// Returns true for `x == x` and `x != inf`, and their opposites.
+static bool comparesFinite(nn::CmpOp compare) {
+  bool isEquality = compare.getPredicate() == nn::Predicate::eq ||
+                    compare.getPredicate() == nn::Predicate::ne;
+  bool isInfinite = std::isinf(nn::matchSplat(compare.getRhs()).value_or(0));
+  return isEquality && (isInfinite || compare.getLhs() == compare.getRhs());
+}
+
+// Infinities of one sign, as nan_to_num tells them apart: returns the place of
+// the test for infinity if the other operand is the comparison with 0.
+std::optional<unsigned> FiniteTests::ofOneSign(Operation *op) const {
   if (isa<nn::AndOp>(op))
-    for (unsigned place : {0u, 1u}) {
-      OpOperand &sign = op->getOpOperand(place),
-                &infinite = op->getOpOperand(1 - place);
-      auto compare = sign.get().getDefiningOp<nn::CmpOp>();
-      if (!compare || nn::matchSplat(compare.getRhs()) != 0.0 ||
-          !testsFinite(infinite.get(), reads))
-        continue;
-      reads.insert_range(Uses{&sign, &infinite, &compare->getOpOperand(0)});
-      return true;
+    for (unsigned place : {1u, 0u}) {
+      auto sign = op->getOperand(1 - place).getDefiningOp<nn::CmpOp>();
+      if (sign && nn::matchSplat(sign.getRhs()) == 0.0 &&
+          known.lookup(op->getOperand(place)))
+        return place;
     }
-  // Tests may be joined by logical ops, and moved. They may share others again
-  // and again.
-  for (OpOperand &operand : op->getOpOperands()) {
-    if (reads.contains(&operand))
+  return std::nullopt;
+}
+
+// Tests may be joined by logical ops, and moved.
+bool FiniteTests::joins(Operation *op) const {
+  return isa<nn::ElementwiseOpInterface, nn::ElementSourceOpInterface>(op) &&
+         op->getNumOperands() > 0 &&
+         llvm::all_of(op->getOperands(),
+                      [&](Value operand) { return known.lookup(operand); });
+}
+
+// Operands first. All that is asked of a value is remembered, since tests may
+// share others again and again.
+bool FiniteTests::holds(Value condition) {
+  SmallVector<Value> pending = {condition};
+  while (!pending.empty()) {
+    Value value = pending.back();
+    Operation *op = value.getDefiningOp();
+    if (known.contains(value) || !op) {
+      pending.pop_back();
       continue;
-    bool isTest =
-        nn::tensorType(operand.get()).getElementType().isInteger(1) &&
-        isa<nn::ElementwiseOpInterface, nn::ElementSourceOpInterface>(op);
-    if (!isTest || !testsFinite(operand.get(), reads))
-      return false;
-    reads.insert(&operand);
+    }
+    auto compare = dyn_cast<nn::CmpOp>(op);
+    size_t before = pending.size();
+    if (!compare)
+      for (Value operand : op->getOperands())
+        if (nn::tensorType(operand).getElementType().isInteger(1) &&
+            operand.getDefiningOp() && !known.contains(operand))
+          pending.push_back(operand);
+    if (pending.size() > before)
+      continue;
+    known[value] = compare ? comparesFinite(compare)
+                           : ofOneSign(op).has_value() || joins(op);
+    pending.pop_back();
   }
-  return op->getNumOperands() > 0;
+  return known.lookup(condition);
+}
+
+Uses FiniteTests::readsOf(Value condition) const {
+  Uses reads;
+  SmallVector<Value> pending = {condition};
+  while (!pending.empty()) {
+    Operation *op = pending.pop_back_val().getDefiningOp();
+    MutableArrayRef<OpOperand> operands = op->getOpOperands();
+    if (!reads.insert(&operands[0]).second)
+      continue;
+    for (OpOperand &operand : operands)
+      reads.insert(&operand);
+    if (auto compare = dyn_cast<nn::CmpOp>(op)) {
+      if (auto abs = compare.getLhs().getDefiningOp<nn::AbsOp>())
+        reads.insert(&abs->getOpOperand(0));
+    } else if (std::optional<unsigned> infinite = ofOneSign(op)) {
+      auto sign = operands[1 - *infinite].get().getDefiningOp<nn::CmpOp>();
+      reads.insert(&sign->getOpOperand(0));
+      pending.push_back(operands[*infinite].get());
+    } else {
+      llvm::append_range(pending, op->getOperands());
+    }
+  }
+  return reads;
 }
 
 } // namespace fsdpc::passes

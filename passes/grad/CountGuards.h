@@ -32,8 +32,19 @@ mlir::Value countedBy(mlir::Value count, const SampleFlow &flow);
 std::optional<Presence> presenceOf(mlir::Value condition,
                                    const SampleFlow &flow);
 
-/// Returns true if the condition tells numbers from NaN or infinities, which
-/// no finite factor but 0 changes. Adds the operands by which it reads them.
-bool testsFinite(mlir::Value condition, Uses &reads);
+/// Finds conditions that tell numbers from NaN or infinities, which no finite
+/// factor but 0 changes.
+class FiniteTests {
+public:
+  bool holds(mlir::Value condition);
+  /// Returns the operands by which a condition that `holds` reads the numbers.
+  Uses readsOf(mlir::Value condition) const;
+
+private:
+  std::optional<unsigned> ofOneSign(mlir::Operation *op) const;
+  bool joins(mlir::Operation *op) const;
+
+  llvm::DenseMap<mlir::Value, bool> known;
+};
 
 } // namespace fsdpc::passes

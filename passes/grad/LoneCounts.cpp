@@ -44,12 +44,16 @@ static bool movesOnly(Operation *op) {
 // Returns true if all that reads the value, behind what moves it, is a choice
 // by a mask that leaves it out.
 static bool isLeftOut(Value value) {
-  return llvm::all_of(value.getUses(), [](OpOperand &use) {
-    Operation *user = use.getOwner();
-    if (movesOnly(user))
-      return isLeftOut(user->getResult(0));
-    return isa<nn::SelectOp>(user) && use.getOperandNumber() == 2;
-  });
+  SmallVector<Value> pending = {value};
+  while (!pending.empty())
+    for (OpOperand &use : pending.pop_back_val().getUses()) {
+      Operation *user = use.getOwner();
+      if (movesOnly(user))
+        pending.push_back(user->getResult(0));
+      else if (!isa<nn::SelectOp>(user) || use.getOperandNumber() != 2)
+        return false;
+    }
+  return true;
 }
 
 // Returns true if the operand is the index of a placeholder row, which has no

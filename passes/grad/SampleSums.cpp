@@ -8,6 +8,8 @@
 #include "compiler/dialects/nn/Linearity.h"
 #include "passes/grad/SampleTransfer.h"
 
+#include <queue>
+
 using namespace mlir;
 
 namespace fsdpc::passes {
@@ -27,10 +29,12 @@ public:
       states[mean.mean].kind = Samples::Sum;
   }
 
-  void visit(Operation &op);
+  /// Visits all ops that follow from the mean, each once, in their order.
+  void run(const WeightedMean &mean);
   Samples kindOf(Value value) const { return states.lookup(value).kind; }
 
 private:
+  void visit(Operation &op);
   bool isConstant(OpOperand &operand) const {
     return factors.contains(&operand) || tests.contains(&operand) ||
            constants.contains(&operand);
@@ -83,11 +87,35 @@ void Walk::visit(Operation &op) {
   }
 }
 
+void Walk::run(const WeightedMean &mean) {
+  auto isLater = [](Operation *one, Operation *other) {
+    return other->isBeforeInBlock(one);
+  };
+  std::priority_queue<Operation *, std::vector<Operation *>, decltype(isLater)>
+      pending(isLater);
+  DenseSet<Operation *> seen;
+  auto add = [&](Operation *op) {
+    if (seen.insert(op).second)
+      pending.push(op);
+  };
+  for (OpOperand *factor : factors)
+    add(factor->getOwner());
+  if (factors.empty())
+    llvm::for_each(mean.mean.getUsers(), add);
+  while (!pending.empty()) {
+    Operation *op = pending.top();
+    pending.pop();
+    visit(*op);
+    for (Value result : op->getResults())
+      if (states.contains(result))
+        llvm::for_each(result.getUsers(), add);
+  }
+}
+
 bool addsUp(const WeightedMean &mean, Value loss, const Uses &constants,
             const SampleFlow &flow) {
   Walk walk(mean, constants, flow);
-  for (Operation &op : *mean.mean.getDefiningOp()->getBlock())
-    walk.visit(op);
+  walk.run(mean);
   return walk.kindOf(loss) ==
          (mean.count.isMean ? Samples::Mean : Samples::Sum);
 }

@@ -111,8 +111,8 @@ SampleState Transfer::scaled(SampleState state) const {
   return state;
 }
 
-// Running sums of inputs add rows to rows of other samples. Beside losses, a
-// sum is not a row.
+// Running sums of inputs add rows to rows of other samples. In values that read
+// parameters, a sum is not a row.
 Samples Transfer::joined(Samples kind, Samples other) const {
   if (kind == Samples::None || kind == other)
     return other;
@@ -223,8 +223,8 @@ std::optional<SampleState> Transfer::moved(AffineMap map,
   return state;
 }
 
-// Elements that are moved otherwise than with their samples are still sums of
-// one term.
+// An element that is moved away from its sample's place is still a sum of one
+// term.
 SampleState Transfer::ofMoves(nn::ElementSourceOpInterface moves) const {
   SampleState all = constant();
   bool isApart = true, movesSums = false;
@@ -313,10 +313,11 @@ SampleState Transfer::ofDomain(nn::FusibleOpInterface fusible) const {
 // Products and windows keep samples apart along the axes that they do not sum.
 SampleState Transfer::ofCall(nn::LibraryCallOpInterface call) const {
   SampleState rows = constant();
-  bool isApart = true;
+  bool isApart = true, isMoved = false;
   for (auto [number, state] : llvm::enumerate(operands)) {
     if (state.kind == Samples::None)
       continue;
+    isMoved |= state.kind == Samples::Rows && state.count == 0;
     std::optional<int64_t> axis;
     if (state.kind == Samples::Rows && state.axis >= 0)
       axis = call.getResultAxis(number, state.axis);
@@ -338,7 +339,9 @@ SampleState Transfer::ofCall(nn::LibraryCallOpInterface call) const {
     if (operands[0].hasRows(other))
       return combined(Samples::Sum);
   }
-  return ofTerms();
+  bool combines = llvm::any_of(
+      operands, [](const SampleState &state) { return state.combines(); });
+  return isMoved && !combines ? movedRows() : ofTerms();
 }
 
 // The mean over the targets that count is not a sum over samples.
@@ -364,7 +367,9 @@ SampleState Transfer::ofOp() const {
     return combined(Samples::Mixed);
   if (auto reduce = dyn_cast<nn::ReduceOp>(op))
     return ofReduce(reduce);
-  if (isa<nn::ElementwiseOpInterface>(op))
+  auto fusible = dyn_cast<nn::FusibleOpInterface>(op);
+  if (isa<nn::ElementwiseOpInterface>(op) ||
+      (fusible && fusible.getFusionKind() == nn::FusionKind::Map))
     return ofElements();
   if (auto moves = dyn_cast<nn::ElementSourceOpInterface>(op))
     return ofMoves(moves);
@@ -379,8 +384,7 @@ SampleState Transfer::ofOp() const {
   SampleState state = combined(Samples::Mixed);
   if (auto call = dyn_cast<nn::LibraryCallOpInterface>(op))
     state = ofCall(call);
-  else if (auto fusible = dyn_cast<nn::FusibleOpInterface>(op);
-           fusible && fusible.getFusionKind() == nn::FusionKind::Reduction)
+  else if (fusible && fusible.getFusionKind() == nn::FusionKind::Reduction)
     state = ofDomain(fusible);
   return ofModel && state.kind == Samples::Mixed ? movedRows() : state;
 }

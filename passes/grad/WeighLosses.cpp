@@ -129,7 +129,7 @@ struct WeighLosses : impl::WeighLossesBase<WeighLosses> {
 
   static void reportLone(const LoneCount &lone) {
     if (!lone.source)
-      return keepsOwn(lone.user, "is not that of a term to which the loss is "
+      return keepsOwn(lone.user, "is not that of a term in which the loss is "
                                  "linear");
     auto remark = lone.user->emitRemark(
         "the loss depends on a value that combines the samples of a "

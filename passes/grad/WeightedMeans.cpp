@@ -15,6 +15,8 @@
 #include "passes/grad/LossWeights.h"
 #include "passes/grad/SampleSums.h"
 
+#include "llvm/ADT/MapVector.h"
+
 using namespace mlir;
 
 namespace fsdpc::passes {
@@ -43,7 +45,8 @@ private:
   std::optional<Term> takeFactor(Operation *op) const;
   bool hasOtherUses(Value value) const;
   void takeGuard(OpOperand &test, bool ifAny, Value guarded);
-  bool isGuardOf(const WeightedMean &mean, Value counted, Value guarded) const;
+  void findTests(WeightedMean &mean) const;
+  bool isMeanOf(const WeightedMean &mean, Value guarded) const;
   SmallVector<OpOperand *> guardedUses(const CountFactor &factor) const;
   bool readsOthers(const WeightedMean &mean) const;
 
@@ -53,11 +56,12 @@ private:
   SmallVector<Value> pending; // what is to be visited, the next one last
   DenseSet<Value> needed, seen;
   Uses undone, finite; // factors that undo each other, tests of numbers
+  FiniteTests finiteTests;
   struct Guard {
     OpOperand *test; // of whether there are targets
-    Value counted, guarded;
+    Value guarded;
   };
-  SmallVector<Guard> guards;
+  llvm::MapVector<Value, SmallVector<Guard>> guards; // by what they count
   SmallVector<WeightedMean> candidates;
 };
 
@@ -188,15 +192,14 @@ void Search::visitNext(Value value) {
 // mean.
 void Search::visitTests(nn::SelectOp select) {
   OpOperand &test = select.getConditionMutable();
-  Uses reads;
   for (bool ifAny : {true, false}) {
     Value some = ifAny ? select.getOnTrue() : select.getOnFalse();
     Value none = ifAny ? select.getOnFalse() : select.getOnTrue();
     if (!nn::matchSplat(none))
       continue;
     takeGuard(test, ifAny, some);
-    if (testsFinite(test.get(), reads)) {
-      finite.insert_range(reads);
+    if (finiteTests.holds(test.get())) {
+      finite.insert_range(finiteTests.readsOf(test.get()));
       finite.insert(&test);
     }
   }
@@ -206,19 +209,32 @@ void Search::visitTests(nn::SelectOp select) {
 void Search::takeGuard(OpOperand &test, bool ifAny, Value guarded) {
   std::optional<Presence> presence = presenceOf(test.get(), flow);
   if (presence && presence->ifAny == ifAny)
-    guards.push_back({&test, presence->counted, guarded});
+    guards[presence->counted].push_back({&test, guarded});
 }
 
-// Returns true if a test of `counted` is one of the mean's targets, and
-// `guarded` is the mean, with constant factors and guards.
-bool Search::isGuardOf(const WeightedMean &mean, Value counted,
-                       Value guarded) const {
-  bool isSame =
-      mean.count.weight
-          ? countedBy(mean.count.weight, flow) == counted
-          : ignoresAs(targetsOf(mean.mean.getDefiningOp()), counted, flow);
+// Finds the tests that guard the mean: those of its own targets.
+void Search::findTests(WeightedMean &mean) const {
+  auto add = [&](ArrayRef<Guard> of) {
+    for (const Guard &guard : of)
+      if (isMeanOf(mean, guard.guarded))
+        mean.tests.push_back(guard.test);
+  };
+  if (mean.count.weight) {
+    auto found = guards.find(countedBy(mean.count.weight, flow));
+    if (found != guards.end())
+      add(found->second);
+    return;
+  }
+  Targets targets = targetsOf(mean.mean.getDefiningOp());
+  for (const auto &[counted, of] : guards)
+    if (ignoresAs(targets, counted, flow))
+      add(of);
+}
+
+// Returns true if `guarded` is the mean, with constant factors and guards.
+bool Search::isMeanOf(const WeightedMean &mean, Value guarded) const {
   Value value = guarded;
-  while (isSame && value != mean.mean) {
+  while (value != mean.mean) {
     Operation *op = value.getDefiningOp();
     if (!op)
       return false;
@@ -236,7 +252,7 @@ bool Search::isGuardOf(const WeightedMean &mean, Value counted,
     else
       return false;
   }
-  return isSame;
+  return true;
 }
 
 // Returns the uses of the count that must not meet a count of 0. The gradient
@@ -274,9 +290,7 @@ FoundMeans Search::run() {
   Uses explained = undone, constants = undone;
   constants.insert_range(finite);
   for (WeightedMean &mean : candidates) {
-    for (const Guard &guard : guards)
-      if (isGuardOf(mean, guard.counted, guard.guarded))
-        mean.tests.push_back(guard.test);
+    findTests(mean);
     Operation *op = mean.mean.getDefiningOp();
     if (!addsUp(mean, loss, constants, flow))
       continue;

@@ -18,8 +18,8 @@ import harness
 import onnx_wire as onnx
 from harness import Failure
 
-SECONDS, LONG, DIAMONDS = 60, 20_000, 60
-BOOL = 9
+SECONDS, LONG, DIAMONDS = 300, 20_000, 60
+BOOL = 9                                      # of ONNX
 NUMBERS = {"zero": 0.0, "factor": 1.0001, "lowest": float("-inf")}
 
 
@@ -66,6 +66,7 @@ def models() -> dict[str, bytes]:
     product = onnx.node("MatMul", ["x", "w"], ["y"])
     lone, masks = {"x": (4, 2)}, {"a": (4, 4), "b": (4, 4), "c": (4, 4)}
     finite = [onnx.node("IsInf", [name], [f"inf {name}"]) for name in ("x", "y", "k")]
+    positive = [onnx.node("Greater", ["y", "zero"], ["is above"]), onnx.node("Greater", ["k", "zero"], ["known"])]
     finite += [onnx.node("Not", [f"inf {name}"], [f"is {name}"]) for name in ("x", "y", "k")]
     return {
         "a sum of many terms": model([product, *chain("Add", "y", LONG, "x"), mean("end")], lone),
@@ -79,6 +80,8 @@ def models() -> dict[str, bytes]:
                                                         masks, masks),
         "many tests of finite numbers": model([product, *finite, *diamonds("is y", ("is x", "is k")),
                                                onnx.node("Where", ["end", "y", "zero"], ["z"]), mean("z")], {"x": (4, 2), "k": (4, 2)}),
+        "many tests of other things": model([product, *positive, *chain("And", "is above", LONG, "known"),
+                                             onnx.node("Where", ["end", "y", "zero"], ["z"]), mean("z")], {"x": (4, 2), "k": (4, 2)}),
     }
 
 

@@ -250,7 +250,7 @@ module {
   fsdp.parameter @w : tensor<5x9xf32> trainable
   func.func @microbatch(%y: tensor<5xi64> {fsdp.input = "y"}) {
     %w = fsdp.load @w : tensor<5x9xf32>
-    // expected-remark@below {{this mean stays a mean over the targets of its microbatch ('--loss-mean=microbatch'), since its weight is not that of a term to which the loss is linear}}
+    // expected-remark@below {{this mean stays a mean over the targets of its microbatch ('--loss-mean=microbatch'), since its weight is not that of a term in which the loss is linear}}
     %loss, %lse, %valid = nn.cross_entropy mean %w, %y {ignore_index = -100} : tensor<5x9xf32>, tensor<5xi64> -> tensor<f32>, tensor<5xf32>, tensor<f32>
     %l = nn.log %loss : tensor<f32>
     fsdp.report_loss %l : tensor<f32>
@@ -276,6 +276,66 @@ module {
     %b = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
     // expected-remark@below {{the loss depends on a value that combines the samples of a microbatch}}
     %q = nn.div %n, %b : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// Behind an op that moves samples to places which are not known, each row of a product with
+// a weight counts as of one sample, as elsewhere in a model.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"]
+module {
+  fsdp.parameter @w : tensor<8x1xf32> trainable
+  fsdp.parameter @b : tensor<1xf32> trainable
+  // CHECK: fsdp.loss_factor
+  func.func @microbatch(%x: tensor<4x1x2x4xf32> {fsdp.input = "x"}, %m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<8x1xf32>
+    %b = fsdp.load @b : tensor<1xf32>
+    %v = nn.reshape %w : tensor<8x1xf32> -> tensor<1x1x2x4xf32>
+    %turned = nn.rotary %x, %v, %v : tensor<4x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>
+    %flat = nn.reshape %turned : tensor<4x1x2x4xf32> -> tensor<4x8xf32>
+    %y = nn.matmul %flat, %w : tensor<4x8xf32>, tensor<8x1xf32> -> tensor<4x1xf32>
+    %bias = nn.broadcast %b : tensor<1xf32> -> tensor<4x1xf32>
+    %z = nn.add %y, %bias : tensor<4x1xf32>
+    %r = nn.mul %z, %z : tensor<4x1xf32>
+    %losses = nn.reshape %r : tensor<4x1xf32> -> tensor<4xf32>
+    %p = nn.mul %losses, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %n = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %q = nn.div %a, %n : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
+
+// -----
+
+// Dropout keeps samples at their places.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"]
+module {
+  fsdp.parameter @w : tensor<2x1xf32> trainable
+  fsdp.parameter @b : tensor<1xf32> trainable
+  // CHECK: fsdp.loss_factor
+  func.func @microbatch(%x: tensor<4x2xf32> {fsdp.input = "x"}, %m: tensor<4xf32> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<2x1xf32>
+    %b = fsdp.load @b : tensor<1xf32>
+    %random = fsdp.random : tensor<4xi32>
+    %dropped = nn.dropout %x, %random {op = 0 : i64, ratio = 0.5 : f64} : tensor<4x2xf32>, tensor<4xi32>
+    %y = nn.matmul %dropped, %w : tensor<4x2xf32>, tensor<2x1xf32> -> tensor<4x1xf32>
+    %bias = nn.broadcast %b : tensor<1xf32> -> tensor<4x1xf32>
+    %z = nn.add %y, %bias : tensor<4x1xf32>
+    %r = nn.mul %z, %z : tensor<4x1xf32>
+    %losses = nn.reshape %r : tensor<4x1xf32> -> tensor<4xf32>
+    %p = nn.mul %losses, %m : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %n = nn.reduce sum %m [0] : tensor<4xf32> -> tensor<1xf32>
+    %q = nn.div %a, %n : tensor<1xf32>
     %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
     fsdp.report_loss %l : tensor<f32>
     return
