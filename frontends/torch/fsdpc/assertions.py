@@ -33,6 +33,9 @@ _IF_FINITE: dict[str, Callable[[list[bool]], bool]] = {
     **dict.fromkeys(("logical_or", "bitwise_or", "__or__"), any),
 }
 _TESTS = ("isfinite", "isnan", "isinf")
+# The functions of warnings, logging, transformers' logging and Lightning that only tell something.
+_TELLS = {"print", "warn", "warning", "warn_once", "warning_once", "warning_advice", "info", "info_once", "debug", "error", "critical", "exception",
+          "log", "log_once"}
 
 
 @functools.lru_cache(maxsize=16)
@@ -51,7 +54,9 @@ def _only_tells(statement: ast.stmt) -> bool:
         return True
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return False
-    return ast.unparse(statement.value.func).rpartition(".")[2].startswith(("warn", "log", "info", "debug", "error", "print"))
+    called = statement.value.func
+    # A tensor's own method `log` is an expression without effect.
+    return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", None)) in _TELLS
 
 
 def _passing(frame: FrameType | None) -> bool | None:
@@ -122,15 +127,17 @@ class ChecksPass(contextlib.AbstractContextManager["ChecksPass"]):
         def noted(*arguments: Any, **keywords: Any) -> Any:
             result = before(*arguments, **keywords)
             known = [self._if_finite(value) for value in arguments]
-            if isinstance(result, torch.Tensor) and (name in _TESTS or (known and None not in known)):
+            if isinstance(result, torch.Tensor) and not result.is_inference() and (name in _TESTS or (known and None not in known)):
                 self._known[result] = _IF_FINITE[name](known), result._version
             return result
         return noted
 
     def _if_finite(self, value: Any) -> bool | None:
         """Returns what all elements of a value are if values are finite; None if that is not known, or if it has been written to since."""
-        answer, version = self._known.get(value, (None, None)) if isinstance(value, torch.Tensor) else (None, None)
-        return answer if answer is not None and version == value._version else None
+        if not isinstance(value, torch.Tensor) or value not in self._known:
+            return None
+        answer, version = self._known[value]
+        return answer if version == value._version else None
 
     def tell(self) -> None:
         """Prints what has been taken for granted."""

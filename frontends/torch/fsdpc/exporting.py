@@ -243,8 +243,9 @@ def export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss:
     as use_cache=False, is undone and listed on stderr. Raises ExportError, or MismatchError; with check=True also what compile raises.
     """
     inputs = named_inputs(model, example_inputs)
+    tensors = {name for name, _ in [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]}
     for name in inputs:
-        if name in model.state_dict():
+        if name in tensors:
             raise ExportError(f"forward takes '{name}', which is a tensor of the module too; a file has one tensor of a name, so rename the argument")
     with draws_undone(), settled(model) as settings, quantized(model, quantize_base):
         def write(file: Path) -> str:

@@ -116,7 +116,26 @@ def written_since(h):
     return 2 * h if finite else h
 
 
-@pytest.mark.parametrize("check", [doubled, raised_or_doubled, mixed, written_since])
+def computed_in_place(h):
+    if (h > 0).all():
+        h.log1p_()
+    return h
+
+
+def computed_by_a_name_like_log(h):
+    if (h > 0).all():
+        h.logical_not_()
+    return h
+
+
+def asked_without_gradients(h):
+    with torch.inference_mode():
+        finite = torch.isfinite(h).all()
+    return 2 * h if finite else h
+
+
+@pytest.mark.parametrize("check", [doubled, raised_or_doubled, mixed, written_since, computed_in_place, computed_by_a_name_like_log,
+                                   asked_without_gradients])
 def test_other_questions_are_refused(check, tmp_path):
     with pytest.raises(fsdpc.ExportError, match="needs the value of a tensor in Python at .*test_assertions.py"):
         fsdpc.export(Checked(check), EXAMPLE, tmp_path / "model.onnx", check=False)
