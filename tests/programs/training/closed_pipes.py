@@ -122,6 +122,9 @@ def test(bench, options) -> None:
         done = close_streams(">&-", command)
         if done.returncode not in (1, 2, 3) or len(done.stderr.splitlines()) != 1:
             wrong += f"\n  {command} with a closed stdout: code {done.returncode}, {done.stderr}"
+    done = close_streams(">&- 2>&-", [*data, "text"])
+    if done.returncode != 2 or done.stderr:
+        wrong += f"\n  fsdpc-data with closed stdout and stderr: code {done.returncode}, {done.stderr}"
     wrong += test_closed([fsdpc, "run", program, "-np", 2, f"--data=x={folder}/x.npy", "--steps", 2], folder / "closed.jsonl")
     if wrong:
         raise Failure(f"wrong:{wrong}")
