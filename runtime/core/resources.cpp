@@ -138,7 +138,7 @@ int64_t peakResidentBytes() {
   return found ? std::strtoll(found + 7, nullptr, 10) * 1024 : 0;
 }
 
-std::string readCpuInfo() {
+static std::string readCpuInfo() {
   // The first processor's paragraph is enough, and machines have hundreds.
   std::ifstream file("/proc/cpuinfo");
   std::string text, line;

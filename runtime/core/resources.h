@@ -38,6 +38,5 @@ lackingFeatures(const std::vector<std::string> &features);
 std::vector<std::string>
 unlistedFeatures(const std::vector<std::string> &features,
                  const std::string &cpuinfo);
-std::string readCpuInfo();
 
 } // namespace fsdpc::runtime

@@ -56,17 +56,22 @@ static uint32_t codePoint(std::string_view bytes) {
   return code;
 }
 
-// C0 and C1 controls, line and paragraph ends, marks and overrides of
-// direction, and characters that cannot be seen, with which two names look
-// alike.
+// C0 and C1 controls, line and paragraph ends, and characters with which two
+// names look alike as they cannot be seen: Unicode's
+// Default_Ignorable_Code_Point (marks of direction too), interlinear
+// annotations and the empty braille cell.
 static bool isCommand(uint32_t code) {
   struct Range {
     uint32_t first, last;
   };
   constexpr Range ranges[] = {
-      {0, 0x1f},        {0x7f, 0x9f},       {0xad, 0xad},     {0x61c, 0x61c},
-      {0x200b, 0x200f}, {0x2028, 0x202e},   {0x2060, 0x206f}, {0xfeff, 0xfeff},
-      {0xfff9, 0xfffb}, {0xe0000, 0xe0fff},
+      {0, 0x1f},          {0x7f, 0x9f},       {0xad, 0xad},
+      {0x34f, 0x34f},     {0x61c, 0x61c},     {0x115f, 0x1160},
+      {0x17b4, 0x17b5},   {0x180b, 0x180f},   {0x200b, 0x200f},
+      {0x2028, 0x202e},   {0x2060, 0x206f},   {0x2800, 0x2800},
+      {0x3164, 0x3164},   {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},
+      {0xffa0, 0xffa0},   {0xfff0, 0xfffb},   {0x1bca0, 0x1bca3},
+      {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
   };
   return std::any_of(std::begin(ranges), std::end(ranges), [&](Range range) {
     return range.first <= code && code <= range.last;

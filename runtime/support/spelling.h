@@ -13,7 +13,7 @@ namespace fsdpc::runtime {
 
 /// Returns foreign text for a line on a terminal. Bytes that are not UTF-8, and
 /// characters that end lines, command the terminal or turn directions, become
-/// \xNN, byte by byte. Words over 500 bytes and long lines lose their middle.
+/// \xNN, byte by byte. Words over 4096 bytes and long lines lose their middle.
 std::string printable(std::string_view text);
 /// The same for text of several lines: '\n' and '\t' stay.
 std::string printableLines(std::string_view text);

@@ -17,8 +17,9 @@
 namespace fsdpc::runtime {
 namespace {
 
-// Pads a text to a width, on its right side, or on its left for numbers.
-std::string padded(const std::string &text, size_t width, bool right = false) {
+// Pads a name to a width, on its right side, or a number on its left.
+std::string padded(const std::string &cell, size_t width, bool right = false) {
+  std::string text = printable(cell);
   size_t fill = width > text.size() ? width - text.size() : 0;
   return right ? std::string(fill, ' ') + text : text + std::string(fill, ' ');
 }
@@ -72,7 +73,7 @@ std::string programText(const Manifest &manifest) {
   std::string text;
   auto row = [&](const char *name, const std::string &value) {
     if (!value.empty())
-      text += padded(name, 16) + value + "\n";
+      text += padded(name, 16) + printable(value) + "\n";
   };
   row("compiled with", manifest.commandLine);
   row("compiler", manifest.compiler);
@@ -156,7 +157,7 @@ std::string tensorsText(const Manifest &manifest) {
     for (const Member &member : manifest.layouts[i].members) {
       text += "  " + padded(member.name, 40) + " " + shapeText(member.shape);
       for (const std::string &alias : member.aliases)
-        text += " = " + alias;
+        text += " = " + printable(alias);
       if (owners[i] != noOwner)
         text += concat(", of rank ", owners[i], " of ", manifest.planRanks);
       text += "\n";

@@ -83,6 +83,26 @@ def test(bench, options):
     run(fsdpc, "ckpt", "diff", b"o\xe9.safetensors", b"w\xe9.safetensors")
     run(fsdpc, "export", MODEL, b"--weights=w\xe9.safetensors", "-o", b"e\xe9.onnx")
     check_long_names(bench)
+    check_line_ends(bench)
+
+
+def check_line_ends(bench) -> None:
+    """A name with an end of line begins no line, in any table."""
+    fake = "\nfaked"
+    weight, given, program, folder = f"w{fake}", f"x{fake}", bench.path("lines"), bench.path("lines-checkpoints")
+    scope = b"".join(onnx_wire.field(9, onnx_wire.field(1, f"pkg.torch.onnx.{key}") + onnx_wire.field(2, value)) for key, value in (
+        ("name_scopes", f"['', {f'layers{fake}.0'!r}, 'op']"), ("class_hierarchy", f"['Model', {f'Layer{fake}'!r}, 'aten.op']")))
+    nodes = [onnx_wire.node("MatMul", [given, weight], ["y"]) + scope,
+             onnx_wire.node("ReduceMean", ["y"], ["loss"], onnx_wire.integer("keepdims", 0))]
+    bench.path("lines.onnx").write_bytes(onnx_wire.model(nodes, [onnx_wire.value(given, (4, 2))], [onnx_wire.value("loss", ())],
+                                                         [onnx_wire.tensor(weight, (2, 2), onnx_wire.IDENTITY)]))
+    fsdpc, model = bench.build / "bin/fsdpc", bench.path("lines.onnx")
+    flags = ["--unit-class=Layer*", f"--group=w{fake}: lr=0.1"]
+    for command in ([fsdpc, "check", model, *flags], [fsdpc, model, "-v", "-o", program, *flags], [fsdpc, "simulate", model], [program, "--info"]):
+        done = harness.run(command)
+        if any(line.startswith("faked") for line in (done.stdout + done.stderr).splitlines()):
+            raise Failure(f"{command[:3]} prints a name's end of line: {done.stdout}{done.stderr}")
+    print("ends of lines in names: none is printed", flush=True)
 
 
 def check_long_names(bench) -> None:

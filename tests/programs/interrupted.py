@@ -97,7 +97,7 @@ def test(bench, options):
     done = limited([bench.build / "bin" / "fsdpc", "ckpt", "inspect", bench.path("checkpoints")], bench.path("limit-0"), 0)
     if done.returncode != 3 or "cannot write to stdout" not in done.stderr:
         raise Failure(f"inspect to a file that may hold nothing ends with {done.returncode}: {done.stderr}")
-    for ending in (signal.SIGHUP, signal.SIGQUIT):
+    for ending in (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR2, signal.SIGXCPU):
         check_ignored(bench, ending)
     for ending in SIGNALS:
         check_compile(bench, ending, "at first", "fsdpc-*")

@@ -61,7 +61,8 @@ def shown(text: str) -> str:
     runtime/support/spelling.cpp and tools/data/fsdpc-data, which stands alone."""
     def escaped(found) -> str:
         return "".join(f"\\x{byte:02x}" for byte in found[0].encode(errors="surrogateescape"))
-    return re.sub("[\0-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\udc80-\udcff\U000e0000-\U000e0fff]", escaped, text)
+    return re.sub("[\0-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+                  "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\udc80-\udcff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]", escaped, text)
 
 
 def load(data: bytes, known: Known) -> Any:

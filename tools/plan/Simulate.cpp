@@ -9,6 +9,7 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/options/OptionTable.h"
+#include "runtime/support/spelling.h"
 #include "tools/fsdpc/TextStreams.h"
 #include "tools/plan/Plan.h"
 #include "tools/plan/Report.h"
@@ -98,7 +99,8 @@ LogicalResult plan::simulate(ModuleOp module, const driver::CommandLine &line) {
     estimates.push_back(found->estimate(ranks, conditions));
 
   bool hasTokens = estimates[0].tokensPerSecond > 0;
-  driver::textOut() << "predicted steps (" << found->machine.name
+  driver::textOut() << "predicted steps ("
+                    << runtime::printable(found->machine.name)
                     << "; schedule for " << found->manifest.planRanks
                     << " ranks; " << conditions.accumulate
                     << " microbatches per step)\n"

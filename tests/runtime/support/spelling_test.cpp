@@ -30,12 +30,16 @@ TEST(Printable, EscapesWhatCommandsATerminal) {
   EXPECT_EQ(printable("\xc2\xa0"), "\xc2\xa0");
 }
 
-// A soft hyphen, a space without width, a mark of byte order, and a tag.
+// A soft hyphen, a space without width, a mark of byte order, a tag, a Hangul
+// filler, a selector of variants, and an empty braille cell.
 TEST(Printable, EscapesWhatCannotBeSeen) {
   EXPECT_EQ(printable("w\xc2\xad"), "w\\xc2\\xad");
   EXPECT_EQ(printable("w\xe2\x80\x8b"), "w\\xe2\\x80\\x8b");
   EXPECT_EQ(printable("\xef\xbb\xbfw"), "\\xef\\xbb\\xbfw");
   EXPECT_EQ(printable("w\xf3\xa0\x81\x81"), "w\\xf3\\xa0\\x81\\x81");
+  EXPECT_EQ(printable("w\xe3\x85\xa4"), "w\\xe3\\x85\\xa4");
+  EXPECT_EQ(printable("w\xef\xb8\x8f"), "w\\xef\\xb8\\x8f");
+  EXPECT_EQ(printable("w\xe2\xa0\x80"), "w\\xe2\\xa0\\x80");
 }
 
 // Alone, cut off, too long, a surrogate, and beyond the last character.

@@ -278,6 +278,7 @@ class Messages(unittest.TestCase):
         for function in (shown, runpy.run_path(tool)["shown"]):
             self.assertEqual(function("a\x1b[31m\r\nb\x7f"), "a\\x1b[31m\\x0d\\x0ab\\x7f")
             self.assertEqual(function("\x9b\u202e\u2066\u061c\udce9"), "\\xc2\\x9b\\xe2\\x80\\xae\\xe2\\x81\\xa6\\xd8\\x9c\\xe9")
+            self.assertEqual(function("w\u3164\ufe0f\u2800"), "w\\xe3\\x85\\xa4\\xef\\xb8\\x8f\\xe2\\xa0\\x80")
             self.assertEqual(function("Größe 'w' 重み"), "Größe 'w' 重み")
 
 
