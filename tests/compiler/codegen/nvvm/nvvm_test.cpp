@@ -197,9 +197,14 @@ TEST_F(NVVMTest, PackagesOfPythonAreAToolkit) {
         "/nccl/lib/libnccl.so.2"})
     ASSERT_FALSE(fs::create_link("/bin/true", packages + name));
   FailureOr<CudaToolkit> named = findCudaToolkit(loc, packages + "/cu13");
+  std::string path = getenv("PATH");
+  unsetenv("CUDA_HOME");
+  unsetenv("CUDA_PATH");
+  setenv("PATH", "/nowhere", 1);
   setenv("VIRTUAL_ENV", folder.c_str(), 1);
   FailureOr<CudaToolkit> found = findCudaToolkit(loc, "");
   unsetenv("VIRTUAL_ENV");
+  setenv("PATH", path.c_str(), 1);
   fs::remove_directories(folder);
   ASSERT_TRUE(succeeded(named));
   EXPECT_THAT(named->libraryFolders(),
