@@ -6,14 +6,13 @@ ways to compute in bf16.
 usage: precision.py --build DIR [NAME...]          needs torch and transformers
 
 Each row is a small model of transformers with random weights. The columns are relative errors of
-    all gradients of one microbatch, in
-L2 against torch in f64, of
+all gradients of one microbatch, in L2 against torch in f64, of
   parameters   torch with its parameters in bf16 (what FSDP2's
                MixedPrecisionPolicy(param_dtype=torch.bfloat16) computes)
   autocast     torch with f32 parameters under torch.autocast
   file         fsdpc, an f32 file compiled with --param-dtype=bf16
   graph        fsdpc, export(dtype=torch.bfloat16) compiled with --param-dtype=graph
-and the greater one of fsdpc's two over the first, which shall be 1.5 at most.
+and the greater one of fsdpc's two over the first, which must not exceed 1.5.
 """
 import argparse
 import contextlib

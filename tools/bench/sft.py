@@ -2,8 +2,8 @@
 """Supervised fine-tuning by transformers' Trainer and by fsdpc.Trainer, with equal TrainingArguments:
 a small Llama on shuffled rows.
 
-usage: sft.py --build DIR [--steps 200] [--plot FILE.svg]       (a Python with torch, transformers
-            and accelerate)
+usage: sft.py --build DIR [--steps 200] [--plot FILE.svg]
+            (a Python with torch, transformers and accelerate)
 
 A task of rows with 1 to 30 targets, the rest of a row is -100: letters after `:` repeat those
 before it, sorted. A microbatch is a row, a step has eight. transformers divides by the targets of

@@ -2,8 +2,8 @@
 """Trains the same model with PyTorch's FSDP2 (fully_shard), with equal batch, optimizer and clipping;
 on CPUs with gloo, on GPUs with NCCL.
 
-usage: torchrun --nproc_per_node 2 torch_fsdp.py L6,D384,H6,T256 --batch 4 --steps 6 [--dtype
-            f32|bf16] [--device cuda] [--compile] [--lora RANK]
+usage: torchrun --nproc_per_node 2 torch_fsdp.py L6,D384,H6,T256 --batch 4 --steps 6
+            [--dtype f32|bf16] [--device cuda] [--compile] [--lora RANK]
 
 Rank 0 prints one line of JSON: tokens/s over all ranks and core time of rank 0 (medians over steps
 without the first), and the most resident memory of a rank, on GPUs the most allocated memory. Each

@@ -8,7 +8,7 @@ libraries and kernels that training runs.
 Collectives are measured alone (--prefetch=none) for their rates, and beside compute
 (--prefetch=pre) for what each costs the other.
 
-Other work on the machine shall not change the figures. So compute is measured in core time, in
+Other work on the machine must not change the figures. So compute is measured in core time, in
 which a thread does not count while it is interrupted; only collectives, which wait for each other,
 and several threads per rank are measured by the clock. All programs run in turn, several times
 over, and the fastest of these rounds counts.

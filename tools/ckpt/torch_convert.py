@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The part of `fsdpc ckpt convert` that needs torch: reads and writes torch's own formats.
 
-usage: torch_convert.py to-dcp|to-state-dict EXCHANGE OUT --step N --sample N [--skipped N] [--scale
-            X --in-a-row N --scale-rules TEXT]
+usage: torch_convert.py to-dcp|to-state-dict EXCHANGE OUT --step N --sample N [--skipped N]
+            [--scale X --in-a-row N --scale-rules TEXT]
        torch_convert.py from-dcp|from-state-dict IN EXCHANGE [--plain]
 
 EXCHANGE is a safetensors file: "value/NAME", "buffer/NAME", a state as "exp_avg/NAME", the updates

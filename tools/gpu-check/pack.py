@@ -3,8 +3,8 @@
 """Compiles and collects what gpu-check.sh runs on a machine with a GPU: programs, tests, references,
 scripts.
 
-usage: tools/gpu-check.sh --pack FOLDER [--python VENV/bin/python] [--gpu-arch sm_90] [--target
-            cuda] [--models MODEL,…]
+usage: tools/gpu-check.sh --pack FOLDER [--python VENV/bin/python] [--gpu-arch sm_90]
+            [--target cuda] [--models MODEL,…]
 
 The models that are timed are written without PyTorch, or exported by a Python with torch and onnx
 if one is given. --target=host and --target=cuda-emulation make programs that run on any machine, to
