@@ -48,7 +48,7 @@ def test(bench, options):
     np.save(data, np.ones((RANKS * SAMPLES, WIDTH), "<f4"))
     expected, measured = {}, {name: [] for name in STRATEGIES}
     for name in STRATEGIES:
-        told = harness.run([bench.build / "bin" / "fsdpc", path, "-o", bench.path(name), f"--strategy={name}", "--unit-class=Layer",
+        told = harness.run([bench.build / "bin" / "fsdpc", path, "-v", "-o", bench.path(name), f"--strategy={name}", "--unit-class=Layer",
                             f"--plan-ranks={RANKS}", f"--plan-ranks-per-node={NODE}", f"--plan-cross-node-gbs={options.rate}"])
         expected[name] = predicted_ms(told.stdout)
     for name in STRATEGIES * 2:

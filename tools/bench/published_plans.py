@@ -36,7 +36,7 @@ DEVICES = [("13 B", Shape("L40,D5120,H40,T2048,V50257", 1), 8, ["--max-accumulat
 def plan(bench: Workbench, shape: Shape, ranks: int, *flags: str) -> dict:
     """Compiles a GPT without weights. Returns the bytes of each kind, of the planned peak, and of gradients in the arena, on `ranks` ranks."""
     folder, program = bench.export(shape, "--no-weights"), bench.out / "planned"
-    out = demand(bench.fsdpc, folder / "gpt.onnx", *BF16, f"--plan-ranks={ranks}", *flags, "-o", program).out
+    out = demand(bench.fsdpc, folder / "gpt.onnx", *BF16, f"--plan-ranks={ranks}", *flags, "-v", "-o", program).out
     table = out[out.index("memory per rank in MiB"):].splitlines()[1:]
     column = table[0].split().index(str(ranks))
     rows = (re.split(r" {2,}", line.strip()) for line in table[1:])

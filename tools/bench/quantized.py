@@ -19,7 +19,7 @@ PROGRAMS = {"bf16": [], "i8": ["--gather-dtype=i8", "--reduce-dtype=i8"], "f8e4m
 def train(bench: Workbench, name: str, flags: list[str], steps: int) -> tuple[float, dict[str, int]]:
     """Returns the mean loss of the last ten steps, and the bytes per collective and microbatch."""
     program, log = bench.out / f"quantized-{name}", bench.out / f"quantized-{name}.jsonl"
-    summary = demand(bench.fsdpc, MODELS / "demo_gpt.onnx", "-o", program, "--unit-class=*Block", f"--plan-ranks={bench.ranks}", "--optimizer=adamw",
+    summary = demand(bench.fsdpc, MODELS / "demo_gpt.onnx", "-o", program, "-v", "--unit-class=*Block", f"--plan-ranks={bench.ranks}", "--optimizer=adamw",
                      "--lr=1e-3", "--clip-grad-norm=1.0", "--param-dtype=bf16", *RULES, *flags).out
     text = MODELS / "data" / "licence.txt"
     demand(program, "--ranks", bench.ranks, "--threads", 1, "--tokens", f"input_ids={text}:u8", "--tokens", f"labels={text}:u8+1",

@@ -26,7 +26,7 @@ class Trade:
 
     def __init__(self, bench: Workbench, shape: Shape, ranks: int, flags: list[str], *export: str):
         self.bench, self.ranks = bench, ranks
-        self.command = [bench.fsdpc, bench.export(shape, *export) / "gpt.onnx", "--optimizer=adamw", *flags, f"--plan-ranks={ranks}"]
+        self.command = [bench.fsdpc, bench.export(shape, *export) / "gpt.onnx", "--optimizer=adamw", *flags, f"--plan-ranks={ranks}", "-v"]
         self.default = self.plan()
         refused = execute(*self.command, "--memory-limit=1MiB", "--compile-to=memory", "-o", bench.out / "trade.mlir").err
         self.least = int(re.search(r"planned peak of (\d+) bytes", refused)[1])

@@ -173,6 +173,10 @@ static void addDriverFlags(CLI::App &app, CommandLine &line, std::string &phase,
       ->group("Output");
   app.add_flag("-q,--quiet", line.quiet, "prints errors and warnings alone")
       ->group("Output");
+  app.add_flag("-v,--verbose", line.verbose,
+               "prints also what ranks send, what stays f32, and the parts of "
+               "the step and of the memory")
+      ->group("Output");
 }
 
 // A row of the table with its flag. CLI11 only collects the texts, and
@@ -286,6 +290,9 @@ static int checkDriverFlags(CommandLine &line, const std::string &phase,
         timing == "parts" ? TimingDetail::Parts : TimingDetail::Passes;
   if (line.dumpFolder.empty() && line.dumpForm == DumpForm::Full)
     return usageError("'--dump-full' has no effect without '--dump-ir'");
+  if (line.quiet && line.verbose)
+    return usageError("'--quiet' and '--verbose' contradict each other; omit "
+                      "one of them");
   if (line.report.empty() && !line.reportTrace.empty())
     return usageError("'--report-trace' has no effect without '--report'");
   if (line.command == Command::Tune && !line.profile.empty())

@@ -58,6 +58,7 @@ struct CommandLine {
   Command command = Command::Compile;
   PlanFlags plan;
   bool quiet = false;
+  bool verbose = false;
   TimingDetail timing = TimingDetail::None;
   bool absolutePaths = false; ///< the program keeps the paths of the model
   /// The options of the table, checked one by one but not yet against each

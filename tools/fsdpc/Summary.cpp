@@ -1,51 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Prints the summary of a compile: the model, its units, groups and kernels,
-// the communication per step, and the memory per rank. All of it is read from
-// the module and its manifest, so a dump gives the same summary as the model.
+// and the communication per step. All of it is read from the module, so a dump
+// gives the same summary as the model.
 #include "tools/fsdpc/Summary.h"
 
 #include "compiler/analysis/CommunicationVolume.h"
-#include "compiler/analysis/RankMemory.h"
 #include "compiler/dialects/fsdp/Buckets.h"
 #include "compiler/dialects/fsdp/F32Islands.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
-#include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Offloads.h"
 #include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "compiler/dialects/fsdp/Recomputed.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/options/Options.h"
-#include "runtime/abi/memory_plan.h"
-#include "runtime/support/concat.h"
+#include "runtime/support/spelling.h"
 #include "tools/fsdpc/TextStreams.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
-
-#include <cinttypes>
-#include <set>
 
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::driver;
 using namespace fsdpc::analysis;
 
-static double mebibytes(int64_t bytes) { return bytes / double(1 << 20); }
+using runtime::printable;
 
+// Counts of zero are left out.
 void fsdpc::driver::printImportSummary(const frontend::ImportSummary &summary) {
-  textOut() << "model: " << summary.nodes << " nodes (" << summary.folded
-            << " folded), " << summary.parameters << " parameters of "
-            << summary.parameterElements << " elements ("
-            << summary.trainableElements << " trainable), " << summary.aliases
-            << " tied, " << summary.buffers << " buffers";
-  if (summary.storedBytes > 0)
-    textOut() << ", " << summary.storedBytes << " bytes of stored constants";
-  if (summary.detached > 0)
-    textOut() << ", " << summary.detached << " detached values";
+  textOut() << "model: " << summary.nodes << " nodes";
+  auto add = [](int64_t count, const char *what) {
+    if (count > 0)
+      textOut() << ", " << count << " " << what;
+  };
+  add(summary.folded, "folded");
+  textOut() << ", " << summary.parameters << " parameters of "
+            << summary.parameterElements << " elements";
+  if (summary.trainableElements != summary.parameterElements)
+    textOut() << " (" << summary.trainableElements << " trainable)";
+  add(summary.aliases, "tied");
+  add(summary.buffers, "buffers");
+  add(summary.storedBytes, "bytes of stored constants");
+  add(summary.detached, "detached values");
   textOut() << "\n";
   if (!summary.optimizer.empty())
     textOut() << "optimizer: " << summary.optimizer << "\n";
@@ -63,8 +62,9 @@ static void printGroups(ModuleOp module) {
     int64_t elements = 0;
     for (fsdp::ParameterOp member : group.members)
       elements += cast<ShapedType>(member.getType()).getNumElements();
-    textOut() << "group '" << group.pattern << "': " << group.members.size()
-              << " parameters of " << elements << " elements";
+    textOut() << "group '" << printable(group.pattern)
+              << "': " << group.members.size() << " parameters of " << elements
+              << " elements";
     if (options.groups[number].find("optimizer"))
       textOut() << ", "
                 << options.ofGroup(options.groups[number]).optimizer.name();
@@ -95,8 +95,7 @@ static void printRecomputed(ModuleOp module) {
     if (!again)
       continue;
     us += again->us;
-    list +=
-        llvm::formatv("{0}{1}", list.empty() ? "" : ", ", unit.getSymName());
+    list += (list.empty() ? "" : ", ") + printable(unit.getSymName());
     if (again->ops != again->of)
       list += llvm::formatv(" ({0} of {1} ops)", again->ops, again->of);
   }
@@ -130,9 +129,10 @@ static void printOffloaded(ModuleOp module) {
     textOut() << llvm::formatv(
         ", in {0:F3} ms of copies, {1:F3} ms exposed; read last in ",
         time("copy_us"), time("exposed_us"));
-    llvm::interleaveComma(
-        units.getAsRange<FlatSymbolRefAttr>(), textOut(),
-        [](FlatSymbolRefAttr unit) { textOut() << unit.getValue(); });
+    llvm::interleaveComma(units.getAsRange<FlatSymbolRefAttr>(), textOut(),
+                          [](FlatSymbolRefAttr unit) {
+                            textOut() << printable(unit.getValue());
+                          });
   }
   textOut() << "\n";
 }
@@ -150,10 +150,9 @@ static void printLossMean(ModuleOp module) {
   textOut() << (ofStep ? "loss: mean over all targets of a step"
                        : "loss: mean of the microbatches' means")
             << ", counted in ";
-  llvm::interleaveComma(inputs, textOut());
-  textOut() << (ofStep ? "; --loss-mean=microbatch takes the mean of the "
-                         "microbatches' means\n"
-                       : " (--loss-mean)\n");
+  llvm::interleaveComma(inputs, textOut(),
+                        [](StringRef name) { textOut() << printable(name); });
+  textOut() << " (--loss-mean)\n";
 }
 
 void fsdpc::driver::printModelSummary(ModuleOp module) {
@@ -171,7 +170,7 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
   if (auto buckets = module->getAttrOfType<ArrayAttr>(fsdp::kBucketsAttr)) {
     textOut() << "buckets:";
     for (auto name : buckets.getAsValueRange<StringAttr>())
-      textOut() << " " << name;
+      textOut() << " " << printable(name);
     textOut() << " (--dim); the step is predicted of that with the largest "
                  "activations\n";
   }
@@ -183,16 +182,20 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
   textOut() << "strategy: " << fsdp::describeStrategies(module) << ", " << units
             << " units, " << kernels << " kernels\n";
-  if (options.maxAccumulate > 0)
-    textOut() << "microbatches per rank and step: at most "
-              << options.maxAccumulate << " (--max-accumulate)\n";
   printRecomputed(module);
   printOffloaded(module);
   if (options.paramType == ElementType::f16)
     textOut() << "f16: products convert their operands to f32, which is "
                  "slower than f32 or bf16\n";
-  printF32Islands(module);
   printGroups(module);
+}
+
+void fsdpc::driver::printDetails(ModuleOp module) {
+  fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+  if (options.maxAccumulate > 0)
+    textOut() << "microbatches per rank and step: at most "
+              << options.maxAccumulate << " (--max-accumulate)\n";
+  printF32Islands(module);
   // Written by the phase `schedule`; the collectives themselves are gone.
   if (std::optional<CommunicationVolume> volume = readCommunication(module))
     textOut() << volume->describe();
@@ -203,34 +206,6 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
         "without --persist (estimates)\n",
         persist.getAs<FloatAttr>("exposed_us").getValueAsDouble(),
         persist.getAs<FloatAttr>("gathered_us").getValueAsDouble());
-}
-
-void fsdpc::driver::printPrediction(ModuleOp module) {
-  auto lists =
-      module->getAttrOfType<DictionaryAttr>(fsdp::FSDPDialect::kPredictedAttr);
-  // Absent before the phase `schedule`.
-  if (!lists)
-    return;
-  auto times = [&](StringRef name) {
-    return lists.getAs<DenseF64ArrayAttr>(name).asArrayRef();
-  };
-  ArrayRef<double> microbatches = times("microbatch_us"),
-                   updates = times("update_us");
-  textOut() << "predicted step in ms (" << fsdp::machineOf(module).name
-            << "):\n"
-            << llvm::left_justify("  ranks", 16);
-  for (int64_t ranks : lists.getAs<DenseI64ArrayAttr>("ranks").asArrayRef())
-    textOut() << llvm::format("%12" PRId64, ranks);
-  // One column per number of ranks. Times are kept in µs.
-  auto row = [&](StringRef name, auto value) {
-    textOut() << "\n  " << llvm::left_justify(name, 14);
-    for (size_t i = 0; i < updates.size(); ++i)
-      textOut() << llvm::format("%12.3f", value(i) / 1e3);
-  };
-  row("microbatch", [&](size_t i) { return microbatches[i]; });
-  row("update", [&](size_t i) { return updates[i]; });
-  row("step", [&](size_t i) { return microbatches[i] + updates[i]; });
-  textOut() << '\n';
 }
 
 void fsdpc::driver::printUnits(ModuleOp module) {
@@ -249,54 +224,7 @@ void fsdpc::driver::printUnits(ModuleOp module) {
   }
   textOut() << "units:\n";
   for (auto &[name, content] : units)
-    textOut() << "  " << llvm::left_justify(name, 30) << " "
+    textOut() << "  " << llvm::left_justify(printable(name), 30) << " "
               << content.parameters << " parameters of " << content.elements
               << " elements (" << content.trainable << " trainable)\n";
-}
-
-int64_t fsdpc::driver::plannedPeak(const Manifest &manifest, int ranks) {
-  return planRank(manifest, ranks).total();
-}
-
-void fsdpc::driver::printMemoryTable(const Manifest &manifest) {
-  int threads = manifest.planThreads;
-  std::string device =
-      manifest.target == "host"
-          ? concat(threads, threads > 1 ? " threads" : " thread",
-                   manifest.cpu.empty() ? "" : ", " + manifest.cpu)
-          : manifest.target + ", " + llvm::join(manifest.gpuArchs, " ");
-  textOut() << "memory per rank in MiB (" << device << "):\n";
-  // A few sizes of jobs, and the one that the plan was made for.
-  std::set<int64_t> counts = {1, 2, 4, 8, 64, manifest.planRanks};
-  textOut() << llvm::left_justify("  ranks", 16);
-  for (int64_t ranks : counts)
-    textOut() << llvm::format("%11" PRId64, ranks);
-  textOut() << '\n';
-  if (usesGroups(manifest)) {
-    textOut() << llvm::left_justify("  shard group", 16);
-    for (int ranks : counts)
-      textOut() << llvm::format("%10d",
-                                plannedGroup(manifest, ranks, /*wanted=*/0));
-    textOut() << '\n';
-  }
-  std::vector<MemoryPlan> plans;
-  for (int64_t ranks : counts)
-    plans.push_back(planRank(manifest, ranks));
-  auto row = [&](StringRef name, auto value) {
-    textOut() << "  " << llvm::left_justify(name, 14);
-    for (const MemoryPlan &plan : plans)
-      textOut() << llvm::format("%11.1f", mebibytes(value(plan)));
-    textOut() << '\n';
-  };
-  // All plans list the same kinds in the same order.
-  for (size_t kind = 0; kind < plans[0].kinds().size(); ++kind)
-    row(plans[0].kinds()[kind].first,
-        [&](const MemoryPlan &plan) { return plan.kinds()[kind].second; });
-  row("planned peak", [](const MemoryPlan &plan) { return plan.total(); });
-  if (plans[0].offloaded > 0)
-    row(offloadedName(manifest),
-        [](const MemoryPlan &plan) { return plan.offloaded; });
-  std::string owners = describeOwners(manifest, manifest.planRanks, "  ");
-  if (!owners.empty())
-    textOut() << "owners on " << manifest.planRanks << " ranks:\n" << owners;
 }

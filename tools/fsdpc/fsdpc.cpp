@@ -89,10 +89,28 @@ LogicalResult checkPeak(const Manifest &manifest) {
                     " bytes; increase --memory-limit or --plan-ranks");
 }
 
+void printModel(const CommandLine &line, ModuleOp module) {
+  printModelSummary(module);
+  if (line.verbose)
+    printDetails(module);
+}
+
+// Prints the figures by number of ranks. There is no manifest before the phase
+// `memory`.
+void printTables(const CommandLine &line, ModuleOp module,
+                 const Manifest *manifest) {
+  if (!line.verbose)
+    return printTotals(module, manifest);
+  printPrediction(module);
+  if (manifest)
+    printMemoryTable(*manifest);
+}
+
 // Prints what a compile would print, of a module whose kernels are not
 // compiled.
 LogicalResult reportCheck(const CommandLine &line, ModuleOp module) {
   printModelSummary(module);
+  printDetails(module);
   printUnits(module);
   // Tables and manifest are those of a program without code.
   ProgramTables tables(module);
@@ -216,25 +234,26 @@ int compile(const CommandLine &line) {
     // The module may go to stdout.
     bool toFile = !line.output.empty() && line.output != "-";
     if (!line.quiet && toFile && line.last >= Phase::Schedule) {
-      printModelSummary(*module);
-      printPrediction(*module);
-      if (line.last == Phase::Memory)
-        printMemoryTable(analysis::describeRank(*module));
+      printModel(line, *module);
+      if (line.last == Phase::Memory) {
+        Manifest manifest = analysis::describeRank(*module);
+        printTables(line, *module, &manifest);
+      } else {
+        printTables(line, *module, nullptr);
+      }
     }
     LogicalResult written = writeModule(*module, line.output);
     timing.begin("end");
     return failed(written) ? kInputFault : 0;
   }
 
-  if (!line.quiet) {
-    printModelSummary(*module);
-    printPrediction(*module);
-  }
+  if (!line.quiet)
+    printModel(line, *module);
   // Called when the program is linked and not yet written, since the stacks of
   // kernels are part of the peak.
   executable.accept = [&](const Manifest &manifest) {
     if (!line.quiet)
-      printMemoryTable(manifest);
+      printTables(line, *module, &manifest);
     return checkPeak(manifest);
   };
   executable.kernels.begin = [&](StringRef part) { timing.begin(part); };
@@ -317,7 +336,8 @@ void endByMemory(void *, const char *, bool) {
 int main(int argc, char **argv) {
   // LLVM takes signals without asking whether they are ignored.
   auto ignored = llvm::to_vector(llvm::make_filter_range(
-      std::array{SIGINT, SIGTERM, SIGHUP, SIGQUIT}, isIgnored));
+      std::array{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR2, SIGXCPU, SIGXFSZ},
+      isIgnored));
   // LLVM would end the process with a code of its own at a closed pipe.
   llvm::InitLLVM init(argc, argv, /*InstallPipeSignalExitHandler=*/false);
   for (int signal : ignored)

@@ -120,7 +120,7 @@ def test(bench: harness.Bench, options) -> None:
     if not off["embed"] > 5 * LIMIT:
         raise Failure(f"with --cast-inputs gradients are off by {off}")
     check_norm(bench, plain)
-    said = harness.run([bench.build / "bin/fsdpc", path, "-o", bench.path("said"), *flags])
+    said = harness.run([bench.build / "bin/fsdpc", path, "-o", bench.path("said"), "-v", *flags])
     if "in f32 before a product with a weight: 3 ops on inputs and positions, 3 on parameters" not in said.stdout + said.stderr:
         raise Failure(f"the summary says: {said.stdout}{said.stderr}")
 

@@ -130,7 +130,7 @@ def check_volumes(bench, chosen) -> None:
     """The bytes by the summary, which volumes.py compares with those sent. Members of this small model have padding."""
     sent = {}
     for flags in ("", "--gather-dtype=i8", "--gather-dtype=f8e4m3", "--reduce-dtype=bf16", "--reduce-dtype=i8", "--reduce-dtype=i4"):
-        text = harness.run([bench.build / "bin" / "fsdpc", chosen.model, "-o", bench.path("volumes"), *chosen.compiling,
+        text = harness.run([bench.build / "bin" / "fsdpc", chosen.model, "-o", bench.path("volumes"), "-v", *chosen.compiling,
                             *([] if "reduce" in flags else ["--param-dtype=bf16"]), *flags.split()]).stdout
         sent[flags] = {what: int(size) for what, size in re.findall(r"^  (\w+): (\d+) bytes per microbatch$", text, re.MULTILINE)}
     for flags, what, base, share in (("--gather-dtype=i8", "all_gather", "", 1 / 2), ("--gather-dtype=f8e4m3", "all_gather", "", 1 / 2),

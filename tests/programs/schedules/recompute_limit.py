@@ -50,7 +50,7 @@ def row(summary: str, name: str) -> float:
 
 def compiled(bench, model, name: str, *flags: str) -> Compiled:
     folder, program = bench.path(f"{name}-ir"), bench.path(name)
-    summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--plan-ranks=1", f"--dump-ir={folder}", *flags]).stdout
+    summary = harness.run([bench.build / "bin" / "fsdpc", model, "-v", "-o", program, "--plan-ranks=1", f"--dump-ir={folder}", *flags]).stdout
     dump = harness.read_dump(folder, "recompute")
     units = {unit: (int(ops), int(of)) for unit, of, ops in
              re.findall(r"fsdp\.unit @(\S+) \{.*fsdp\.recomputed = \{of = (\d+) : i64, ops = (\d+) : i64,", dump)}
@@ -74,7 +74,7 @@ def losses(bench, program, fixture) -> tuple:
 def check_trade(bench) -> None:
     """The plan for GPUs between which much is sent: what is computed again, and when gathers start, compete for the memory."""
     model = harness.MODELS / "demo_gpt.onnx"
-    plan = [bench.build / "bin" / "fsdpc", model, *CLUSTER, "--compile-to=memory", "-o", bench.path("trade.mlir")]
+    plan = [bench.build / "bin" / "fsdpc", model, *CLUSTER, "-v", "--compile-to=memory", "-o", bench.path("trade.mlir")]
     default = peak_of_error(bench, model, "1KiB", *CLUSTER, "--recompute=cheap")
     least = peak_of_error(bench, model, "1KiB", *CLUSTER)
     steps = []

@@ -60,7 +60,7 @@ def weightless() -> bytes:
 def planned(bench, model, strategy: str, ranks: int = RANKS) -> tuple[dict[str, float], float]:
     """Returns the planned bytes per parameter of parameters, gradients and optimizer states, and of the gradients in the arena."""
     program = bench.path(f"{strategy}.{ranks}")
-    text = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, *BF16, FLAG, f"--strategy={strategy}", "--unit-class=Layer",
+    text = harness.run([bench.build / "bin" / "fsdpc", model, "-v", "-o", program, *BF16, FLAG, f"--strategy={strategy}", "--unit-class=Layer",
                         "--init-rule=*=normal(0,0.02)", "--prefetch=none", f"--plan-ranks={ranks}", f"--max-ranks={ranks}"]).stdout
     table = [line.split() for line in text[text.index("memory per rank in MiB"):].splitlines()[1:]]
     column = table[0].index(str(ranks))

@@ -175,7 +175,7 @@ def check_edit(bench) -> None:
 def check_least(bench) -> None:
     """Where fewer offloads take less memory, since a fetched value cannot be overwritten, the least plan has fewer, and each limit from there
     on is kept."""
-    planned = [bench.build / "bin" / "fsdpc", harness.MODELS / "demo_gpt.onnx", "-o", bench.path("least.mlir"), "--compile-to=memory", FLAG,
+    planned = [bench.build / "bin" / "fsdpc", harness.MODELS / "demo_gpt.onnx", "-o", bench.path("least.mlir"), "--compile-to=memory", "-v", FLAG,
                "--unit-class=*Block", "--plan-ranks=1", "--init-rule=*=normal(0,0.02)"]
     for flags in (("--prefetch=none", "--recompute=cheap"), ("--prefetch=pre", "--recompute=none"), ("--prefetch=auto", "--recompute=auto")):
         done = run([*planned, *flags, "--memory-limit=1MiB"], 1)

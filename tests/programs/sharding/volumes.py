@@ -169,7 +169,7 @@ def check_compressed(bench, model, data) -> list[str]:
     wrong = []
     for name, flags in COMPRESSED.items():
         program = bench.path("program")
-        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--unit-class=Layer", *flags]).stdout
+        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-v", "-o", program, "--unit-class=Layer", *flags]).stdout
         for launch in ([program, "--ranks", RANKS], [*harness.mpirun(RANKS), program, "--ranks-per-node=2"]):
             expected = levels(summary, RANKS)[:1]
             _, found = logged(bench, launch, data)
@@ -188,7 +188,7 @@ def check_matrices(bench, model, data) -> list[str]:
     wrong = []
     for strategy, group in (("zero3", None), ("ddp", None), ("hybrid", 2), ("oss", None)):
         program = bench.path("program")
-        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--unit-class=Layer", f"--strategy={strategy}",
+        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-v", "-o", program, "--unit-class=Layer", f"--strategy={strategy}",
                                "--optimizer=muon"]).stdout
         exact = levels(summary, group or RANKS)
         shares = {"": 1 / RANKS, " in groups": 1 / (group or RANKS)}
@@ -207,7 +207,7 @@ def check_plain(bench, model, data) -> list[str]:
     wrong = []
     for name, flags in PLAIN.items():
         program = bench.path("program")
-        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--unit-class=Layer", *flags]).stdout
+        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-v", "-o", program, "--unit-class=Layer", *flags]).stdout
         for launch in ([program, "--ranks", RANKS], [*harness.mpirun(RANKS), program, "--ranks-per-node=2"]):
             wrong += check_log(bench, name, launch, data, levels(summary, RANKS), None)
     return wrong
@@ -218,7 +218,7 @@ def check_groups(bench, model, data) -> list[str]:
     wrong = []
     for name, flags in HYBRID.items():
         program = bench.path("program")
-        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--unit-class=Layer", *flags]).stdout
+        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-v", "-o", program, "--unit-class=Layer", *flags]).stdout
         for group, launch in ((1, [program, "--ranks", RANKS, "--shard-group=1"]), (4, [program, "--ranks", RANKS, "--shard-group=4"]),
                               (2, [program, "--ranks", RANKS, "--shard-group=2"]),
                               (2, [*harness.mpirun(RANKS), program, "--ranks-per-node=2"])):
@@ -233,7 +233,7 @@ def test(bench, options):
     wrong = check_plain(bench, model, data) + check_matrices(bench, model, data) + check_groups(bench, model, data) + check_compressed(bench, model, data)
     for name, flags in STRATEGIES.items():
         program = bench.path("program")
-        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--target=cuda-emulation",
+        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-v", "-o", program, "--target=cuda-emulation",
                                "--unit-class=Layer", *flags]).stdout
         expected = announced(summary)
         group = ["--shard-group", "2"] if "hybrid" in summary else []
