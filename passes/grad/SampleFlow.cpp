@@ -7,6 +7,7 @@
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ShapeOps.h"
 #include "passes/grad/SampleTransfer.h"
+#include "passes/grad/StandIns.h"
 
 using namespace mlir;
 
@@ -38,7 +39,7 @@ void SampleFlow::visit(Operation &op, const Uses &ignored) {
                                                   : of(operand.get()));
   }
   SampleState state;
-  if (op.getNumResults() > 0)
+  if (op.getNumResults() > 0 && !looksUpStandIn(op))
     state = transferSamples(op, operands, readsMore);
   for (Value result : op.getResults()) {
     if (reads)

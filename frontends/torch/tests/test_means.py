@@ -58,6 +58,7 @@ MEANS = {
     "all_but_padding": lambda l, x, y, m: (l * m).sum() / (m.numel() - (1 - m).sum()),
     "norm": lambda l, x, y, m: (l * m).sum() / torch.linalg.vector_norm(m) ** 2,
     "selected": lambda l, x, y, m: l[m > 0].mean(),
+    "selected_values": lambda l, x, y, m: F.l1_loss(l[m > 0], (x / 7)[m > 0]),
     "selected_targets": lambda l, x, y, m: (l[m > 0] * F.one_hot(y[m > 0], CLASSES).sum(-1)).mean(),
 }
 OF_SAMPLES = {

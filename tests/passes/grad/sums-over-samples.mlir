@@ -341,3 +341,36 @@ module {
     return
   }
 }
+
+// -----
+
+// The row that stands for those which a mask omits counts nothing, also among values of inputs.
+// CHECK-LABEL: module
+// CHECK: fsdp.loss_weight @loss_weight ["m"]
+module {
+  fsdp.parameter @w : tensor<4xf32> trainable
+  // CHECK: fsdp.loss_factor
+  func.func @microbatch(%x: tensor<4xf32> {fsdp.input = "x"}, %m: tensor<4xi1> {fsdp.input = "m"}) {
+    %w = fsdp.load @w : tensor<4xf32>
+    %float = nn.cast %m : tensor<4xi1> -> tensor<4xf32>
+    %places = nn.constant dense<[0, 1, 2, 3]> : tensor<4xi64>
+    %none = nn.constant dense<4> : tensor<4xi64>
+    %selected = nn.select %m, %places, %none : tensor<4xi1>, tensor<4xi64>
+    %first = nn.reduce min %selected [0] : tensor<4xi64> -> tensor<1xi64>
+    %fixed = nn.stop_gradient %x : tensor<4xf32>
+    %table = nn.reshape %fixed : tensor<4xf32> -> tensor<4x1xf32>
+    %row = nn.embedding %table, %first : tensor<4x1xf32>, tensor<1xi64> -> tensor<1x1xf32>
+    %flat = nn.reshape %row : tensor<1x1xf32> -> tensor<1xf32>
+    %stand = nn.broadcast %flat : tensor<1xf32> -> tensor<4xf32>
+    %rows = nn.select %m, %x, %stand : tensor<4xi1>, tensor<4xf32>
+    %difference = nn.sub %w, %rows : tensor<4xf32>
+    %losses = nn.abs %difference : tensor<4xf32>
+    %p = nn.mul %losses, %float : tensor<4xf32>
+    %a = nn.reduce sum %p [0] : tensor<4xf32> -> tensor<1xf32>
+    %n = nn.reduce sum %float [0] : tensor<4xf32> -> tensor<1xf32>
+    %q = nn.div %a, %n : tensor<1xf32>
+    %l = nn.reshape %q : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %l : tensor<f32>
+    return
+  }
+}
