@@ -134,6 +134,11 @@ CODER = dict(SMALL, **GROUPED, sliding_window=8)
 CASES["T5GemmaForConditionalGeneration"] = Case(lambda: Loss(hf.T5GemmaForConditionalGeneration(configured(
     "T5GemmaConfig", encoder=configured("T5GemmaModuleConfig", **CODER), decoder=configured("T5GemmaModuleConfig", **CODER)))), sequences)
 
+case("ProphetNetForConditionalGeneration", "ProphetNetConfig", sequences, vocab_size=WORDS, hidden_size=32, encoder_ffn_dim=48, decoder_ffn_dim=48,
+     num_encoder_layers=2, num_decoder_layers=2, num_encoder_attention_heads=4, num_decoder_attention_heads=4, max_position_embeddings=32)
+case("SwitchTransformersForConditionalGeneration", "SwitchTransformersConfig", sequences, vocab_size=WORDS, d_model=32, d_kv=8, d_ff=48,
+     num_layers=2, num_decoder_layers=2, num_heads=4, num_experts=4, decoder_start_token_id=0)
+
 
 def whisper(samples: int, random) -> dict:
     return dict(input_features=floats(random, samples, 8, 32), labels=sequences(samples, random)["labels"])
