@@ -2,7 +2,8 @@
 //
 // Durations from the figures of a machine: a roofline for ops, rings or
 // exchanges for collectives, as the target sends them, and copies for what is
-// offloaded. Rates are in 10⁹ per second, which is 10³ per µs.
+// offloaded. Rates are in 10⁹ per second, which is 10³ per µs; those measured
+// by others go before those of a data sheet.
 
 #include "compiler/schedule/cost_model.h"
 
@@ -17,10 +18,10 @@ namespace fsdpc::schedule {
 double opUs(const Machine &machine, std::string_view opClass, double flops,
             double bytes, ElementType type) {
   const Rate &rate = machine.ratesOf(opClass)[size_t(type)];
-  double reached = rate.gflops * rate.achieved;
-  double arithmetic = reached > 0 ? flops / reached : 0;
-  return rate.callUs +
-         std::max(arithmetic, bytes / rate.memoryGBs) / (1e3 * machine.cores);
+  double gflops = rate.gflops.reached();
+  double arithmetic = gflops > 0 ? flops / gflops : 0;
+  return rate.callUs + std::max(arithmetic, bytes / rate.memoryGBs.reached()) /
+                           (1e3 * machine.cores);
 }
 
 double copyUs(const Machine &machine, double bytes) {
@@ -55,14 +56,14 @@ enum class Exchange { Rings, HandedOn, Direct };
 /// turns. They also do in a gather of the host, where each rank receives one
 /// shard of each other node and hands it on.
 static double exchangeUs(const Machine &machine, int64_t bytes,
-                         double Link::*rate, Exchange kind) {
+                         Speed Link::*rate, Exchange kind) {
   if (machine.ranks <= 1)
     return 0;
   int node = ranksOfNode(machine);
   double received = double(bytes) * (machine.ranks - 1) / machine.ranks;
   double latencyUs = node > 1 ? machine.node.latencyUs : 0;
   if (machine.ranks == node)
-    return latencyUs + received / (1e3 * machine.node.*rate);
+    return latencyUs + received / (1e3 * (machine.node.*rate).reached());
   latencyUs += machine.nodes.latencyUs;
   bool equalNodes = machine.ranks % node == 0;
   double crossing = double(bytes) * (machine.ranks - node) / machine.ranks;
@@ -70,8 +71,9 @@ static double exchangeUs(const Machine &machine, int64_t bytes,
     crossing = received / node;
   else if (kind == Exchange::HandedOn && equalNodes)
     crossing /= node;
-  double crossingUs = crossing / (1e3 * machine.nodes.*rate);
-  double innerUs = (received - crossing) / (1e3 * machine.node.*rate);
+  double crossingUs = crossing / (1e3 * (machine.nodes.*rate).reached());
+  double innerUs =
+      (received - crossing) / (1e3 * (machine.node.*rate).reached());
   return latencyUs + (kind == Exchange::Rings ? std::max(crossingUs, innerUs)
                                               : crossingUs + innerUs);
 }
@@ -91,8 +93,8 @@ static double handedSumsUs(const Machine &machine, int64_t bytes) {
       double(bytes) / node + (nodes > 2 ? double(bytes) / machine.ranks : 0);
   double inner = double(bytes) * (node - 1) / node;
   return machine.node.latencyUs + machine.nodes.latencyUs +
-         crossing / (1e3 * machine.nodes.reduceGBs) +
-         inner / (1e3 * machine.node.reduceGBs);
+         crossing / (1e3 * machine.nodes.reduceGBs.reached()) +
+         inner / (1e3 * machine.node.reduceGBs.reached());
 }
 
 // A reduce-scatter moves as many bytes as an all-gather of the same buffer, or
@@ -144,13 +146,14 @@ double groupReduceUs(const Machine &machine, int64_t bytes, int64_t sumBytes) {
       machine.isGpu
           ? 2 * part * (groups - 1) / groups
           : (groups - 1) * (part + std::min(part, double(groupPieceBytes)));
-  return us + machine.nodes.latencyUs + sent / (1e3 * machine.nodes.reduceGBs);
+  return us + machine.nodes.latencyUs +
+         sent / (1e3 * machine.nodes.reduceGBs.reached());
 }
 
 // A GPU's link carries both directions at once.
 double offloadUs(const Machine &machine, double read, double written) {
-  double readUs = read / (1e3 * machine.offload.readGBs);
-  double writeUs = written / (1e3 * machine.offload.writeGBs);
+  double readUs = read / (1e3 * machine.offload.readGBs.reached());
+  double writeUs = written / (1e3 * machine.offload.writeGBs.reached());
   return machine.isGpu ? std::max(readUs, writeUs) : readUs + writeUs;
 }
 

@@ -18,21 +18,33 @@
 
 namespace fsdpc::schedule {
 
-/// The speed that ops of one class reach in one type, per core of the host or
-/// per GPU.
+/// A rate in 10⁹ per second, and what programs reach of it.
+struct Speed {
+  double stated = 0;   ///< by a data sheet, or measured here
+  double measured = 0; ///< by others on such machines; 0: not known
+
+  Speed(double stated = 0, double measured = 0)
+      : stated(stated), measured(measured) {}
+  /// Returns the rate that predictions use.
+  double reached() const { return measured > 0 ? measured : stated; }
+  /// Returns the speed of `other`, measured in proportion.
+  Speed of(double other) const {
+    return {other, stated > 0 ? measured * other / stated : 0};
+  }
+};
+
+/// The speed of ops of one class in one type, per core of the host or per GPU.
 struct Rate {
-  double gflops = 0;    ///< 10⁹ flop/s; 0: memory alone bounds the class
-  double memoryGBs = 0; ///< 10⁹ bytes/s, read and written
-  double callUs = 0;    ///< µs per call, of any size
-  /// The share of `gflops`, a data sheet's, that large ops are known to reach.
-  double achieved = 1;
+  Speed gflops;      ///< flop/s; 0: memory alone bounds the class
+  Speed memoryGBs;   ///< bytes/s, read and written
+  double callUs = 0; ///< µs per call, of any size
 };
 using Rates = std::array<Rate, elementTypes>; ///< by ElementType
 
 /// One level of the network. A rank receives at these rates.
 struct Link {
-  double gatherGBs = 0; ///< 10⁹ bytes/s in an all-gather
-  double reduceGBs = 0; ///< 10⁹ bytes/s in a reduce-scatter
+  Speed gatherGBs;      ///< bytes/s in an all-gather
+  Speed reduceGBs;      ///< bytes/s in a reduce-scatter
   double latencyUs = 0; ///< µs per collective, of any size
   /// Cores of a rank that a collective takes from its ops while it runs.
   double cores = 0;
@@ -41,7 +53,7 @@ struct Link {
 /// The memory that --offload moves data to: a disk on the host, pinned host
 /// memory beside a GPU. A rank reads and writes at these rates.
 struct Store {
-  double readGBs = 0, writeGBs = 0; ///< 10⁹ bytes/s
+  Speed readGBs, writeGBs; ///< bytes/s
 };
 
 struct Machine {
@@ -74,13 +86,13 @@ struct Machine {
 /// the names of ops without their dialect.
 const std::vector<std::string_view> &opClasses();
 
-/// Reads a machine. Every figure is required and no other may be there. The
-/// error names the figure by its path, with its range.
+/// Reads a machine. Every figure is required, except measured rates, and no
+/// other may be there. The error names the figure by its path, with its range.
 Result<Machine> machineFromJson(std::string_view text);
 
 /// Returns the machine as JSON. `sources` has a source by the path of the
-/// object that holds the figures ("rates.matmul.f32", "links.node"); an object
-/// without one is "measured".
+/// object that holds the figures ("rates.matmul.f32", "links.node.measured");
+/// an object without one is "measured".
 std::string toJson(const Machine &machine,
                    const std::map<std::string, std::string> &sources = {});
 

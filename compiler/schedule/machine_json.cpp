@@ -28,7 +28,6 @@ struct Range {
 };
 constexpr Range aRate = {0, 1e9, true, "a number above 0 and up to 1e9"},
                 rateOrNone = {0, 1e9, false, "a number from 0 to 1e9"},
-                aPart = {0, 1, true, "a number above 0 and up to 1"},
                 aTime = {0, 1e6, false, "a number of us from 0 to 1e6"},
                 aShare = {0, 100, false, "a number from 0 to 100"},
                 aSize = {0, 1e6, false, "a number of GiB from 0 to 1e6"},
@@ -75,6 +74,7 @@ public:
   Fields object(const char *key) {
     return Fields(at(key, "an object"), pathOf(key));
   }
+  bool has(const char *key) const { return json.contains(key); }
   const Json &all() const { return json; }
   std::string pathOf(const std::string &key) const {
     return path.empty() ? key : path + "." + key;
@@ -102,14 +102,37 @@ private:
   std::set<std::string> known;
 };
 
+// A rate of an object, by the name that it also has in `measured`.
+struct Named {
+  const char *key;
+  Speed &speed;
+};
+
+// Ends an object that may have some of its rates a second time in `measured`.
+// More than the stated rate is another unit or a mistake.
+void endMeasured(Fields &fields, std::initializer_list<Named> speeds) {
+  if (fields.has("measured")) {
+    Fields measured = fields.object("measured");
+    for (auto [key, speed] : speeds)
+      if (measured.has(key)) {
+        speed.measured = measured.number(key, aRate);
+        if (speed.measured > speed.stated)
+          fail("'" + measured.pathOf(key) + "' is " +
+               runtime::dump(Json(speed.measured)) + ", more than '" +
+               fields.pathOf(key) + "'");
+      }
+    measured.end();
+  }
+  fields.end();
+}
+
 Rate rateFrom(Fields fields) {
   Rate rate;
   rate.gflops = fields.number("gflops", rateOrNone);
   rate.memoryGBs = fields.number("memory_gbs", aRate);
   rate.callUs = fields.number("call_us", aTime);
-  if (fields.all().contains("achieved"))
-    rate.achieved = fields.number("achieved", aPart);
-  fields.end();
+  endMeasured(fields,
+              {{"gflops", rate.gflops}, {"memory_gbs", rate.memoryGBs}});
   return rate;
 }
 
@@ -127,7 +150,8 @@ Link linkFrom(Fields fields) {
   link.reduceGBs = fields.number("reduce_scatter_gbs", aRate);
   link.latencyUs = fields.number("latency_us", aTime);
   link.cores = fields.number("cores", aShare);
-  fields.end();
+  endMeasured(fields, {{"all_gather_gbs", link.gatherGBs},
+                       {"reduce_scatter_gbs", link.reduceGBs}});
   return link;
 }
 
@@ -135,7 +159,8 @@ Store storeFrom(Fields fields) {
   Store store;
   store.readGBs = fields.number("read_gbs", aRate);
   store.writeGBs = fields.number("write_gbs", aRate);
-  fields.end();
+  endMeasured(fields,
+              {{"read_gbs", store.readGBs}, {"write_gbs", store.writeGBs}});
   return store;
 }
 
@@ -187,33 +212,47 @@ std::string toJson(const Machine &machine,
     object["source"] = found != sources.end() ? found->second : "measured";
     return object;
   };
-  auto link = [&](const std::string &name, const Link &link) {
-    return sourced("links." + name, {{"all_gather_gbs", link.gatherGBs},
-                                     {"reduce_scatter_gbs", link.reduceGBs},
-                                     {"latency_us", link.latencyUs},
-                                     {"cores", link.cores}});
+  using Speeds = std::vector<std::pair<const char *, Speed>>;
+  auto withSpeeds = [&](const std::string &path, const Speeds &speeds,
+                        const Json &others) {
+    Json object = Json::object(), measured = Json::object();
+    for (const auto &[key, speed] : speeds) {
+      object[key] = speed.stated;
+      if (speed.measured > 0)
+        measured[key] = speed.measured;
+    }
+    object.update(others);
+    object = sourced(path, std::move(object));
+    if (!measured.empty())
+      object["measured"] = sourced(path + ".measured", std::move(measured));
+    return object;
+  };
+  auto link = [&](const std::string &path, const Link &link) {
+    return withSpeeds(path,
+                      {{"all_gather_gbs", link.gatherGBs},
+                       {"reduce_scatter_gbs", link.reduceGBs}},
+                      {{"latency_us", link.latencyUs}, {"cores", link.cores}});
   };
   Json rates = Json::object();
   for (const auto &[name, types] : machine.rates)
     for (size_t type = 0; type < types.size(); ++type) {
       std::string typeName(dtypeOf(ElementType(type)));
-      Json rate = {{"gflops", types[type].gflops},
-                   {"memory_gbs", types[type].memoryGBs},
-                   {"call_us", types[type].callUs}};
-      if (types[type].achieved != 1)
-        rate["achieved"] = types[type].achieved;
+      const Rate &rate = types[type];
       rates[name][typeName] =
-          sourced("rates." + name + "." + typeName, std::move(rate));
+          withSpeeds("rates." + name + "." + typeName,
+                     {{"gflops", rate.gflops}, {"memory_gbs", rate.memoryGBs}},
+                     {{"call_us", rate.callUs}});
     }
   Json json = {
       {"name", machine.name},
       {"rates", rates},
       {"links",
-       {{"node", link("node", machine.node)},
-        {"nodes", link("nodes", machine.nodes)},
-        {"offload",
-         sourced("links.offload", {{"read_gbs", machine.offload.readGBs},
-                                   {"write_gbs", machine.offload.writeGBs}})}}},
+       {{"node", link("links.node", machine.node)},
+        {"nodes", link("links.nodes", machine.nodes)},
+        {"offload", withSpeeds("links.offload",
+                               {{"read_gbs", machine.offload.readGBs},
+                                {"write_gbs", machine.offload.writeGBs}},
+                               Json::object())}}},
       {"ranks_per_node", machine.ranksPerNode},
       {"sharing",
        sourced("sharing", {{"one_link", machine.sharedLink},

@@ -143,7 +143,7 @@ Estimate Plan::estimate(int64_t ranks, const Conditions &conditions) {
   estimate.samplesPerSecond = double(samples) * microbatches * steps;
   estimate.tokensPerSecond = double(tokens) * microbatches * steps;
   ElementType type = fsdp::CompileOptions::of(module).paramType;
-  double peak = machine.ratesOf("matmul")[size_t(type)].gflops * 1e3 *
+  double peak = machine.ratesOf("matmul")[size_t(type)].gflops.stated * 1e3 *
                 machine.cores; // flops per µs
   if (peak > 0)
     estimate.mfu = 3 * productFlops * double(conditions.accumulate) /

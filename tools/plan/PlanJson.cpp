@@ -244,8 +244,9 @@ json::Object rooflineOf(const Plan &plan) {
   for (auto &[name, sum] : sums) {
     const schedule::Rate &rate = plan.machine.ratesOf(sum.op)[type];
     rows.push_back(json::Array{text(name), sum.calls, sum.us, sum.flops,
-                               sum.bytes, rate.gflops * plan.machine.cores,
-                               rate.memoryGBs * plan.machine.cores});
+                               sum.bytes,
+                               rate.gflops.reached() * plan.machine.cores,
+                               rate.memoryGBs.reached() * plan.machine.cores});
   }
   return json::Object{{"columns", list({"class", "calls", "us", "flops",
                                         "bytes", "gflops", "memory_gbs"})},

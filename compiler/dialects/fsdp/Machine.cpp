@@ -30,9 +30,11 @@ fsdpc::schedule::Machine fsdpc::fsdp::machineOf(ModuleOp module) {
   machine.ranks = options.planRanks;
   if (options.planRanksPerNode > 0)
     machine.ranksPerNode = int(options.planRanksPerNode);
-  if (options.planCrossNodeGBs > 0)
-    machine.nodes.gatherGBs = machine.nodes.reduceGBs =
-        options.planCrossNodeGBs;
+  // A link of another rate reaches the same share of it.
+  if (double given = options.planCrossNodeGBs; given > 0) {
+    machine.nodes.gatherGBs = machine.nodes.gatherGBs.of(given);
+    machine.nodes.reduceGBs = machine.nodes.reduceGBs.of(given);
+  }
   return machine;
 }
 

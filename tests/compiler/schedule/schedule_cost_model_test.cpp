@@ -62,21 +62,72 @@ TEST(CostModel, CoresShareAnOp) {
   EXPECT_DOUBLE_EQ(opUs(machine, "matmul", 320e6, 1, ElementType::f32), 1000);
 }
 
-// GPUs have the rates of their data sheets; unknown ones count as an H200.
-TEST(CostModel, AGpuHasItsDataSheetsRates) {
-  auto copyUs = [](const char *arch) {
-    return opUs(defaultMachine(arch), "launch", 0, 1e9, ElementType::f32);
+// An H100 with the rates of its data sheet alone.
+Machine dataSheet() {
+  Machine machine = *machineFromJson(machineText("h100"));
+  auto forget = [](Speed &speed) { speed.measured = 0; };
+  for (auto &[name, types] : machine.rates)
+    for (Rate &rate : types) {
+      forget(rate.gflops);
+      forget(rate.memoryGBs);
+    }
+  for (Link *link : {&machine.node, &machine.nodes}) {
+    forget(link->gatherGBs);
+    forget(link->reduceGBs);
+  }
+  forget(machine.offload.readGBs);
+  forget(machine.offload.writeGBs);
+  return machine;
+}
+
+// Predictions use what others have measured on a machine, each class its own
+// rate. Without that they use the data sheet. Unknown GPUs count as an H200.
+TEST(CostModel, AGpuHasMeasuredRates) {
+  Machine sheet = dataSheet(), h100 = *machineFromJson(machineText("h100"));
+  auto us = [](const Machine &machine, const char *opClass) {
+    return opUs(machine, opClass, 989e9, 1, ElementType::bf16);
   };
-  // 10⁹ bytes at 4.8 TB/s; 989 · 10⁹ flop in bf16 would take 1 ms at the
-  // sheet's rate, of which products reach 0.803.
-  EXPECT_NEAR(copyUs("sm_90"), 208.3, 0.1);
-  Machine h200 = defaultMachine("sm_90");
-  EXPECT_DOUBLE_EQ(opUs(h200, "matmul", 989e9, 1, ElementType::bf16),
-                   1000 / 0.803);
-  // Seven of eight shards of 1 GB at 450 GB/s, plus the latency.
-  EXPECT_NEAR(allGatherUs(h200, 1000000000), 1944.4 + 20, 0.1);
-  EXPECT_GT(copyUs("sm_80"), copyUs("sm_90"));
-  EXPECT_DOUBLE_EQ(copyUs("sm_1"), copyUs("sm_90"));
+  // 989 · 10⁹ flop in bf16 take 1 ms at the sheet's rate.
+  for (const char *opClass : {"matmul", "attention", "attention_grad"})
+    EXPECT_DOUBLE_EQ(us(sheet, opClass), 1000) << opClass;
+  EXPECT_DOUBLE_EQ(us(h100, "matmul"), 1000 * 989 / 794.5);
+  EXPECT_DOUBLE_EQ(us(h100, "attention"), 1000 * 989 / 518.);
+  EXPECT_DOUBLE_EQ(us(h100, "attention_grad"), 1000 * 989 / 499.);
+  // 10⁹ bytes at 3.35 and at 2.97 TB/s.
+  for (const char *opClass : {"launch", "optimizer", "copy", "matmul"}) {
+    EXPECT_DOUBLE_EQ(opUs(sheet, opClass, 0, 1e9, ElementType::f32), 1e6 / 3350)
+        << opClass;
+    EXPECT_DOUBLE_EQ(opUs(h100, opClass, 0, 1e9, ElementType::f32), 1e6 / 2970)
+        << opClass;
+  }
+  auto copyOn = [](const char *arch) {
+    return copyUs(defaultMachine(arch), 1e9);
+  };
+  EXPECT_GT(copyOn("sm_80"), copyOn("sm_90"));
+  EXPECT_DOUBLE_EQ(copyOn("sm_1"), copyOn("sm_90"));
+}
+
+// Links within a node and between nodes, and those to pinned memory, each carry
+// a share of what their data sheets state.
+TEST(CostModel, LinksHaveMeasuredRates) {
+  Machine sheet = dataSheet(), h100 = *machineFromJson(machineText("h100"));
+  for (Machine *machine : {&sheet, &h100}) {
+    machine->isGpu = true;
+    machine->ranks = 8;
+  }
+  // Seven of eight shards of 1 GB, plus the latency.
+  EXPECT_DOUBLE_EQ(allGatherUs(sheet, 1000000000), 20 + 875e6 / 450e3);
+  EXPECT_DOUBLE_EQ(allGatherUs(h100, 1000000000), 20 + 875e6 / 361e3);
+  EXPECT_DOUBLE_EQ(reduceScatterUs(h100, 1000000000), 20 + 875e6 / 363e3);
+  EXPECT_DOUBLE_EQ(offloadUs(sheet, 1e9, 1e9), 1e6 / 64);
+  EXPECT_DOUBLE_EQ(offloadUs(h100, 1e9, 0), 1e6 / 51);
+  EXPECT_DOUBLE_EQ(offloadUs(h100, 0, 1e9), 1e6 / 52);
+  h100.ranksPerNode = 1;
+  EXPECT_DOUBLE_EQ(allGatherUs(h100, 1000000000), 20 + 875e6 / 47e3);
+  // Another port reaches the same share.
+  h100.nodes.gatherGBs = h100.nodes.gatherGBs.of(25);
+  EXPECT_DOUBLE_EQ(allGatherUs(h100, 1000000000), 20 + 875e6 / 23.5e3);
+  EXPECT_DOUBLE_EQ(Speed(50).of(25).reached(), 25);
 }
 
 // A rank receives all shards but one.
@@ -117,7 +168,7 @@ TEST(CostModel, NodesHaveASlowerLink) {
 
 // NCCL's rings bring each byte into a node once, by all ports of the node.
 TEST(CostModel, ANodesPortsServeItsGpusTogether) {
-  Machine machine = defaultMachine("sm_90");
+  Machine machine = dataSheet();
   machine.isGpu = true;
   machine.ranks = 16;
   machine.ranksPerNode = 8;
@@ -139,7 +190,7 @@ TEST(CostModel, ANodesPortsServeItsGpusTogether) {
 // NCCL sums a rank's eighth over four nodes by an all-reduce: 2 · 3/4 of it,
 // where a chain of groups would send three times as much.
 TEST(CostModel, GroupsSumByAnAllReduce) {
-  Machine machine = defaultMachine("sm_90");
+  Machine machine = dataSheet();
   machine.isGpu = true;
   machine.ranks = 32;
   machine.ranksPerNode = 8;
@@ -265,6 +316,8 @@ TEST(Machines, AreRead) {
     Result<Machine> machine = machineFromJson(machineText(name));
     ASSERT_TRUE(machine) << name << ": " << machine.error().message;
     std::string text = toJson(*machine);
+    EXPECT_EQ(text.find("\"measured\": {") != std::string::npos,
+              name != "one-core");
     Result<Machine> again = machineFromJson(text);
     ASSERT_TRUE(again) << name << ": " << again.error().message;
     EXPECT_EQ(toJson(*again), text);
@@ -272,9 +325,10 @@ TEST(Machines, AreRead) {
   EXPECT_EQ(machineText("no such machine"), "");
 }
 
-// The message of a text in which `from` is replaced by `to`.
-std::string fault(const std::string &from, const std::string &to) {
-  std::string text(machineText("one-core"));
+// The message of the text of `name` in which `from` is replaced by `to`.
+std::string fault(const std::string &from, const std::string &to,
+                  const char *name = "one-core") {
+  std::string text(machineText(name));
   size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   Result<Machine> machine = machineFromJson(text.replace(at, from.size(), to));
@@ -306,6 +360,29 @@ TEST(Machines, WrongFiguresAreNamed) {
             "false");
   EXPECT_EQ(fault("\"gib\": 0", "\"gib\": 0, \"tib\": 1"),
             "not a machine: 'memory.tib' is not known");
+}
+
+// A measured rate is above 0 and at most the stated one, and has a source.
+TEST(Machines, WrongMeasuredFiguresAreNamed) {
+  auto measured = [](const std::string &from, const std::string &to) {
+    return fault(from, to, "h100");
+  };
+  EXPECT_EQ(measured("\"gflops\": 794500", "\"gflops\": 0"),
+            "not a machine: 'rates.default.bf16.measured.gflops' is 0; it must "
+            "be a number above 0 and up to 1e9");
+  EXPECT_EQ(measured("\"gflops\": 794500", "\"gflops\": 994500"),
+            "not a machine: 'rates.default.bf16.measured.gflops' is 994500.0, "
+            "more than 'rates.default.bf16.gflops'");
+  EXPECT_EQ(measured("\"all_gather_gbs\": 361", "\"all_gather_gb\": 361"),
+            "not a machine: 'links.node.measured.all_gather_gb' is not known");
+  EXPECT_EQ(measured("\"read_gbs\": 51", "\"read_gbs\": \"51\""),
+            "not a machine: 'links.offload.measured.read_gbs' is \"51\"; it "
+            "must be a number above 0 and up to 1e9");
+  EXPECT_EQ(fault("\"gflops\": 80", "\"measured\": {}, \"gflops\": 80"),
+            "not a machine: 'rates.default.f32.measured.source' is missing; it "
+            "must be a text");
+  EXPECT_EQ(fault("\"gflops\": 80", "\"achieved\": 0.8, \"gflops\": 80"),
+            "not a machine: 'rates.default.f32.achieved' is not known");
 }
 
 // Texts of others: cut off, nested without end, or another document.
