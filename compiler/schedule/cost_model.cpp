@@ -24,6 +24,24 @@ double opUs(const Machine &machine, std::string_view opClass, double flops,
                            (1e3 * machine.cores);
 }
 
+// The best of cuBLAS's three most efficient tiles, by NVIDIA's Matrix
+// Multiplication Background User's Guide (2.3 and 3), at one rate. The library
+// has smaller ones, and sums that several processors share, at lower rates.
+double tilingFactor(const Machine &machine, int64_t count, int64_t rows,
+                    int64_t columns) {
+  int64_t processors = machine.processors, least = INT64_MAX;
+  if (processors == 0 || count * rows * columns == 0)
+    return 1;
+  auto over = [](int64_t value, int64_t unit) {
+    return (value + unit - 1) / unit;
+  };
+  for (auto [high, wide] : {std::pair{128, 256}, {256, 128}, {128, 128}}) {
+    int64_t tiles = count * over(rows, high) * over(columns, wide);
+    least = std::min(least, over(tiles, processors) * processors * high * wide);
+  }
+  return double(least) / double(count * rows * columns);
+}
+
 double copyUs(const Machine &machine, double bytes) {
   return opUs(machine, "copy", 0, bytes, ElementType::f32);
 }

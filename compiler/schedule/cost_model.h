@@ -18,6 +18,13 @@ namespace fsdpc::schedule {
 double opUs(const Machine &machine, std::string_view opClass, double flops,
             double bytes, ElementType type);
 
+/// Returns how many times as long as by its flops a product takes on the
+/// machine's processors. It consists of `count` results of `rows` × `columns`,
+/// in tiles: those at the edges are partly empty, and in the last wave not
+/// every processor has one. 1 if the machine's processors are not known.
+double tilingFactor(const Machine &machine, int64_t count, int64_t rows,
+                    int64_t columns);
+
 /// Returns the µs in which a rank copies, casts or adds values that it has: all
 /// that collectives do with `bytes` read and written.
 double copyUs(const Machine &machine, double bytes);

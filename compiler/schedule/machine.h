@@ -70,6 +70,9 @@ struct Machine {
   /// By this share of their time ops take longer while a collective runs, for
   /// other reasons than cores: 0.1 is a tenth.
   double computeSlowdown = 0;
+  /// Multiprocessors of a GPU, each of which computes one tile of a product at
+  /// a time; 0: products take the time of their flops.
+  int processors = 0;
   /// Collectives are NCCL's, and engines of their own copy what is offloaded.
   /// Otherwise the host's runtime and cores do both. It is the target's, and
   /// not in files.
@@ -86,8 +89,9 @@ struct Machine {
 /// the names of ops without their dialect.
 const std::vector<std::string_view> &opClasses();
 
-/// Reads a machine. Every figure is required, except measured rates, and no
-/// other may be there. The error names the figure by its path, with its range.
+/// Reads a machine. Every figure is required, except measured rates and
+/// processors, and no other may be there. The error names the figure by its
+/// path, with its range.
 Result<Machine> machineFromJson(std::string_view text);
 
 /// Returns the machine as JSON. `sources` has a source by the path of the

@@ -25,13 +25,17 @@ struct Range {
   double low, high;
   bool open = false;
   const char *text;
+  bool whole = false;
 };
 constexpr Range aRate = {0, 1e9, true, "a number above 0 and up to 1e9"},
                 rateOrNone = {0, 1e9, false, "a number from 0 to 1e9"},
                 aTime = {0, 1e6, false, "a number of us from 0 to 1e6"},
                 aShare = {0, 100, false, "a number from 0 to 100"},
                 aSize = {0, 1e6, false, "a number of GiB from 0 to 1e6"},
-                aCount = {0, 1 << 20, false, "an integer from 0 to 1048576"};
+                aCount = {0, 1 << 20, false, "an integer from 0 to 1048576",
+                          true},
+                someOf = {1, 1 << 20, false, "an integer from 1 to 1048576",
+                          true};
 
 [[noreturn]] void fail(const std::string &message) {
   throw std::runtime_error(message);
@@ -52,7 +56,7 @@ public:
     double number = value.is_number() ? value.get<double>() : NAN;
     bool inside = range.open ? number > range.low : number >= range.low;
     if (!inside || number > range.high ||
-        (range.text == aCount.text && number != std::floor(number)))
+        (range.whole && number != std::floor(number)))
       fail("'" + pathOf(key) + "' is " + runtime::dump(value).substr(0, 40) +
            "; it must be " + range.text);
     return number;
@@ -190,6 +194,11 @@ Machine parse(const Json &json) {
   Fields memory = top.object("memory");
   machine.memoryGiB = memory.number("gib", aSize);
   memory.end();
+  if (top.has("processors")) {
+    Fields processors = top.object("processors");
+    machine.processors = int(processors.number("count", someOf));
+    processors.end();
+  }
   top.end(/*sourced=*/false);
   return machine;
 }
@@ -258,6 +267,8 @@ std::string toJson(const Machine &machine,
        sourced("sharing", {{"one_link", machine.sharedLink},
                            {"compute_slowdown", machine.computeSlowdown}})},
       {"memory", sourced("memory", {{"gib", machine.memoryGiB}})}};
+  if (machine.processors > 0)
+    json["processors"] = sourced("processors", {{"count", machine.processors}});
   return runtime::dump(json, 1) + "\n";
 }
 

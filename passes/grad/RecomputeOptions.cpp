@@ -116,8 +116,9 @@ double fsdpc::passes::repeatUs(Operation *op, const schedule::Machine &machine,
     bytes += denseBytes(value);
   auto call = dyn_cast<nn::LibraryCallOpInterface>(op);
   StringRef opClass = call ? op->getName().stripDialect() : "launch";
-  return schedule::opUs(machine, opClass, call ? double(call.getFlops()) : 0,
-                        double(bytes), type);
+  double flops =
+      call ? double(call.getFlops()) * fsdp::tilingFactor(op, machine) : 0;
+  return schedule::opUs(machine, opClass, flops, double(bytes), type);
 }
 
 FailureOr<std::vector<UnitOptions>>

@@ -4,6 +4,7 @@
 #include "compiler/dialects/fsdp/Machine.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/nn/Products.h"
 #include "compiler/options/Options.h"
 #include "compiler/schedule/cost_model.h"
 #include "compiler/schedule/rounding.h"
@@ -54,12 +55,21 @@ static fsdpc::ElementType typeOf(Operation *op, fsdpc::ElementType otherwise) {
   return otherwise;
 }
 
+double fsdpc::fsdp::tilingFactor(Operation *op,
+                                 const schedule::Machine &machine) {
+  if (!nn::isProduct(op))
+    return 1;
+  auto [count, rows, columns] = nn::resultsOf(op);
+  return schedule::tilingFactor(machine, count, rows, columns);
+}
+
 double fsdpc::fsdp::opUs(Operation *op, const schedule::Machine &machine,
                          ElementType otherwise) {
   auto count = [&](StringRef name) {
     return double(op->getAttrOfType<IntegerAttr>(name).getInt());
   };
-  return schedule::roundedUs(schedule::opUs(
-      machine, op->getName().stripDialect(), count(FSDPDialect::kFlopsAttr),
-      count(FSDPDialect::kBytesAttr), typeOf(op, otherwise)));
+  return schedule::roundedUs(
+      schedule::opUs(machine, op->getName().stripDialect(),
+                     tilingFactor(op, machine) * count(FSDPDialect::kFlopsAttr),
+                     count(FSDPDialect::kBytesAttr), typeOf(op, otherwise)));
 }

@@ -15,6 +15,11 @@ namespace fsdpc::fsdp {
 /// --plan-ranks-per-node.
 schedule::Machine machineOf(mlir::ModuleOp module);
 
+/// Returns how many times as long as by its flops the op takes, a product,
+/// since its tiles do not fill all processors (schedule::tilingFactor); 1 for
+/// others.
+double tilingFactor(mlir::Operation *op, const schedule::Machine &machine);
+
 /// Returns the µs of an op that annotate-costs has annotated, from its
 /// `fsdp.flops` and `fsdp.bytes`, rounded to nanoseconds as in dumps. An op
 /// without an operand of floats computes in `otherwise`.

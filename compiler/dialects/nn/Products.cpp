@@ -15,6 +15,17 @@ namespace fsdpc::nn {
 
 bool isProduct(Operation *op) { return isa<MatmulOp, FusedMatmulOp>(op); }
 
+Matrices resultsOf(Operation *product) {
+  ArrayRef<int64_t> shape = shapeOf(product->getResult(0));
+  int64_t count = 1, rows = shape[shape.size() - 2];
+  for (int64_t extent : shape.drop_back(2))
+    count *= extent;
+  if (isOneProduct(product->getOperand(0), product->getOperand(1),
+                   product->hasAttr("transpose_a")))
+    rows *= std::exchange(count, 1);
+  return {count, rows, shape.back()};
+}
+
 Value biasOf(MatmulOp product) {
   Value start = product.getAccumulator();
   bool isRow = start && tensorType(start).getRank() == 1;

@@ -35,6 +35,15 @@ inline bool isOneProduct(mlir::Value lhs, mlir::Value rhs, bool transposeA) {
   return rankOf(rhs) == 2 && (!transposeA || rankOf(lhs) == 2);
 }
 
+/// `count` matrices of `rows` × `columns`.
+struct Matrices {
+  int64_t count, rows, columns;
+};
+
+/// Returns the results of a product (isProduct) as the library computes them,
+/// with the rows of all batches in one matrix where it can.
+Matrices resultsOf(mlir::Operation *product);
+
 /// Returns the row that is added to each row of the result, or null.
 mlir::Value biasOf(MatmulOp product);
 

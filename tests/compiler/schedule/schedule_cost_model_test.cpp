@@ -107,6 +107,22 @@ TEST(CostModel, AGpuHasMeasuredRates) {
   EXPECT_DOUBLE_EQ(copyOn("sm_1"), copyOn("sm_90"));
 }
 
+// A product is computed in tiles, one per processor and wave.
+TEST(CostModel, ProductsTakeWholeWaves) {
+  Machine machine = host();
+  EXPECT_EQ(tilingFactor(machine, 1, 100, 100), 1);
+  machine.processors = 132;
+  // 64 × 32 tiles of 128 × 256 are 15.5 waves of 132.
+  EXPECT_DOUBLE_EQ(tilingFactor(machine, 1, 8192, 8192), 16 * 132 / 2048.);
+  // In tiles of 128 × 128 the result has 64 × 12.5, of which the last are half
+  // empty: 832 tiles, 6.3 waves. Larger tiles would take 4 of twice the length.
+  EXPECT_DOUBLE_EQ(tilingFactor(machine, 1, 8192, 1600), 7 * 132 / 800.);
+  // A result of one tile takes as long as one of 132.
+  EXPECT_DOUBLE_EQ(tilingFactor(machine, 1, 128, 128), 132);
+  EXPECT_DOUBLE_EQ(tilingFactor(machine, 132, 128, 128), 1);
+  EXPECT_EQ(tilingFactor(machine, 0, 128, 128), 1);
+}
+
 // Links within a node and between nodes, and those to pinned memory, each carry
 // a share of what their data sheets state.
 TEST(CostModel, LinksHaveMeasuredRates) {
@@ -378,6 +394,9 @@ TEST(Machines, WrongMeasuredFiguresAreNamed) {
   EXPECT_EQ(measured("\"read_gbs\": 51", "\"read_gbs\": \"51\""),
             "not a machine: 'links.offload.measured.read_gbs' is \"51\"; it "
             "must be a number above 0 and up to 1e9");
+  EXPECT_EQ(measured("\"count\": 132", "\"count\": 0"),
+            "not a machine: 'processors.count' is 0; it must be an integer "
+            "from 1 to 1048576");
   EXPECT_EQ(fault("\"gflops\": 80", "\"measured\": {}, \"gflops\": 80"),
             "not a machine: 'rates.default.f32.measured.source' is missing; it "
             "must be a text");
