@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Estimates a kernel from a GPU's limits: its occupancy, its blocks against the multiprocessors, and its time by roofline.
 
-Nothing here was measured. Memory bandwidth and the rate of products are those of the data sheets in machines/*.json. A kernel's
+Nothing here was measured. Memory bandwidth and the rates of products and attention are those of machines/*.json: the data sheets', or
+those that others have measured. A kernel's
 roofline is the longer one of what its operands take at that bandwidth, each moved once, and what its operations take. Its
 estimate is longer by what can be read off its code and its grid:
 
@@ -19,7 +20,7 @@ import math
 import random
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 MACHINES = Path(__file__).resolve().parents[3] / "compiler" / "schedule" / "machines"
@@ -50,11 +51,27 @@ class Gpu:
     flops: int
     cache: int                                # bytes of the second cache
 
+    measured: bool = False                    # the rates are those that others have measured
+
     def __post_init__(self):
-        rates = json.loads((MACHINES / f"{self.machine}.json").read_text())["rates"]["default"]["bf16"]
-        self.bandwidth, self.product_rate = rates["memory_gbs"] * 1e9, rates["gflops"] * 1e9
-        self.clock = self.product_rate / self.flops / self.processors
+        self.rates = json.loads((MACHINES / f"{self.machine}.json").read_text())["rates"]
+        self.clock = self.rates["default"]["bf16"]["gflops"] * 1e9 / self.flops / self.processors
         self.issued = SCHEDULERS * WARP * self.clock * self.processors  # instructions of threads per second
+        self.bandwidth, self.peak = self.rate("launch", "memory_gbs"), self.rates["default"]["bf16"]["gflops"] * 1e9
+
+    def rate(self, op: str, figure: str) -> float:
+        """Returns a figure of a class of ops in bf16, per second."""
+        rates = self.rates.get(op, self.rates["default"])["bf16"]
+        return (rates.get("measured", {}) if self.measured else rates).get(figure, rates[figure]) * 1e9
+
+    def tiling(self, result: tuple[int, int, int] | None) -> float:
+        """Returns how many times as long as by its flops a product takes (schedule::tilingFactor). `result` is its number of matrices
+        with their rows and columns. The factor is 1 by data sheets and for other ops."""
+        if not self.measured or result is None:
+            return 1
+        count, rows, columns = result
+        return min(round_up(count * -(-rows // high) * -(-columns // wide), self.processors) * high * wide
+                   for high, wide in ((128, 256), (256, 128), (128, 128))) / math.prod(result)
 
     def paid(self) -> float:
         """Returns the instructions that the GPU issues in the time in which its memory moves a word."""
@@ -64,6 +81,7 @@ class Gpu:
 # Multiprocessors, tensor rates and caches: NVIDIA's architecture whitepapers of A100 (2020), H100 (2022) and Blackwell (2024).
 GPUS = {"sm_80": Gpu("a100", 108, 164 << 10, 2048, 40 << 20), "sm_90": Gpu("h100", 132, 228 << 10, 4096, 50 << 20),
         "sm_100": Gpu("b200", 148, 228 << 10, 8192, 126 << 20)}
+MEASURED = {arch: replace(gpu, measured=True) for arch, gpu in GPUS.items()}
 
 
 def round_up(value: int, unit: int) -> int:
@@ -194,14 +212,14 @@ class Layout:
 @dataclass
 class Program:
     launches: dict[str, Launch] = field(default_factory=dict)
-    others: Counter = field(default_factory=Counter)  # calls of what is no launch, by (what, flops, bytes)
+    others: Counter = field(default_factory=Counter)  # calls of what is no launch, by (what, flops, bytes, result of a product)
 
     def other_seconds(self, gpu: Gpu) -> dict[str, tuple[int, float]]:
-        """Returns calls and seconds, by what it is: products and attention at the data sheet's rate, casts, the norm, and the optimizer."""
+        """Returns calls and seconds, by what it is: products, attention, casts, the norm, and the optimizer."""
         calls, seconds = Counter(), Counter()
-        for (what, flops, moved), count in self.others.items():
+        for (what, flops, moved, result), count in self.others.items():
             calls[what] += count
-            seconds[what] += count * max(flops / gpu.product_rate, moved / gpu.bandwidth)
+            seconds[what] += count * max(gpu.tiling(result) * flops / gpu.rate(what, "gflops"), moved / gpu.bandwidth)
         return {what: (calls[what], seconds[what]) for what in calls}
 
 
@@ -241,7 +259,7 @@ def read_program(dump: str) -> Program:
     def add(what: str, bytes_of) -> None:
         for name in re.findall(r"@([^],]+)", line[line.index("["):line.index("]")]):
             if moved := layouts[name].elements * bytes_of(layouts[name]):
-                program.others[what, 0, moved] += 1
+                program.others[what, 0, moved, None] += 1
     for line in body[:body.index("\n  }")].splitlines():
         if not (op := re.match(r"\s*rt\.(\w+)", line)):
             continue
@@ -256,5 +274,7 @@ def read_program(dump: str) -> Program:
             add("gradient norm", Layout.gradient)
             add("optimizer", Layout.optimizer)
         elif op[1] in ("matmul", "attention", "attention_grad"):
-            program.others[op[1], number["flops"], number["bytes"]] += 1
+            result = re.search(r"<(\d+) x (\d+) x \d+,.*?batch \[([\d, ]*)\]", line) if op[1] == "matmul" else None
+            shape = result and (math.prod(int(extent) for extent in result[3].split(",") if extent), int(result[1]), int(result[2]))
+            program.others[op[1], number["flops"], number["bytes"], shape] += 1
     return program
