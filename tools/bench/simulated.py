@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Published training throughputs beside what `fsdpc simulate` says of their descriptions, and ZeRO's communication volumes.
 
-Machines are the committed ones, from data sheets, with the network that the source names; nothing is fitted to the published figures,
-so most of an error is what programs do not reach of a sheet's rates. Models have no weights and are not run. Jobs with pipeline or
+Machines are the committed ones, with the rates that others have measured on them, and with the network and the memory bandwidth that
+the source names; nothing is fitted to the published figures. Models have no weights and are not run. Jobs with pipeline or
 tensor parallelism, which fsdpc has not, are left out: Llama 3 of 405 B on 16,384 H100 and MegaScale on 12,288 A100.
 """
 import json
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from published_plans import ZERO, ZERO_RANKS
 from report import Report
 from workbench import Shape, Workbench, demand
 
+MACHINES = Path(__file__).resolve().parents[2] / "compiler" / "schedule" / "machines"
 NODE = 8                                      # GPUs of a node in all of them
 RULE = "--init-rule=*=normal(0,0.02)"
 H100 = ["--target=cuda", "--gpu-arch=sm_90", "--machine=h100"]
@@ -51,6 +53,7 @@ class Job:
     flags: list[str]
     port: float | None = None                 # GB/s of a GPU's share of its node's network, or None within a node
     gib: float | None = None                  # published peak
+    memory: float | None = None               # GB/s by the source's data sheet, or None for the machine's
 
 
 def of_tflops(tflops: float, text: str) -> float:
@@ -64,11 +67,11 @@ def tflops(source: str, name: str, text: str, batch: int, ranks: int, value: flo
     return Job(source, name, Shape(text, batch), ranks, f"{value} TFLOP/s", of_tflops(value, text), [*A100, *BF16, UNITS], port)
 
 
-TITAN = [*H100, *MIXED, CHEAP]
+TITAN, TITAN_MEMORY = [*H100, *MIXED, CHEAP], 2400   # HBM2e
 JOBS = [
-    Job("torchtitan", "Llama 3.1 8 B, 8 H100", Shape(LLAMA3_8B, 2), 8, "5,762 tokens/s", 5762, TITAN, None, 82.4),
-    Job("torchtitan", "Llama 3.1 8 B, 8 H100, compiled", Shape(LLAMA3_8B, 2), 8, "6,667 tokens/s", 6667, TITAN, None, 77.0),
-    Job("torchtitan", "Llama 3.1 8 B, 128 H100, compiled", Shape(LLAMA3_8B, 2), 128, "6,514 tokens/s", 6514, TITAN, 50, 62.0),
+    Job("torchtitan", "Llama 3.1 8 B, 8 H100", Shape(LLAMA3_8B, 2), 8, "5,762 tokens/s", 5762, TITAN, None, 82.4, TITAN_MEMORY),
+    Job("torchtitan", "Llama 3.1 8 B, 8 H100, compiled", Shape(LLAMA3_8B, 2), 8, "6,667 tokens/s", 6667, TITAN, None, 77.0, TITAN_MEMORY),
+    Job("torchtitan", "Llama 3.1 8 B, 128 H100, compiled", Shape(LLAMA3_8B, 2), 128, "6,514 tokens/s", 6514, TITAN, 50, 62.0, TITAN_MEMORY),
     Job("torchtitan, A100", "Llama 3 8 B, 64 A100", Shape(LLAMA3_8B, 1), 64, "2,973 tokens/s, MFU 58.2 %", 2973,
         [*A100, *MIXED, CHEAP], 50),
     Job("IBM", "Llama 2 7 B, 128 A100, hybrid", Shape(LLAMA2_7B, 2), 128, "3,700 tokens/s, MFU 57 %", 3700,
@@ -105,10 +108,26 @@ def volumes(bench: Workbench, report: Report) -> None:
     report.table(["strategy", "ZeRO", "fsdpc", "error %", "by collective"], rows)
 
 
+def with_memory(bench: Workbench, name: str, stated: float) -> Path:
+    """Writes the machine with memory of another bandwidth, of which the same share is reached."""
+    machine = json.loads((MACHINES / f"{name}.json").read_text())
+    for rates in (rates for types in machine["rates"].values() for rates in types.values()):
+        for figures in (rates.get("measured", {}), rates):
+            if "memory_gbs" in figures:
+                figures["memory_gbs"] *= stated / rates["memory_gbs"]
+    path = bench.out / f"{name}-{stated}.json"
+    path.write_text(json.dumps(machine))
+    return path
+
+
 def simulate(bench: Workbench, job: Job) -> dict:
     folder, path = bench.export(job.shape, "--no-weights"), bench.out / "simulated.json"
+    flags = job.flags
+    if job.memory:
+        flags = [flag if not flag.startswith("--machine=") else f"--machine={with_memory(bench, flag.partition('=')[2], job.memory)}"
+                 for flag in flags]
     links = [] if job.port is None else [f"--plan-ranks-per-node={NODE}", f"--plan-cross-node-gbs={job.port}"]
-    demand(bench.fsdpc, "simulate", folder / "gpt.onnx", "--optimizer=adamw", RULE, *job.flags, *links, f"--ranks={job.ranks}", f"--json={path}")
+    demand(bench.fsdpc, "simulate", folder / "gpt.onnx", "--optimizer=adamw", RULE, *flags, *links, f"--ranks={job.ranks}", f"--json={path}")
     step = json.loads(path.read_text())["step"]
     return {"tokens": step["tokens_per_second"] / job.ranks, "mfu": step["mfu"], "gib": step["peak_bytes"] / 2**30,
             "links": (step["exposed_node_us"] + step["exposed_cross_us"]) / step["step_us"]}
