@@ -98,7 +98,7 @@ def volumes(bench: Workbench, report: Report) -> None:
     folder, rows = bench.export(ZERO, "--no-weights"), []
     for strategy, published in VOLUMES:
         out = demand(bench.fsdpc, folder / "gpt.onnx", RULE, f"--strategy={strategy}", f"--plan-ranks={ZERO_RANKS}", "--compile-to=memory",
-                     "-o", bench.out / "volume.mlir").out
+                     "-v", "-o", bench.out / "volume.mlir").out
         parameters = int(re.search(r"P = (\d+) trainable", out)[1])
         sent = {name: int(count) / 4 / parameters for name, count in re.findall(r"^  (\w+): (\d+) bytes per (?:microbatch|step)$", out, re.MULTILINE)}
         total = sum(sent.values())

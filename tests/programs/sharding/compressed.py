@@ -71,7 +71,7 @@ def check_convergence(bench, chosen, hook: str, steps: int, most_sent: float, mo
 
     def train(*flags: str) -> tuple[float, float, float]:
         program = bench.path("converges")
-        out = harness.run([bench.build / "bin" / "fsdpc", chosen.model, "-o", program, *chosen.compiling, "--strategy=ddp", *flags]).stdout
+        out = harness.run([bench.build / "bin" / "fsdpc", chosen.model, "-v", "-o", program, *chosen.compiling, "--strategy=ddp", *flags]).stdout
         # On two ranks each sends half of a reduction and of a gather, and to one rank what it sends to each.
         sent = sum(int(size) / (1 if each else 2) for each, size in
                    re.findall(r"^  (?:reduce|gather)_\w+( to each rank)?: (\d+) bytes per", out, re.MULTILINE))

@@ -111,7 +111,7 @@ class Deep:
         """Offloaded values do not count for --memory-limit: a limit that is the peak passes, and one of a byte less does not. The
         tables show the offloaded bytes."""
         self.programs["limited"] = self.bench.path("deep-limited")
-        limited = [self.bench.build / "bin" / "fsdpc", self.model, "-o", self.programs["limited"], *self.compiling, "--recompute=cheap"]
+        limited = [self.bench.build / "bin" / "fsdpc", self.model, "-v", "-o", self.programs["limited"], *self.compiling, "--recompute=cheap"]
         done = run([*limited, FLAG, "--memory-limit=1MiB"], 1)
         least = int(re.search(r"planned peak of (\d+) bytes", done.stderr)[1])
         refuse([*limited, FLAG, f"--memory-limit={least - 1}"], 1, f"exceeds --memory-limit of {least - 1} bytes")

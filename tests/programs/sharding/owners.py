@@ -42,7 +42,7 @@ class Trials:
         given = {flag.split("=")[0] for flag in flags}
         kept = [flag for flag in self.fixture.compiling if flag.split("=")[0] not in given]
         program = self.bench.path(re.sub(r"\W+", "-", " ".join(flags))[-80:])
-        self.summary = harness.run([self.bench.build / "bin" / "fsdpc", self.fixture.model, "-o", program, *kept, *flags]).stdout
+        self.summary = harness.run([self.bench.build / "bin" / "fsdpc", self.fixture.model, "-v", "-o", program, *kept, *flags]).stdout
         return program
 
     def train(self, program, ranks: int, *flags, steps: int = STEPS, local: bool = True):
